@@ -1,0 +1,81 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let features = [
+    "ExistentialAny", "InferIsolatedConformances", "InternalImportsByDefault", "MemberImportVisibility",
+    "NonisolatedNonsendingByDefault",
+]
+// Warnings stop a merge, not a half-finished edit: only CI and `make check` set the variable.
+let strict: [SwiftSetting] = Context.environment["LONGWIRE_CI"] == nil ? [] : [.treatAllWarnings(as: .error)]
+let common = features.map { SwiftSetting.enableUpcomingFeature($0) } + strict
+let pure = common + [.strictMemorySafety()]  // for modules with no reason to write `unsafe`
+
+let package = Package(
+    name: "longwire",
+    products: [
+        .library(name: "LongwireClient", targets: ["LongwireClient"]),
+        .executable(name: "longwired", targets: ["longwired"]),
+        .executable(name: "longwire", targets: ["longwire"]),
+    ],
+    targets: [
+        // System libraries and our two thin C targets.
+        .systemLibrary(name: "CLibevent", pkgConfig: "libevent_core", providers: [.apt(["libevent-dev"])]),
+        .systemLibrary(name: "CRocksDB", providers: [.apt(["librocksdb-dev"])]),
+        .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+        .target(name: "CSystem"),
+        .target(name: "CSimdjson", linkerSettings: [.linkedLibrary("simdjson"), .linkedLibrary("stdc++")]),
+
+        // Pure modules: no socket, no clock, nothing that can block.
+        .target(name: "Structures", swiftSettings: common),
+        .target(name: "Wire", swiftSettings: pure),
+        .target(name: "Delivery", dependencies: ["Wire", "Structures"], swiftSettings: common),
+
+        // Wrappers, each the only importer of its C module.
+        .target(name: "Platform", dependencies: ["CSystem"], swiftSettings: common),
+        .target(name: "Cryptography", dependencies: ["COpenSSL"], swiftSettings: common),
+        .target(
+            name: "EventLoops", dependencies: ["CLibevent", "Platform", "Cryptography", "Structures"],
+            swiftSettings: common),
+        .target(name: "Journal", dependencies: ["Platform", "Structures"], swiftSettings: common),
+        .target(
+            name: "MessageStore", dependencies: ["CRocksDB", "Journal", "Delivery", "Platform", "Structures"],
+            swiftSettings: common),
+
+        // Wiring.
+        .target(
+            name: "PushAPI", dependencies: ["CSimdjson", "Delivery", "Wire", "Cryptography"], swiftSettings: common),
+        .target(
+            name: "Gateway",
+            dependencies: [
+                "CCurl", "EventLoops", "MessageStore", "PushAPI", "Delivery", "Wire", "Cryptography", "Platform",
+                "Structures",
+            ], swiftSettings: common),
+        .target(name: "LongwireClient", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
+        .target(
+            name: "CommandLineTool", dependencies: ["LongwireClient", "Wire", "Cryptography"], swiftSettings: common),
+        .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
+        .executableTarget(name: "longwire", dependencies: ["CommandLineTool"], swiftSettings: common),
+
+        // Tests, one folder a module.
+        .target(
+            name: "TestKit", dependencies: ["Delivery", "Wire", "Structures"], path: "Tests/TestKit",
+            swiftSettings: common),
+        .testTarget(name: "StructuresTests", dependencies: ["Structures"], swiftSettings: common),
+        .testTarget(name: "WireTests", dependencies: ["Wire", "TestKit"], swiftSettings: common),
+        .testTarget(name: "DeliveryTests", dependencies: ["Delivery", "TestKit"], swiftSettings: common),
+        .testTarget(name: "CryptographyTests", dependencies: ["Cryptography"], swiftSettings: common),
+        .testTarget(
+            name: "EventLoopsTests", dependencies: ["EventLoops", "Platform", "Cryptography"], swiftSettings: common),
+        .testTarget(name: "JournalTests", dependencies: ["Journal", "Platform", "TestKit"], swiftSettings: common),
+        .testTarget(
+            name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "TestKit"], swiftSettings: common),
+        .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),
+        .testTarget(name: "GatewayTests", dependencies: ["Gateway", "TestKit"], swiftSettings: common),
+        .testTarget(name: "LongwireClientTests", dependencies: ["LongwireClient", "TestKit"], swiftSettings: common),
+        .testTarget(name: "CommandLineToolTests", dependencies: ["CommandLineTool"], swiftSettings: common),
+    ],
+    swiftLanguageModes: [.v6],
+    cLanguageStandard: .c17,
+    cxxLanguageStandard: .cxx17
+)

@@ -1,0 +1,4 @@
+#ifndef LONGWIRE_CSIMDJSON_H
+#define LONGWIRE_CSIMDJSON_H
+
+#endif

@@ -1,0 +1,210 @@
+// What goes into a shard. Commands are plain values; the pointers in them are valid during the call that takes them.
+
+public import Wire
+
+/// Gateway time: milliseconds since 1970 UTC, slewed, never backwards (docs/Architecture.md, "Clocks").
+public typealias GatewayTime = Int64
+
+/// One connection of a device as its loop knows it: a slot in the loop's slab and the slot's stamp, so that a late
+/// event of an earlier connection in the same slot is recognised.
+public struct SessionRef: Hashable, Sendable {
+    public var slot: UInt32
+    public var stamp: UInt32
+    @inlinable public init(slot: UInt32, stamp: UInt32) { (self.slot, self.stamp) = (slot, stamp) }
+    public static let none = SessionRef(slot: .max, stamp: 0)
+}
+
+/// Where an answer goes. The shard carries it and never looks inside.
+public struct Origin: Hashable, Sendable {
+    /// The gateway's routing word: loop, kind and slot of whoever asked.
+    public var route: UInt64
+    /// The asker's own number for this request.
+    public var request: UInt64
+    @inlinable public init(route: UInt64, request: UInt64) { (self.route, self.request) = (route, request) }
+    public static let none = Origin(route: .max, request: 0)
+}
+
+/// How a message may travel (semantics: docs/Architecture.md, "Strategies").
+public enum Strategy: UInt8, Sendable {
+    case liveElseVendor = 1, vendorOnly, liveOnly, vendorElseLive
+}
+
+/// What the vendor is to show, rendered once per task: APNs's JSON body with two holes, and its headers.
+public struct VendorContent {
+    /// How the icon's number changes with this message.
+    public enum Badge: Equatable, Sendable { case none, set(Int32), add(Int32) }
+
+    public var tokenKind: TokenKind
+    public var pushType: PushType
+    /// 5 or 10.
+    public var priority: UInt8
+    public var badge: Badge
+    /// The JSON body. At `messageIDOffset` (if ≥ 0) stand 32 characters that the msgId's hex digits overwrite; at
+    /// `badgeOffset` (if ≥ 0) the badge's digits are inserted. When both are set the msgId may stand on either side.
+    public var body: UnsafeRawBufferPointer
+    public var messageIDOffset: Int32
+    public var badgeOffset: Int32
+    /// apns-collapse-id as the publisher gave it; empty: the msgId.
+    public var collapseID: UnsafeRawBufferPointer
+
+    public init(
+        tokenKind: TokenKind, pushType: PushType, priority: UInt8, badge: Badge, body: UnsafeRawBufferPointer,
+        messageIDOffset: Int32, badgeOffset: Int32, collapseID: UnsafeRawBufferPointer
+    ) {
+        (self.tokenKind, self.pushType, self.priority, self.badge) = (tokenKind, pushType, priority, badge)
+        (self.body, self.messageIDOffset, self.badgeOffset) = (body, messageIDOffset, badgeOffset)
+        self.collapseID = collapseID
+    }
+}
+
+public enum TokenKind: UInt8, Sendable, CaseIterable { case alert = 0, voip, liveActivity }
+public enum TokenEnvironment: UInt8, Sendable { case production = 0, sandbox }
+public enum PushType: UInt8, Sendable { case alert = 0, background, voip, liveActivity }
+
+/// One message for one device, parsed, authenticated and validated.
+public struct PublishCommand {
+    public var origin: Origin
+    public var app: AppKey
+    public var bucket: Bucket
+    public var cid: DeviceID
+    public var task: TaskID
+    /// The first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), network order: the msgId's tail.
+    public var messageDigest: UInt64
+    public var strategy: Strategy
+    /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
+    public var timeToLive: Int64
+    /// Digest of (app, endpoint, request id); both words 0: not deduplicated.
+    public var requestKey: (UInt64, UInt64)
+    /// Digest of the request's body, to tell a retry from a clash.
+    public var requestDigest: UInt64
+    /// Bulk jobs lease after those of single pushes.
+    public var isBulk: Bool
+    public var payload: UnsafeRawBufferPointer
+    public var collapseKey: UnsafeRawBufferPointer
+    public var alertTitle: UnsafeRawBufferPointer
+    public var alertBody: UnsafeRawBufferPointer
+    public var vendor: VendorContent?
+
+    public init(
+        origin: Origin, app: AppKey, bucket: Bucket, cid: DeviceID, task: TaskID, messageDigest: UInt64,
+        strategy: Strategy, timeToLive: Int64, requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0,
+        isBulk: Bool = false, payload: UnsafeRawBufferPointer,
+        collapseKey: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0),
+        alertTitle: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0),
+        alertBody: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0), vendor: VendorContent? = nil
+    ) {
+        (self.origin, self.app, self.bucket, self.cid, self.task) = (origin, app, bucket, cid, task)
+        (self.messageDigest, self.strategy, self.timeToLive) = (messageDigest, strategy, timeToLive)
+        (self.requestKey, self.requestDigest, self.isBulk) = (requestKey, requestDigest, isBulk)
+        (self.payload, self.collapseKey) = (payload, collapseKey)
+        (self.alertTitle, self.alertBody, self.vendor) = (alertTitle, alertBody, vendor)
+    }
+}
+
+/// A device's Hello after its connection reached the device's loop.
+public struct HelloCommand {
+    public var session: SessionRef
+    public var app: AppKey
+    public var bucket: Bucket
+    /// For a registration, freshly minted by the gateway.
+    public var cid: DeviceID
+    /// 32 random bytes for a registration (whose proof the gateway has checked already); `nil` for a known device.
+    public var newSecret: [UInt8]?
+    /// What the proof was computed over: "longwire hello 1" ‖ the Hello as received with its proof left out.
+    public var transcript: [UInt8]
+    public var proof: [UInt8]
+    public var hello: Hello
+
+    public init(
+        session: SessionRef, app: AppKey, bucket: Bucket, cid: DeviceID, newSecret: [UInt8]?, transcript: [UInt8],
+        proof: [UInt8], hello: Hello
+    ) {
+        (self.session, self.app, self.bucket, self.cid, self.newSecret) = (session, app, bucket, cid, newSecret)
+        (self.transcript, self.proof, self.hello) = (transcript, proof, hello)
+    }
+}
+
+/// Checks a device's proof. A seam, so that Delivery links no cryptography.
+public protocol ProofVerifier: AnyObject {
+    /// True when `proof` is HMAC-SHA256(key: secret, transcript), compared in constant time.
+    func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool
+}
+
+/// A sender service asks for due jobs of this shard.
+public struct LeaseCommand {
+    public var origin: Origin
+    /// Apps the credential may see; `nil`: all.
+    public var apps: Set<AppKey>?
+    public var limit: Int
+    public var leaseMilliseconds: Int64
+    /// 128 random bits; each job's leaseId is this lease's.
+    public var leaseID: (UInt64, UInt64)
+    public init(
+        origin: Origin, apps: Set<AppKey>?, limit: Int, leaseMilliseconds: Int64, leaseID: (UInt64, UInt64)
+    ) {
+        (self.origin, self.apps, self.limit) = (origin, apps, limit)
+        (self.leaseMilliseconds, self.leaseID) = (leaseMilliseconds, leaseID)
+    }
+}
+
+/// What the sender service says became of one job.
+public struct JobResult: Sendable {
+    public enum Outcome: UInt8, Sendable { case accepted = 1, retry, rejected, badToken }
+    public var job: MessageID
+    public var leaseID: (UInt64, UInt64)
+    public var outcome: Outcome
+    /// The vendor's reason, up to 64 bytes kept.
+    public var reason: String
+    public var vendorID: String
+    /// The vendor's own time, ms; 0: unknown.
+    public var timestamp: GatewayTime
+    public var retryAfterMilliseconds: Int64
+    public init(
+        job: MessageID, leaseID: (UInt64, UInt64), outcome: Outcome, reason: String = "", vendorID: String = "",
+        timestamp: GatewayTime = 0, retryAfterMilliseconds: Int64 = 0
+    ) {
+        (self.job, self.leaseID, self.outcome, self.reason) = (job, leaseID, outcome, reason)
+        (self.vendorID, self.timestamp, self.retryAfterMilliseconds) = (vendorID, timestamp, retryAfterMilliseconds)
+    }
+}
+
+/// An app as the shards need it; a new snapshot replaces the old one at a reload.
+public struct AppSettings: Sendable {
+    public enum OverflowPolicy: Sendable { case reject, dropOldest }
+    public var key: AppKey
+    public var appID: String
+    /// The topic of tokens that name none.
+    public var apnsTopic: String
+    public var queuedMessageLimit = 1_000
+    public var queuedByteLimit = 4 << 20
+    public var overflowPolicy = OverflowPolicy.reject
+    public var maxAttempts = 5
+    public init(key: AppKey, appID: String, apnsTopic: String) {
+        (self.key, self.appID, self.apnsTopic) = (key, appID, apnsTopic)
+    }
+}
+
+/// The numbers a shard works with. Defaults are the documented ones; tests and simulations change them.
+public struct ShardLimits: Sendable {
+    public var window = 32
+    public var windowByteCount = 64 << 10
+    /// Ack deadline and fallback deadline of a foreground device, and of a background one that keeps running.
+    public var liveDeadline: Int64 = 10_000
+    public var backgroundLiveDeadline: Int64 = 3_000
+    public var unannouncedCloseDelay: Int64 = 2_000
+    public var suspectSilence: Int64 = 10_000
+    public var clockTolerance: Int64 = 120_000
+    public var heartbeatSeconds: ClosedRange<Int64> = 30...1_800
+    public var defaultHeartbeatSeconds: Int64 = 300
+    public var sequenceBlock: UInt64 = 1_024
+    public var vendorFirstPatience: Int64 = 30_000
+    public var noStorageLeasable: Int64 = 60_000
+    /// Commands that wait for one device's record, and for all of them.
+    public var waitingPerDevice = 64
+    public var waitingInAll = 16_384
+    /// Due jobs held in memory; more stay in the store until these are drained.
+    public var dueJobReadAhead = 65_536
+    public var cachedDeviceCount = 200_000
+    public var sessionlessDeviceLifetime: Int64 = 24 * 3_600_000
+    public init() {}
+}

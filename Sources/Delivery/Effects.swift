@@ -1,0 +1,247 @@
+// What comes out of a shard: the gateway performs effects in order, at once, before it calls the shard again.
+// Everything here is already covered by a synced batch where it depends on one.
+
+public import Wire
+
+/// One thing for the gateway to do.
+public enum Effect {
+    case welcome(SessionRef, WelcomeEffect)
+    /// Encode and send the message in `row`; see `DeliverEffect`.
+    case deliver(SessionRef, DeliverEffect)
+    case ping(SessionRef)
+    case updated(SessionRef, UpdateResult)
+    /// Send Close and drop the connection; the shard has forgotten the session already.
+    case close(SessionRef, CloseCode, reason: StaticString)
+    case publishAnswered(Origin, PublishOutcome)
+    case leased(Origin, [Job])
+    /// One verdict a result, in the order given.
+    case settled(Origin, [ResultVerdict])
+    /// Jobs became due where there were none: long polls may lease now.
+    case jobsAvailable
+    case deviceStatus(Origin, DeviceID, DeviceStatus?)
+    case messageTrace(Origin, MessageTrace?)
+    /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
+    case log(LogEvent)
+}
+
+public struct WelcomeEffect {
+    public var welcome: Welcome
+    public var cid: DeviceID
+    public init(welcome: Welcome, cid: DeviceID) { (self.welcome, self.cid) = (welcome, cid) }
+}
+
+/// One Deliver frame to encode: `row` is the stored message (see MessageRow), valid until the shard is next called.
+public struct DeliverEffect {
+    public var row: UnsafeRawBufferPointer
+    public var sequence: UInt64
+    public var isOffline: Bool
+    public var alertedAt: GatewayTime
+    public var attempt: UInt32
+    @inlinable public init(
+        row: UnsafeRawBufferPointer, sequence: UInt64, isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32
+    ) {
+        (self.row, self.sequence, self.isOffline) = (row, sequence, isOffline)
+        (self.alertedAt, self.attempt) = (alertedAt, attempt)
+    }
+}
+
+/// How a publish ended for one device. `accepted` is durable.
+public struct PublishOutcome: Sendable, Equatable {
+    public enum Code: UInt8, Sendable {
+        case accepted = 0
+        /// No such cid in this app.
+        case unknownDevice
+        case queueFull
+        /// Strategies 2 and 4 need a usable token.
+        case noToken
+        /// The request id was used with another body.
+        case requestConflict
+        /// The same request is still under way; wait for it and repeat.
+        case requestPending
+        /// The store or a waiting list is at its bound: nothing was accepted, retry later.
+        case busy
+        /// A read failed; nothing was accepted, retry later.
+        case storeFailed
+        /// Blacklisted or long inactive: counted, no message.
+        case ignored
+    }
+    public enum Fallback: UInt8, Sendable { case none = 0, armed, due }
+    public enum FallbackReason: UInt8, Sendable { case applies = 0, noToken, noContent, strategy, timeToLive, pushModeOff }
+
+    public var code: Code
+    public var cid: DeviceID
+    public var message: MessageID
+    public var task: TaskID
+    /// Sent on the live channel at acceptance; otherwise queued (or with the vendor only).
+    public var isLive: Bool
+    public var fallback: Fallback
+    public var fallbackReason: FallbackReason
+    /// In force, in milliseconds; 0 and −1 as asked.
+    public var timeToLive: Int64
+    /// An answer given before to the same request id.
+    public var isRepeat: Bool
+
+    public init(
+        code: Code, cid: DeviceID, message: MessageID = .none, task: TaskID, isLive: Bool = false,
+        fallback: Fallback = .none, fallbackReason: FallbackReason = .applies, timeToLive: Int64 = 0,
+        isRepeat: Bool = false
+    ) {
+        (self.code, self.cid, self.message, self.task, self.isLive) = (code, cid, message, task, isLive)
+        (self.fallback, self.fallbackReason) = (fallback, fallbackReason)
+        (self.timeToLive, self.isRepeat) = (timeToLive, isRepeat)
+    }
+}
+
+/// A leased handoff job, complete.
+public struct Job: Sendable {
+    public var message: MessageID  // the jobId, too
+    public var leaseID: (UInt64, UInt64)
+    public var leasedUntil: GatewayTime
+    public var task: TaskID
+    public var app: AppKey
+    public var cid: DeviceID
+    public var token: String
+    public var tokenKind: TokenKind
+    public var environment: TokenEnvironment
+    public var topic: String
+    public var pushType: PushType
+    public var priority: UInt8
+    /// Absolute, ms; 0: APNs must not store it.
+    public var expiration: GatewayTime
+    public var collapseID: String
+    /// Complete JSON, badge resolved.
+    public var body: [UInt8]
+    /// 1 the first time.
+    public var attempt: Int
+    public var acceptedAt: GatewayTime
+    public init(
+        message: MessageID, leaseID: (UInt64, UInt64), leasedUntil: GatewayTime, task: TaskID, app: AppKey,
+        cid: DeviceID, token: String, tokenKind: TokenKind, environment: TokenEnvironment, topic: String,
+        pushType: PushType, priority: UInt8, expiration: GatewayTime, collapseID: String, body: [UInt8], attempt: Int,
+        acceptedAt: GatewayTime
+    ) {
+        (self.message, self.leaseID, self.leasedUntil, self.task) = (message, leaseID, leasedUntil, task)
+        (self.app, self.cid, self.token, self.tokenKind) = (app, cid, token, tokenKind)
+        (self.environment, self.topic, self.pushType, self.priority) = (environment, topic, pushType, priority)
+        (self.expiration, self.collapseID, self.body) = (expiration, collapseID, body)
+        (self.attempt, self.acceptedAt) = (attempt, acceptedAt)
+    }
+}
+
+public struct ResultVerdict: Sendable, Equatable {
+    public enum Verdict: UInt8, Sendable {
+        /// Taken, now or by an earlier copy of the same result.
+        case recorded = 0
+        /// The lease is over and the outcome is not one that counts late.
+        case stale
+        /// The message ended otherwise; `extend` stops here.
+        case cancelled
+        case unknownJob
+        /// The store could not be read; nothing changed, say it again.
+        case storeFailed
+    }
+    public var job: MessageID
+    public var verdict: Verdict
+    public init(job: MessageID, verdict: Verdict) { (self.job, self.verdict) = (job, verdict) }
+}
+
+/// A device as the admin API and `user/status` show it.
+public struct DeviceStatus: Sendable {
+    public struct Token: Sendable {
+        public var kind: TokenKind
+        public var environment: TokenEnvironment
+        public var topic: String
+        /// Only a prefix is ever shown.
+        public var token: String
+        public var isQuarantined: Bool
+        public init(kind: TokenKind, environment: TokenEnvironment, topic: String, token: String, isQuarantined: Bool) {
+            (self.kind, self.environment, self.topic) = (kind, environment, topic)
+            (self.token, self.isQuarantined) = (token, isQuarantined)
+        }
+    }
+    public var app: AppKey
+    public var isConnected: Bool
+    public var isReachable: Bool
+    public var isSuspect: Bool
+    public var applicationState: ApplicationState
+    public var keepsRunning: Bool
+    public var generation: UInt64
+    public var heartbeatSeconds: Int64
+    public var lastSeenAt: GatewayTime
+    public var registeredAt: GatewayTime
+    public var queuedMessageCount: Int
+    public var queuedByteCount: Int
+    public var inFlightCount: Int
+    public var nextSequence: UInt64
+    public var badge: Int32
+    public var pushModeOff: Bool
+    public var tokens: [Token]
+    public init(
+        app: AppKey, isConnected: Bool, isReachable: Bool, isSuspect: Bool, applicationState: ApplicationState,
+        keepsRunning: Bool, generation: UInt64, heartbeatSeconds: Int64, lastSeenAt: GatewayTime,
+        registeredAt: GatewayTime, queuedMessageCount: Int, queuedByteCount: Int, inFlightCount: Int,
+        nextSequence: UInt64, badge: Int32, pushModeOff: Bool, tokens: [Token]
+    ) {
+        (self.app, self.isConnected, self.isReachable, self.isSuspect) = (app, isConnected, isReachable, isSuspect)
+        (self.applicationState, self.keepsRunning) = (applicationState, keepsRunning)
+        (self.generation, self.heartbeatSeconds) = (generation, heartbeatSeconds)
+        (self.lastSeenAt, self.registeredAt) = (lastSeenAt, registeredAt)
+        (self.queuedMessageCount, self.queuedByteCount) = (queuedMessageCount, queuedByteCount)
+        (self.inFlightCount, self.nextSequence, self.badge) = (inFlightCount, nextSequence, badge)
+        (self.pushModeOff, self.tokens) = (pushModeOff, tokens)
+    }
+}
+
+/// How every accepted message ends, exactly once. Raw values are stored.
+public enum FinalState: UInt8, Sendable, CaseIterable {
+    case delivered = 1, deliveredOffline, opened, handedOff, expired, collapsed, revoked, overflowed, failed
+}
+
+/// The life of one message, in order.
+public struct MessageTrace: Sendable {
+    public struct Step: Sendable, Equatable {
+        /// A name of docs/Errors.md, "Trace events": accepted, sent, timedOut, jobDue, leased, vendorAccepted …
+        public var event: TraceEvent
+        public var time: GatewayTime
+        public var detail: String
+        public init(event: TraceEvent, time: GatewayTime, detail: String = "") {
+            (self.event, self.time, self.detail) = (event, time, detail)
+        }
+    }
+    public var message: MessageID
+    public var task: TaskID
+    public var cid: DeviceID
+    public var app: AppKey
+    public var strategy: Strategy
+    public var isOffline: Bool
+    public var sequence: UInt64
+    public var acceptedAt: GatewayTime
+    public var expiresAt: GatewayTime
+    /// `nil`: still pending.
+    public var finalState: FinalState?
+    public var finalReason: String
+    public var steps: [Step]
+    public init(
+        message: MessageID, task: TaskID, cid: DeviceID, app: AppKey, strategy: Strategy, isOffline: Bool,
+        sequence: UInt64, acceptedAt: GatewayTime, expiresAt: GatewayTime, finalState: FinalState?,
+        finalReason: String, steps: [Step]
+    ) {
+        (self.message, self.task, self.cid, self.app, self.strategy) = (message, task, cid, app, strategy)
+        (self.isOffline, self.sequence, self.acceptedAt, self.expiresAt) = (isOffline, sequence, acceptedAt, expiresAt)
+        (self.finalState, self.finalReason, self.steps) = (finalState, finalReason, steps)
+    }
+}
+
+/// The steps a trace names. Raw values are stored.
+public enum TraceEvent: UInt8, Sendable, CaseIterable {
+    case accepted = 1, sent, resent, timedOut, jobDue, leased, leaseLapsed, vendorAccepted, vendorRetry, vendorRejected,
+        badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended
+}
+
+public struct LogEvent: Sendable {
+    public enum Level: UInt8, Sendable { case debug, info, warning, error }
+    public var level: Level
+    public var name: StaticString
+    public var text: String
+    public init(level: Level, name: StaticString, text: String) { (self.level, self.name, self.text) = (level, name, text) }
+}

@@ -1,0 +1,1 @@
+// placeholder: see Commands.swift and Effects.swift

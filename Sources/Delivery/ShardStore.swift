@@ -1,0 +1,165 @@
+// The store seam: ordered keys and small atomic batches of one bucket.
+//
+// A shard store belongs to one loop and is called only on it. Its writes go to the committer; they are *visible* to
+// `get` and `scan` at once and *durable* when the completion of their ticket arrives. Delivery therefore changes its
+// memory and the store together, and holds back whatever leaves the process until `committed(upTo:)`.
+//
+// Rows come in two ages. *Young* rows are in the journal and in memory; reading one is a lookup. *Cold* rows are in
+// the ordered store on disk; reading one is a request to a reader thread whose reply comes back through
+// `StoreReply`. After a restart every row is cold.
+//
+// A row may carry an *alarm* (`wakeAt`, gateway time in milliseconds, 0 for none). While the row is young its owner,
+// Delivery, keeps the deadline in its own wheel and the store does nothing. When the row turns cold the store tells
+// Delivery (`StoreEvent.cooled`) and from then on reports the alarm itself, once, when its time has come and Delivery
+// asks (`requestAlarms`). So no alarm needs a scan of queues, neither at run time nor at start.
+
+public import Wire
+
+/// A committed or pending batch of one shard: 1, 2, 3… in the order of `endBatch()`.
+public typealias Ticket = UInt64
+
+/// Where a young row's value stands in memory; valid until the row is overwritten, deleted or reported as cooled.
+public struct ValueLocation: Sendable, Equatable {
+    public var block: UInt32
+    public var offset: UInt32
+    public var byteCount: UInt32
+    @inlinable public init(block: UInt32, offset: UInt32, byteCount: UInt32) {
+        (self.block, self.offset, self.byteCount) = (block, offset, byteCount)
+    }
+}
+
+/// What the store needs to know about the row that a write replaces or removes.
+public enum PriorRow: Sendable, Equatable {
+    /// There has never been a row under this key: a later delete of the young row leaves nothing to tell the disk.
+    case none
+    /// There may be one; its alarm, if it had one, is this (0 for none). The store clears that alarm.
+    case maybe(wakeAt: Int64)
+}
+
+/// One row in a reply. `value` is valid while the reply is.
+public struct StoredRow {
+    public var key: StoreKey
+    public var wakeAt: Int64
+    public var value: UnsafeRawBufferPointer
+    @inlinable public init(key: StoreKey, wakeAt: Int64, value: UnsafeRawBufferPointer) {
+        (self.key, self.wakeAt, self.value) = (key, wakeAt, value)
+    }
+}
+
+/// A request to a reader thread; the reply carries the same number.
+public typealias ReadToken = UInt64
+
+/// One thing to read. A reader answers several in one reply so that a device is loaded in one round trip.
+public enum StoreRead: Sendable {
+    /// One row.
+    case get(StoreKey)
+    /// The rows of `partition`'s partition with item ≥ `partition.item`, in order, up to both bounds (but at least one).
+    case scan(partition: StoreKey, rowLimit: Int, byteLimit: Int)
+    /// How many rows the partition holds, the sum of their value bytes, and its first and last item, looking at up to
+    /// `rowLimit` rows.
+    case measure(partition: StoreKey, rowLimit: Int)
+}
+
+/// The answer to one `StoreRead`.
+public enum StoreReadResult {
+    case row(StoredRow?)
+    /// `isComplete` is false when a bound ended the scan before the partition did.
+    case rows([StoredRow], isComplete: Bool)
+    case measure(rowCount: Int, byteCount: Int, firstItem: UInt64, lastItem: UInt64)
+}
+
+/// A reader's answer, alive as long as this object; hand it to Delivery on the loop that asked.
+///
+/// A reply reflects every row that was visible on the loop when the request was made, less those changed since: the
+/// store merges young rows over cold ones on the loop, just before it hands the reply over.
+public final class StoreReply {
+    public let token: ReadToken
+    public let results: [StoreReadResult]
+    /// A cold read failed (a disk error); `results` is empty then. The command that waits fails with a retryable error.
+    public let failure: String?
+    private let owner: AnyObject?
+
+    /// - Parameter owner: what keeps the rows' bytes alive.
+    public init(token: ReadToken, results: [StoreReadResult], failure: String? = nil, owner: AnyObject? = nil) {
+        (self.token, self.results, self.failure, self.owner) = (token, results, failure, owner)
+    }
+}
+
+/// What a shard store reports on its loop, besides read replies, in this order of a turn.
+public protocol ShardStoreObserver: AnyObject {
+    /// Every batch up to and including `ticket` is durable.
+    func storeCommitted(upTo ticket: Ticket)
+    /// A read asked for with `read(_:)` or `requestAlarms` finished.
+    func storeReplied(_ reply: StoreReply)
+    /// This young row is cold now: its location is invalid, its alarm is the store's business. Only for rows of
+    /// `device`, `message`, `vendorMessage` and `job`.
+    func storeCooled(_ key: StoreKey)
+}
+
+/// The store as one shard sees it. Confined to the shard's loop.
+///
+/// Conformance is defined by one suite (`Tests/TestKit/ShardStoreConformance.swift`) that the in-memory fake and the
+/// embedded store both pass.
+public protocol ShardStore: AnyObject {
+    /// Set once before the first call; not retained.
+    var observer: (any ShardStoreObserver)? { get set }
+
+    /// Starts a batch of rows of one bucket. Batches do not nest.
+    func beginBatch(_ bucket: Bucket)
+
+    /// Adds a row to the open batch.
+    ///
+    /// - Parameters:
+    ///   - key: in the open batch's bucket.
+    ///   - wakeAt: the row's alarm in gateway milliseconds, 0 for none.
+    ///   - prior: what may stand under the key already.
+    ///   - byteCount: the value's exact size, up to 128 KiB.
+    ///   - write: fills all `byteCount` bytes.
+    /// - Returns: where the value now stands.
+    @discardableResult
+    func put(
+        _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
+    ) -> ValueLocation
+
+    /// Removes a row in the open batch; removing what is not there is allowed.
+    func delete(_ key: StoreKey, prior: PriorRow)
+
+    /// Closes the batch: from now on it commits or is lost as a whole. An empty batch commits like any other.
+    func endBatch() -> Ticket
+
+    /// The highest ticket known durable.
+    var committedTicket: Ticket { get }
+
+    /// False while the journal's bound or the number of uncommitted bytes is reached: refuse new publishes with a
+    /// retryable error, but go on settling what is here.
+    var acceptsWrites: Bool { get }
+
+    /// The value of a young row.
+    func value(at location: ValueLocation) -> UnsafeRawBufferPointer
+
+    /// Looks up a young row (written since the last restart and not yet cooled); never touches the disk.
+    func young(_ key: StoreKey) -> YoungLookup
+
+    /// True when the row is certainly on neither side, known without touching the disk (a filter says so).
+    func isCertainlyAbsent(_ key: StoreKey) -> Bool
+
+    /// Asks a reader thread. The reply comes through the observer in a later turn, never inside this call.
+    func read(_ requests: [StoreRead]) -> ReadToken
+
+    /// Asks for rows gone cold whose alarm is at or before `time`, at most `limit`, each reported once per start (or
+    /// again after its alarm changed). The reply holds one `.rows` result with the rows' current values, `isComplete`
+    /// false when more are due.
+    func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken
+
+    /// The earliest alarm that the store itself keeps, or `Int64.max`: no use in asking before.
+    var nextAlarm: Int64 { get }
+}
+
+/// What memory knows of a key.
+public enum YoungLookup: Equatable, Sendable {
+    case found(ValueLocation, wakeAt: Int64)
+    /// Deleted since the disk last saw it: absent, and the disk must not be asked.
+    case deleted
+    /// Memory says nothing; the disk may have it.
+    case unknown
+}

@@ -1,0 +1,55 @@
+public import Wire
+
+/// Where a row lives: ordered by bucket, then table, then owner, then item.
+///
+/// A *partition* is everything with the same bucket, table and owner; scans run within one partition, in item order.
+public struct StoreKey: Hashable, Comparable, Sendable {
+    /// The tables. Raw values are part of the stored format: never reuse one.
+    public enum Table: UInt8, Sendable, CaseIterable {
+        /// Owner: cid; item 0. The device's record.
+        case device = 1
+        /// Owner: cid; item: the sequence in stream 0. A message that may travel the live channel; never rewritten.
+        case message = 2
+        /// Owner: cid; item: low word of the msgId. A message that only the vendor may carry so far (strategies 2, 4).
+        case vendorMessage = 3
+        /// Owner: msgId; item 0. Where a queued message is, its job's state, its steps so far.
+        case job = 4
+        /// Owner: (app key, day); item 0. Absolute counts of one bucket, app and UTC day.
+        case counters = 5
+        /// Owner: digest of (app, endpoint, request id); item 0. Ephemeral.
+        case request = 6
+        /// Owner: msgId; item 0. How a message ended. Ephemeral.
+        case trace = 7
+        /// Owner and item as the caller likes: revoked tokens and other small facts of the gateway. Bucket 0 only.
+        case meta = 8
+
+        /// Ephemeral rows are kept for a day (and within a size budget) after they were written, then dropped by the
+        /// store itself; they are written once, never deleted by name, and have no alarm.
+        public var isEphemeral: Bool { self == .request || self == .trace }
+    }
+
+    public var bucket: Bucket
+    public var table: Table
+    public var ownerHigh: UInt64
+    public var ownerLow: UInt64
+    public var item: UInt64
+
+    @inlinable public init(_ bucket: Bucket, _ table: Table, ownerHigh: UInt64, ownerLow: UInt64, item: UInt64 = 0) {
+        (self.bucket, self.table, self.ownerHigh, self.ownerLow, self.item) = (bucket, table, ownerHigh, ownerLow, item)
+    }
+
+    @inlinable public init(_ bucket: Bucket, _ table: Table, _ owner: some WideIdentifier, item: UInt64 = 0) {
+        self.init(bucket, table, ownerHigh: owner.high, ownerLow: owner.low, item: item)
+    }
+
+    @inlinable public static func < (left: StoreKey, right: StoreKey) -> Bool {
+        if left.bucket != right.bucket { return left.bucket < right.bucket }
+        if left.table != right.table { return left.table.rawValue < right.table.rawValue }
+        if left.ownerHigh != right.ownerHigh { return left.ownerHigh < right.ownerHigh }
+        if left.ownerLow != right.ownerLow { return left.ownerLow < right.ownerLow }
+        return left.item < right.item
+    }
+
+    /// The stored form: 2 bytes bucket, 1 table, 16 owner, 8 item, all in network order, so that bytes sort as keys do.
+    public static let encodedByteCount = 27
+}

@@ -1,0 +1,191 @@
+// Fixed-width identifiers. They are two machine words each so that no String travels with a message; their text form
+// (32 lower-case hex digits) is made only at the edges.
+
+/// A 128-bit identifier written as 32 lower-case hex digits.
+public protocol WideIdentifier: Hashable, Comparable, Sendable, CustomStringConvertible {
+    var high: UInt64 { get }
+    var low: UInt64 { get }
+    init(high: UInt64, low: UInt64)
+}
+
+extension WideIdentifier {
+    public static var byteCount: Int { 16 }
+
+    @inlinable public static func == (left: Self, right: Self) -> Bool {
+        left.low == right.low && left.high == right.high
+    }
+
+    @inlinable public static func < (left: Self, right: Self) -> Bool {
+        (left.high, left.low) < (right.high, right.low)
+    }
+
+    /// The all-zero identifier, which names nothing.
+    @inlinable public static var none: Self { Self(high: 0, low: 0) }
+    @inlinable public var isNone: Bool { high == 0 && low == 0 }
+
+    /// Reads exactly 32 lower-case hex digits; `nil` for anything else.
+    public init?(hex: some Sequence<UInt8>) {
+        var words: (UInt64, UInt64) = (0, 0)
+        var count = 0
+        for digit in hex {
+            let value: UInt64
+            switch digit {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = UInt64(digit &- UInt8(ascii: "0"))
+            case UInt8(ascii: "a")...UInt8(ascii: "f"): value = UInt64(digit &- UInt8(ascii: "a") &+ 10)
+            default: return nil
+            }
+            guard count < 32 else { return nil }
+            words.0 = words.0 << 4 | words.1 >> 60
+            words.1 = words.1 << 4 | value
+            count += 1
+        }
+        guard count == 32 else { return nil }
+        self.init(high: words.0, low: words.1)
+    }
+
+    public init?(_ text: some StringProtocol) {
+        self.init(hex: text.utf8)
+    }
+
+    /// The 16 bytes in network order, as they stand on the wire and in keys.
+    public var bytes: [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(16)
+        for shift in stride(from: 56, through: 0, by: -8) { bytes.append(UInt8(truncatingIfNeeded: high >> UInt64(shift))) }
+        for shift in stride(from: 56, through: 0, by: -8) { bytes.append(UInt8(truncatingIfNeeded: low >> UInt64(shift))) }
+        return bytes
+    }
+
+    /// Reads 16 bytes in network order; `nil` unless there are exactly 16.
+    public init?(bytes: some Collection<UInt8>) {
+        guard bytes.count == 16 else { return nil }
+        var words: (UInt64, UInt64) = (0, 0)
+        for (index, byte) in bytes.enumerated() {
+            if index < 8 { words.0 = words.0 << 8 | UInt64(byte) } else { words.1 = words.1 << 8 | UInt64(byte) }
+        }
+        self.init(high: words.0, low: words.1)
+    }
+
+    public var description: String {
+        let digits: StaticString = "0123456789abcdef"
+        return unsafe String(unsafeUninitializedCapacity: 32) { buffer in
+            for index in 0..<32 {
+                let word = index < 16 ? high : low
+                let nibble = Int(word >> UInt64(60 - index % 16 * 4) & 15)
+                unsafe buffer[index] = unsafe digits.utf8Start[nibble]
+            }
+            return 32
+        }
+    }
+}
+
+/// One installed client of one app: the `cid`, minted by the gateway.
+public struct DeviceID: WideIdentifier {
+    public let high: UInt64
+    public let low: UInt64
+    @inlinable public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+    // The cid is random: its low word is already a good hash.
+    @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(low) }
+}
+
+/// One message for one device: bucket (2 bytes) ‖ acceptance in ms (6) ‖ first 8 bytes of SHA-256(taskId ‖ cid).
+public struct MessageID: WideIdentifier {
+    public let high: UInt64
+    public let low: UInt64
+    @inlinable public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+    @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(low) }
+
+    @inlinable public init(bucket: Bucket, acceptedAt milliseconds: Int64, digest: UInt64) {
+        high = UInt64(bucket.index) << 48 | UInt64(bitPattern: milliseconds) & 0xFFFF_FFFF_FFFF
+        low = digest
+    }
+
+    /// The bucket the message's device lives in; `nil` when the number is no bucket, so the id is not one of ours.
+    @inlinable public var bucket: Bucket? { Bucket(exactly: high >> 48) }
+    @inlinable public var acceptedAtMilliseconds: Int64 { Int64(high & 0xFFFF_FFFF_FFFF) }
+}
+
+/// One publish call's unit of reporting. Sixteen bytes: kind, month, day, one spare byte, then 12 random ones.
+///
+/// The text form follows Getui's habit, `RASS_1121_` and 24 hex digits, which clients treat as opaque.
+public struct TaskID: WideIdentifier {
+    public enum Kind: UInt8, Sendable { case single = 1, list = 2, app = 3 }
+
+    public let high: UInt64
+    public let low: UInt64
+    @inlinable public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+    @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(low) }
+
+    /// - Parameters:
+    ///   - month: 1–12, UTC.
+    ///   - day: 1–31, UTC.
+    ///   - random: 12 random bytes: the low 32 bits of the first word and all of the second.
+    public init(kind: Kind, month: Int, day: Int, random: (UInt32, UInt64)) {
+        high = UInt64(kind.rawValue) << 56 | UInt64(month & 0xFF) << 48 | UInt64(day & 0xFF) << 40 | UInt64(random.0)
+        low = random.1
+    }
+
+    public var kind: Kind? { Kind(rawValue: UInt8(high >> 56)) }
+
+    public var text: String {
+        let prefix =
+            switch kind {
+            case .list: "RASL"
+            case .app: "RASA"
+            default: "RASS"
+            }
+        let month = Int(high >> 48 & 0xFF), day = Int(high >> 40 & 0xFF)
+        let digits = description
+        return "\(prefix)_\(month < 10 ? "0" : "")\(month)\(day < 10 ? "0" : "")\(day)_\(digits.dropFirst(8))"
+    }
+
+    /// Reads what `text` writes; `nil` for anything else.
+    public init?(text: some StringProtocol) {
+        let parts = text.utf8.split(separator: UInt8(ascii: "_"), omittingEmptySubsequences: false)
+        guard parts.count == 3, parts[1].count == 4, parts[2].count == 24 else { return nil }
+        let kind: Kind
+        switch String(decoding: parts[0], as: UTF8.self) {
+        case "RASS": kind = .single
+        case "RASL": kind = .list
+        case "RASA": kind = .app
+        default: return nil
+        }
+        guard let date = Int(String(decoding: parts[1], as: UTF8.self)), parts[1].allSatisfy({ $0 >= 48 && $0 <= 57 }) else { return nil }
+        guard let tail = MessageID(hex: Array(repeating: UInt8(ascii: "0"), count: 8) + Array(parts[2])) else {
+            return nil
+        }
+        self.init(
+            kind: kind, month: date / 100, day: date % 100, random: (UInt32(truncatingIfNeeded: tail.high), tail.low))
+    }
+}
+
+/// The first 12 bits of SHA-256(appId ‖ 0 ‖ cid): the unit of placement and part of every stored key of a device.
+public struct Bucket: Hashable, Comparable, Sendable {
+    public static let count = 4096
+    public let index: UInt16
+
+    /// - Parameter index: below `Bucket.count`.
+    @inlinable public init(_ index: UInt16) {
+        precondition(index < 4096, "no such bucket")
+        self.index = index
+    }
+
+    @inlinable public init?(exactly index: UInt64) {
+        guard index < 4096 else { return nil }
+        self.index = UInt16(index)
+    }
+
+    /// Takes the first 12 bits of a digest whose first eight bytes, read in network order, are `word`.
+    @inlinable public init(digest word: UInt64) { index = UInt16(word >> 52) }
+
+    /// The loop that owns this bucket's devices when there are `loopCount` of them; nothing stored depends on it.
+    @inlinable public func loop(of loopCount: Int) -> Int { Int(index) % loopCount }
+
+    @inlinable public static func < (left: Bucket, right: Bucket) -> Bool { left.index < right.index }
+}
+
+/// The first eight bytes of SHA-256(appId), read in network order: an app's name in stored rows.
+public struct AppKey: Hashable, Sendable {
+    public let word: UInt64
+    @inlinable public init(_ word: UInt64) { self.word = word }
+}

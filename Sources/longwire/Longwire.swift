@@ -1,0 +1,1 @@
+@main struct Longwire { static func main() {} }

@@ -1,0 +1,1 @@
+@main struct Longwired { static func main() {} }

@@ -51,8 +51,12 @@ extension WideIdentifier {
     public var bytes: [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(16)
-        for shift in stride(from: 56, through: 0, by: -8) { bytes.append(UInt8(truncatingIfNeeded: high >> UInt64(shift))) }
-        for shift in stride(from: 56, through: 0, by: -8) { bytes.append(UInt8(truncatingIfNeeded: low >> UInt64(shift))) }
+        for shift in stride(from: 56, through: 0, by: -8) {
+            bytes.append(UInt8(truncatingIfNeeded: high >> UInt64(shift)))
+        }
+        for shift in stride(from: 56, through: 0, by: -8) {
+            bytes.append(UInt8(truncatingIfNeeded: low >> UInt64(shift)))
+        }
         return bytes
     }
 
@@ -150,7 +154,8 @@ public struct TaskID: WideIdentifier {
         case "RASA": kind = .app
         default: return nil
         }
-        guard let date = Int(String(decoding: parts[1], as: UTF8.self)), parts[1].allSatisfy({ $0 >= 48 && $0 <= 57 }) else { return nil }
+        guard let date = Int(String(decoding: parts[1], as: UTF8.self)), parts[1].allSatisfy({ $0 >= 48 && $0 <= 57 })
+        else { return nil }
         guard let tail = MessageID(hex: Array(repeating: UInt8(ascii: "0"), count: 8) + Array(parts[2])) else {
             return nil
         }

@@ -11,7 +11,9 @@ public struct AckView: Sendable {
     public private(set) var broadcastSequence: UInt64 = 0
     public private(set) var rejected: [Rejected] = []
 
-    /// Reads the body of an Ack frame. Positions in streams above 1 are checked and passed over.
+    /// Reads the body of an Ack frame.
+    ///
+    /// Positions in streams above 1 are checked and passed over.
     ///
     /// - Throws: what is wrong first; also when one stream is named twice, since neither position may be lost.
     public init(decoding body: RawSpan) throws(WireError) {

@@ -1,11 +1,13 @@
-/// Where encoded bytes go. One description of a message serves all sinks, so a size that was counted and the bytes that
-/// were then written cannot disagree.
+/// Where encoded bytes go.
+///
+/// One description of a message serves all sinks, so a size that was counted and the bytes that were then written
+/// cannot disagree.
 package protocol ByteSink {
     mutating func put(_ byte: UInt8)
     mutating func put(varint value: UInt64)
     mutating func put(word: UInt64)
     mutating func put(text: String)
-    /// - Parameter bytes: valid during the call.
+    /// Takes bytes of the caller's, who keeps them alive during the call.
     @unsafe mutating func put(bytes: UnsafeRawBufferPointer)
 }
 
@@ -147,7 +149,7 @@ extension ByteSink {
         unsafe value.withUnsafeBytes { unsafe bytes($0, field) }
     }
 
-    /// - Parameter value: valid during the call.
+    /// Bytes of the caller's; unsafe because nothing but the caller keeps them alive during the call.
     @unsafe mutating func bytes(_ value: UnsafeRawBufferPointer, _ field: some MessageField) {
         guard unsafe !value.isEmpty else { return }
         put(varint: field.tag)

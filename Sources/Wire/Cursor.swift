@@ -1,4 +1,6 @@
-/// A reading position in a body. The bytes are passed to each call instead of being stored, so that a cursor is two
+/// A reading position in a body.
+///
+/// The bytes are passed to each call instead of being stored, so that a cursor is two
 /// words and needs no lifetime of its own.
 ///
 /// Every read checks its bound first and throws; nothing here can trap on a peer's bytes.
@@ -107,8 +109,10 @@ struct Cursor {
         return value
     }
 
-    /// An application state. One that this version does not know is read as `background`: the cautious choice, since
-    /// the worst that follows is an alert from the vendor for a message that also arrives here.
+    /// An application state; one that this version does not know is read as `background`.
+    ///
+    /// That is the cautious choice: the worst that follows is an alert from the vendor for a message that also arrives
+    /// here.
     mutating func applicationState(in bytes: RawSpan) throws(WireError) -> ApplicationState {
         try value(ApplicationState.self, in: bytes) ?? .background
     }
@@ -173,7 +177,7 @@ struct Cursor {
 }
 
 extension RawSpan {
-    /// - Parameter offset: inside the span; checked.
+    /// The byte at `offset`, which is checked to be inside the span.
     @inline(__always)
     func byte(at offset: Int) -> UInt8 {
         // Sound: the load checks its bounds, and every bit pattern is a UInt8.
@@ -192,7 +196,7 @@ extension RawSpan {
         unsafe extracting(range).withUnsafeBytes { unsafe [UInt8]($0) }
     }
 
-    /// - Parameter range: known to hold UTF-8; anything else would be repaired, never refused.
+    /// The text in `range`, which is known to hold UTF-8; anything else would be repaired, never refused.
     func string(_ range: Range<Int>) -> String {
         // Sound for the same reason.
         unsafe extracting(range).withUnsafeBytes { unsafe String(decoding: $0, as: UTF8.self) }

@@ -40,7 +40,7 @@ package struct FieldShape: Equatable, Sendable {
     }
 }
 
-/// A message's fields. Raw values are field numbers; case names are the schema's JSON names.
+/// A message's fields: raw values are field numbers, case names are the schema's JSON names.
 package protocol MessageField: RawRepresentable, CaseIterable, Sendable where RawValue == UInt32 {
     var shape: FieldShape { get }
 }

@@ -1,4 +1,6 @@
-/// The four bytes before every body: the frame's type, then a 24-bit big-endian body length (Proto/README.md, "Frames").
+/// The four bytes before every body: the frame's type, then a 24-bit big-endian body length.
+///
+/// Described in Proto/README.md, "Frames".
 public struct FrameHeader: Equatable, Sendable {
     public static let byteCount = 4
 
@@ -18,7 +20,7 @@ public struct FrameHeader: Equatable, Sendable {
     public let type: FrameType
     public let bodyByteCount: Int
 
-    /// - Parameter bodyByteCount: 0 to `Limits.largestFrameBodyByteCount`.
+    /// - Precondition: `bodyByteCount` is 0 to `Limits.largestFrameBodyByteCount`.
     public init(type: FrameType, bodyByteCount: Int) {
         precondition(
             bodyByteCount >= 0 && bodyByteCount <= Limits.largestFrameBodyByteCount, "a frame's body is too large")
@@ -27,7 +29,10 @@ public struct FrameHeader: Equatable, Sendable {
 
     /// Reads the header at the start of `bytes`; `nil` means "not all here yet", never "malformed".
     ///
-    /// - Parameter limit: the largest body to accept.
+    /// - Parameters:
+    ///   - bytes: what was received so far, from the header's first byte on.
+    ///   - limit: the largest body to accept.
+    /// - Throws: when the connection cannot go on.
     public init?(parsing bytes: RawSpan, bodyLimit limit: Int = Limits.frameBodyByteCount) throws(ParseError) {
         guard bytes.byteCount >= Self.byteCount else { return nil }
         guard let type = FrameType(rawValue: bytes.byte(at: 0)) else { throw .unknownType(bytes.byte(at: 0)) }

@@ -109,7 +109,9 @@ public struct MessageID: WideIdentifier {
     @inlinable public var acceptedAtMilliseconds: Int64 { Int64(high & 0xFFFF_FFFF_FFFF) }
 }
 
-/// One publish call's unit of reporting. Sixteen bytes: kind, month, day, one spare byte, then 12 random ones.
+/// One publish call's unit of reporting.
+///
+/// Sixteen bytes: kind, month, day, one spare byte, then 12 random ones.
 ///
 /// The text form follows Getui's habit, `RASS_1121_` and 24 hex digits, which clients treat as opaque.
 public struct TaskID: WideIdentifier {
@@ -120,7 +122,10 @@ public struct TaskID: WideIdentifier {
     @inlinable public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
     @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(low) }
 
+    /// Puts an identifier together.
+    ///
     /// - Parameters:
+    ///   - kind: the kind of call.
     ///   - month: 1–12, UTC.
     ///   - day: 1–31, UTC.
     ///   - random: 12 random bytes: the low 32 bits of the first word and all of the second.

@@ -1,5 +1,6 @@
-/// Bounds of the device protocol, in bytes unless the name says otherwise. They keep what a peer can make us hold small;
-/// a body beyond one of them is refused as a whole (`WireError.tooLong`, `.tooMany`).
+/// Bounds of the device protocol, in bytes unless the name says otherwise.
+///
+/// They keep what a peer can make us hold small; a body beyond one of them is refused as a whole (`WireError.tooLong`, `.tooMany`).
 ///
 /// A publish's own parts (payload, collapse key, request id, texts, APNs object) have no bound here besides the
 /// frame's: whoever validates the publish answers it with an error of its own, and the sender's connection lives on.

@@ -5,13 +5,14 @@ public struct BodyRange: Equatable, Sendable {
 
     public static let empty = BodyRange(0..<0)
 
-    /// - Parameter range: within a body, which has at most 2²⁴ bytes; beyond 2³¹ it is a broken contract and traps.
+    // A body has at most 2²⁴ bytes, see `PublishView.init(decoding:)`.
     init(_ range: Range<Int>) { (offset, byteCount) = (Int32(range.lowerBound), Int32(range.count)) }
 
     public var isEmpty: Bool { byteCount == 0 }
 
-    /// The bytes in `body`, which must be the one this range was read from: the bound is checked, the identity cannot
-    /// be. Unsafe because the result is a pointer into `body`'s memory.
+    /// The bytes in `body`, which must be the one this range was read from.
+    ///
+    /// The bound is checked, the identity cannot be. Unsafe because the result is a pointer into `body`'s memory.
     @unsafe public func bytes(of body: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let (start, count) = (Int(offset), Int(byteCount))
         guard count > 0 else { return unsafe UnsafeRawBufferPointer(start: nil, count: 0) }
@@ -20,7 +21,7 @@ public struct BodyRange: Equatable, Sendable {
     }
 }
 
-/// A Publish as the live path reads it: numbers, and ranges into the body in place of copies. No allocation.
+/// A Publish as the live path reads it: numbers, and ranges into the body in place of copies; no allocation.
 ///
 /// Texts are checked to be UTF-8. What the parts may be (lengths, strategies, TTL) is for the publish's validation,
 /// which answers a bad one with a PublishResult.
@@ -41,6 +42,7 @@ public struct PublishView: Equatable, Sendable {
     /// Reads the body of a Publish frame.
     ///
     /// - Parameter body: at most `Limits.largestFrameBodyByteCount` bytes.
+    /// - Throws: what is wrong first; nothing of the body may be used then.
     public init(decoding body: RawSpan) throws(WireError) {
         precondition(body.byteCount <= Limits.largestFrameBodyByteCount, "no frame has such a body")
         var cursor = Cursor(body.byteOffsets)

@@ -1,5 +1,6 @@
-/// The codec's own description of itself, taken from the enums that encoding and decoding use. A test compares it with
-/// the descriptors that `protoc` makes of Proto/longwire/v1/longwire.proto.
+/// The codec's own description of itself, taken from the enums that encoding and decoding use.
+///
+/// A test compares it with the descriptors that `protoc` makes of Proto/longwire/v1/longwire.proto.
 package enum Schema {
     package struct Field: Equatable, Sendable {
         /// The schema's JSON name, `appId` for `app_id`.

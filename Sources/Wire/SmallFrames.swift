@@ -1,6 +1,8 @@
 // Frames with no bytes of others in them, encoded in place without an allocation.
 
-/// A whole PublishResult frame; its texts are fixed ones of the gateway's. A result with another text is a
+/// A whole PublishResult frame; its texts are fixed ones of the gateway's.
+///
+/// A result with another text is a
 /// `PublishResult` instead.
 public struct PublishResultFrame: Sendable {
     public var request: UInt64

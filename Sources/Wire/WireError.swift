@@ -1,4 +1,6 @@
-/// What is wrong with a body. Whatever the case, the connection ends with `CloseCode.malformed`; the case and the field
+/// What is wrong with a body.
+///
+/// Whatever the case, the connection ends with `CloseCode.malformed`; the case and the field
 /// number are for logs and tests.
 public enum WireError: Error, Equatable, Sendable {
     /// A tag, a number or a length runs past the end.

@@ -26,7 +26,9 @@ package protocol WireMessage: MessageBody {
 }
 
 extension WireMessage {
-    /// Reads one body. Unknown fields are skipped; of a scalar that comes twice the last counts.
+    /// Reads one body.
+    ///
+    /// Unknown fields are skipped; of a scalar that comes twice the last counts.
     ///
     /// - Throws: what is wrong first; nothing of the body may be used then.
     package init(decoding body: RawSpan) throws(WireError) {

@@ -1,0 +1,112 @@
+// OpenSSL 3 for digests, message authentication and randomness. No C type leaves this module.
+
+internal import COpenSSL
+
+/// SHA-256 digests. Pure functions, safe on any thread.
+public enum SHA256 {
+    /// A digest as four words in network order: the first byte of the digest is the top byte of `words.0`.
+    public struct Digest: Equatable, Sendable {
+        public var words: (UInt64, UInt64, UInt64, UInt64)
+
+        public var bytes: [UInt8] {
+            var bytes: [UInt8] = []
+            bytes.reserveCapacity(32)
+            for word in [words.0, words.1, words.2, words.3] {
+                for shift in stride(from: 56, through: 0, by: -8) {
+                    bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(shift)))
+                }
+            }
+            return bytes
+        }
+
+        /// 64 lower-case hex digits.
+        public var hex: String {
+            bytes.map { byte in
+                let text = String(byte, radix: 16)
+                return byte < 16 ? "0" + text : text
+            }.joined()
+        }
+
+        public static func == (left: Digest, right: Digest) -> Bool {
+            left.words == right.words
+        }
+    }
+
+    /// The digest of contiguous bytes; does not allocate.
+    public static func digest(_ bytes: UnsafeRawBufferPointer) -> Digest {
+        withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { output in
+            // The one-shot function cannot fail for a buffer that is given.
+            let input = bytes.baseAddress ?? UnsafeRawPointer(output.baseAddress!)
+            COpenSSL.SHA256(
+                input.assumingMemoryBound(to: UInt8.self), bytes.count,
+                output.baseAddress!.assumingMemoryBound(to: UInt8.self))
+            return Digest(reading: UnsafeRawBufferPointer(output))
+        }
+    }
+
+    public static func digest(_ bytes: [UInt8]) -> Digest { bytes.withUnsafeBytes { digest($0) } }
+
+    /// The digest of several pieces laid end to end.
+    public static func digest(joining parts: [[UInt8]]) -> Digest { digest(Array(parts.joined())) }
+}
+
+extension SHA256.Digest {
+    fileprivate init(reading buffer: UnsafeRawBufferPointer) {
+        words = (
+            UInt64(bigEndian: buffer.loadUnaligned(fromByteOffset: 0, as: UInt64.self)),
+            UInt64(bigEndian: buffer.loadUnaligned(fromByteOffset: 8, as: UInt64.self)),
+            UInt64(bigEndian: buffer.loadUnaligned(fromByteOffset: 16, as: UInt64.self)),
+            UInt64(bigEndian: buffer.loadUnaligned(fromByteOffset: 24, as: UInt64.self))
+        )
+    }
+}
+
+/// HMAC-SHA256 (RFC 2104). Pure functions, safe on any thread.
+public enum HMACSHA256 {
+    /// The 32-byte code of `message` under `key`; any lengths.
+    public static func code(key: [UInt8], message: [UInt8]) -> [UInt8] {
+        var output = [UInt8](repeating: 0, count: 32)
+        var length: UInt32 = 0
+        let result = key.withUnsafeBytes { key in
+            message.withUnsafeBufferPointer { message in
+                // A zero-length key still needs a pointer: OpenSSL takes NULL for "the key set before".
+                withUnsafeTemporaryAllocation(byteCount: 1, alignment: 1) { spare in
+                    HMAC(
+                        EVP_sha256(), key.baseAddress ?? UnsafeRawPointer(spare.baseAddress!), Int32(key.count),
+                        message.baseAddress, message.count, &output, &length)
+                }
+            }
+        }
+        precondition(result != nil && length == 32, "OpenSSL could not compute HMAC-SHA256")
+        return output
+    }
+
+    /// True when `code` authenticates `message` under `key`; takes the same time wherever the first difference is.
+    public static func isCode(_ code: [UInt8], of message: [UInt8], key: [UInt8]) -> Bool {
+        constantTimeEquals(code, Self.code(key: key, message: message))
+    }
+}
+
+/// Compares secrets: the time taken depends on the lengths only.
+public func constantTimeEquals(_ left: [UInt8], _ right: [UInt8]) -> Bool {
+    guard left.count == right.count else { return false }
+    return left.withUnsafeBytes { left in
+        right.withUnsafeBytes { right in CRYPTO_memcmp(left.baseAddress, right.baseAddress, left.count) == 0 }
+    }
+}
+
+/// Random bytes from OpenSSL's generator, which the kernel seeds. Safe on any thread.
+public enum SecureRandom {
+    public static func bytes(_ count: Int) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        // Failing to be random is no state to go on in: every secret would be guessable.
+        precondition(count == 0 || RAND_bytes(&bytes, Int32(count)) == 1, "OpenSSL has no randomness")
+        return bytes
+    }
+
+    public static func word() -> UInt64 {
+        bytes(8).withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
+    }
+
+    public static func words() -> (UInt64, UInt64) { (word(), word()) }
+}

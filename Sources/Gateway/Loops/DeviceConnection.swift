@@ -167,7 +167,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         } else if hello.cid.isNone {
             return close(.malformed, reason: "a Hello names a cid or asks for a registration")
         }
-        adopted.bucket = Identity.bucket(appID: hello.appID, cid: adopted.cid)
+        adopted.bucket = app.bucket(of: adopted.cid)
         owner.endHandshake()
         phase = .awaitingWelcome
         let target = adopted.bucket.loop(of: owner.loopCount)
@@ -210,7 +210,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
     func send(_ effect: DeliverEffect) {
         guard phase == .open, let row = MessageRow(effect.row) else { return }
         let frame = DeliverFrame(
-            sequence: effect.sequence, messageID: row.message, taskID: row.task, payload: row.payload,
+            sequence: effect.sequence, messageID: row.messageID, taskID: row.taskID, payload: row.payload,
             isOffline: effect.isOffline, acceptedAt: UInt64(row.acceptedAt), alertedAt: UInt64(effect.alertedAt),
             attempt: effect.attempt, collapseKey: row.collapseKey, alertTitle: row.alertTitle,
             alertBody: row.alertBody)

@@ -11,56 +11,228 @@ internal import Wire
 final class GatewayLoop {
     let index: Int
     let loop: EventLoop
-    let clock: GatewayClockReader
-    let store: EmbeddedShardStore
     /// What all loops share and none changes.
     let context: GatewayContext
+    let store: EmbeddedShardStore
 
     private(set) var snapshot: GatewaySnapshot
     private var shard: Shard
     private var effects: [Effect] = []
+    private var deferred: [LoopAnswer] = []
+    private var isAnswering = false
     private var outgoing: [Outgoing]
-    private(set) var counts = LoopCounts()
+    private var mailboxes: [Mailbox<LoopMessage>] = []
+    private var hasJobNews = false
 
+    private(set) var clock: ClockMapping
+    private var cachedNow: GatewayTime = 0
+    private var lastSecond: UInt64 = 0
+
+    var metrics = LoopMetrics()
     var sessions: StampedTable<DeviceConnection>
     var senders: StampedTable<SenderConnection>
     private var handshakes = HandshakeQueue()
-    lazy var publicFront = PublicFront(self)
-    lazy var adminFront = AdminFront(self)
+    private var handshakeCount = 0
+    let publisher = NativePublisher()
     let handoffDesk: HandoffDesk
-    private var isStopping = false
-    private var lastSecond: Int64 = 0
+    private(set) lazy var publicFront = PublicFront(self)
+    private(set) lazy var adminFront = AdminFront(self)
+    /// Rows of the gateway's own that wait to be durable.
+    private var metaWaiters: [(ticket: Ticket, done: () -> Void)] = []
 
     /// What this turn gathered for one other loop.
     private struct Outgoing {
         var publishes: CommandBatch?
         var answers: [LoopAnswer] = []
         var messages: [LoopMessage] = []
-        var isEmpty: Bool { publishes == nil && answers.isEmpty && messages.isEmpty }
     }
 
-    init(index: Int, loop: EventLoop, store: EmbeddedShardStore, context: GatewayContext, snapshot: GatewaySnapshot) {
+    /// Made on the thread that starts the gateway, before the loop runs.
+    init(
+        index: Int, loop: EventLoop, store: EmbeddedShardStore, context: GatewayContext, snapshot: GatewaySnapshot,
+        clock: ClockMapping
+    ) {
         (self.index, self.loop, self.store) = (index, loop, store)
-        (self.context, self.snapshot, self.clock) = (context, snapshot, context.clock)
+        (self.context, self.snapshot, self.clock) = (context, snapshot, clock)
         outgoing = (0..<context.loopCount).map { _ in Outgoing() }
-        sessions = StampedTable(limit: snapshot.limits.connectionsPerLoop)
-        senders = StampedTable(limit: snapshot.limits.connectionsPerLoop)
+        sessions = StampedTable(limit: min(snapshot.limits.connections, Route.slotLimit))
+        senders = StampedTable(limit: min(snapshot.limits.connections, Route.slotLimit))
         handoffDesk = HandoffDesk(loop: index, loopCount: context.loopCount)
+        let now = clock.time(atBoot: ClockReader.boot())
         shard = Shard(
-            limits: snapshot.limits.shard, apps: snapshot.apps.map(\.settings), store: store,
-            verifier: HelloVerifier(), queueEpoch: context.queueEpoch,
-            counters: [], now: clock.now())
+            limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store, verifier: HelloVerifier(),
+            queueEpoch: context.queueEpoch, counters: store.loadAll(table: .counters), now: now)
         store.observer = self
         handoffDesk.outlet = HandoffDesk.Outlet(
-            lease: { [unowned self] target, command in self.lease(on: target, command) },
-            settle: { [unowned self] target, results, origin in self.settle(on: target, results, origin) },
+            lease: { [unowned self] target, command in lease(on: target, command) },
+            settle: { [unowned self] target, results, origin in settle(on: target, results, origin) },
             extend: { [unowned self] target, items, milliseconds, origin in
-                self.extend(on: target, items, milliseconds, origin)
+                extend(on: target, items, milliseconds, origin)
             })
+        loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
+        loop.onTick { [unowned self] _ in tick() }
     }
 
-    var now: GatewayTime { clock.now() }
+    /// Opens this loop's mailbox; to be called before any loop runs.
+    func openMailbox() -> Mailbox<LoopMessage> {
+        Mailbox(into: loop, capacity: snapshot.limits.mailboxItems) { [unowned self] messages in receive(messages) }
+    }
+
+    func connect(_ mailboxes: [Mailbox<LoopMessage>]) { self.mailboxes = mailboxes }
+
+    /// Gateway time, read once a turn.
+    var now: GatewayTime {
+        if cachedNow == 0 { cachedNow = clock.time(atBoot: ClockReader.boot()) }
+        return cachedNow
+    }
+
     var loopCount: Int { context.loopCount }
+    var limits: GatewayLimits { snapshot.limits }
+    var registry: AppRegistry { snapshot.registry }
+    var log: Log { context.log }
+    var statistics: ShardStatistics { shard.statistics }
+
+    /// The control thread moved the clock's mapping.
+    func setClock(_ mapping: ClockMapping) {
+        clock = mapping
+        cachedNow = 0
+    }
+
+    // MARK: Turn
+
+    private func tick() {
+        shard.advance(to: now)
+        perform()
+        handshakes.advance(to: loop.now)
+        if loop.now >= lastSecond + 1_000 {
+            lastSecond = loop.now
+            handoffDesk.tick(now: Int64(loop.now))
+        }
+    }
+
+    /// Sends off what the turn gathered: batches to the committer, messages to the other loops.
+    private func endTurn() {
+        if hasJobNews {
+            hasJobNews = false
+            handoffDesk.jobsAvailable(now: Int64(loop.now))
+        }
+        store.turnEnded()
+        for target in outgoing.indices where target != index { dispatch(to: target) }
+        cachedNow = 0
+        metrics.count(.turns)
+    }
+
+    private func dispatch(to target: Int) {
+        if let batch = outgoing[target].publishes {
+            outgoing[target].publishes = nil
+            outgoing[target].messages.append(.publishes(batch))
+        }
+        if !outgoing[target].answers.isEmpty {
+            outgoing[target].messages.append(.answers(outgoing[target].answers))
+            outgoing[target].answers.removeAll(keepingCapacity: true)
+        }
+        guard !outgoing[target].messages.isEmpty else { return }
+        if mailboxes[target].send(contentsOf: &outgoing[target].messages) { return }
+        refuse(&outgoing[target].messages, to: target)
+    }
+
+    /// The mailbox is full: what asks for something is answered as busy, what answers waits for the next turn.
+    private func refuse(_ messages: inout [LoopMessage], to target: Int) {
+        metrics.count(.mailboxRefusals)
+        var kept: [LoopMessage] = []
+        for message in messages {
+            switch message {
+            case .publishes(let batch):
+                batch.forEach { command in
+                    let outcome = PublishOutcome(code: .busy, cid: command.cid, task: command.task)
+                    answer(.published(command.origin, outcome))
+                }
+            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .answers, .jobsAvailable:
+                kept.append(message)
+            }
+        }
+        messages = kept
+        loop.submit { [weak self] in self?.answerDeferred() }
+    }
+
+    // MARK: Handshakes
+
+    /// Counts a connection in; false when too many are shaking hands.
+    func beginHandshake(_ connection: any Handshaking) -> Bool {
+        handshakeCount += 1
+        guard handshakeCount <= limits.connectionsBeforeHello else { return false }
+        handshakes.append(connection, deadline: loop.now + UInt64(limits.helloTimeoutMilliseconds))
+        return true
+    }
+
+    func endHandshake() { handshakeCount -= 1 }
+
+    /// When a closed client may come back: at random in this window, which both ends at 0 leave to the client.
+    func retryWindow(for code: CloseCode) -> (UInt32, UInt32) {
+        switch code {
+        case .overloaded: (1_000, 15_000)
+        case .shuttingDown: (500, UInt32(clamping: limits.reconnectSpreadSeconds * 1_000))
+        case .replaced: (30_000, 60_000)
+        case .clockSkew: (0, 1_000)
+        default: (0, 0)
+        }
+    }
+
+    /// A new configuration is in force.
+    func reload(_ snapshot: GatewaySnapshot) {
+        self.snapshot = snapshot
+        shard.reload(apps: snapshot.settings)
+        publicFront.reload(snapshot)
+        adminFront.reload(snapshot)
+    }
+
+    /// Voids a push token: durably first, then on every loop, then `done` on this one.
+    func revoke(_ token: TokenID, done: @escaping () -> Void) {
+        let answer = LoopBound(done, on: loop)
+        let (asker, context) = (loop, context)
+        context.members[Bucket(0).loop(of: loopCount)].submit { keeper in
+            MetaRows.write(token, on: keeper) {
+                for member in context.members { member.submit { $0.publicFront.revoke(token) } }
+                // Behind the revocation in every loop's queue, this one's own included.
+                asker.submit { answer.wrapped() }
+            }
+        }
+    }
+
+    func metricsPart() -> MetricsGatherer.Part {
+        MetricsGatherer.Part(
+            metrics: metrics, statistics: shard.statistics, deviceSessions: sessions.count,
+            senderSessions: senders.count, openStreams: loop.streamCount, waitingLongPolls: handoffDesk.waitingCount,
+            mailboxItems: mailboxes[index].count)
+    }
+
+    /// Somebody waits for an answer that is not out yet.
+    var hasWorkUnderWay: Bool { publicFront.hasWorkUnderWay || shard.statistics.pendingEffects > 0 }
+
+    /// Tells every connection that the gateway stops.
+    func beginStop() {
+        var devices: [DeviceConnection] = []
+        sessions.forEach { _, _, connection in devices.append(connection) }
+        for device in devices { device.close(.shuttingDown, reason: "the gateway is stopping") }
+        var all: [SenderConnection] = []
+        senders.forEach { _, _, connection in all.append(connection) }
+        for sender in all { sender.close(.shuttingDown, reason: "the gateway is stopping") }
+        handoffDesk.drain()
+    }
+
+    // MARK: Rows of the gateway's own
+
+    /// Writes a row of the table `meta`; only on the loop that owns bucket 0. `done` runs when it is durable.
+    func putMeta(high: UInt64, low: UInt64, item: UInt64, _ value: [UInt8], done: @escaping () -> Void) {
+        let bucket = Bucket(0)
+        precondition(bucket.loop(of: loopCount) == index, "meta rows belong to bucket 0")
+        store.beginBatch(bucket)
+        store.put(
+            StoreKey(bucket, .meta, ownerHigh: high, ownerLow: low, item: item), wakeAt: 0, prior: .maybe(wakeAt: 0),
+            byteCount: value.count
+        ) { $0.copyBytes(from: value) }
+        metaWaiters.append((store.endBatch(), done))
+    }
 
     // MARK: Into shards, this one or another
 
@@ -81,10 +253,10 @@ final class GatewayLoop {
         }
     }
 
-    func queryStatus(of cid: DeviceID, bucket: Bucket, origin: Origin) {
-        let target = bucket.loop(of: loopCount)
-        guard target == index else { return send(.deviceStatus(cid, bucket, origin), to: target) }
-        shard.status(of: cid, bucket: bucket, origin: origin, now: now)
+    func queryStatus(of device: DeviceAddress, origin: Origin) {
+        let target = device.bucket.loop(of: loopCount)
+        guard target == index else { return send(.deviceStatus(device, origin), to: target) }
+        shard.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: now)
         perform()
     }
 
@@ -128,8 +300,8 @@ final class GatewayLoop {
     }
 
     func acknowledge(_ session: SessionRef, _ ack: borrowing AckView) {
-        ack.withDirectRanges { cumulative, ranges in
-            shard.acknowledge(session, cumulative: cumulative, ranges: ranges, now: now)
+        ack.withRanges { ranges in
+            shard.acknowledge(session, cumulative: ack.sequence, ranges: ranges, now: now)
         }
         for rejected in ack.rejected where rejected.stream == 0 {
             shard.reject(session, sequence: rejected.sequence, reason: rejected.reason, now: now)
@@ -172,16 +344,13 @@ final class GatewayLoop {
                 settle(on: index, results, origin)
             case .extend(let items, let milliseconds, let origin):
                 extend(on: index, items, milliseconds, origin)
-            case .deviceStatus(let cid, let bucket, let origin):
-                queryStatus(of: cid, bucket: bucket, origin: origin)
+            case .deviceStatus(let device, let origin):
+                queryStatus(of: device, origin: origin)
             case .trace(let message, let origin):
                 shard.trace(of: message, origin: origin, now: now)
                 perform()
             case .jobsAvailable:
-                handoffDesk.jobsAvailable(now: loop.now)
-            case .reload(let snapshot):
-                self.snapshot = snapshot
-                shard.reload(apps: snapshot.apps.map(\.settings))
+                handoffDesk.jobsAvailable(now: Int64(loop.now))
             }
         }
     }
@@ -190,26 +359,23 @@ final class GatewayLoop {
 
     /// Performs everything the shard wants done, then what must not happen in the midst of it.
     ///
-    /// While effects are performed the shard is not called: their bytes would move. A session that ends meanwhile and
-    /// an answer for this loop itself, which may lead to the next command, are put off to the second step.
+    /// While effects are performed the shard is not called: their bytes would move. An answer for this loop itself may
+    /// lead to the next command, so it is put off until they are done.
     private func perform() {
         shard.takeEffects(into: &effects)
         for index in effects.indices { perform(effects[index]) }
         effects.removeAll(keepingCapacity: true)
-        guard !isPerforming, !deferred.isEmpty else { return }
-        isPerforming = true
-        defer { isPerforming = false }
-        var round: [Deferred] = []
+        answerDeferred()
+    }
+
+    private func answerDeferred() {
+        guard !isAnswering, !deferred.isEmpty else { return }
+        isAnswering = true
+        defer { isAnswering = false }
+        var round: [LoopAnswer] = []
         while !deferred.isEmpty {
             swap(&round, &deferred)
-            for item in round {
-                switch item {
-                case .answer(let answer): take(answer)
-                case .sessionEnded(let session, let announced):
-                    shard.sessionEnded(session, announced: announced, now: now)
-                    perform()
-                }
-            }
+            for answer in round { take(answer) }
             round.removeAll(keepingCapacity: true)
         }
     }
@@ -246,7 +412,7 @@ final class GatewayLoop {
 
     private func answer(_ answer: LoopAnswer) {
         guard let route = Route(answer.origin.route) else { return }
-        if route.loop == index { deferred.append(.answer(answer)) } else { outgoing[route.loop].answers.append(answer) }
+        if route.loop == index { deferred.append(answer) } else { outgoing[route.loop].answers.append(answer) }
     }
 
     private func take(_ answer: LoopAnswer) {
@@ -259,17 +425,36 @@ final class GatewayLoop {
                 publicFront.answered(route, item: Int(origin.request), outcome)
             }
         case .leased(let origin, let jobs):
-            handoffDesk.leased(origin, jobs, now: loop.now)
+            handoffDesk.leased(origin, jobs, now: Int64(loop.now))
         case .settled(let origin, let verdicts):
             handoffDesk.settled(origin, verdicts)
-        case .deviceStatus(let origin, let cid, let status):
+        case .deviceStatus(_, let cid, let status):
             if route.kind == .userStatus {
-                publicFront.answered(route, item: Int(origin.request), cid, status)
+                publicFront.answered(route, cid, status)
             } else {
-                adminFront.answered(route, cid, status)
+                adminFront.answered(route, status)
             }
         case .trace(_, let trace):
             adminFront.answered(route, trace)
         }
     }
+}
+
+extension GatewayLoop: ShardStoreObserver {
+    func storeCommitted(upTo ticket: Ticket) {
+        shard.committed(upTo: ticket, now: now)
+        perform()
+        while let first = metaWaiters.first, first.ticket <= ticket {
+            metaWaiters.removeFirst()
+            first.done()
+        }
+    }
+
+    func storeReplied(_ reply: StoreReply) {
+        metrics.count(.coldReads)
+        shard.replied(reply, now: now)
+        perform()
+    }
+
+    func storeCooled(_ key: StoreKey) { shard.cooled(key) }
 }

@@ -1,5 +1,6 @@
 internal import Delivery
 internal import EventLoops
+internal import PushAPI
 internal import Wire
 
 /// What one loop says to another.
@@ -13,12 +14,10 @@ enum LoopMessage: Sendable {
     case lease(LeaseCommand)
     case settle([JobResult], Origin)
     case extend([ExtendItem], milliseconds: Int64, Origin)
-    case deviceStatus(DeviceID, Bucket, Origin)
+    case deviceStatus(DeviceAddress, Origin)
     case trace(MessageID, Origin)
     /// The sending shard has due jobs where it had none.
     case jobsAvailable
-    /// A new configuration is in force.
-    case reload(GatewaySnapshot)
 }
 
 /// One job whose lease is to be prolonged.

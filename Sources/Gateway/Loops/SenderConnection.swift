@@ -118,16 +118,19 @@ final class SenderConnection: StreamDelegate, Handshaking {
         guard let app else { return }
         let origin = Route(.sender, loop: owner.index, slot: slot, stamp: stamp).origin(view.request)
         unanswered += 1
-        do throws(NativePublish.Refusal) {
-            try owner.nativePublish.withCommand(view, body: body, app: app, origin: origin, now: owner.now) { command in
-                owner.publish(command)
-            }
+        let publish = NativePublish(
+            cid: view.cid, payload: view.payload.bytes(of: body), timeToLive: view.timeToLive,
+            hasTimeToLive: view.hasTimeToLive, strategy: view.strategy, collapseKey: view.collapseKey.bytes(of: body),
+            requestID: view.requestID.bytes(of: body), alertTitle: view.alertTitle.bytes(of: body),
+            alertBody: view.alertBody.bytes(of: body), apns: view.apns.bytes(of: body))
+        do throws(NativePublishFault) {
+            try owner.publisher.withCommand(publish, app: app, origin: origin, now: owner.now) { owner.publish($0) }
         } catch {
             unanswered -= 1
             owner.metrics.count(.refusedInvalid)
             var result = PublishResult()
             result.request = view.request
-            result.code = error.code
+            result.code = error.code.rawValue
             result.reason = error.reason
             send(result)
         }
@@ -141,12 +144,12 @@ final class SenderConnection: StreamDelegate, Handshaking {
     func answer(_ request: UInt64, _ outcome: PublishOutcome) {
         unanswered -= 1
         guard phase == .open else { return }
+        let code = PublishResultCode(outcome.code)
         let frame = PublishResultFrame(
-            request: request, code: NativePublish.code(of: outcome.code),
-            reason: outcome.code == .accepted ? "" : NativePublish.reason(of: outcome.code),
+            request: request, code: code.rawValue, reason: code.reason,
             messageID: outcome.message, taskID: outcome.message.isNone ? .none : outcome.task, isLive: outcome.isLive,
             fallback: UInt32(outcome.fallback.rawValue),
-            fallbackReason: NativePublish.reason(of: outcome.fallbackReason), isFsync: owner.context.isFsync)
+            fallbackReason: outcome.fallbackReason.name, isFsync: owner.context.isFsync)
         _ = stream?.write(byteCount: frame.byteCount) { frame.encode(into: $0) }
         if isPaused && unanswered < Self.unansweredLimit / 2 {
             isPaused = false

@@ -1,4 +1,6 @@
-/// One batch for the hook's receiver. The same id and body go out at every attempt.
+/// One batch for the hook's receiver.
+///
+/// The same id and body go out at every attempt.
 package struct HookDelivery: Sendable, Equatable {
     /// The webhook-id: the receiver's key for recognising a repeat.
     package var id: String
@@ -43,7 +45,9 @@ package enum HookFailure: String, Sendable, CaseIterable {
     case status
 }
 
-/// What the dispatcher is told by the wiring. All three are called on the dispatcher's own thread and must not block.
+/// What the dispatcher is told by the wiring.
+///
+/// All three are called on the dispatcher's own thread and must not block.
 package protocol HookPolicy: AnyObject, Sendable {
     /// The headers of one attempt: signature, id and timestamp. The timestamp is the attempt's own, since receivers
     /// refuse old ones.

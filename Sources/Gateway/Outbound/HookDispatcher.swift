@@ -60,7 +60,9 @@ package final class HookDispatcher: Sendable {
         return isTaken
     }
 
-    /// How many more batches `submit` would take now: lease for these, not for more. One while the receiver fails.
+    /// How many more batches `submit` would take now: lease for these, not for more.
+    ///
+    /// One while the receiver fails.
     package var room: Int {
         shared.withLock { shared in
             guard !shared.isStopping, shared.configuration != nil else { return 0 }
@@ -71,7 +73,9 @@ package final class HookDispatcher: Sendable {
 
     package var state: HookState { shared.withLock { $0.state } }
 
-    /// A reload: later attempts go to the new URL with the new secrets. `nil` gives up all that is held.
+    /// A reload: later attempts go to the new URL with the new secrets.
+    ///
+    /// `nil` gives up all that is held.
     package func update(_ configuration: GatewayConfiguration.Hook?) {
         shared.withLock { shared in
             shared.configuration = configuration

@@ -1,17 +1,18 @@
-internal import Glibc
+internal import Platform
 
-/// Reads the machine's clocks; the only place of the gateway that does.
+/// The readings that `GatewayClock` works with.
 package enum ClockReader {
     /// Both clocks, as close together as two system calls get.
     package static func reading() -> GatewayClock.Reading {
-        GatewayClock.Reading(wall: milliseconds(CLOCK_REALTIME), boot: milliseconds(CLOCK_BOOTTIME))
+        GatewayClock.Reading(
+            wall: Int64(SystemClock.wallMilliseconds), boot: Int64(SystemClock.boottimeMilliseconds))
     }
 
     /// What `ClockMapping.time(atBoot:)` takes.
-    package static func boot() -> Int64 { milliseconds(CLOCK_BOOTTIME) }
+    package static func boot() -> Int64 { Int64(SystemClock.boottimeMilliseconds) }
 
     /// For durations inside the process.
-    package static func monotonic() -> Int64 { milliseconds(CLOCK_MONOTONIC) }
+    package static func monotonic() -> Int64 { Int64(SystemClock.monotonicMilliseconds) }
 
     /// The kernel's boot id; zero where there is none, which then never equals a stored one's boot.
     package static func bootID() -> BootID {
@@ -29,11 +30,5 @@ package enum ClockReader {
     private static func fallbackBootID() -> BootID {
         var random = SystemRandomNumberGenerator()
         return BootID(high: random.next(), low: random.next())
-    }
-
-    private static func milliseconds(_ clock: clockid_t) -> Int64 {
-        var time = timespec()
-        clock_gettime(clock, &time)
-        return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
     }
 }

@@ -44,6 +44,8 @@ package struct GatewayClock: Sendable {
     /// Starts the time.
     ///
     /// - Parameters:
+    ///   - reading: the clocks now.
+    ///   - bootID: the kernel's name for this boot.
     ///   - stored: the record of the last run; `nil` for an empty store.
     ///   - acceptsClock: take the wall clock even when it stands more than an hour ahead of what it should be.
     package init(_ reading: Reading, bootID: BootID, stored: ClockRecord?, acceptsClock: Bool = false) {
@@ -62,8 +64,9 @@ package struct GatewayClock: Sendable {
         offset = reading.wall - start
     }
 
-    /// Compares with the wall clock and adjusts the speed. Call about once a second, and store `record` about every
-    /// ten seconds and at a clean stop.
+    /// Compares with the wall clock and adjusts the speed.
+    ///
+    /// Call about once a second, and store `record` about every ten seconds and at a clean stop.
     package mutating func observe(_ reading: Reading) -> Event? {
         let now = mapping.time(atBoot: reading.boot)
         offset = reading.wall - now

@@ -12,7 +12,9 @@ package struct ConfigurationProblem: Equatable, Sendable, CustomStringConvertibl
     }
 }
 
-/// A configuration that cannot be used, with everything that is wrong with it. Exit code 78.
+/// A configuration that cannot be used, with everything that is wrong with it.
+///
+/// Exit code 78.
 package struct ConfigurationError: Error, Equatable, Sendable, CustomStringConvertible {
     /// `nil`: the embedded defaults (a data folder that cannot be made, say).
     package var file: String?

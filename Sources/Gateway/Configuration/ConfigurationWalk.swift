@@ -114,7 +114,7 @@ final class ConfigurationObject {
 
     /// Texts from a string or an array of strings, each with its position; `nil` when absent or wrong (reported).
     ///
-    /// - Parameter isSecret: keeps the values out of what is reported.
+    /// `isSecret` keeps the values out of what is reported.
     func strings(_ key: String, limit: Int, isSecret: Bool = false) -> [String]? {
         guard let node = node(key) else { return nil }
         let nodes: [JSON5Node]
@@ -135,7 +135,9 @@ final class ConfigurationObject {
         return texts
     }
 
-    /// Reports every key that nobody asked for. Call it last.
+    /// Reports every key that nobody asked for.
+    ///
+    /// Call it last.
     func finish() {
         let known = asked.sorted()
         for member in members.values where !asked.contains(member.key) {

@@ -15,7 +15,9 @@ package struct GatewayConfiguration: Sendable, Equatable {
 
     package struct TLSListener: Sendable, Equatable {
         package var address: ListenAddress
-        /// PEM files; the certificate's file holds the whole chain. Read again at each reload.
+        /// PEM files; the certificate's file holds the whole chain.
+        ///
+        /// Read again at each reload.
         package var certificateFile: String
         package var keyFile: String
     }
@@ -30,7 +32,9 @@ package struct GatewayConfiguration: Sendable, Equatable {
 
     package struct Hook: Sendable, Equatable {
         package var url: HookURL
-        /// `whsec_…`, newest first. Each request carries a signature for every one.
+        /// `whsec_…`, newest first.
+        ///
+        /// Each request carries a signature for every one.
         package var secrets: [Secret]
         /// PEM file of the certificate authorities to trust instead of the system's.
         package var authoritiesFile: String?
@@ -53,7 +57,9 @@ package struct GatewayConfiguration: Sendable, Equatable {
     package var http = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_080))
     package var senders: ListenAddress? = ListenAddress(host: "127.0.0.1", port: 7_001)
     package var admin = ListenAddress(host: "127.0.0.1", port: 7_081)
-    /// Registration over plain TCP from beyond loopback. Otherwise it needs TLS, as the device's secret travels.
+    /// Registration over plain TCP from beyond loopback.
+    ///
+    /// Otherwise it needs TLS, as the device's secret travels.
     package var allowPlaintextRegistration = false
 
     package var storePath = "longwire-data"
@@ -74,7 +80,9 @@ package struct GatewayConfiguration: Sendable, Equatable {
     package func app(id: String) -> AppConfiguration? { apps.first { $0.appID == id } }
 }
 
-/// One tenant as configured. Secrets are newest first; every one of them is accepted.
+/// One tenant as configured.
+///
+/// Secrets are newest first; every one of them is accepted.
 package struct AppConfiguration: Sendable, Equatable {
     package var appID: String
     package var appKey: String
@@ -136,7 +144,9 @@ package struct Credential: Sendable, Equatable {
 }
 
 extension GatewayConfiguration {
-    /// Who bears `token`; `nil`: nobody. Looks at every token, so that the time taken tells nothing about a match.
+    /// Who bears `token`; `nil`: nobody.
+    ///
+    /// Looks at every token, so that the time taken tells nothing about a match.
     package func credential(bearing token: some Collection<UInt8>) -> Credential? {
         var found: Credential?
         for credential in credentials {

@@ -9,7 +9,9 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var heartbeatMinimumSeconds: Int64 = 30
     package fileprivate(set) var heartbeatMaximumSeconds: Int64 = 1_800
 
-    /// Devices and senders of the whole process. Each costs about a kilobyte here and nine in the kernel.
+    /// Devices and senders of the whole process.
+    ///
+    /// Each costs about a kilobyte here and nine in the kernel.
     package fileprivate(set) var connections = 100_000
     /// Connections that have not said Hello yet; more are turned away with `overloaded`.
     package fileprivate(set) var connectionsBeforeHello = 16_384

@@ -2,7 +2,9 @@
 ///
 /// Both are kept in the data folder, so that a restart, and the command line tool beside it, find the same ones.
 package struct GeneratedCredentials: Equatable, Sendable {
-    /// `demo.json` in the data folder, mode 0600. Addresses are those in force, rewritten at each start.
+    /// `demo.json` in the data folder, mode 0600.
+    ///
+    /// Addresses are those in force, rewritten at each start.
     package struct Demo: Equatable, Sendable {
         package var appID: String
         package var appKey: String
@@ -17,13 +19,17 @@ package struct GeneratedCredentials: Equatable, Sendable {
 
     /// Set when `usesDemoApp`.
     package var demo: Demo?
-    /// Set when no credentials are configured. To be printed at start, on the terminal and not in the log.
+    /// Set when no credentials are configured.
+    ///
+    /// To be printed at start, on the terminal and not in the log.
     package var adminToken: Secret?
 
     package static let demoFileName = "demo.json"
     package static let adminTokenFileName = "admin-token"
 
-    /// Finds or makes what `configuration` lacks, and adds it there. Makes the data folder if need be.
+    /// Finds or makes what `configuration` lacks, and adds it there.
+    ///
+    /// Makes the data folder if need be.
     package static func complete(
         _ configuration: inout GatewayConfiguration, random: inout some RandomNumberGenerator
     ) throws(ConfigurationError) -> GeneratedCredentials {
@@ -134,7 +140,9 @@ extension GeneratedCredentials.Demo {
             sendersAddress: texts["sendersAddress"] ?? "")
     }
 
-    /// The file's text. Every value is letters, digits and address characters, so nothing needs an escape.
+    /// The file's text.
+    ///
+    /// Every value is letters, digits and address characters, so nothing needs an escape.
     var json: String {
         let values = [
             appID, appKey, appSecret.exposed, masterSecret.exposed, adminToken.exposed, deviceAddress, httpAddress,

@@ -1,6 +1,8 @@
 internal import Glibc
 
-/// Where to listen: a numeric address and a port. Names are not looked up, so that a start never waits for DNS.
+/// Where to listen: a numeric address and a port.
+///
+/// Names are not looked up, so that a start never waits for DNS.
 package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     /// `127.0.0.1`, `0.0.0.0`, `::1`, `::` …, without brackets.
     package let host: String

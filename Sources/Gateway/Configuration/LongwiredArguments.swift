@@ -8,7 +8,9 @@ package struct LongwiredArguments: Equatable, Sendable {
     /// Take the wall clock as it is, even when it stands more than an hour ahead of the gateway's time.
     package var acceptsClock = false
 
-    /// A command line that cannot be understood. Exit code 64.
+    /// A command line that cannot be understood.
+    ///
+    /// Exit code 64.
     package struct UsageError: Error, Equatable, CustomStringConvertible {
         package var reason: String
         package var description: String { "longwired: \(reason)\nTry `longwired --help`." }
@@ -16,7 +18,10 @@ package struct LongwiredArguments: Equatable, Sendable {
 
     package init() {}
 
+    /// Reads a command line.
+    ///
     /// - Parameter arguments: without the program's name.
+    /// - Throws: `UsageError` for what it does not know.
     package init(_ arguments: some Sequence<String>) throws(UsageError) {
         var iterator = arguments.makeIterator()
         while let argument = iterator.next() {

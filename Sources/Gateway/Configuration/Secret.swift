@@ -1,6 +1,8 @@
 /// Text that must not reach a log, an error or a debugger's print: every description of it is the same word.
 package struct Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-    /// The text itself. Say beside each use where it goes.
+    /// The text itself.
+    ///
+    /// Say beside each use where it goes.
     package let exposed: String
 
     package init(_ text: String) { exposed = text }

@@ -9,7 +9,7 @@ struct SecretReader {
 
     /// The secrets under `key` or `keyFile`, newest first; `nil` when there is none or one is wrong (reported).
     ///
-    /// - Parameter check: what else a secret of this kind must be.
+    /// `check` tells what else a secret of this kind must be.
     mutating func read(
         _ object: ConfigurationObject, _ key: String, _ byteCount: ClosedRange<Int>,
         where check: (String) -> Bool = { _ in true }

@@ -1,73 +1,58 @@
 package import Delivery
 internal import Glibc
+internal import Platform
 
 /// The structured log: one line an event, written to a descriptor by a thread of its own.
 ///
 /// Any thread may call `write`; it takes a lock for an append and never waits for the descriptor. When lines come
 /// faster than they can be written the newest are lost, and counted.
-package final class Log: @unchecked Sendable {
-    // Sound because `mutex` protects every stored property below it; those above it never change.
+package final class Log: Sendable {
+    private struct State: ~Copyable {
+        var level: LogLevel
+        var waiting: [LogRecord] = []
+        var limiter = RepeatLimiter()
+        /// Lost and not reported yet, and lost since the start.
+        var lostCount = 0
+        var lostCountInAll = 0
+        var isWriting = false
+        var isClosed = false
+        var thread: Thread?
+    }
+
     private let formatter: LogFormatter
     private let descriptor: CInt
-    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-    private let changed: UnsafeMutablePointer<pthread_cond_t>
-    private var level: LogLevel
-    private var waiting: [LogRecord] = []
-    private var limiter = RepeatLimiter()
-    private var lostCount = 0
-    private var lostCountInAll = 0
-    private var isWriting = false
-    private var isClosed = false
-    private var thread: pthread_t?
+    private let state: Monitor<State>
 
-    /// - Parameter descriptor: stays the caller's; stderr by default.
-    package init(format: LogFormat, level: LogLevel, descriptor: CInt = STDERR_FILENO) {
-        (formatter, self.level, self.descriptor) = (LogFormatter(format: format), level, descriptor)
-        mutex = .allocate(capacity: 1)
-        changed = .allocate(capacity: 1)
-        pthread_mutex_init(mutex, nil)
-        var attributes = pthread_condattr_t()
-        pthread_condattr_init(&attributes)
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
-        pthread_cond_init(changed, &attributes)
-        pthread_condattr_destroy(&attributes)
-        // The thread holds the log until `close()`.
-        let context = Unmanaged.passRetained(self).toOpaque()
-        var thread = pthread_t()
-        let result = pthread_create(
-            &thread, nil,
-            { context in
-                guard let context else { return nil }
-                Unmanaged<Log>.fromOpaque(context).takeRetainedValue().run()
-                return nil
-            }, context)
-        precondition(result == 0, "no thread for the log")
-        self.thread = thread
+    /// Starts the log's thread; `close()` ends it.
+    ///
+    /// - Parameters:
+    ///   - format: how lines are written.
+    ///   - level: what is written.
+    ///   - descriptor: stays the caller's; stderr by default.
+    /// - Throws: `SystemError` when there is no thread to be had.
+    package init(format: LogFormat, level: LogLevel, descriptor: CInt = STDERR_FILENO) throws {
+        (formatter, self.descriptor) = (LogFormatter(format: format), descriptor)
+        state = Monitor(State(level: level))
+        let log = self  // the thread holds it until `close()`
+        let thread = try Thread(named: "longwire-log") { log.run() }
+        var started: Thread? = consume thread
+        state.withLock { $0.thread = started.take() }
     }
 
-    deinit {
-        pthread_cond_destroy(changed)
-        pthread_mutex_destroy(mutex)
-        changed.deallocate()
-        mutex.deallocate()
-    }
-
-    /// Writes one event. `fields` keep their order.
+    /// Writes one event; `fields` keep their order.
     package func write(_ level: LogLevel, _ name: LogName, _ fields: KeyValuePairs<LogKey, LogValue> = [:]) {
-        let time = Self.wallClock()
-        let now = Self.monotonic()
-        pthread_mutex_lock(mutex)
-        defer { pthread_mutex_unlock(mutex) }
-        guard level >= self.level, !isClosed, limiter.admit(name, now: now) else { return }
-        guard waiting.count < LogLimits.waitingLineCount else {
-            lostCount += 1
-            lostCountInAll += 1
-            return
+        let time = Int64(SystemClock.wallMilliseconds)
+        let now = Int64(SystemClock.monotonicMilliseconds)
+        state.broadcast { state in
+            guard level >= state.level, !state.isClosed, state.limiter.admit(name, now: now) else { return }
+            guard state.waiting.count < LogLimits.waitingLineCount else {
+                state.lostCount += 1
+                state.lostCountInAll += 1
+                return
+            }
+            let fields = fields.map { LogField(key: $0.key, value: $0.value) }
+            state.waiting.append(LogRecord(level: level, name: name, time: time, fields: fields))
         }
-        let record = LogRecord(
-            level: level, name: name, time: time, fields: fields.map { LogField(key: $0.key, value: $0.value) })
-        waiting.append(record)
-        pthread_cond_broadcast(changed)
     }
 
     /// Writes what the delivery core reports.
@@ -83,71 +68,49 @@ package final class Log: @unchecked Sendable {
     }
 
     /// Changes what is written from now on (a reload).
-    package func setLevel(_ level: LogLevel) {
-        pthread_mutex_lock(mutex)
-        self.level = level
-        pthread_mutex_unlock(mutex)
-    }
+    package func setLevel(_ level: LogLevel) { state.withLock { $0.level = level } }
 
     /// True when an event of this level would be written: spares the work of gathering its fields.
-    package func writes(_ level: LogLevel) -> Bool {
-        pthread_mutex_lock(mutex)
-        defer { pthread_mutex_unlock(mutex) }
-        return level >= self.level
-    }
+    package func writes(_ level: LogLevel) -> Bool { state.withLock { level >= $0.level } }
 
     /// Lines lost since the start, for the metrics.
-    package var lostLineCount: Int {
-        pthread_mutex_lock(mutex)
-        defer { pthread_mutex_unlock(mutex) }
-        return lostCountInAll
-    }
+    package var lostLineCount: Int { state.withLock { $0.lostCountInAll } }
 
-    /// Waits until everything written so far has left. For the way out and for tests.
+    /// Waits until everything written so far has left: for the way out, and for tests.
     package func flush() {
-        pthread_mutex_lock(mutex)
-        while !waiting.isEmpty || isWriting { pthread_cond_wait(changed, mutex) }
-        pthread_mutex_unlock(mutex)
+        state.wait(while: { !$0.waiting.isEmpty || $0.isWriting }, then: { _ in })
     }
 
-    /// Writes what waits and ends the thread. Later events are ignored.
+    /// Writes what waits and ends the thread; later events are ignored.
     package func close() {
-        pthread_mutex_lock(mutex)
-        isClosed = true
-        let thread = self.thread
-        self.thread = nil
-        pthread_cond_broadcast(changed)
-        pthread_mutex_unlock(mutex)
-        if let thread { pthread_join(thread, nil) }
+        let thread = state.broadcast { state -> Thread? in
+            state.isClosed = true
+            return state.thread.take()
+        }
+        thread?.join()
     }
 
     private func run() {
         var batch: [LogRecord] = []
         var output: [UInt8] = []
         while true {
-            pthread_mutex_lock(mutex)
-            isWriting = false
-            pthread_cond_broadcast(changed)
-            while waiting.isEmpty, !isClosed {
-                if limiter.hasLeftOut {
-                    // Wake when the window is over, to say how much was left out.
-                    var deadline = timespec()
-                    clock_gettime(CLOCK_MONOTONIC, &deadline)
-                    deadline.tv_sec += 1
-                    if pthread_cond_timedwait(changed, mutex, &deadline) == ETIMEDOUT { break }
-                } else {
-                    pthread_cond_wait(changed, mutex)
-                }
+            // Whatever was left out is reported soon after its window ends, even when nothing else is written.
+            let hasLeftOut = state.broadcast { state in
+                state.isWriting = false
+                return state.limiter.hasLeftOut
             }
-            swap(&batch, &waiting)
-            let leftOut = limiter.takeLeftOut(now: Self.monotonic(), all: isClosed)
-            let lost = lostCount
-            lostCount = 0
-            isWriting = true
-            let isLast = isClosed
-            pthread_mutex_unlock(mutex)
-
-            let time = Self.wallClock()
+            let (leftOut, lost, isLast) = state.wait(
+                atMostMilliseconds: hasLeftOut ? 1_000 : nil,
+                while: { $0.waiting.isEmpty && !$0.isClosed && ($0.limiter.hasLeftOut == hasLeftOut) },
+                then: { state in
+                    swap(&batch, &state.waiting)
+                    state.isWriting = true
+                    let lost = state.lostCount
+                    state.lostCount = 0
+                    let now = Int64(SystemClock.monotonicMilliseconds)
+                    return (state.limiter.takeLeftOut(now: now, all: state.isClosed), lost, state.isClosed)
+                })
+            let time = Int64(SystemClock.wallMilliseconds)
             for record in batch { formatter.append(record, to: &output) }
             for (name, count) in leftOut {
                 let fields = [
@@ -166,10 +129,7 @@ package final class Log: @unchecked Sendable {
             output.removeAll(keepingCapacity: true)
             if isLast { break }
         }
-        pthread_mutex_lock(mutex)
-        isWriting = false
-        pthread_cond_broadcast(changed)
-        pthread_mutex_unlock(mutex)
+        state.broadcast { $0.isWriting = false }
     }
 
     /// A descriptor that fails for good (a closed pipe) loses lines; there is nowhere left to say so.
@@ -188,13 +148,5 @@ package final class Log: @unchecked Sendable {
                 return
             }
         }
-    }
-
-    private static func wallClock() -> Int64 { milliseconds(CLOCK_REALTIME) }
-    private static func monotonic() -> Int64 { milliseconds(CLOCK_MONOTONIC) }
-    private static func milliseconds(_ clock: clockid_t) -> Int64 {
-        var time = timespec()
-        clock_gettime(clock, &time)
-        return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
     }
 }

@@ -12,7 +12,9 @@ struct LogField: Equatable, Sendable {
     var value: LogValue
 }
 
-/// Turns records into lines. Pure; runs on the log's own thread.
+/// Turns records into lines.
+///
+/// Pure; runs on the log's own thread.
 struct LogFormatter {
     let format: LogFormat
 
@@ -60,8 +62,10 @@ struct LogFormatter {
         }
     }
 
-    /// JSON's quoting, for both formats. Control characters, also those of C1 and the line ends of Unicode, are
-    /// escaped, so that a peer's text can neither break a line nor drive a terminal.
+    /// JSON's quoting, for both formats.
+    ///
+    /// Control characters, also those of C1 and the line ends of Unicode, are escaped, so that a peer's text can
+    /// neither break a line nor drive a terminal.
     static func appendQuoted(_ text: String, to output: inout [UInt8]) {
         output.append(UInt8(ascii: "\""))
         var byteCount = 0
@@ -86,7 +90,7 @@ struct LogFormatter {
         output.append(UInt8(ascii: "\""))
     }
 
-    /// `2026-01-31T23:59:59.123Z`
+    /// A time as ISO 8601 in UTC, with milliseconds.
     static func timestamp(_ milliseconds: Int64) -> String {
         let (days, millisecondOfDay) = milliseconds.dividedFloor(by: 86_400_000)
         // Civil date from a day number, in the calendar that starts on 1 March, so that the leap day comes last.

@@ -1,6 +1,8 @@
 package import Wire
 
-/// A field's value. There is no way in for bytes or a `Secret`: payloads, keys and tokens have no spelling here.
+/// A field's value.
+///
+/// There is no way in for bytes or a `Secret`: payloads, keys and tokens have no spelling here.
 package enum LogValue: Equatable, Sendable {
     case integer(Int64)
     case number(Double)

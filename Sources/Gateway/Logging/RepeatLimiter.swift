@@ -9,7 +9,9 @@ struct RepeatLimiter {
     private var states: [LogName: State] = [:]
     private(set) var hasLeftOut = false
 
-    /// True when the event may be written. `now`: milliseconds, monotonic.
+    /// True when the event may be written.
+    ///
+    /// `now`: milliseconds, monotonic.
     mutating func admit(_ name: LogName, now: Int64) -> Bool {
         var state = states[name] ?? State()
         defer { states[name] = state }

@@ -1,4 +1,6 @@
-/// Every metric of `/metrics`. The raw value is its name after `longwire_`; docs/Operations.md lists them.
+/// Every metric of `/metrics`.
+///
+/// The raw value is its name after `longwire_`; docs/Operations.md lists them.
 package enum Metric: String, Sendable, CaseIterable {
     // The process.
     /// Always 1; its labels tell the version.

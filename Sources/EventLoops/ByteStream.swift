@@ -7,7 +7,7 @@ internal import Platform
 ///
 /// An idle plain stream costs this object (32 bytes) and a slot of 208 with libevent's event, and no buffer. The loop
 /// holds the stream until its end was told. After that, and after a detach, every operation does nothing.
-package final class ByteStream {
+public final class ByteStream {
     package let loop: EventLoop
     private let place: StreamSlot.Pointer
 
@@ -18,6 +18,8 @@ package final class ByteStream {
     ///
     /// - Parameters:
     ///   - connection: from a listener, or detached from a stream of any loop; taken here.
+    ///   - loop: the loop of the caller.
+    ///   - delegate: held until its `closed` has returned.
     ///   - outboxByteLimit: what may wait to be sent; it must hold the largest single write.
     ///   - tls: to begin a server's handshake on a connection that was just accepted.
     package init(

@@ -16,6 +16,8 @@ final class AdminFront {
     }
 
     static let pendingLimit = 4_096
+    private static let busy = APIResponse(
+        status: 503, body: Array(#"{"error":{"code":"busy","message":"too many requests wait here, retry"}}"#.utf8))
 
     private unowned let owner: GatewayLoop
     private let api: AdminAPI
@@ -39,13 +41,13 @@ final class AdminFront {
             let isTaken = owner.handoffDesk.settle(results) { [weak self] verdicts in
                 self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
             }
-            if !isTaken { respond(exchange, .adminBusy) }
+            if !isTaken { respond(exchange, Self.busy) }
         case .extend(let request):
             let items = request.items.map { ExtendItem(job: $0.job, leaseID: $0.leaseID) }
             let isTaken = owner.handoffDesk.extend(items, milliseconds: request.leaseMilliseconds) { [weak self] verdicts in
                 self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
             }
-            if !isTaken { respond(exchange, .adminBusy) }
+            if !isTaken { respond(exchange, Self.busy) }
         case .device(let device):
             ask(exchange, .device(device)) { owner.queryStatus(of: device, origin: $0) }
         case .message(let message, let scope):
@@ -70,12 +72,12 @@ final class AdminFront {
                     guard let self else { return }
                     respond(exchange, HandoffAnswer.lease(jobs, registry: api.registry))
                 }), now: Int64(owner.loop.now))
-        if !isTaken { respond(exchange, .adminBusy) }
+        if !isTaken { respond(exchange, Self.busy) }
     }
 
     private func ask(_ exchange: HTTPExchange, _ question: Question, _ send: (Origin) -> Void) {
         guard let (slot, stamp) = pending.insert(Pending(exchange: exchange, question: question)) else {
-            return respond(exchange, .adminBusy)
+            return respond(exchange, Self.busy)
         }
         send(Route(.admin, loop: owner.index, slot: slot, stamp: stamp).origin(0))
     }

@@ -1,3 +1,5 @@
+internal import MessageStore
+internal import Platform
 internal import PushAPI
 
 /// `/healthz` says that the process runs; `/readyz` whether it takes work, and with which configuration.

@@ -1,5 +1,6 @@
 internal import Delivery
 internal import EventLoops
+internal import MessageStore
 internal import Platform
 
 /// Gathers `/metrics`: each loop hands out a copy of its numbers on its own thread, the asking loop renders the page.

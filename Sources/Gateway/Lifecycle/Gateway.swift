@@ -109,7 +109,7 @@ final class Gateway {
     }
 
     private static func tlsContext(_ listener: GatewayConfiguration.TLSListener) throws -> TLSContext {
-        try TLSContext(certificateFile: listener.certificateFile, keyFile: listener.keyFile)
+        try TLSContext(certificatePath: listener.certificateFile, keyPath: listener.keyFile)
     }
 
     private func open(
@@ -156,7 +156,6 @@ final class Gateway {
 
     func start() throws {
         for member in members { try member.loop.start() }
-        hook?.start()
     }
 
     /// To be called about once a second by the control thread.
@@ -176,6 +175,7 @@ final class Gateway {
             status.isClockStepRefused = offset > ClockLimits.forwardStep
         }
         for member in context.members { member.submit { $0.setClock(mapping) } }
+        hook?.tend()
         if reading.boot - lastClockRecord > 10_000 {
             lastClockRecord = reading.boot
             let record = clock.record(reading)

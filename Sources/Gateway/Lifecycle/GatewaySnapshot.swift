@@ -1,5 +1,6 @@
 internal import Delivery
 internal import PushAPI
+internal import Wire
 
 /// What a reload replaces on every loop: apps, secrets, limits, credentials, as immutable values.
 struct GatewaySnapshot: Sendable {
@@ -32,6 +33,6 @@ struct GatewaySnapshot: Sendable {
                                 PushAPI.Credential.Permission(rawValue: $0.rawValue)
                             }))
                 }
-            }, isLoopbackOnly: configuration.hasGeneratedCredential)
+            }, isLoopbackOnly: configuration.credentials.contains { $0.name == "generated" })
     }
 }

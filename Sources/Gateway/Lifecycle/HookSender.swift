@@ -110,7 +110,7 @@ extension HookSender: HookPolicy {
         for delivery: HookDelivery, secrets: [Secret], unixSeconds: Int64
     ) -> [(name: String, value: String)] {
         guard let batch = state.withLock({ $0.batches[delivery.id]?.delivery }) else { return [] }
-        let keys = secrets.compactMap { HookSecret($0.exposed) }
+        let keys = secrets.compactMap { PushAPI.HookSecret($0.exposed) }
         guard let newest = keys.first else { return [] }
         var headers = batch.headers(secret: newest, now: unixSeconds * 1_000).map { (name: $0.0, value: $0.1) }
         // One signature for each secret in force, apart by a space, so that the receiver may change its own at leisure.

@@ -1,5 +1,6 @@
-internal import Glibc
+internal import Cryptography
 internal import EventLoops
+internal import Glibc
 internal import MessageStore
 
 /// The whole of `longwired`, from its arguments to its exit code.
@@ -33,21 +34,24 @@ public enum LongwiredMain {
         case .check, .run: break
         }
 
-        var configuration: GatewayConfiguration
-        let generated: GeneratedCredentials
-        do throws(ConfigurationError) {
-            configuration = try ConfigurationFile.load(parsed.configurationFile)
-            if parsed.action == .check {
-                for warning in configuration.warnings { print("warning: \(warning)") }
-                print("The configuration is valid.")
-                return ExitCode.success.rawValue
-            }
-            var random = SystemRandomNumberGenerator()
-            generated = try GeneratedCredentials.complete(&configuration, random: &random)
+        do {
+            return try serve(parsed, &signals)
         } catch {
             return fail(error.description, .configuration)
         }
+    }
 
+    private static func serve(
+        _ parsed: LongwiredArguments, _ signals: inout sigset_t
+    ) throws(ConfigurationError) -> Int32 {
+        var configuration = try ConfigurationFile.load(parsed.configurationFile)
+        if parsed.action == .check {
+            for warning in configuration.warnings { print("warning: \(warning)") }
+            print("The configuration is valid.")
+            return ExitCode.success.rawValue
+        }
+        var random = SystemRandomNumberGenerator()
+        let generated = try GeneratedCredentials.complete(&configuration, random: &random)
         let log = Log(format: configuration.logging.format, level: configuration.logging.level)
         defer { log.close() }
         for warning in configuration.warnings { log.write(.warning, .configurationWarning, [.detail: .text(warning)]) }
@@ -55,20 +59,24 @@ public enum LongwiredMain {
         do {
             gateway = try Gateway(configuration, generated: generated, log: log, acceptsClock: parsed.acceptsClock)
             try gateway.start()
-        } catch let error as StoreError {
-            log.write(.error, .fatal, [.error: .text("\(error)"), .exitCode: LogValue(ExitCode.store.rawValue)])
-            return fail("\(error)", .store)
-        } catch let error as ListenFailure {
-            log.write(.error, .fatal, [.error: .text("\(error)"), .exitCode: LogValue(ExitCode.configuration.rawValue)])
-            return fail("\(error)", .configuration)
         } catch {
-            log.write(.error, .fatal, [.error: .text("\(error)"), .exitCode: LogValue(ExitCode.internal.rawValue)])
-            return fail("\(error)", .internal)
+            let code = exitCode(of: error)
+            log.write(.error, .fatal, [.error: .text("\(error)"), .exitCode: LogValue(code.rawValue)])
+            log.flush()
+            return fail("\(error)", code)
         }
         greet(gateway, generated)
         serve(gateway, &signals)
         gateway.stop()
         return ExitCode.success.rawValue
+    }
+
+    private static func exitCode(of error: any Error) -> ExitCode {
+        switch error {
+        case is StoreError: .store
+        case is ListenFailure, is TLSFailure: .configuration
+        default: .internal
+        }
     }
 
     /// Takes signals and tends the gateway about once a second, until a signal asks for the end.
@@ -112,7 +120,8 @@ public enum LongwiredMain {
     }
 
     private static func fail(_ text: String, _ code: ExitCode) -> Int32 {
-        fputs(text.hasPrefix("longwired") ? text + "\n" : "longwired: " + text + "\n", stderr)
+        let line = text.hasPrefix("longwired") ? text + "\n" : "longwired: " + text + "\n"
+        _ = line.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
         return code.rawValue
     }
 }

@@ -152,7 +152,8 @@ final class GatewayLoop {
             }
         }
         messages = kept
-        loop.submit { [weak self] in self?.answerDeferred() }
+        let member = LoopBound(self, on: loop)
+        loop.submit { member.wrapped.answerDeferred() }
     }
 
     // MARK: Handshakes

@@ -18,6 +18,8 @@ package final class ByteStream {
     ///
     /// - Parameters:
     ///   - connection: from a listener, or detached from a stream of any loop; taken here.
+    ///   - loop: the loop of the caller.
+    ///   - delegate: held until its `closed` has returned.
     ///   - outboxByteLimit: what may wait to be sent; it must hold the largest single write.
     ///   - tls: to begin a server's handshake on a connection that was just accepted.
     package init(

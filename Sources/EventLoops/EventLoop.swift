@@ -188,9 +188,9 @@ package final class EventLoop: @unchecked Sendable {
     /// Traps unless the caller is on the loop's thread: one relaxed load, cheap enough for every entry point.
     package func preconditionInLoop() { precondition(isInLoop, "called off its event loop") }
 
-    /// Runs `work` on the loop, in the order of submission; from any thread. Not bounded: for the control plane.
+    /// Runs `work` on the loop, in the order of submission; from any thread.
     ///
-    /// Work that is submitted after the loop has ended is dropped.
+    /// Not bounded: for the control plane. Work that is submitted after the loop has ended is dropped.
     package func submit(_ work: @escaping @Sendable () -> Void) {
         submitted.withLock { $0.append(work) }
         wake()

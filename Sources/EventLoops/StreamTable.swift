@@ -41,7 +41,7 @@ struct StreamSlot {
     var unconsumed: Block.Pointer?
     var tls: TLSSession?
     var delegate: StreamDelegate?
-    /// Whose slot this is; retained from attach until the end was told. `nil` for a free slot.
+    /// Whose slot this is, retained from attach to detach or end; `nil` for a free slot.
     var owner: Unmanaged<ByteStream>?
 }
 
@@ -127,7 +127,7 @@ struct StreamTable {
         return UInt32(truncatingIfNeeded: since / Limits.tickMilliseconds + 1)
     }
 
-    /// Sets the one deadline of a slot; O(1). A later one only changes the number: the old bucket finds out.
+    /// Sets the one deadline of a slot, in constant time; a later one only changes the number: the old bucket finds out.
     mutating func setDeadline(_ slot: StreamSlot.Pointer, at milliseconds: UInt64) {
         let new = max(tick(at: milliseconds), currentTick + 1)
         let isLater = slot.pointee.flags.contains(.isInWheel) && new >= slot.pointee.deadline

@@ -2,6 +2,7 @@ internal import Cryptography
 internal import EventLoops
 internal import Glibc
 internal import MessageStore
+internal import Platform
 
 /// The whole of `longwired`, from its arguments to its exit code.
 public enum LongwiredMain {
@@ -52,7 +53,12 @@ public enum LongwiredMain {
         }
         var random = SystemRandomNumberGenerator()
         let generated = try GeneratedCredentials.complete(&configuration, random: &random)
-        let log = Log(format: configuration.logging.format, level: configuration.logging.level)
+        let log: Log
+        do {
+            log = try Log(format: configuration.logging.format, level: configuration.logging.level)
+        } catch {
+            return fail("the log's thread cannot be started: \(error)", .internal)
+        }
         defer { log.close() }
         for warning in configuration.warnings { log.write(.warning, .configurationWarning, [.detail: .text(warning)]) }
         let gateway: Gateway

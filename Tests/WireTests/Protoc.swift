@@ -1,45 +1,55 @@
 import Foundation
 
+/// A program from the system, run in a folder of its own that is gone afterwards.
+enum Tool {
+    struct Failure: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    // Gives the program `input` on its standard input and returns its standard output. Files stand in for pipes, so
+    // that no amount of either can block. `files` are put beside it by name.
+    static func run(
+        _ name: String, _ arguments: [String], input: [UInt8] = [], files: [String: String] = [:]
+    ) throws -> [UInt8] {
+        let folder = FileManager.default.temporaryDirectory
+            .appendingPathComponent("longwire-wire-tests-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+
+        let streams = ["input", "output", "errors"].map { folder.appendingPathComponent($0) }
+        try Data(input).write(to: streams[0])
+        try Data().write(to: streams[1])
+        try Data().write(to: streams[2])
+        for (name, text) in files { try Data(text.utf8).write(to: folder.appendingPathComponent(name)) }
+
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.currentDirectoryURL = folder
+        process.arguments = [name] + arguments
+        process.standardInput = try FileHandle(forReadingFrom: streams[0])
+        process.standardOutput = try FileHandle(forWritingTo: streams[1])
+        process.standardError = try FileHandle(forWritingTo: streams[2])
+        try process.run()
+        process.waitUntilExit()
+        guard process.terminationStatus == 0 else {
+            let errors = String(decoding: try Data(contentsOf: streams[2]), as: UTF8.self)
+            throw Failure(description: "\(name) ended with \(process.terminationStatus); is it installed? \(errors)")
+        }
+        return [UInt8](try Data(contentsOf: streams[1]))
+    }
+}
+
 /// Google's compiler as the second implementation; Debian package `protobuf-compiler`.
 enum Protoc {
     static let repository = URL(fileURLWithPath: #filePath)
         .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
     static let schema = "longwire/v1/longwire.proto"
 
-    struct Failure: Error, CustomStringConvertible {
-        var description: String
-    }
-
-    // Runs protoc with `input` on its standard input and returns its standard output. Files stand in for pipes, so that
-    // no amount of either can block. `batch` becomes batch.proto, a schema of the caller's that may import ours.
+    // `batch` becomes batch.proto, a schema of the caller's that may import ours.
     static func run(_ arguments: [String], input: [UInt8] = [], batch: String = "") throws -> [UInt8] {
-        let folder = FileManager.default.temporaryDirectory
-            .appendingPathComponent("longwire-protoc-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: folder) }
-
-        let files = ["input", "output", "errors"].map { folder.appendingPathComponent($0) }
-        try Data(input).write(to: files[0])
-        try Data().write(to: files[1])
-        try Data().write(to: files[2])
-        try Data(batch.utf8).write(to: folder.appendingPathComponent("batch.proto"))
-
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
         let proto = repository.appendingPathComponent("Proto").path
-        process.arguments = ["protoc", "-I", proto, "-I", folder.path] + arguments
-        process.standardInput = try FileHandle(forReadingFrom: files[0])
-        process.standardOutput = try FileHandle(forWritingTo: files[1])
-        process.standardError = try FileHandle(forWritingTo: files[2])
-        try process.run()
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else {
-            let errors = String(decoding: try Data(contentsOf: files[2]), as: UTF8.self)
-            throw Failure(
-                description:
-                    "protoc ended with \(process.terminationStatus) (is protobuf-compiler installed?): \(errors)")
-        }
-        return [UInt8](try Data(contentsOf: files[1]))
+        return try Tool.run(
+            "protoc", ["-I", proto, "-I", "."] + arguments, input: input, files: ["batch.proto": batch])
     }
 }
 

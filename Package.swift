@@ -52,8 +52,10 @@ let package = Package(
                 "Structures",
             ], swiftSettings: common),
         .target(name: "LongwireClient", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
+        .target(name: "LoadGenerator", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
         .target(
-            name: "CommandLineTool", dependencies: ["LongwireClient", "Wire", "Cryptography"], swiftSettings: common),
+            name: "CommandLineTool", dependencies: ["LongwireClient", "LoadGenerator", "Wire", "Cryptography"],
+            swiftSettings: common),
         .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
         .executableTarget(name: "longwire", dependencies: ["CommandLineTool"], swiftSettings: common),
 

@@ -131,7 +131,7 @@ public protocol ProofVerifier: AnyObject {
 }
 
 /// A sender service asks for due jobs of this shard.
-public struct LeaseCommand {
+public struct LeaseCommand: Sendable {
     public var origin: Origin
     /// Apps the credential may see; `nil`: all.
     public var apps: Set<AppKey>?

@@ -1,5 +1,24 @@
 #define _GNU_SOURCE
 #include "CSystemCalls.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 int longwire_eventfd(void) { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); }
+
+int longwire_accept4(int listener, void *address, uint32_t *address_byte_count) {
+    return accept4(listener, (struct sockaddr *)address, address_byte_count, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+int longwire_fallocate(int descriptor, int64_t offset, int64_t byte_count) {
+    return fallocate(descriptor, 0, offset, byte_count);
+}
+
+void longwire_name_this_thread(const char *name) {
+    char cut[16];
+    strncpy(cut, name, sizeof cut - 1);
+    cut[sizeof cut - 1] = 0;
+    pthread_setname_np(pthread_self(), cut);
+}

@@ -7,4 +7,13 @@
 /// A non-blocking, close-on-exec eventfd; -1 with errno set on failure.
 int longwire_eventfd(void);
 
+/// accept4 with SOCK_NONBLOCK and SOCK_CLOEXEC; `address` takes up to `*address_byte_count` bytes of sockaddr.
+int longwire_accept4(int listener, void *address, uint32_t *address_byte_count);
+
+/// Reserves blocks for a range of a file and extends the file to hold it; 0, or -1 with errno set.
+int longwire_fallocate(int descriptor, int64_t offset, int64_t byte_count);
+
+/// Names the calling thread for debuggers and `top`; the name is cut to 15 bytes.
+void longwire_name_this_thread(const char *name);
+
 #endif

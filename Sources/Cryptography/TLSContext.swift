@@ -1,0 +1,115 @@
+internal import COpenSSL
+internal import Glibc
+
+/// Why TLS could not be set up; the text names the file and what to do.
+package struct TLSFailure: Error, Equatable, CustomStringConvertible {
+    package let description: String
+    init(_ description: String) { self.description = description }
+}
+
+/// Certificate, key and rules that many TLS connections share (OpenSSL 3.0 or later).
+///
+/// Making the first one sets SIGPIPE to be ignored in the whole process: OpenSSL writes with `write`, and a peer that
+/// left must be an error there, not a signal.
+package final class TLSContext: @unchecked Sendable {
+    // Sound because the context is complete before `init` returns and OpenSSL counts its references atomically.
+    let raw: OpaquePointer
+
+    /// What a client believes a server by.
+    package enum Trust: Sendable, Equatable {
+        /// The certificate authorities that the system trusts.
+        case system
+        /// The certificates in one PEM file, and no others.
+        case certificates(path: String)
+        /// Anybody: only for tests and for a gateway that is reached through a trusted tunnel.
+        case anyone
+    }
+
+    /// A server's context: TLS 1.2 or later, with the PEM chain (leaf first) and its key.
+    package init(certificatePath: String, keyPath: String) throws(TLSFailure) {
+        let raw = try Self.makeContext(TLS_server_method())
+        do throws(TLSFailure) {
+            try Self.requireReadable(certificatePath, "certificate")
+            try Self.requireReadable(keyPath, "key")
+            guard SSL_CTX_use_certificate_chain_file(raw, certificatePath) == 1 else {
+                throw TLSFailure(
+                    "\(certificatePath) holds no usable PEM certificate chain (\(OpenSSLErrors.takeLast())); "
+                        + "it must begin with the server's own certificate")
+            }
+            guard SSL_CTX_use_PrivateKey_file(raw, keyPath, SSL_FILETYPE_PEM) == 1 else {
+                throw TLSFailure(
+                    "\(keyPath) holds no usable PEM private key for \(certificatePath) (\(OpenSSLErrors.takeLast())); "
+                        + "it must be the certificate's own key, without a passphrase")
+            }
+            guard SSL_CTX_check_private_key(raw) == 1 else {
+                throw TLSFailure("the key in \(keyPath) does not belong to the certificate in \(certificatePath)")
+            }
+        } catch {
+            SSL_CTX_free(raw)
+            throw error
+        }
+        // Resumption works by tickets, which cost this process no memory; the cache would.
+        SSL_CTX_ctrl(raw, SSL_CTRL_SET_SESS_CACHE_MODE, Int(SSL_SESS_CACHE_OFF), nil)
+        SSL_CTX_set_num_tickets(raw, 1)
+        self.raw = raw
+    }
+
+    /// A client's context.
+    package init(trusting trust: Trust) throws(TLSFailure) {
+        let raw = try Self.makeContext(TLS_client_method())
+        switch trust {
+        case .system:
+            SSL_CTX_set_default_verify_paths(raw)
+            SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nil)
+        case .certificates(let path):
+            guard SSL_CTX_load_verify_locations(raw, path, nil) == 1 else {
+                SSL_CTX_free(raw)
+                throw TLSFailure("\(path) holds no usable PEM certificates (\(OpenSSLErrors.takeLast()))")
+            }
+            SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nil)
+        case .anyone:
+            SSL_CTX_set_verify(raw, SSL_VERIFY_NONE, nil)
+        }
+        self.raw = raw
+    }
+
+    deinit { SSL_CTX_free(raw) }
+
+    /// A fresh server-side `SSL *` for a library that drives OpenSSL itself and frees it with `SSL_free`.
+    ///
+    /// `nil` when memory ran out. The pointer is the caller's.
+    package func makeServerHandle() -> OpaquePointer? { SSL_new(raw) }
+
+    private static func makeContext(_ method: OpaquePointer?) throws(TLSFailure) -> OpaquePointer {
+        signal(SIGPIPE, SIG_IGN)
+        guard let raw = SSL_CTX_new(method) else {
+            throw TLSFailure("OpenSSL could not make a TLS context (\(OpenSSLErrors.takeLast()))")
+        }
+        // The setters are macros in C; these are what they stand for.
+        SSL_CTX_ctrl(raw, SSL_CTRL_SET_MIN_PROTO_VERSION, Int(TLS1_2_VERSION), nil)
+        let modes =
+            SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
+        SSL_CTX_ctrl(raw, SSL_CTRL_MODE, Int(modes), nil)
+        // SSL_OP_NO_RENEGOTIATION, bit 30: a client could otherwise ask for handshake after handshake.
+        SSL_CTX_set_options(raw, 1 << 30)
+        return raw
+    }
+
+    private static func requireReadable(_ path: String, _ what: String) throws(TLSFailure) {
+        guard access(path, R_OK) != 0 else { return }
+        let reason = strerror(errno).map { String(cString: $0) } ?? "unknown"
+        throw TLSFailure("the TLS \(what) \(path) cannot be read: \(reason)")
+    }
+}
+
+/// OpenSSL's per-thread list of errors.
+enum OpenSSLErrors {
+    /// The oldest error in words, which is the root; the list is empty afterwards.
+    static func takeLast() -> String {
+        let code = ERR_get_error()
+        ERR_clear_error()
+        guard code != 0 else { return "no detail" }
+        guard let reason = ERR_reason_error_string(code) else { return "error \(code)" }
+        return String(cString: reason)
+    }
+}

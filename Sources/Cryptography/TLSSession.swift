@@ -1,0 +1,123 @@
+internal import COpenSSL
+internal import Glibc
+
+/// One TLS connection over a non-blocking socket that somebody else owns and closes.
+///
+/// Not `Sendable`: one thread at a time uses it. Moving it as a whole to another thread is fine.
+package final class TLSSession {
+    package enum Progress: Equatable, Sendable {
+        case done
+        case wantsRead
+        case wantsWrite
+        case failed(String)
+    }
+
+    package enum Transfer: Equatable, Sendable {
+        case bytes(Int)
+        case wantsRead
+        case wantsWrite
+        /// The peer said goodbye properly.
+        case ended
+        case failed(String)
+    }
+
+    private let raw: OpaquePointer
+
+    /// The server's side over `descriptor`.
+    package init(accepting context: TLSContext, descriptor: CInt) throws(TLSFailure) {
+        raw = try Self.make(context, descriptor)
+        SSL_set_accept_state(raw)
+    }
+
+    /// The client's side; `serverName` is sent (SNI) and, where the context verifies, must be in the certificate.
+    ///
+    /// An address literal is matched against the certificate's addresses and not sent.
+    package init(connecting context: TLSContext, descriptor: CInt, serverName: String) throws(TLSFailure) {
+        raw = try Self.make(context, descriptor)
+        SSL_set_connect_state(raw)
+        let parameters = SSL_get0_param(raw)
+        if X509_VERIFY_PARAM_set1_ip_asc(parameters, serverName) != 1 {
+            ERR_clear_error()
+            var name = Array(serverName.utf8CString)
+            let isSent = name.withUnsafeMutableBytes { bytes in
+                SSL_ctrl(raw, SSL_CTRL_SET_TLSEXT_HOSTNAME, Int(TLSEXT_NAMETYPE_host_name), bytes.baseAddress)
+            }
+            guard isSent == 1, SSL_set1_host(raw, serverName) == 1 else {
+                SSL_free(raw)
+                throw TLSFailure("\(serverName) cannot be a TLS server name")
+            }
+        }
+    }
+
+    deinit { SSL_free(raw) }
+
+    private static func make(_ context: TLSContext, _ descriptor: CInt) throws(TLSFailure) -> OpaquePointer {
+        guard let raw = SSL_new(context.raw) else {
+            throw TLSFailure("OpenSSL could not make a TLS session (\(OpenSSLErrors.takeLast()))")
+        }
+        guard SSL_set_fd(raw, descriptor) == 1 else {
+            SSL_free(raw)
+            throw TLSFailure("OpenSSL refused the socket (\(OpenSSLErrors.takeLast()))")
+        }
+        return raw
+    }
+
+    /// Drives the handshake as far as the socket allows.
+    package func handshake() -> Progress {
+        ERR_clear_error()
+        let result = SSL_do_handshake(raw)
+        if result == 1 { return .done }
+        switch outcome(of: result) {
+        case .wantsRead: return .wantsRead
+        case .wantsWrite: return .wantsWrite
+        case .ended: return .failed("the peer closed the connection during the handshake")
+        case .failed(let reason): return .failed(reason)
+        case .bytes: return .done
+        }
+    }
+
+    /// Reads what is there, at most `buffer.count` bytes.
+    package func read(into buffer: UnsafeMutableRawBufferPointer) -> Transfer {
+        ERR_clear_error()
+        let result = SSL_read(raw, buffer.baseAddress, CInt(min(buffer.count, Int(CInt.max))))
+        return result > 0 ? .bytes(Int(result)) : outcome(of: result)
+    }
+
+    /// Sends a first part of `bytes`; after `wantsWrite` or `wantsRead` call again with the same bytes, or more behind.
+    package func write(_ bytes: UnsafeRawBufferPointer) -> Transfer {
+        guard !bytes.isEmpty else { return .bytes(0) }
+        ERR_clear_error()
+        let result = SSL_write(raw, bytes.baseAddress, CInt(min(bytes.count, Int(CInt.max))))
+        return result > 0 ? .bytes(Int(result)) : outcome(of: result)
+    }
+
+    /// Says goodbye; nothing may be written afterwards. What the peer still sends can be read.
+    package func sayGoodbye() {
+        guard SSL_is_init_finished(raw) == 1 else { return }
+        ERR_clear_error()
+        SSL_shutdown(raw)
+        ERR_clear_error()
+    }
+
+    /// `TLSv1.3` and the like; for the log.
+    package var protocolName: String { SSL_get_version(raw).map { String(cString: $0) } ?? "" }
+
+    private func outcome(of result: CInt) -> Transfer {
+        let systemError = errno
+        switch SSL_get_error(raw, result) {
+        case SSL_ERROR_WANT_READ: return .wantsRead
+        case SSL_ERROR_WANT_WRITE: return .wantsWrite
+        case SSL_ERROR_ZERO_RETURN: return .ended
+        case SSL_ERROR_SYSCALL:
+            let reason = systemError == 0 ? "end of file" : strerror(systemError).map { String(cString: $0) } ?? ""
+            ERR_clear_error()
+            return .failed(reason)
+        default:
+            let verification = SSL_get_verify_result(raw)
+            let reason = OpenSSLErrors.takeLast()
+            guard verification != Int(X509_V_OK) else { return .failed(reason) }
+            let detail = X509_verify_cert_error_string(verification).map { String(cString: $0) } ?? ""
+            return .failed("\(reason): \(detail)")
+        }
+    }
+}

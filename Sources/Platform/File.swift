@@ -1,0 +1,167 @@
+internal import CSystem
+internal import Glibc
+
+/// An open file, closed when the value dies.
+///
+/// The calls are the kernel's and may be made from any thread; two writes to one range are the caller's to order.
+package struct File: ~Copyable, Sendable {
+    package enum Mode: Sendable {
+        /// The file must be there.
+        case read
+        /// The file must be there.
+        case readWrite
+        /// The file may be there; otherwise it is made.
+        case createOrReadWrite
+        /// The file must not be there.
+        case createNew
+    }
+
+    package let path: String
+    private let descriptor: CInt
+
+    /// Opens `path`; a new file gets the access rights `permissions`, by default for its owner alone.
+    package init(path: String, mode: Mode, permissions: UInt32 = 0o600) throws(SystemError) {
+        let flags: CInt =
+            switch mode {
+            case .read: O_RDONLY
+            case .readWrite: O_RDWR
+            case .createOrReadWrite: O_RDWR | O_CREAT
+            case .createNew: O_RDWR | O_CREAT | O_EXCL
+            }
+        var result: CInt
+        repeat { result = open(path, flags | O_CLOEXEC, mode_t(permissions)) } while result < 0 && errno == EINTR
+        guard result >= 0 else { throw .last("open", path) }
+        self.path = path
+        descriptor = result
+    }
+
+    deinit { Glibc.close(descriptor) }
+
+    package func byteCount() throws(SystemError) -> Int {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { throw .last("fstat", path) }
+        return Int(status.st_size)
+    }
+
+    /// Writes all of `bytes` at `offset`, however many system calls that takes.
+    package func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) throws(SystemError) {
+        var done = 0
+        while done < bytes.count {
+            let rest = UnsafeRawBufferPointer(rebasing: bytes[done...])
+            let result = pwrite(descriptor, rest.baseAddress, rest.count, offset + done)
+            if result < 0 {
+                if errno == EINTR { continue }
+                throw .last("write", path)
+            }
+            // A regular file takes at least one byte or fails; 0 would loop for ever.
+            guard result > 0 else { throw SystemError(operation: "write", subject: path, code: EIO) }
+            done += result
+        }
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    package func write(_ bytes: RawSpan, at offset: Int) throws(SystemError) {
+        try bytes.withUnsafeBytes { (buffer) throws(SystemError) in try write(buffer, at: offset) }
+    }
+
+    /// Writes all `pieces`, one after the other from `offset`: one `pwritev` for up to 1,024 of them.
+    package func write(gathering pieces: [UnsafeRawBufferPointer], at offset: Int) throws(SystemError) {
+        var vectors: [iovec] = []
+        vectors.reserveCapacity(pieces.count)
+        for piece in pieces where !piece.isEmpty {
+            vectors.append(
+                iovec(iov_base: UnsafeMutableRawPointer(mutating: piece.baseAddress), iov_len: piece.count))
+        }
+        var (next, position) = (0, offset)
+        while next < vectors.count {
+            let count = min(vectors.count - next, Limits.gatheredPieceCount)
+            let result = vectors.withUnsafeBufferPointer { buffer in
+                buffer.baseAddress.map { pwritev(descriptor, $0 + next, CInt(count), position) } ?? 0
+            }
+            if result < 0 {
+                if errno == EINTR { continue }
+                throw .last("write", path)
+            }
+            guard result > 0 else { throw SystemError(operation: "write", subject: path, code: EIO) }
+            position += result
+            var taken = result
+            while taken > 0 {
+                let size = vectors[next].iov_len
+                if taken >= size {
+                    taken -= size
+                    next += 1
+                } else {
+                    vectors[next].iov_base = vectors[next].iov_base.map { $0 + taken }
+                    vectors[next].iov_len = size - taken
+                    taken = 0
+                }
+            }
+        }
+    }
+
+    /// Reads into `buffer` from `offset` until it is full or the file ends; returns how many bytes came.
+    package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int) throws(SystemError) -> Int {
+        var done = 0
+        while done < buffer.count {
+            let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
+            let result = pread(descriptor, rest.baseAddress, rest.count, offset + done)
+            if result < 0 {
+                if errno == EINTR { continue }
+                throw .last("read", path)
+            }
+            if result == 0 { break }
+            done += result
+        }
+        return done
+    }
+
+    /// Brings the file's data, and what is needed to find it, to the disk.
+    package func synchronizeData() throws(SystemError) {
+        guard fdatasync(descriptor) == 0 else { throw .last("fdatasync", path) }
+    }
+
+    /// Brings data and all attributes to the disk.
+    package func synchronize() throws(SystemError) {
+        guard fsync(descriptor) == 0 else { throw .last("fsync", path) }
+    }
+
+    package func truncate(toByteCount count: Int) throws(SystemError) {
+        guard ftruncate(descriptor, count) == 0 else { throw .last("ftruncate", path) }
+    }
+
+    /// Makes the file `count` zero bytes that are really there: blocks reserved, zeros written, all synced.
+    ///
+    /// Only such a range can later be overwritten and synced without a change of the file's own records: blocks that
+    /// are merely reserved turn "written" with the first sync and make it dearer. Fails before writing if the disk
+    /// has no room.
+    package func fillWithZeros(byteCount count: Int) throws(SystemError) {
+        precondition(count >= 0, "a file has no negative size")
+        if count > 0, longwire_fallocate(descriptor, 0, Int64(count)) != 0, errno != EOPNOTSUPP {
+            throw .last("fallocate", path)
+        }
+        let zeros = UnsafeMutableRawBufferPointer.allocate(
+            byteCount: min(max(count, 1), Limits.zeroingByteCount), alignment: 4096)
+        defer { zeros.deallocate() }
+        zeros.initializeMemory(as: UInt8.self, repeating: 0)
+        var offset = 0
+        while offset < count {
+            let size = min(count - offset, zeros.count)
+            try write(UnsafeRawBufferPointer(rebasing: zeros[..<size]), at: offset)
+            offset += size
+        }
+        try truncate(toByteCount: count)
+        try synchronize()
+    }
+
+    /// Tells the kernel that the range's cached pages are not needed again; advice only.
+    package func forget(from offset: Int, byteCount: Int) {
+        posix_fadvise(descriptor, offset, byteCount, POSIX_FADV_DONTNEED)
+    }
+
+    /// Tries to take the advisory lock of the whole file; `false` if another open file holds it.
+    func tryLock() throws(SystemError) -> Bool {
+        if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return true }
+        if errno == EWOULDBLOCK { return false }
+        throw .last("flock", path)
+    }
+}

@@ -1,0 +1,32 @@
+internal import Glibc
+
+/// A value behind a pthread mutex, for what threads share off the path of a message.
+///
+/// `Synchronization.Mutex` would do, but the thread sanitizer cannot see into it and reports each use as a race.
+/// Never call out of the module while holding it.
+package final class Lock<State: ~Copyable>: @unchecked Sendable {
+    // Sound because `state` is touched only between lock and unlock of `mutex`.
+    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+    private var state: State
+
+    package init(_ state: consuming sending State) {
+        self.state = state
+        mutex = .allocate(capacity: 1)
+        mutex.initialize(to: pthread_mutex_t())
+        let result = pthread_mutex_init(mutex, nil)
+        precondition(result == 0, "pthread_mutex_init failed")
+    }
+
+    deinit {
+        pthread_mutex_destroy(mutex)
+        mutex.deallocate()
+    }
+
+    package func withLock<Result: ~Copyable, Failure: Error>(
+        _ body: (inout State) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        return try body(&state)
+    }
+}

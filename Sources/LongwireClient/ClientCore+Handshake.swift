@@ -30,7 +30,9 @@ extension ClientCore {
         let key = state.isRegistered ? state.deviceSecret : Array(configuration.appSecret.utf8)
         hello.proof = cryptography.authenticationCode(of: transcript, key: key)
 
-        greeted = Greeting(timestamp: hello.timestamp, opened: hello.opened, badge: pendingBadge)
+        greeted = Greeting(
+            timestamp: hello.timestamp, opened: hello.opened, badge: pendingBadge,
+            applicationState: hello.applicationState, keepsRunning: hello.keepsRunning, tokens: hello.tokens)
         // Stored first: a timestamp that was ever sent is never sent again.
         state.lastTimestamp = hello.timestamp
         persist()
@@ -70,12 +72,26 @@ extension ClientCore {
         (skewRetryCount, correctionCount) = (0, 0)
         let heartbeat = welcome.heartbeatSeconds == 0 ? Limits.defaultHeartbeatSeconds : Int64(welcome.heartbeatSeconds)
         heartbeatMilliseconds = heartbeat * 1_000
-        dropRule = isSuspended ? .untilNextUpdate : .none
+        let saidSuspended = greeted.applicationState != .foreground && !greeted.keepsRunning
+        dropRule = saidSuspended ? .untilNextUpdate : .none
         actions.append(.report(.welcomed(WelcomeDetails(welcome, cid: state.cid))))
 
+        sayWhatChanged(at: now)
         if let pendingBadge { update(at: now) { $0.badge = pendingBadge } }
         if let pushModeOff { update(at: now) { $0.pushModeOff = pushModeOff } }
         reportOpened(at: now)
+    }
+
+    /// Between Hello and Welcome the app may have called; the gateway must hear of it.
+    private mutating func sayWhatChanged(at now: ClientTime) {
+        let (applicationState, keepsRunning) = (configuration.applicationState, configuration.keepsRunning)
+        if applicationState != greeted.applicationState || keepsRunning != greeted.keepsRunning {
+            perform(.applicationState(applicationState, keepsRunning: keepsRunning), at: now)
+        }
+        let removed = greeted.tokens.filter { old in !configuration.tokens.contains { $0.kind == old.kind } }
+        let added = configuration.tokens.filter { !greeted.tokens.contains($0) }
+        let changes = removed.map { VendorToken(kind: $0.kind, environment: $0.environment, topic: $0.topic) } + added
+        if !changes.isEmpty { update(at: now) { $0.tokens = changes } }
     }
 
     /// Tells the gateway what Hello had no room for, and what was opened since.
@@ -90,10 +106,8 @@ extension ClientCore {
         reportedOpened = (sendPing(at: now), state.unreportedOpened)
     }
 
-    func persistAction() -> ClientAction { .persist(state) }
-
     mutating func persist() {
         isDirty = false
-        actions.append(persistAction())
+        actions.append(.persist(state))
     }
 }

@@ -111,6 +111,9 @@ struct ClientCore {
         var timestamp: UInt64 = 0
         var opened: [MessageID] = []
         var badge: Int32?
+        var applicationState = ApplicationState.foreground
+        var keepsRunning = false
+        var tokens: [VendorToken] = []
     }
 
     init(configuration: ClientConfiguration, state: ClientState?, cryptography: any ClientCryptography, seed: UInt64) {
@@ -163,6 +166,8 @@ struct ClientCore {
 
     mutating func connected(at now: ClientTime) {
         guard case .connecting = phase else { return }
+        holes = [:]
+        pendingRejections = []
         phase = .greeting(deadline: now.monotonic + Limits.welcomeMilliseconds)
         sendHello(at: now)
     }
@@ -229,10 +234,10 @@ struct ClientCore {
     }
 
     /// Forgets what belongs to one connection only.
+    ///
+    /// The holes stay until the next connection: handlers of what this one brought may still have to return.
     mutating func leaveSession() {
         reader.reset()
-        holes = [:]
-        pendingRejections = []
         owesAck = false
         pingSentAt = nil
         reportedOpened = nil

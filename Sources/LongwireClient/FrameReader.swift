@@ -36,20 +36,24 @@ struct FrameReader {
 
     /// The next whole frame; `nil`: not all of it is here yet.
     mutating func next() throws(Failure) -> IncomingFrame? {
-        let rest = bytes.span.bytes.extracting(offset..<bytes.count)
+        guard let (frame, byteCount) = try Self.parse(bytes.span.bytes.extracting(offset..<bytes.count)) else {
+            return nil
+        }
+        offset += byteCount
+        return frame
+    }
+
+    private static func parse(_ bytes: RawSpan) throws(Failure) -> (IncomingFrame, byteCount: Int)? {
         let header: FrameHeader?
         do {
-            header = try FrameHeader(parsing: rest, bodyLimit: Limits.frameByteCount)
+            header = try FrameHeader(parsing: bytes, bodyLimit: Limits.frameByteCount)
         } catch {
             throw Failure(code: error.closeCode, reason: "\(error)")
         }
-        guard let header, rest.byteCount - FrameHeader.byteCount >= header.bodyByteCount else { return nil }
+        guard let header, bytes.byteCount - FrameHeader.byteCount >= header.bodyByteCount else { return nil }
         let end = FrameHeader.byteCount + header.bodyByteCount
-        let body = rest.extracting(FrameHeader.byteCount..<end)
         do {
-            let frame = try Self.decode(header.type, body)
-            offset += end
-            return frame
+            return (try decode(header.type, bytes.extracting(FrameHeader.byteCount..<end)), end)
         } catch {
             throw Failure(code: .malformed, reason: "\(header.type): \(error)")
         }

@@ -89,7 +89,9 @@ final class ClientRunner {
             switch action {
             case .connect(let endpoint): connect(to: endpoint)
             case .send(let bytes): send(bytes)
-            case .disconnect: connection = nil
+            case .disconnect:
+                connection?.closeGracefully()
+                connection = nil
             case .report(let event): events(event)
             case .handle(let message): core.finish(message, handler(message))
             case .persist(let state):

@@ -31,6 +31,9 @@ enum Limits {
     static let greatestSequence: UInt64 = 1 << 62
     /// What may wait for a socket that does not drain; acks and pings are small, so this much means a dead path.
     static let outboxByteCount = 1 << 20
+    /// After our last words: how long the gateway may take to read them and close. Closing at once with something
+    /// unread would make a reset of it, and the last ack could be lost.
+    static let lingerMilliseconds: Int64 = 500
     /// Calls of the app that wait for the client's thread.
     static let commandCount = 4_096
     /// One read from the socket.

@@ -246,6 +246,25 @@ final class SocketConnection {
         return System.send(bytes, to: descriptor)
     }
 
+    /// Ends our side, waits a moment for the other to end its own, then closes.
+    func closeGracefully() {
+        defer { close() }
+        guard isOpen, outbox.isEmpty, pendingEnd == nil else { return }
+        #if canImport(Cryptography)
+        tls?.sayGoodbye()
+        tls = nil
+        #endif
+        guard shutdown(descriptor, System.endOfWriting) == 0 else { return }
+        let end = System.now().monotonic + Limits.lingerMilliseconds
+        var rest = [UInt8](repeating: 0, count: Limits.readByteCount)
+        while true {
+            let left = end - System.now().monotonic
+            var wanted = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard left > 0, poll(&wanted, 1, CInt(left)) == 1 else { return }
+            guard rest.withUnsafeMutableBytes({ System.receive(into: $0, from: descriptor) }) > 0 else { return }
+        }
+    }
+
     func close() {
         guard descriptor >= 0 else { return }
         #if canImport(Cryptography)

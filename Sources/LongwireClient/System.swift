@@ -37,6 +37,8 @@ enum System {
         #endif
     }
 
+    static var endOfWriting: CInt { CInt(SHUT_WR) }
+
     static func makeNonBlocking(_ descriptor: CInt) {
         _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)

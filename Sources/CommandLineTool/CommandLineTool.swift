@@ -62,7 +62,8 @@ public enum CommandLineTool {
 
     static var overview: String {
         let list = commands.map { "  \(CommandSyntax.pad($0.name, 16))\($0.summary)" }
-        return (["Talks to a Longwire gateway: as a device, as a publisher, as a sender service.", ""]
+        return
+            (["Talks to a Longwire gateway: as a device, as a publisher, as a sender service.", ""]
             + ["Usage: longwire COMMAND [options]", "", "Commands:"] + list + [
                 "", "longwire COMMAND --help tells everything about one command.", "",
                 "Where credentials come from, the first found wins: options; the environment (LONGWIRE_APP_ID,",

@@ -40,7 +40,9 @@ struct CommandSyntax: Sendable {
             }
             let parts = word.dropFirst(2).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let name = String(parts[0])
-            guard let option = options.first(where: { $0.name == name }) else { throw fault("unknown option --\(name)") }
+            guard let option = options.first(where: { $0.name == name }) else {
+                throw fault("unknown option --\(name)")
+            }
             guard let placeholder = option.placeholder else {
                 guard parts.count == 1 else { throw fault("--\(name) takes no value") }
                 parsed.flags.insert(name)

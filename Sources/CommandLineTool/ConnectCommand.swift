@@ -18,7 +18,8 @@ enum ConnectCommand {
                 "Where the device remembers who it is and what it has processed; made at the first start. "
                     + "Default: ./longwire-device.state. The word none: a new device at each start."),
             .flag("no-ack", "Print messages and leave them un-acked."),
-            .value("state", "WORD", "The application state: foreground, background or terminated. Default: foreground."),
+            .value(
+                "state", "WORD", "The application state: foreground, background or terminated. Default: foreground."),
             .flag("keeps-running", "The app keeps its connection in the background."),
             .value("token", "HEX", "The APNs token."),
             .value("environment", "WORD", "The token's: production or sandbox. Default: production."),

@@ -48,7 +48,9 @@ final class ConnectProgress: @unchecked Sendable {
         if let failure {
             throw failure.code == .unreachable ? .unreachable(failure.message) : .refused(failure.message)
         }
-        guard wasWelcomed else { throw .unreachable(trouble.isEmpty ? "never connected" : "never connected: \(trouble)") }
+        guard wasWelcomed else {
+            throw .unreachable(trouble.isEmpty ? "never connected" : "never connected: \(trouble)")
+        }
         if let expected, shown < expected { throw .refused("\(shown) of \(expected) messages came in time") }
         return .done
     }

@@ -29,7 +29,8 @@ enum PushCommand {
         ],
         run: { try run($0, $1) })
 
-    private static func run(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) -> ExitCode {
+    private static func run(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) -> ExitCode
+    {
         let body = try body(arguments, context)
         let credentials = try Credentials(arguments, context)
         let appID = try credentials.appID()
@@ -79,7 +80,9 @@ enum PushCommand {
         return .object(members)
     }
 
-    private static func payload(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) -> String {
+    private static func payload(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure)
+        -> String
+    {
         if let text = arguments.text("payload") { return text }
         let bytes = context.readInput()
         guard let text = String(validating: bytes, as: UTF8.self) else {
@@ -90,7 +93,9 @@ enum PushCommand {
     }
 
     private static func requestID(_ arguments: ParsedArguments) throws(CommandFailure) -> String {
-        guard let id = arguments.text("request-id") else { return "cli-" + SHA256.digest(SecureRandom.bytes(16)).hex.prefix(24) }
+        guard let id = arguments.text("request-id") else {
+            return "cli-" + SHA256.digest(SecureRandom.bytes(16)).hex.prefix(24)
+        }
         guard (10...32).contains(id.count) else {
             throw .usage("--request-id has \(id.count) characters; it must have 10 to 32")
         }

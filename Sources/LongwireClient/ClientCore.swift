@@ -199,13 +199,19 @@ struct ClientCore {
         }
     }
 
-    /// Nothing was acked of what was processed since the last `persist`; a later turn tries again.
+    /// Nothing was acked of what was processed since the last `persist`. This process remembers it all the same, and
+    /// the next Hello stores it first.
     mutating func persistFailed(_ error: LongwireClientError, at now: ClientTime) {
         actions.removeAll()
-        isDirty = true
+        // Not dirty, or the end of this very turn would try again, for ever.
+        isDirty = false
         actions.append(.report(.stateNotStored(error)))
         actions.append(.disconnect)
-        retry(at: now, error: error)
+        switch phase {
+        case .idle, .waiting: break
+        case .stopped: actions.append(.report(.stopped(error)))
+        case .connecting, .greeting, .ready: retry(at: now, error: error)
+        }
     }
 
     mutating func stop(at now: ClientTime, error: LongwireClientError? = nil) {

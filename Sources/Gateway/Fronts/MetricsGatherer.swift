@@ -14,6 +14,7 @@ enum MetricsGatherer {
         var openStreams: Int
         var waitingLongPolls: Int
         var mailboxItems: Int
+        var youngRows: Int
     }
 
     private final class Collection: Sendable {
@@ -59,9 +60,23 @@ enum MetricsGatherer {
         page.add(.connections, sum(\.openStreams), [.listener: "frames"])
         page.add(.longPolls, sum(\.waitingLongPolls))
         page.add(.mailboxItems, sum(\.mailboxItems))
+        page.add(.youngRows, sum(\.youngRows))
         page.add(.jobsDue, sum { Int($0.statistics.dueJobs) })
-        context.store.add(to: &page)
+        addStore(context, to: &page)
         context.hook.withLock { $0 }?.report(to: &page)
         return page.render()
+    }
+
+    private static func addStore(_ context: GatewayContext, to page: inout MetricsPage) {
+        let store = context.store.statistics
+        page.add(.commits, Double(store.groupCount))
+        page.add(.commitBytes, Double(store.journalWrittenByteCount))
+        page.add(.longestCommitSeconds, Double(store.longestCommit) / 1_000_000)
+        page.add(.commitTimeSeconds, Double(store.totalCommitTime) / 1_000_000)
+        page.add(.journalBytes, Double(store.journalByteCount))
+        page.add(.uncommittedBytes, Double(store.uncommittedByteCount))
+        page.add(.spilledRows, Double(store.spilledRowCount))
+        page.add(.rowFileBytes, Double(store.rowFileByteCount + store.ephemeralFileByteCount))
+        page.add(.storeAcceptsWrites, context.store.acceptsWrites ? 1 : 0)
     }
 }

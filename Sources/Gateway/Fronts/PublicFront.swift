@@ -118,6 +118,7 @@ final class PublicFront {
 
     private func respond(_ exchange: HTTPExchange, _ response: APIResponse) {
         owner.metrics.count(.answered(response.status, isAdmin: false))
+        owner.metrics.observe(.request, microseconds: Int64(owner.loop.now &- exchange.startedAt) * 1_000)
         exchange.respond(response)
     }
 }

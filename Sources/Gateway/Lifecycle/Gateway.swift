@@ -32,80 +32,78 @@ final class Gateway {
         var admin = ""
     }
 
-    /// Opens the store and every listener; nothing is served before `start()`.
+    /// Opens every listener and the store; nothing is served before `start()`.
     ///
     /// - Throws: `StoreError`, `ListenFailure`, `TLSFailure`, `SystemError`, each with its own words.
     init(
         _ configuration: GatewayConfiguration, generated: GeneratedCredentials, log: Log, acceptsClock: Bool
     ) throws {
         (self.configuration, self.generated, self.log) = (configuration, generated, log)
-        let store = try EmbeddedStore(
-            path: configuration.storePath,
-            options: StoreOptions(configuration, fatal: { failure in
-                log.write(.error, .storeFailed, [.error: .text("\(failure)")])
-                log.flush()
-                // Nothing of the failed write may be answered, so nothing may run on.
-                _exit(ExitCode.store.rawValue)
-            }))
-        log.write(.info, .storeOpened, [.path: .text(configuration.storePath)])
-        var meta = MetaRows(store.loadAll(table: .meta, bucket: Bucket(0)))
-        clock = GatewayClock(
-            ClockReader.reading(), bootID: ClockReader.bootID(), stored: meta.clock, acceptsClock: acceptsClock)
-        meta.complete()
-
-        context = GatewayContext(
-            loopCount: configuration.loopCount, log: log, store: store, isFsync: configuration.durability == .fsync,
-            queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey, revokedTokens: meta.revoked)
-        let snapshot = GatewaySnapshot(configuration)
-        var members: [GatewayLoop] = []
-        for index in 0..<configuration.loopCount {
-            let loop = try EventLoop(index: index)
-            let shardStore = store.makeShard(index: index, of: configuration.loopCount) { work in loop.submit(work) }
-            members.append(
-                GatewayLoop(
-                    index: index, loop: loop, store: shardStore, context: context, snapshot: snapshot,
-                    clock: clock.mapping))
-        }
-        self.members = members
-        let mailboxes = members.map { $0.openMailbox() }
-        for member in members { member.connect(mailboxes) }
-        context.setMembers(members.map { GatewayMember($0) })
-        let newMeta = meta
-        context.members[0].submit { newMeta.write(on: $0) }
-        try listen()
-        if let hook = configuration.hook {
-            self.hook = try HookSender(hook, context: context, log: log)
+        // Ports first: a busy one is the commonest mistake, and nothing has been touched then.
+        let sockets = try ListeningSockets(configuration)
+        let store = try EmbeddedStore(StoreSetup.configuration(configuration, log: log))
+        log.write(
+            .info, .storeOpened,
+            [
+                .path: .text(configuration.storePath), .replayedBytes: LogValue(store.recovery.byteCount),
+                .milliseconds: LogValue(store.recovery.milliseconds),
+            ])
+        let loops = LoopSet()
+        do {
+            try loops.make(configuration.loopCount, store: store)
+            var meta = try MetaRows(loading: loops.stores[0])
+            clock = GatewayClock(
+                ClockReader.reading(), bootID: ClockReader.bootID(), stored: meta.clock, acceptsClock: acceptsClock)
+            meta.complete()
+            context = GatewayContext(
+                loopCount: configuration.loopCount, log: log, store: store,
+                isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
+                revokedTokens: meta.revoked)
+            let snapshot = GatewaySnapshot(configuration)
+            var members: [GatewayLoop] = []
+            for index in 0..<configuration.loopCount {
+                members.append(
+                    try GatewayLoop(
+                        index: index, loop: loops.loops[index], store: loops.stores[index], context: context,
+                        snapshot: snapshot, clock: clock.mapping))
+            }
+            self.members = members
+            let mailboxes = members.map { $0.openMailbox() }
+            for member in members { member.connect(mailboxes) }
+            context.setMembers(members.map { GatewayMember($0) })
+            let newMeta = meta
+            context.members[0].submit { newMeta.write(on: $0) }
+            try listen(sockets)
+            if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
+        } catch {
+            loops.close()
+            store.close()
+            throw error
         }
     }
 
     // MARK: Listening
 
-    private func listen() throws {
-        let tls = try configuration.device.tls.map { try Self.tlsContext($0) }
-        if let address = configuration.device.plain {
-            addresses.device = try open(address, "device") { member, connection in
-                DeviceConnection.accept(connection, tls: nil, on: member)
+    private func listen(_ sockets: ListeningSockets) throws {
+        if let handles = sockets.device {
+            addresses.device = try open(handles, "device") { DeviceConnection.accept($1, tls: nil, on: $0) }
+        }
+        if let handles = sockets.deviceTLS, let listener = configuration.device.tls {
+            let tls = try Self.tlsContext(listener)
+            addresses.deviceTLS = try open(handles, "device.tls") { DeviceConnection.accept($1, tls: tls, on: $0) }
+        }
+        if let handles = sockets.senders {
+            addresses.senders = try open(handles, "senders") { SenderConnection.accept($1, on: $0) }
+        }
+        if let handles = sockets.http {
+            addresses.http = try openHTTP(handles, "http", tls: nil) { $0.publicFront.handle($1) }
+        }
+        if let handles = sockets.httpTLS, let listener = configuration.http.tls {
+            addresses.httpTLS = try openHTTP(handles, "http.tls", tls: try Self.tlsContext(listener)) {
+                $0.publicFront.handle($1)
             }
         }
-        if let listener = configuration.device.tls, let tls {
-            addresses.deviceTLS = try open(listener.address, "device.tls") { member, connection in
-                DeviceConnection.accept(connection, tls: tls, on: member)
-            }
-        }
-        if let address = configuration.senders {
-            addresses.senders = try open(address, "senders") { member, connection in
-                SenderConnection.accept(connection, on: member)
-            }
-        }
-        if let address = configuration.http.plain {
-            addresses.http = try openHTTP(address, "http", tls: nil) { $0.publicFront.handle($1) }
-        }
-        if let listener = configuration.http.tls {
-            addresses.httpTLS = try openHTTP(
-                listener.address, "http.tls", tls: try Self.tlsContext(listener)
-            ) { $0.publicFront.handle($1) }
-        }
-        addresses.admin = try openHTTP(configuration.admin, "admin", tls: nil) { $0.adminFront.handle($1) }
+        addresses.admin = try openHTTP(sockets.admin, "admin", tls: nil) { $0.adminFront.handle($1) }
     }
 
     private static func tlsContext(_ listener: GatewayConfiguration.TLSListener) throws -> TLSContext {
@@ -113,10 +111,9 @@ final class Gateway {
     }
 
     private func open(
-        _ address: ListenAddress, _ name: String,
+        _ sockets: [ListeningSocket.Handle], _ name: String,
         accept: @escaping (GatewayLoop, DetachedConnection) -> Void
     ) throws -> String {
-        let sockets = try ListeningSocket.group(address.description, count: members.count)
         for (member, socket) in zip(members, sockets) {
             let listener = try Listener(on: member.loop, socket: socket.take()) { [unowned member] connection in
                 accept(member, connection)
@@ -129,10 +126,9 @@ final class Gateway {
     }
 
     private func openHTTP(
-        _ address: ListenAddress, _ name: String, tls: TLSContext?,
+        _ sockets: [ListeningSocket.Handle], _ name: String, tls: TLSContext?,
         handle: @escaping (GatewayLoop, HTTPExchange) -> Void
     ) throws -> String {
-        let sockets = try ListeningSocket.group(address.description, count: members.count)
         var settings = HTTPServer.Configuration()
         settings.headerByteLimit = configuration.limits.httpHeaderBytes
         // Well above our own bound, which answers in the API's own words; evhttp's refusal is a page of HTML.

@@ -1,5 +1,6 @@
 internal import Cryptography
 internal import Delivery
+internal import MessageStore
 internal import PushAPI
 internal import Wire
 
@@ -16,8 +17,10 @@ struct MetaRows: Sendable {
     private var isNew = false
 
     /// Reads the table's rows; what cannot be read is made anew.
-    init(_ rows: [StoredRow]) {
-        for row in rows {
+    ///
+    /// - Parameter store: of the shard that owns bucket 0, before its first write.
+    init(loading store: EmbeddedShardStore) throws(StoreError) {
+        try store.loadAll(table: .meta) { row in
             switch Kind(rawValue: row.key.ownerHigh) {
             case .tokenKey: tokenKey = Array(row.value)
             case .queueEpoch:

@@ -51,7 +51,7 @@ final class GatewayLoop {
     init(
         index: Int, loop: EventLoop, store: EmbeddedShardStore, context: GatewayContext, snapshot: GatewaySnapshot,
         clock: ClockMapping
-    ) {
+    ) throws {
         (self.index, self.loop, self.store) = (index, loop, store)
         (self.context, self.snapshot, self.clock) = (context, snapshot, clock)
         outgoing = (0..<context.loopCount).map { _ in Outgoing() }
@@ -59,9 +59,11 @@ final class GatewayLoop {
         senders = StampedTable(limit: min(snapshot.limits.connections, Route.slotLimit))
         handoffDesk = HandoffDesk(loop: index, loopCount: context.loopCount)
         let now = clock.time(atBoot: ClockReader.boot())
+        let counters = try CounterRows(loading: store)
         shard = Shard(
             limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store, verifier: HelloVerifier(),
-            queueEpoch: context.queueEpoch, counters: store.loadAll(table: .counters), now: now)
+            queueEpoch: context.queueEpoch, counters: counters.rows, now: now)
+        withExtendedLifetime(counters) {}
         store.observer = self
         handoffDesk.outlet = HandoffDesk.Outlet(
             lease: { [unowned self] target, command in lease(on: target, command) },
@@ -70,6 +72,11 @@ final class GatewayLoop {
                 extend(on: target, items, milliseconds, origin)
             })
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
+        loop.onStop { [unowned self] in
+            // What the last turn wrote goes to the committer before the shard is taken out of service.
+            store.turnEnded()
+            store.close()
+        }
         loop.onTick { [unowned self] _ in tick() }
     }
 
@@ -201,10 +208,24 @@ final class GatewayLoop {
     }
 
     func metricsPart() -> MetricsGatherer.Part {
-        MetricsGatherer.Part(
-            metrics: metrics, statistics: shard.statistics, deviceSessions: sessions.count,
-            senderSessions: senders.count, openStreams: loop.streamCount, waitingLongPolls: handoffDesk.waitingCount,
-            mailboxItems: mailboxes[index].count)
+        let statistics = shard.statistics
+        // What the shard counts itself is put into the copy, so that nothing is counted twice on a message's way.
+        var page = metrics
+        page.count(.messagesAccepted, Int(statistics.accepted))
+        for state in FinalState.allCases { page.count(.ended(state), Int(statistics.ended(state))) }
+        page.count(.acksReceived, Int(statistics.ended(.delivered) + statistics.ended(.deliveredOffline)))
+        page.count(.acksIgnored, Int(statistics.acksIgnored))
+        page.count(.alertedTwice, Int(statistics.alertedTwice))
+        page.count(.jobsLeased, Int(statistics.leasesGiven))
+        page.count(.resultAccepted, Int(statistics.resultsAccepted))
+        page.count(.resultRetry, Int(statistics.resultsRetry))
+        page.count(.resultRejected, Int(statistics.resultsRejected))
+        page.count(.resultBadToken, Int(statistics.resultsBadToken))
+        page.count(.resultStale, Int(statistics.resultsStale))
+        return MetricsGatherer.Part(
+            metrics: page, statistics: statistics, deviceSessions: sessions.count, senderSessions: senders.count,
+            openStreams: loop.streamCount, waitingLongPolls: handoffDesk.waitingCount,
+            mailboxItems: mailboxes[index].count, youngRows: store.youngRowCount)
     }
 
     /// Somebody waits for an answer that is not out yet.
@@ -386,6 +407,7 @@ final class GatewayLoop {
         case .deliver(let session, let deliver):
             sessions[session.slot, session.stamp]?.send(deliver)
         case .publishAnswered(let origin, let outcome):
+            if outcome.code != .accepted { metrics.count(.published(outcome.code)) }
             answer(.published(origin, outcome))
         case .welcome(let session, let welcome):
             sessions[session.slot, session.stamp]?.welcome(welcome)

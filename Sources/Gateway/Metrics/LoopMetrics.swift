@@ -155,14 +155,11 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
 
 /// What a loop times.
 package enum LoopTimer: Int, Sendable, CaseIterable {
-    case publish, delivery, request, turn
+    case request
 
     var metric: Metric {
         switch self {
-        case .publish: .publishSeconds
-        case .delivery: .deliverySeconds
         case .request: .httpRequestSeconds
-        case .turn: .loopTurnSeconds
         }
     }
 }

@@ -18,8 +18,6 @@ package enum Metric: String, Sendable, CaseIterable {
     case connectionsAccepted = "connections_accepted_total"
     case connectionsClosed = "connections_closed_total"
     case sessions = "sessions"
-    case framesReceived = "frames_received_total"
-    case framesSent = "frames_sent_total"
     case bytesReceived = "received_bytes_total"
     case bytesSent = "sent_bytes_total"
 
@@ -31,8 +29,6 @@ package enum Metric: String, Sendable, CaseIterable {
     case acksReceived = "acks_received_total"
     case acksIgnored = "acks_ignored_total"
     case alertedTwice = "alerted_twice_total"
-    case publishSeconds = "publish_seconds"
-    case deliverySeconds = "delivery_seconds"
 
     // Handoff.
     case jobsLeased = "handoff_jobs_leased_total"
@@ -54,11 +50,13 @@ package enum Metric: String, Sendable, CaseIterable {
 
     // Loops and store.
     case loopTurns = "loop_turns_total"
-    case loopTurnSeconds = "loop_turn_seconds"
     case mailboxItems = "mailbox_items"
     case mailboxRefusals = "mailbox_refusals_total"
     case commits = "store_commits_total"
-    case commitSeconds = "store_commit_seconds"
+    case commitTimeSeconds = "store_commit_seconds_total"
+    case longestCommitSeconds = "store_longest_commit_seconds"
+    case uncommittedBytes = "store_uncommitted_bytes"
+    case rowFileBytes = "store_row_file_bytes"
     case commitBytes = "store_commit_bytes_total"
     case journalBytes = "store_journal_bytes"
     case youngRows = "store_young_rows"
@@ -73,8 +71,7 @@ package enum Metric: String, Sendable, CaseIterable {
     package var kind: Kind {
         if rawValue.hasSuffix("_total") { return .counter }
         switch self {
-        case .publishSeconds, .deliverySeconds, .httpRequestSeconds, .loopTurnSeconds, .commitSeconds:
-            return .histogram
+        case .httpRequestSeconds: return .histogram
         default: return .gauge
         }
     }
@@ -93,8 +90,6 @@ package enum Metric: String, Sendable, CaseIterable {
         case .connectionsAccepted: "Accepted connections by listener."
         case .connectionsClosed: "Connections closed, by reason."
         case .sessions: "Authenticated sessions by role."
-        case .framesReceived: "Frames received, by type."
-        case .framesSent: "Frames sent, by type."
         case .bytesReceived: "Bytes received from devices and senders."
         case .bytesSent: "Bytes sent to devices and senders."
         case .messagesAccepted: "Messages accepted: durable and answered."
@@ -104,8 +99,6 @@ package enum Metric: String, Sendable, CaseIterable {
         case .acksReceived: "Messages settled by acks."
         case .acksIgnored: "Sequences in acks that named nothing sent in the session."
         case .alertedTwice: "Messages acked and alerted by the vendor as well."
-        case .publishSeconds: "From a publish's arrival on its device's loop to its durable answer."
-        case .deliverySeconds: "From a message's acceptance to its ack, for reachable devices."
         case .jobsLeased: "Handoff jobs leased."
         case .jobResults: "Results of handoff jobs, by outcome."
         case .jobsDue: "Handoff jobs due and not leased, as far as they are in memory."
@@ -119,11 +112,13 @@ package enum Metric: String, Sendable, CaseIterable {
         case .httpRequests: "HTTP requests, by listener and status."
         case .httpRequestSeconds: "From a whole HTTP request to its answer, without long polls."
         case .loopTurns: "Turns of the event loops."
-        case .loopTurnSeconds: "Time a loop worked in one turn, without its wait."
         case .mailboxItems: "Items waiting in the loops' mailboxes."
         case .mailboxRefusals: "Items refused because a mailbox was full."
         case .commits: "Group commits."
-        case .commitSeconds: "Time of one write and sync."
+        case .commitTimeSeconds: "Time spent in writes and syncs of the journal."
+        case .longestCommitSeconds: "The slowest write and sync since the start."
+        case .uncommittedBytes: "Bytes handed to the committer and not durable yet."
+        case .rowFileBytes: "Size of the ordered store's files."
         case .commitBytes: "Bytes written to the journal."
         case .journalBytes: "Bytes the journal occupies."
         case .youngRows: "Rows in the journal and in memory, not yet in the ordered store."

@@ -87,11 +87,20 @@ package struct Operation {
     package static let putKind: UInt8 = 1
     package static let deleteKind: UInt8 = 2
 
+    /// What stood under the key before the operation, as far as its writer knew.
+    package enum Prior: UInt8 {
+        /// Nothing, in the journal or on the disk.
+        case nothing = 0
+        /// Perhaps a row in the ordered store, with the alarm `coldAlarm` (0 for none).
+        case maybeCold = 1
+        /// A row of this journal that the ordered store has never had.
+        case journalOnly = 2
+    }
+
     package var isPut: Bool
     package var bucket: UInt16
     package var table: UInt8
-    /// The disk may hold an older row under this key, with this alarm (0 for none).
-    package var mayBeCold: Bool
+    package var prior: Prior
     package var ownerHigh: UInt64
     package var ownerLow: UInt64
     package var item: UInt64
@@ -102,12 +111,12 @@ package struct Operation {
 
     /// Writes the header of an operation; a put's value follows it.
     @inline(__always) package static func write(
-        isPut: Bool, table: UInt8, mayBeCold: Bool, ownerHigh: UInt64, ownerLow: UInt64, item: UInt64, wakeAt: Int64,
+        isPut: Bool, table: UInt8, prior: Prior, ownerHigh: UInt64, ownerLow: UInt64, item: UInt64, wakeAt: Int64,
         coldAlarm: Int64, valueByteCount: Int, to header: UnsafeMutableRawPointer
     ) {
         header.storeBytes(of: isPut ? putKind : deleteKind, as: UInt8.self)
         header.storeBytes(of: table, toByteOffset: 1, as: UInt8.self)
-        header.storeBytes(of: mayBeCold ? 1 : 0, toByteOffset: 2, as: UInt8.self)
+        header.storeBytes(of: prior.rawValue, toByteOffset: 2, as: UInt8.self)
         header.storeBytes(of: 0, toByteOffset: 3, as: UInt8.self)
         header.storeBytes(of: UInt32(valueByteCount), toByteOffset: 4, as: UInt32.self)
         header.storeBytes(of: ownerHigh, toByteOffset: 8, as: UInt64.self)
@@ -126,13 +135,15 @@ package struct Operation {
             guard body.count - offset >= headerByteCount else { return false }
             let kind = body[offset]
             let valueByteCount = Int(body.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self))
-            guard kind == putKind || kind == deleteKind, body.count - offset - headerByteCount >= valueByteCount else {
+            guard kind == putKind || kind == deleteKind, let prior = Prior(rawValue: body[offset + 2]),
+                body.count - offset - headerByteCount >= valueByteCount
+            else {
                 return false
             }
             let valueStart = offset + headerByteCount
             visit(
                 Operation(
-                    isPut: kind == putKind, bucket: bucket, table: body[offset + 1], mayBeCold: body[offset + 2] != 0,
+                    isPut: kind == putKind, bucket: bucket, table: body[offset + 1], prior: prior,
                     ownerHigh: body.loadUnaligned(fromByteOffset: offset + 8, as: UInt64.self),
                     ownerLow: body.loadUnaligned(fromByteOffset: offset + 16, as: UInt64.self),
                     item: body.loadUnaligned(fromByteOffset: offset + 24, as: UInt64.self),

@@ -64,7 +64,10 @@ package final class SegmentLedger: Sendable {
     }
 
     func seal(_ segment: SealedSegment) {
-        state.broadcast { $0.sealed.append(segment) }
+        state.broadcast { state in
+            state.sealed.append(segment)
+            state.wakeCount += 1
+        }
     }
 
     /// Makes a spare if there is none; called ahead of need, off the committer.
@@ -84,11 +87,8 @@ package final class SegmentLedger: Sendable {
     package var oldestSealed: SealedSegment? { state.withLock { $0.sealed.first } }
 
     /// Sleeps until something was sealed or `wake()` was called, at most `milliseconds`; false once closed.
-    package func wait(atMostMilliseconds milliseconds: UInt64, unlessSealed isWaitingForMore: Bool) -> Bool {
-        state.wait(
-            atMostMilliseconds: milliseconds,
-            while: { $0.isOpen && $0.wakeCount == 0 && (isWaitingForMore || $0.sealed.isEmpty) }
-        ) { state in
+    package func wait(atMostMilliseconds milliseconds: UInt64) -> Bool {
+        state.wait(atMostMilliseconds: milliseconds, while: { $0.isOpen && $0.wakeCount == 0 }) { state in
             state.wakeCount = 0
             return state.isOpen
         }

@@ -25,6 +25,10 @@ struct Device {
         static let touched = Flags(rawValue: 4096)
         /// Counted among the reachable.
         static let countedReachable = Flags(rawValue: 8192)
+        /// Its row has been written before.
+        static let stored = Flags(rawValue: 32768)
+        /// There may be cold rows at or beyond the cursor.
+        static let coldAhead = Flags(rawValue: 16384)
         /// An alert token that is not quarantined, and so on by kind.
         static let alertToken = Flags(rawValue: 1 << 16)
         static let voipToken = Flags(rawValue: 1 << 17)
@@ -47,11 +51,14 @@ struct Device {
     var queueEpoch: UInt64 = 0
     /// The next sequence this session has not been offered yet.
     var cursor: UInt64 = 0
+    /// One above the highest sequence sent in this session.
+    var offeredBelow: UInt64 = 0
     /// Sequences below this were sent in this session before and are being sent again.
     var resentBelow: UInt64 = 0
     var lastHeardAt: GatewayTime = 0
     var suspectSince: GatewayTime = 0
     var registeredAt: GatewayTime = 0
+    var lastSeenAt: GatewayTime = 0
     /// The row's alarm as it was last written.
     var rowWakeAt: GatewayTime = 0
     var badge: Int32 = 0
@@ -67,7 +74,7 @@ struct Device {
     var firstVendor: UInt32 = .max
     var lastVendor: UInt32 = .max
     var listedVendorCount: Int32 = 0
-    /// The first listed message that this session has not been sent.
+    /// The first listed message of the live stream that this session has not been offered.
     var firstUnsent: UInt32 = .max
     var inFlightCount: UInt16 = 0
     var window: UInt16 = 32
@@ -79,10 +86,17 @@ struct Device {
     /// Digests of collapse keys among cold rows; all ones until they were looked through.
     var coldKeys: UInt64 = .max
     var dropped = DroppedCounts()
+    /// Its place in `waitLists`.
     var waiting: UInt32 = .max
-    var profile: UnsafeMutableRawBufferPointer?
+    /// The bytes of its `DeviceProfile`, owned by the slot.
+    var profile = UnsafeMutableRawBufferPointer(start: nil, count: 0)
 
     init(cid: DeviceID, bucket: Bucket) { (self.cid, self.bucket) = (cid, bucket) }
+
+    var isStored: Bool {
+        get { flags.contains(.stored) }
+        set { if newValue { flags.insert(.stored) } else { flags.remove(.stored) } }
+    }
 
     var isLoaded: Bool { flags.contains(.loaded) }
     var isConnected: Bool { flags.contains(.connected) }
@@ -91,6 +105,13 @@ struct Device {
     var isReachable: Bool {
         guard flags.contains(.connected), flags.isDisjoint(with: [.suspect, .pushModeOff]) else { return false }
         return state == .foreground || state == .background && flags.contains(.keepsRunning)
+    }
+
+    /// Nothing refers to the slot's record but itself.
+    var isIdle: Bool {
+        flags.isDisjoint(with: [.connected, .busy, .loading, .dirty, .paging]) && firstMessage == .max
+            && firstVendor == .max
+            && firstJob == .max && waiting == .max
     }
 
     /// Rows that are only on disk.
@@ -157,7 +178,11 @@ struct JobEntry {
     /// The alarm of the row as it was last written; 0: not written yet.
     var storedWakeAt: GatewayTime = 0
     var isStored = false
+    /// Its row is on disk and not young.
     var isCold = false
+    /// The store has reported its alarm and will not do so again.
+    var wasReported = false
+    var countsAsLeased = false
 
     init(row: JobRow, device: UInt32, appIndex: UInt16) {
         (self.row, self.device, self.appIndex) = (row, device, appIndex)

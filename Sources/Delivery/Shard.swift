@@ -55,8 +55,9 @@ public struct Shard: ~Copyable {
     var now: GatewayTime
     var alarmsAsked = false
     var alarmWork = 0
-    /// Active jobs that were left to the store because memory is full of them.
-    var jobsLeftToStore = false
+    /// Alarms whose reading failed; the store does not repeat them.
+    var rungAgain: [(facts: MessageFacts, at: GatewayTime)] = []
+    var retiredApps: Set<AppKey> = []
     var numbers = ShardStatistics()
 
     /// What to do with a reader's answer.
@@ -93,7 +94,7 @@ public struct Shard: ~Copyable {
 
     deinit {
         for slot in 0..<devices.highWater where devices.isOccupied(slot) {
-            devices.pointer(slot).pointee.profile?.deallocate()
+            devices.pointer(slot).pointee.profile.deallocate()
         }
     }
 
@@ -137,16 +138,12 @@ public struct Shard: ~Copyable {
         }
         retiredApps = Set(apps.map(\.key)).subtracting(new.map(\.key))
     }
-    var retiredApps: Set<AppKey> = []
 
     /// Every batch up to `ticket` is on disk: lets go what waited for it.
     public mutating func committed(upTo ticket: Ticket, now: GatewayTime) {
         begin(now)
         committedTicket = max(committedTicket, ticket)
-        while let first = pending.first, first.ticket <= committedTicket {
-            guard let effect = pending.popFirst() else { break }
-            release(effect)
-        }
+        releaseDue()
     }
 
     /// Starts a call: what earlier calls lent is over.

@@ -22,6 +22,8 @@ struct JobRow {
     var settledOutcome: UInt8 = 0
     /// Digest of the token that the last lease carried.
     var sentToken: UInt64 = 0
+    /// That token's kind.
+    var sentKind = TokenKind.alert
     var badgeApplied = false
     /// A newer message under its collapse key waits for it to be acked or to come free.
     var isCollapsed = false
@@ -76,7 +78,7 @@ struct JobRow {
         writer.put(facts.timeToLive)
         writer.put(facts.byteCount)
         writer.put(settledOutcome)
-        writer.put(UInt8(0))
+        writer.put(sentKind.rawValue)
         writer.put(UInt16(0))
         writer.put(dueAt)
         writer.put(lease.0)
@@ -102,7 +104,8 @@ struct JobRow {
             let acceptedAt = reader.next(Int64.self), let expiresAt = reader.next(Int64.self),
             let fallbackAt = reader.next(Int64.self), let wakeAt = reader.next(Int64.self),
             let timeToLive = reader.next(Int64.self), let byteCount = reader.next(UInt32.self),
-            let settledOutcome = reader.next(UInt8.self), reader.next(byteCount: 3) != nil,
+            let settledOutcome = reader.next(UInt8.self), let sentKind = TokenKind(rawValue: reader.next() ?? .max),
+            reader.next(byteCount: 2) != nil,
             let dueAt = reader.next(Int64.self), let leaseHigh = reader.next(UInt64.self),
             let leaseLow = reader.next(UInt64.self), let leasedUntil = reader.next(Int64.self),
             let settledHigh = reader.next(UInt64.self), let settledLow = reader.next(UInt64.self),
@@ -118,6 +121,7 @@ struct JobRow {
         self.attempts = attempts
         (lease, self.leasedUntil) = ((leaseHigh, leaseLow), leasedUntil)
         (settledLease, self.settledOutcome) = ((settledHigh, settledLow), settledOutcome)
+        self.sentKind = sentKind
         (self.sentToken, self.alertedAt, self.steps) = (sentToken, alertedAt, steps)
         (badgeApplied, isCollapsed) = (bits & 1 != 0, bits & 2 != 0)
     }

@@ -41,8 +41,6 @@ struct MessageFacts {
     var jobKey: StoreKey { StoreKey(bucket, .job, message) }
     /// 0 while only the vendor may carry it.
     var sequence: UInt64 { table == .message ? item : 0 }
-    /// A job row may exist: anything else need not be looked up.
-    var mayHaveJob: Bool { !flags.isDisjoint(with: [.hasVendorContent, .hasCollapseKey]) }
     /// One live attempt and no more.
     var isOneShot: Bool { timeToLive <= 0 }
 }

@@ -40,14 +40,12 @@ def _generate():
 
 pb = _generate()
 
-# HELLO is Hello, DEVICE_UPDATE is DeviceUpdate.
 MESSAGES = {
     number: getattr(pb, "".join(word.capitalize() for word in name.split("_")))
     for name, number in pb.FrameType.items()
     if number != pb.FRAME_TYPE_UNSPECIFIED
 }
 TYPES = {message: number for number, message in MESSAGES.items()}
-LABEL = b"longwire hello 1"
 
 
 class Closed(Exception):
@@ -69,7 +67,7 @@ def prove(hello, key):
     """The frame of a Hello: encoded once without a proof, the proof field appended."""
     hello.ClearField("proof")
     body = hello.SerializeToString()
-    body += b"\x32\x20" + hmac.new(key, LABEL + body, hashlib.sha256).digest()
+    body += b"\x32\x20" + hmac.new(key, b"longwire hello 1" + body, hashlib.sha256).digest()
     return struct.pack(">I", pb.HELLO << 24 | len(body)) + body
 
 
@@ -120,7 +118,6 @@ class Connection:
             self.send(pb.Pong(nonce=frame.nonce))
 
     def close(self):
-        """Ends the connection without a Close frame, as a crash would."""
         self.socket.close()
 
 
@@ -229,11 +226,10 @@ class Sender:
     """A trusted sender on the listener `senders`."""
 
     def __init__(self, host, port, app_id, master_secret, timeout=10.0):
-        self.connection = Connection(host, port, timeout)
+        self.connection, self.request = Connection(host, port, timeout), 0
         hello = pb.Hello(app_id=app_id, role=pb.ROLE_SENDER, timestamp=int(time.time() * 1000), client="python-test")
         self.connection.socket.sendall(prove(hello, master_secret.encode()))
         self.welcome = self.connection.receive(pb.Welcome)
-        self.request = 0
 
     def publish(self, messages, timeout=None):
         """Sends all (dicts of Publish's fields, `ttl_ms` only when given) in one write; results in the same order."""

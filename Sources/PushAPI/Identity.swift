@@ -78,7 +78,8 @@ extension TaskID {
 /// Month and day in UTC of a time in milliseconds since 1970 (the days-to-civil algorithm of the proleptic calendar).
 func civilDate(_ time: GatewayTime) -> (month: Int, day: Int) {
     let daysSinceEpoch = time / 86_400_000 - (time % 86_400_000 < 0 ? 1 : 0)
-    let dayOfEra = Int((daysSinceEpoch % 146_097 + 719_468 + 146_097) % 146_097)  // since 1 March of a year divisible by 400
+    // Since 1 March of a year divisible by 400.
+    let dayOfEra = Int((daysSinceEpoch % 146_097 + 719_468 + 146_097) % 146_097)
     let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
     let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
     let shiftedMonth = (5 * dayOfYear + 2) / 153  // March is 0

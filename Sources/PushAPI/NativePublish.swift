@@ -43,7 +43,7 @@ public enum PublishResultCode: UInt32, Sendable, CaseIterable {
         case .accepted: ""
         case .unknownDevice: "no such cid in this app"
         case .queueFull: "the device's queue is full"
-        case .noToken: "strategies 2 and 4 need a usable device token"
+        case .noToken: "strategies 2 and 4 need an alert or apns, and a usable device token"
         case .requestConflict: "request_id was used with another message"
         case .requestPending: "the same request is under way, repeat it to get its answer"
         case .busy: "the gateway is busy, nothing was accepted, retry"
@@ -103,7 +103,8 @@ public final class NativePublisher {
 
     /// Checks a frame and calls `body` with its command, whose pointers die when `body` returns.
     ///
-    /// Without an alert and without `apns` no JSON is touched and nothing is allocated.
+    /// Without an alert and without `apns` no JSON is touched and nothing is allocated. `body` must not call this
+    /// publisher again: the rendered bytes are lent from its one buffer.
     public func withCommand<Result>(
         _ publish: NativePublish, app: App, origin: Origin, now: GatewayTime, _ body: (PublishCommand) -> Result
     ) throws(NativePublishFault) -> Result {

@@ -149,6 +149,8 @@ public enum PushAnswer {
         case .accepted, .ignored: nil
         case .unknownDevice: .targetUser
         case .queueFull: GetuiFault(code: .quota, message: "the queue of cid \(outcome.cid) is full")
+        case .noToken where outcome.fallbackReason == .noContent:
+            .invalid("strategy", "2 and 4 need something in push_channel.ios to send")
         case .noToken: .invalid("strategy", "2 and 4 need a usable device token, and cid \(outcome.cid) has none")
         case .requestConflict: .parameter("request_id cannot be repeat.", "it was used with another body")
         case .requestPending:

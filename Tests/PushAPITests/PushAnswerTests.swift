@@ -66,6 +66,14 @@ struct PushAnswerTests {
         #expect(answer.text.hasPrefix(#"{"code":\#(number),"msg":"\#(message)"#), "\(answer.text)")
     }
 
+    @Test("strategies 2 and 4 without vendor content are refused for that, not for the token")
+    func noContent() {
+        let answer = PushAnswer.render(
+            outcomes: [outcome(.noToken, reason: .noContent)], form: PushForm(kind: .single), durability: .fsync)
+        #expect(answer.status == 400)
+        #expect(answer.text.contains("strategy is invalid, 2 and 4 need something in push_channel.ios to send"))
+    }
+
     @Test("a mixed batch lists the accepted and explains the others by their place")
     func mixedBatch() {
         let form = PushForm(

@@ -1,4 +1,6 @@
-/// One HTTP request as the APIs need it. The pointers are valid during the call that takes it.
+/// One HTTP request as the APIs need it.
+///
+/// The pointers are valid during the call that takes it.
 public struct APIRequest {
     public enum Method: Sendable { case get, head, post, put, delete, other }
 
@@ -45,7 +47,8 @@ struct RequestPath {
             case UInt8(ascii: "?"), UInt8(ascii: "#"): break scan
             case UInt8(ascii: "/"): endSegment(&start)
             case UInt8(ascii: "%"):
-                if place + 2 < path.endIndex, let high = hexValue(path[place + 1]), let low = hexValue(path[place + 2]) {
+                if place + 2 < path.endIndex, let high = hexValue(path[place + 1]), let low = hexValue(path[place + 2])
+                {
                     bytes.append(high << 4 | low)
                     place += 2
                 } else {

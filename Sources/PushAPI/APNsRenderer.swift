@@ -236,7 +236,9 @@ enum APNsRenderer {
         var count = 0
         for item in value.elements {
             count += 1
-            guard count <= Limits.multimediaCount else { throw .size("multimedia", "at most \(Limits.multimediaCount)") }
+            guard count <= Limits.multimediaCount else {
+                throw .size("multimedia", "at most \(Limits.multimediaCount)")
+            }
             guard item.kind == .object else { throw .type("multimedia") }
             guard let url = item["url"] else { throw .null("multimedia.url") }
             guard url.stringBytes?.isEmpty == false else { throw .invalid("multimedia.url") }

@@ -58,7 +58,9 @@ public struct ExtendRequest: Sendable {
     }
 }
 
-/// Turns requests into actions. One a loop, confined to it.
+/// Turns requests into actions.
+///
+/// One a loop, confined to it.
 public final class AdminAPI {
     /// Both replaced at a reload.
     public var registry: AppRegistry
@@ -124,7 +126,7 @@ public final class AdminAPI {
         return action
     }
 
-    /// - Parameter permission: what is needed; `nil`: any credential will do.
+    /// Finds the request's credential and checks that it has `permission`; `nil`: any credential will do.
     private func authorize(
         _ request: APIRequest, for permission: Credential.Permission?
     ) throws(AdminFault) -> Credential {

@@ -5,7 +5,8 @@ public import Wire
 
 public enum AdminAnswer {
     /// A device, or that there is none.
-    public static func device(_ status: DeviceStatus?, at address: DeviceAddress, registry: AppRegistry) -> APIResponse {
+    public static func device(_ status: DeviceStatus?, at address: DeviceAddress, registry: AppRegistry) -> APIResponse
+    {
         guard let status, status.app == address.app else {
             return AdminFault(.notFound, "no such device in this app").response
         }

@@ -48,7 +48,9 @@ struct AdminFault: Error, Equatable {
 }
 
 extension APIResponse {
-    /// The admin listener's "not now": starting, stopping, or the store is behind. Safe to repeat.
+    /// The admin listener's "not now": starting, stopping, or the store is behind.
+    ///
+    /// Safe to repeat.
     public static func adminUnavailable(_ message: String) -> APIResponse {
         AdminFault(.unavailable, message).response
     }

@@ -19,13 +19,12 @@ public struct App: Sendable {
     public var transmissionCharacterCount = Limits.transmissionCharacterCount
     let bucketPrefix: [UInt8]
 
-    /// - Parameters:
-    ///   - appSecrets: at least one.
-    ///   - masterSecrets: at least one.
+    /// Both lists of secrets have at least one.
     public init(appID: String, appKey: String, appSecrets: [String], masterSecrets: [String], apnsTopic: String = "") {
         self.appID = appID
         key = AppKey(appID: appID)
-        (self.appKey, self.appSecrets, self.masterSecrets, self.apnsTopic) = (appKey, appSecrets, masterSecrets, apnsTopic)
+        (self.appKey, self.apnsTopic) = (appKey, apnsTopic)
+        (self.appSecrets, self.masterSecrets) = (appSecrets, masterSecrets)
         bucketPrefix = Array(appID.utf8) + [0]
     }
 

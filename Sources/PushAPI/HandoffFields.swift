@@ -9,7 +9,7 @@ struct HandoffFields {
     private let object: JSONValue
     private let place: String
 
-    /// - Parameter place: what error messages call the object; empty for the body itself.
+    /// Takes an object with no key besides the known ones; `place` is what error messages call it.
     init(_ value: JSONValue, known: [StaticString], at place: String = "") throws(AdminFault) {
         guard value.kind == .object else {
             throw .invalid(place.isEmpty ? "the body is an object" : "\(place) is an object")
@@ -57,9 +57,7 @@ struct HandoffFields {
         return (words.high, words.low)
     }
 
-    /// One result.
-    ///
-    /// - Parameter leaseID: for a hook's answer, where the job's own lease is meant; `nil`: the item names it.
+    /// Reads one result, whose lease the item names; a hook's answer means the job's own, given as `leaseID`.
     static func result(
         _ item: JSONValue, at place: String, leaseID: (UInt64, UInt64)?
     ) throws(AdminFault) -> JobResult {

@@ -28,15 +28,15 @@ public struct HookSecret: Sendable {
     }
 }
 
-/// One batch on its way to the hook. A retry sends the same id and body with a new timestamp and signature.
+/// One batch on its way to the hook.
+///
+/// A retry sends the same id and body with a new timestamp and signature.
 public struct HookDelivery: Sendable {
     public let id: String
     public let body: [UInt8]
     public let jobs: [Job]
 
-    /// - Parameters:
-    ///   - jobs: freshly leased, at least one.
-    ///   - leaseID: the batch's lease, which names the delivery, too.
+    /// Takes freshly leased jobs, at least one; their lease names the delivery, too.
     public init(jobs: [Job], leaseID: (UInt64, UInt64), registry: AppRegistry) {
         id = "msg_" + HandoffAnswer.hex(leaseID)
         self.jobs = jobs

@@ -18,7 +18,7 @@ extension Bucket {
         self.init(prefix: Array(appID.utf8) + [0], cid: cid)
     }
 
-    /// - Parameter prefix: appId ‖ 0, as `App` keeps it.
+    /// Takes appId ‖ 0, as `App` keeps it, for `prefix`.
     init(prefix: [UInt8], cid: DeviceID) {
         let word = withUnsafeTemporaryAllocation(byteCount: prefix.count + 32, alignment: 8) { input in
             input.copyBytes(from: prefix)
@@ -44,7 +44,9 @@ public func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
     }
 }
 
-/// Digest of (app, endpoint, request id): what a repeated request is recognised by. Never (0, 0), which means none.
+/// Digest of (app, endpoint, request id): what a repeated request is recognised by.
+///
+/// Never (0, 0), which means none.
 func requestKey(app: AppKey, endpoint: StaticString, requestID: UnsafeRawBufferPointer) -> (UInt64, UInt64) {
     let nameCount = endpoint.utf8CodeUnitCount
     return withUnsafeTemporaryAllocation(byteCount: 9 + nameCount + requestID.count, alignment: 8) { input in
@@ -75,8 +77,9 @@ extension TaskID {
 
 /// Month and day in UTC of a time in milliseconds since 1970 (the days-to-civil algorithm of the proleptic calendar).
 func civilDate(_ time: GatewayTime) -> (month: Int, day: Int) {
-    let days = Int((Double(time) / 86_400_000).rounded(.down)) + 719_468  // days since 1 March of year 0
-    let dayOfEra = ((days % 146_097) + 146_097) % 146_097
+    let daysSinceEpoch = time / 86_400_000 - (time % 86_400_000 < 0 ? 1 : 0)
+    // Since 1 March of a year divisible by 400.
+    let dayOfEra = Int((daysSinceEpoch % 146_097 + 719_468 + 146_097) % 146_097)
     let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
     let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
     let shiftedMonth = (5 * dayOfYear + 2) / 153  // March is 0
@@ -84,7 +87,9 @@ func civilDate(_ time: GatewayTime) -> (month: Int, day: Int) {
     return (shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9, day)
 }
 
-/// Random words drawn in blocks, because one call of the generator costs more than a message's share. One a loop.
+/// Random words drawn in blocks, because one call of the generator costs more than a message's share.
+///
+/// One a loop.
 public final class RandomWords {
     private let draw: (Int) -> [UInt64]
     private var words: [UInt64] = []

@@ -199,7 +199,11 @@ extension JSONValue {
     /// An integer written as a number or as a decimal string, which Getui's SDKs mix; `nil` for anything else.
     var lenientInteger: Int64? {
         if let integer { return integer }
-        if let double { return Int64(exactly: double) }
+        if let double {
+            // Beyond 2^53 a double no longer says which integer was meant.
+            guard abs(double) <= 9_007_199_254_740_992, Double(Int64(double)) == double else { return nil }
+            return Int64(double)
+        }
         guard let bytes = stringBytes, bytes.count <= 20 else { return nil }
         return Int64(String(decoding: bytes, as: UTF8.self))
     }

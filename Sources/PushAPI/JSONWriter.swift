@@ -1,6 +1,8 @@
 // JSON out: appends to one byte array, in one pass, without Foundation.
 
-/// Writes one JSON document. The caller keeps brackets and keys in order; commas are the writer's business.
+/// Writes one JSON document.
+///
+/// The caller keeps brackets and keys in order; commas are the writer's business.
 struct JSONWriter {
     private(set) var bytes: [UInt8]
     private var needsComma = false

@@ -1,22 +1,30 @@
 /// The bounds of this module, with the reason for each.
 public enum Limits {
-    /// A request body. 200 batch items of a full transmission (3,072 characters of six bytes each, as PHP escapes
-    /// them) and a full APNs body fit, with room. Larger ones are answered 400 with 20001, never 413, which Getui's
-    /// SDKs cannot read; the HTTP server's own cap must therefore be higher.
+    /// A request body.
+    ///
+    /// 200 batch items of a full transmission (3,072 characters of six bytes each, as PHP escapes them) and a full APNs
+    /// body fit, with room. Larger ones are answered 400 with 20001, never 413, which Getui's SDKs cannot read; the
+    /// HTTP server's own cap must therefore be higher.
     public static let requestBodyByteCount = 8 << 20
-    /// Nested containers in a body. Getui's deepest documented path has seven.
+    /// Nested containers in a body.
+    ///
+    /// Getui's deepest documented path has seven.
     public static let jsonDepth = 64
     /// Getui: request_id has 10 to 32 characters.
     public static let requestIDCharacterCount = 10...32
     /// Getui: msg_list.
     public static let batchItemCount = 200
-    /// Getui: cids in one status query. The HTTP server must take a request line of 40 KiB for it.
+    /// Getui: cids in one status query.
+    ///
+    /// The HTTP server must take a request line of 40 KiB for it.
     public static let statusCount = 1_000
     /// Getui: a transmission's characters (Unicode scalars here).
     public static let transmissionCharacterCount = 3_072
     /// A message's payload, whatever it came from (design: kept verbatim, up to 16 KiB).
     public static let payloadByteCount = 16 << 10
-    /// A key names something; it is no payload. Part of every queued row.
+    /// A key names something; it is no payload.
+    ///
+    /// Part of every queued row.
     public static let collapseKeyByteCount = 64
     /// Apple's bound for apns-collapse-id.
     public static let apnsCollapseIDByteCount = 64

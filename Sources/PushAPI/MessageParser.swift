@@ -4,7 +4,9 @@ internal import Cryptography
 internal import Delivery
 internal import Wire
 
-/// Reads common bodies. Its scratch memory is reused from push to push.
+/// Reads common bodies.
+///
+/// Its scratch memory is reused from push to push.
 struct MessageParser {
     let random: RandomWords
     /// The APNs body of the push at hand.
@@ -14,9 +16,9 @@ struct MessageParser {
 
     init(random: RandomWords) { self.random = random }
 
-    /// - Parameters:
-    ///   - requestDigest: of what a repetition of the request must equal.
-    ///   - endpoint: request ids are counted per endpoint.
+    /// Reads one common body.
+    ///
+    /// `requestDigest` is of what a repetition of the request must equal; request ids are counted per `endpoint`.
     mutating func parse(
         _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, requestDigest: UInt64, now: GatewayTime
     ) throws(GetuiFault) -> ParsedPush {
@@ -61,7 +63,9 @@ struct MessageParser {
             requestDigest: requestDigest, vendor: content?.shape, lengths: lengths, arena: arena)
     }
 
-    /// Getui: 10 to 32 characters. Nothing else is asked of them.
+    /// Getui: 10 to 32 characters.
+    ///
+    /// Nothing else is asked of them.
     private static func requestID(_ value: JSONValue?) throws(GetuiFault) -> UnsafeRawBufferPointer {
         guard let value else { throw .null("request_id") }
         guard let bytes = value.stringBytes else { throw .type("request_id") }

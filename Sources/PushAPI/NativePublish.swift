@@ -5,7 +5,9 @@ internal import Cryptography
 public import Delivery
 public import Wire
 
-/// PublishResult.code. Stable numbers: those below 32 are `PublishOutcome.Code`'s own.
+/// PublishResult.code.
+///
+/// Stable numbers: those below 32 are `PublishOutcome.Code`'s own.
 public enum PublishResultCode: UInt32, Sendable, CaseIterable {
     case accepted = 0
     case unknownDevice = 1
@@ -41,7 +43,7 @@ public enum PublishResultCode: UInt32, Sendable, CaseIterable {
         case .accepted: ""
         case .unknownDevice: "no such cid in this app"
         case .queueFull: "the device's queue is full"
-        case .noToken: "strategies 2 and 4 need a usable device token"
+        case .noToken: "strategies 2 and 4 need an alert or apns, and a usable device token"
         case .requestConflict: "request_id was used with another message"
         case .requestPending: "the same request is under way, repeat it to get its answer"
         case .busy: "the gateway is busy, nothing was accepted, retry"
@@ -88,7 +90,9 @@ public struct NativePublish {
     }
 }
 
-/// Turns Publish frames into commands. One a loop, confined to it.
+/// Turns Publish frames into commands.
+///
+/// One a loop, confined to it.
 public final class NativePublisher {
     private let random: RandomWords
     private let parser = JSONParser(byteLimit: Limits.nativeAPNsByteCount)
@@ -97,8 +101,10 @@ public final class NativePublisher {
 
     public init(random: RandomWords = RandomWords()) { self.random = random }
 
-    /// Checks a frame and calls `body` with its command, whose pointers die when `body` returns. Without an alert and
-    /// without `apns` no JSON is touched and nothing is allocated.
+    /// Checks a frame and calls `body` with its command, whose pointers die when `body` returns.
+    ///
+    /// Without an alert and without `apns` no JSON is touched and nothing is allocated. `body` must not call this
+    /// publisher again: the rendered bytes are lent from its one buffer.
     public func withCommand<Result>(
         _ publish: NativePublish, app: App, origin: Origin, now: GatewayTime, _ body: (PublishCommand) -> Result
     ) throws(NativePublishFault) -> Result {

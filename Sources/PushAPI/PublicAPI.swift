@@ -17,7 +17,9 @@ public enum PublicAction {
     case readyz
 }
 
-/// Turns requests into actions. One a loop, confined to it.
+/// Turns requests into actions.
+///
+/// One a loop, confined to it.
 public final class PublicAPI {
     /// Replaced at a reload.
     public var registry: AppRegistry
@@ -128,8 +130,11 @@ public final class PublicAPI {
 
 // Authentication.
 extension PublicAPI {
-    /// `POST /auth`. The header `token` is not looked at: Getui's PHP SDK sends its stale one.
-    private func authenticate(_ request: APIRequest, appID: String, now: GatewayTime) throws(GetuiFault) -> APIResponse {
+    /// `POST /auth`.
+    ///
+    /// The header `token` is not looked at: Getui's PHP SDK sends its stale one.
+    private func authenticate(_ request: APIRequest, appID: String, now: GatewayTime) throws(GetuiFault) -> APIResponse
+    {
         let body = try parameters(request)
         guard let app = registry[appID] else { throw .invalid("appId") }
         guard let appKey = body?["appkey"] else { throw .null("appkey") }
@@ -174,7 +179,7 @@ extension PublicAPI {
         return APIResponse(status: 200, body: writer.bytes)
     }
 
-    /// `DELETE /auth/{token}`: holding the token is permission enough.
+    /// Answers `DELETE /auth/{token}`: holding the token is permission enough.
     private func revoke(
         _ text: ArraySlice<UInt8>, appID: String, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {

@@ -21,8 +21,7 @@ public enum Durability: Sendable {
 public enum PushAnswer {
     /// The answer to a push whose messages have all been decided on.
     ///
-    /// - Parameters:
-    ///   - outcomes: one for each message of the action, in its order.
+    /// `outcomes` has one for each message of the action, in its order.
     public static func render(outcomes: [PublishOutcome], form: PushForm, durability: Durability) -> APIResponse {
         if form.kind == .single, let outcome = outcomes.first, let fault = fault(of: outcome) { return fault.response }
         let reached = outcomes.filter { fault(of: $0) == nil }
@@ -150,7 +149,9 @@ public enum PushAnswer {
         case .accepted, .ignored: nil
         case .unknownDevice: .targetUser
         case .queueFull: GetuiFault(code: .quota, message: "the queue of cid \(outcome.cid) is full")
-        case .noToken: .invalid("strategy", "2 and 4 need a device token, and cid \(outcome.cid) has none that is usable")
+        case .noToken where outcome.fallbackReason == .noContent:
+            .invalid("strategy", "2 and 4 need something in push_channel.ios to send")
+        case .noToken: .invalid("strategy", "2 and 4 need a usable device token, and cid \(outcome.cid) has none")
         case .requestConflict: .parameter("request_id cannot be repeat.", "it was used with another body")
         case .requestPending:
             GetuiFault(code: .busy, message: "the same request is under way, repeat it to get its answer")

@@ -15,7 +15,9 @@ public struct TokenID: Hashable, Sendable {
     public init(expiresAt: GatewayTime, random: UInt64) { (self.expiresAt, self.random) = (expiresAt, random) }
 }
 
-/// Issues and checks tokens. A value: each loop holds a snapshot, and a revocation posts a new one to all of them.
+/// Issues and checks tokens.
+///
+/// A value: each loop holds a snapshot, and a revocation posts a new one to all of them.
 public struct TokenAuthority: Sendable {
     private let key: [UInt8]
     private var revoked: Set<TokenID>
@@ -88,7 +90,9 @@ public struct TokenAuthority: Sendable {
     }
 }
 
-/// The authentic tokens seen last, so that a busy sender's token costs one HMAC and not one a request. One a loop.
+/// The authentic tokens seen last, so that a busy sender's token costs one HMAC and not one a request.
+///
+/// One a loop.
 struct TokenCache {
     private var slots = [TokenAuthority.Parsed?](repeating: nil, count: 64)
 

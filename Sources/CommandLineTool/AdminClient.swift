@@ -26,8 +26,8 @@ struct AdminClient {
     }
 
     static func message(of answer: HTTPClient.Answer) -> String {
-        let object = answer.object
-        if let text = object["msg"] as? String ?? object["message"] as? String ?? object["error"] as? String {
+        let object = answer.object["error"] as? [String: Any] ?? answer.object
+        if let text = object["msg"] as? String ?? object["message"] as? String {
             if let code = object["code"] { return "\(text) (code \(code))" }
             return text
         }

@@ -11,7 +11,7 @@ public enum CommandLineTool {
         },
     ]
 
-    /// - Parameter arguments: without the program's own name.
+    /// Runs one command line, given without the program's own name, and says how to exit.
     public static func run(_ arguments: [String], in context: CommandContext = .process) -> ExitCode {
         do {
             return try dispatch(arguments, context)

@@ -30,10 +30,7 @@ struct Credentials {
         return members
     }
 
-    /// - Parameters:
-    ///   - option: its name without dashes.
-    ///   - variable: in the environment.
-    ///   - member: of demo.json.
+    /// The first non-empty value of: the option, the environment's variable, the member of demo.json; else `nil`.
     func find(_ option: String, _ variable: String, _ member: String) -> String? {
         for candidate in [arguments.text(option), environment[variable], demo[member]] {
             if let candidate, !candidate.isEmpty { return candidate }

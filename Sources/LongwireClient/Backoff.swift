@@ -19,7 +19,9 @@ struct Backoff {
     mutating func next(in window: ClosedRange<Int64>) -> Int64 { Int64.random(in: window, using: &generator) }
 }
 
-/// A small generator whose runs a test can repeat. Jitter needs no secrecy.
+/// A small generator whose runs a test can repeat.
+///
+/// Jitter needs no secrecy.
 struct SplitMix: RandomNumberGenerator {
     var state: UInt64
 

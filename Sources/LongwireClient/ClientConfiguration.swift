@@ -4,7 +4,9 @@ public import Wire
 public struct ClientConfiguration: Sendable {
     public var host: String
     public var port: UInt16
-    /// TLS towards the gateway. Registration from afar needs it unless the gateway allows otherwise.
+    /// TLS towards the gateway.
+    ///
+    /// Registration from afar needs it unless the gateway allows otherwise.
     public var usesTLS = false
     /// A PEM file of certificates to trust instead of the system's; for gateways with a certificate of their own.
     public var trustedCertificatesPath: String?

@@ -199,8 +199,9 @@ struct ClientCore {
         }
     }
 
-    /// Nothing was acked of what was processed since the last `persist`. This process remembers it all the same, and
-    /// the next Hello stores it first.
+    /// Nothing was acked of what was processed since the last `persist`.
+    ///
+    /// This process remembers it all the same, and the next Hello stores it first.
     mutating func persistFailed(_ error: LongwireClientError, at now: ClientTime) {
         actions.removeAll()
         // Not dirty, or the end of this very turn would try again, for ever.

@@ -1,6 +1,8 @@
 public import Wire
 
-/// What happens to a client besides messages. Later versions may add cases: keep a `default` in a switch over it.
+/// What happens to a client besides messages.
+///
+/// Later versions may add cases: keep a `default` in a switch over it.
 public enum ClientEvent: Equatable, Sendable {
     /// A new device was minted and is stored.
     case registered(DeviceID)

@@ -5,7 +5,9 @@ public struct ClientState: Equatable, Sendable {
     /// The app this registration belongs to; a state of another app is not used.
     public var appID: String
     public var cid: DeviceID
-    /// 32 bytes, minted by the gateway; proves who we are. Keep the file as private as a password.
+    /// 32 bytes, minted by the gateway; proves who we are.
+    ///
+    /// Keep the file as private as a password.
     public var deviceSecret: [UInt8]
     /// The greatest timestamp ever put into a Hello; the next is greater.
     public var lastTimestamp: UInt64

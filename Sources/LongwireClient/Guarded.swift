@@ -6,7 +6,9 @@ internal import Glibc
 internal import Musl
 #endif
 
-/// A value behind a lock. Never call out of the closure while holding it.
+/// A value behind a lock.
+///
+/// Never call out of the closure while holding it.
 ///
 /// Sound although unchecked: `value` is touched only between lock and unlock of `mutex`, which never moves. A pthread
 /// mutex rather than `Synchronization.Mutex`, which the thread sanitizer reports as a race and old iOS lacks.

@@ -1,4 +1,6 @@
-/// The client's bounds, each with its reason. Times are milliseconds.
+/// The client's bounds, each with its reason.
+///
+/// Times are milliseconds.
 enum Limits {
     /// The protocol's default frame limit; a longer frame is an error of the peer, not a reason to allocate.
     static let frameByteCount = 64 << 10
@@ -8,8 +10,9 @@ enum Limits {
     static let openedPerHelloCount = 32
     /// Ranges in one position (Protocol.md, "Ack").
     static let rangeCount = 32
-    /// Messages of one session that were received and not processed. The gateway's window is far below; beyond this
-    /// the peer is not a gateway of ours.
+    /// Messages of one session that were received and not processed.
+    ///
+    /// The gateway's window is far below; beyond this the peer is not a gateway of ours.
     static let holeCount = 1_024
     /// Connecting, and from connected to Welcome: long enough for a bad mobile network, short enough to try again.
     static let connectMilliseconds: Int64 = 10_000
@@ -31,8 +34,9 @@ enum Limits {
     static let greatestSequence: UInt64 = 1 << 62
     /// What may wait for a socket that does not drain; acks and pings are small, so this much means a dead path.
     static let outboxByteCount = 1 << 20
-    /// After our last words: how long the gateway may take to read them and close. Closing at once with something
-    /// unread would make a reset of it, and the last ack could be lost.
+    /// After our last words: how long the gateway may take to read them and close.
+    ///
+    /// Closing at once with something unread would make a reset of it, and the last ack could be lost.
     static let lingerMilliseconds: Int64 = 500
     /// Calls of the app that wait for the client's thread.
     static let commandCount = 4_096

@@ -30,10 +30,14 @@ public final class LongwireClient: Sendable {
     private let events: @Sendable (ClientEvent) -> Void
     private let running = Guarded(Running.no)
 
+    /// Prepares a client; nothing happens before `start`.
+    ///
     /// - Parameters:
+    ///   - configuration: checked by `start`.
     ///   - store: read once by `start`, written on the client's thread; shared with no other client.
-    ///   - handler: decides each message's fate. While it runs nothing else is read or acked.
+    ///   - cryptography: the platform's own unless a test wants another.
     ///   - events: everything else that happens, on the client's thread.
+    ///   - handler: decides each message's fate. While it runs nothing else is read or acked.
     public init(
         configuration: ClientConfiguration, store: any StateStore,
         cryptography: any ClientCryptography = SystemCryptography(),
@@ -95,10 +99,14 @@ public final class LongwireClient: Sendable {
         }
     }
 
-    /// Says goodbye and ends; `stopped` is the last event. Does nothing when it does not run.
+    /// Says goodbye and ends; `stopped` is the last event.
+    ///
+    /// Does nothing when it does not run.
     public func stop() { post(.stop) }
 
-    /// Waits until the client has ended, by `stop` or because the gateway refused it. Not for the handler.
+    /// Waits until the client has ended, by `stop` or because the gateway refused it.
+    ///
+    /// Not for the handler.
     public func waitUntilStopped() {
         let latch = running.withValue { running -> Latch? in
             if case .yes(_, let latch) = running { latch } else { nil }
@@ -137,7 +145,9 @@ public final class LongwireClient: Sendable {
     @discardableResult
     public func markOpened(_ message: MessageID) -> Bool { post(.opened(message)) }
 
-    /// The message was shown, or a custom action (90001–90999) was taken on it. Lost when there is no session.
+    /// The message was shown, or a custom action (90001–90999) was taken on it.
+    ///
+    /// Lost when there is no session.
     @discardableResult
     public func report(_ kind: Feedback.Kind, of message: MessageID, action: UInt32 = 0) -> Bool {
         post(kind == .opened ? .opened(message) : .feedback(kind, message, action: action))

@@ -7,7 +7,9 @@ public struct LongwireClientError: Error, Equatable, Sendable, CustomStringConve
         public let rawValue: String
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// The state could not be read, or is not in a form this version knows. Nothing was changed.
+        /// The state could not be read, or is not in a form this version knows.
+        ///
+        /// Nothing was changed.
         public static let stateUnreadable = Code(rawValue: "stateUnreadable")
         /// The state could not be written, so nothing was acked.
         public static let stateUnwritable = Code(rawValue: "stateUnwritable")

@@ -9,7 +9,9 @@ internal import Glibc
 internal import Musl
 #endif
 
-/// One connection to a gateway over a non-blocking socket, plain or TLS. Confined to the client's thread.
+/// One connection to a gateway over a non-blocking socket, plain or TLS.
+///
+/// Confined to the client's thread.
 final class SocketConnection {
     struct Failure: Error {
         let reason: String

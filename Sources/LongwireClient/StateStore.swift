@@ -1,4 +1,6 @@
-/// Where a client keeps its state. Called on the client's own thread only.
+/// Where a client keeps its state.
+///
+/// Called on the client's own thread only.
 public protocol StateStore: Sendable {
     /// The stored state; `nil` when there has never been one.
     ///

@@ -8,8 +8,10 @@ internal import Musl
 #endif
 
 enum System {
-    /// Both clocks. The monotonic one goes on while the machine sleeps, or a device that slept through its heartbeat
-    /// would trust a dead socket.
+    /// Both clocks.
+    ///
+    /// The monotonic one goes on while the machine sleeps, or a device that slept through its heartbeat would trust a
+    /// dead socket.
     static func now() -> ClientTime {
         #if canImport(Darwin)
         let clock = CLOCK_MONOTONIC
@@ -54,7 +56,9 @@ enum System {
         #endif
     }
 
-    /// Bytes sent, or the negative errno. A peer that left is an error, not a signal.
+    /// Bytes sent, or the negative errno.
+    ///
+    /// A peer that left is an error, not a signal.
     static func send(_ bytes: UnsafeRawBufferPointer, to descriptor: CInt) -> Int {
         #if canImport(Darwin)
         let flags: CInt = 0

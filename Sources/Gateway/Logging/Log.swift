@@ -21,6 +21,7 @@ package final class Log: Sendable {
 
     private let formatter: LogFormatter
     private let descriptor: CInt
+    private let waitingLineLimit: Int
     private let state: Monitor<State>
 
     /// Starts the log's thread; `close()` ends it.
@@ -30,8 +31,15 @@ package final class Log: Sendable {
     ///   - level: what is written.
     ///   - descriptor: stays the caller's; stderr by default.
     /// - Throws: `SystemError` when there is no thread to be had.
-    package init(format: LogFormat, level: LogLevel, descriptor: CInt = STDERR_FILENO) throws {
-        (formatter, self.descriptor) = (LogFormatter(format: format), descriptor)
+    package convenience init(format: LogFormat, level: LogLevel, descriptor: CInt = STDERR_FILENO) throws {
+        try self.init(
+            format: format, level: level, descriptor: descriptor, waitingLineLimit: LogLimits.waitingLineCount)
+    }
+
+    init(format: LogFormat, level: LogLevel, descriptor: CInt, waitingLineLimit: Int) throws {
+        (formatter, self.descriptor, self.waitingLineLimit) = (
+            LogFormatter(format: format), descriptor, waitingLineLimit
+        )
         state = Monitor(State(level: level))
         let log = self  // the thread holds it until `close()`
         let thread = try Thread(named: "longwire-log") { log.run() }
@@ -45,7 +53,7 @@ package final class Log: Sendable {
         let now = Int64(SystemClock.monotonicMilliseconds)
         state.broadcast { state in
             guard level >= state.level, !state.isClosed, state.limiter.admit(name, now: now) else { return }
-            guard state.waiting.count < LogLimits.waitingLineCount else {
+            guard state.waiting.count < waitingLineLimit else {
                 state.lostCount += 1
                 state.lostCountInAll += 1
                 return

@@ -73,7 +73,9 @@ let package = Package(
         .testTarget(
             name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "TestKit"], swiftSettings: common),
         .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),
-        .testTarget(name: "GatewayTests", dependencies: ["Gateway", "TestKit"], swiftSettings: common),
+        .testTarget(
+            name: "GatewayTests", dependencies: ["Gateway", "Delivery", "Platform", "Wire", "TestKit"],
+            swiftSettings: common),
         .testTarget(name: "LongwireClientTests", dependencies: ["LongwireClient", "TestKit"], swiftSettings: common),
         .testTarget(name: "CommandLineToolTests", dependencies: ["CommandLineTool"], swiftSettings: common),
     ],

@@ -205,8 +205,8 @@ struct HookDispatcherTests {
         working.stop()
     }
 
-    @Test("https is spoken to nobody who cannot prove it")
-    func untrusted() throws {
+    @Test("an https receiver that speaks no TLS is a TLS failure, not a plain request")
+    func noTLS() throws {
         let server = try TinyHTTPServer { _, _ in TinyHTTPServer.answer("200 OK") }
         let policy = Policy()
         let dispatcher = try HookDispatcher(

@@ -88,12 +88,17 @@ struct LogTests {
     @Test("a new window lets an event through again")
     func limiterWindow() {
         var limiter = RepeatLimiter()
-        for _ in 0..<LogLimits.repeatCount { #expect(limiter.admit(.fatal, now: 5)) }
-        #expect(!limiter.admit(.fatal, now: 5 + LogLimits.repeatWindow - 1))
-        #expect(limiter.takeLeftOut(now: 6).isEmpty)
+        let first = (0..<LogLimits.repeatCount).map { _ in limiter.admit(.fatal, now: 5) }
+        #expect(first.allSatisfy { $0 })
+        let beyond = limiter.admit(.fatal, now: 5 + LogLimits.repeatWindow - 1)
+        #expect(!beyond)
+        let early = limiter.takeLeftOut(now: 6)
+        #expect(early.isEmpty)
         #expect(limiter.hasLeftOut)
-        #expect(limiter.admit(.fatal, now: 5 + LogLimits.repeatWindow))
-        #expect(limiter.takeLeftOut(now: 5 + 3 * LogLimits.repeatWindow).map(\.count) == [1])
+        let next = limiter.admit(.fatal, now: 5 + LogLimits.repeatWindow)
+        #expect(next)
+        let late = limiter.takeLeftOut(now: 5 + 3 * LogLimits.repeatWindow)
+        #expect(late.map(\.count) == [1])
         #expect(!limiter.hasLeftOut)
     }
 

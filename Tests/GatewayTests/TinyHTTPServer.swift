@@ -57,7 +57,7 @@ final class TinyHTTPServer: Sendable {
                     }
                     let text = answer(index, request)
                     _ = text.utf8CString.withUnsafeBytes { bytes in
-                        send(connection, bytes.baseAddress, bytes.count - 1, CInt(MSG_NOSIGNAL.rawValue))
+                        send(connection, bytes.baseAddress, bytes.count - 1, CInt(MSG_NOSIGNAL))
                     }
                 }
                 Glibc.shutdown(connection, CInt(SHUT_WR))
@@ -95,6 +95,7 @@ final class TinyHTTPServer: Sendable {
             let count = recv(connection, &chunk, chunk.count, 0)
             guard count > 0 else { return nil }
             bytes.append(contentsOf: chunk[..<count])
+            if bytes[0] == 0x16 { return Request(head: "a TLS handshake", body: []) }
             let text = String(decoding: bytes, as: UTF8.self)
             guard let end = text.range(of: "\r\n\r\n") else { continue }
             var request = Request(head: String(text[..<end]), body: [])

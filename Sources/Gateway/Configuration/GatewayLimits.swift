@@ -24,10 +24,11 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var mailboxItems = 65_536
 
     package fileprivate(set) var httpConnections = 10_000
-    /// Holds a batch of 200 messages at their largest.
-    package fileprivate(set) var httpBodyBytes = 8 << 20
     package fileprivate(set) var httpHeaderBytes = 16 << 10
-    package fileprivate(set) var httpIdleTimeoutSeconds: Int64 = 60
+    /// From a request's first byte to its last.
+    package fileprivate(set) var httpRequestTimeoutSeconds: Int64 = 15
+    /// Above the 60 s after which common clients drop an idle connection themselves.
+    package fileprivate(set) var httpIdleTimeoutSeconds: Int64 = 75
     /// Sender services that wait in `lease` at once.
     package fileprivate(set) var longPolls = 256
 
@@ -35,8 +36,6 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var journalBytes: Int64 = 512 << 20
     /// Messages older than this leave memory for the ordered store.
     package fileprivate(set) var spillAfterSeconds: Int64 = 60
-    /// Bytes handed to the committer and not synced yet; beyond it a publish is refused with a retryable error.
-    package fileprivate(set) var uncommittedBytes = 64 << 20
 
     /// The longest a clean stop waits for work under way.
     package fileprivate(set) var stopTimeoutSeconds: Int64 = 10
@@ -96,18 +95,17 @@ package struct LimitKey: Sendable {
         key("connections", \.connections, 1...10_000_000),
         key("connectionsBeforeHello", \.connectionsBeforeHello, 1...10_000_000),
         key("helloTimeoutMilliseconds", \.helloTimeoutMilliseconds, 100...600_000),
-        key("frameBytes", \.frameBytes, 32_768...16_777_215, restart: true),
+        key("frameBytes", \.frameBytes, 32_768...131_072, restart: true),
         key("outboxBytes", \.outboxBytes, 65_536...(1 << 30), restart: true),
         key("mailboxItems", \.mailboxItems, 64...100_000_000, restart: true),
         key("httpConnections", \.httpConnections, 1...1_000_000, restart: true),
-        key("httpBodyBytes", \.httpBodyBytes, 65_536...(256 << 20), restart: true),
         key("httpHeaderBytes", \.httpHeaderBytes, 1_024...(1 << 20), restart: true),
+        key("httpRequestTimeoutSeconds", \.httpRequestTimeoutSeconds, 1...600, restart: true),
         key("httpIdleTimeoutSeconds", \.httpIdleTimeoutSeconds, 1...86_400, restart: true),
         key("longPolls", \.longPolls, 1...100_000),
         // Store.
         key("journalBytes", \.journalBytes, (16 << 20)...(1 << 40), restart: true),
         key("spillAfterSeconds", \.spillAfterSeconds, 1...86_400, restart: true),
-        key("uncommittedBytes", \.uncommittedBytes, (1 << 20)...(16 << 30), restart: true),
         // Stop.
         key("stopTimeoutSeconds", \.stopTimeoutSeconds, 1...600),
         key("reconnectSpreadSeconds", \.reconnectSpreadSeconds, 1...3_600),

@@ -37,7 +37,9 @@ package final class Log: Sendable {
     }
 
     init(format: LogFormat, level: LogLevel, descriptor: CInt, waitingLineLimit: Int) throws {
-        (formatter, self.descriptor, self.waitingLineLimit) = (LogFormatter(format: format), descriptor, waitingLineLimit)
+        (formatter, self.descriptor, self.waitingLineLimit) = (
+            LogFormatter(format: format), descriptor, waitingLineLimit
+        )
         state = Monitor(State(level: level))
         let log = self  // the thread holds it until `close()`
         let thread = try Thread(named: "longwire-log") { log.run() }

@@ -123,7 +123,8 @@ package final class HookDispatcher: Sendable {
         var transfers: [HookTransfer] = []
         var random = SystemRandomNumberGenerator()
         var configuration: GatewayConfiguration.Hook?
-        var isFirst = true
+        /// Which configuration is in force: a failure of an earlier one says nothing about this one's receiver.
+        var edition = 0
         while true {
             let now = Int64(SystemClock.monotonicMilliseconds)
             let (incoming, changed, next, isHealthy, isStopping, deadline) = shared.withLock { shared in
@@ -136,9 +137,9 @@ package final class HookDispatcher: Sendable {
                 return taken
             }
             waiting += incoming.map { Waiting(delivery: $0) }
-            if changed || isFirst {
+            if changed || edition == 0 {
                 configuration = next
-                isFirst = false
+                edition += 1
                 // A corrected URL should be tried at once, not after the old one's backoff.
                 for index in waiting.indices { waiting[index].nextAttemptAt = now }
             }
@@ -166,7 +167,7 @@ package final class HookDispatcher: Sendable {
                     for: item.delivery, secrets: configuration.secrets, unixSeconds: seconds)
                 if let transfer = HookTransfer(
                     item.delivery, attempt: item.attemptCount + 1, headers: headers, configuration: configuration,
-                    multi: multi.raw)
+                    edition: edition, multi: multi.raw)
                 {
                     transfers.append(transfer)
                 } else {
@@ -178,8 +179,10 @@ package final class HookDispatcher: Sendable {
 
             var runningCount: CInt = 0
             curl_multi_perform(multi.raw, &runningCount)
-            collect(&transfers, &waiting, &random)
-            let wait = pause(waiting, transfers, isStopping: isStopping, deadline: deadline)
+            collect(&transfers, &waiting, &random, edition: edition)
+            // Without a hook nothing may wait for another attempt: the next round gives it up.
+            let isOver = configuration == nil && !waiting.isEmpty
+            let wait = isOver ? 0 : pause(waiting, transfers, isStopping: isStopping, deadline: deadline)
             var readyCount: CInt = 0
             curl_multi_poll(multi.raw, nil, 0, CInt(clamping: wait), &readyCount)
         }
@@ -202,7 +205,8 @@ package final class HookDispatcher: Sendable {
     }
 
     private func collect(
-        _ transfers: inout [HookTransfer], _ waiting: inout [Waiting], _ random: inout SystemRandomNumberGenerator
+        _ transfers: inout [HookTransfer], _ waiting: inout [Waiting], _ random: inout SystemRandomNumberGenerator,
+        edition: Int
     ) {
         var leftCount: CInt = 0
         while let message = curl_multi_info_read(multi.raw, &leftCount) {
@@ -216,6 +220,9 @@ package final class HookDispatcher: Sendable {
             transfer.leave(multi.raw)
             finishAttempt(
                 transfer.delivery, attempt: transfer.attempt, result, retryAfter: retryAfter, &waiting, &random)
+            if transfer.edition != edition {
+                for index in waiting.indices { waiting[index].nextAttemptAt = 0 }
+            }
         }
     }
 

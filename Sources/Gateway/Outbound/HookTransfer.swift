@@ -13,6 +13,8 @@ final class HookTransfer {
 
     let delivery: HookDelivery
     let attempt: Int
+    /// The dispatcher's count of configurations when it began.
+    let edition: Int
     private let handle: UnsafeMutableRawPointer
     private var headerList: UnsafeMutablePointer<curl_slist>?
     /// curl reads it until the transfer ends.
@@ -25,10 +27,10 @@ final class HookTransfer {
     /// Starts the request; `nil` when curl has no memory or refuses an option.
     init?(
         _ delivery: HookDelivery, attempt: Int, headers: [(name: String, value: String)],
-        configuration: GatewayConfiguration.Hook, multi: UnsafeMutableRawPointer
+        configuration: GatewayConfiguration.Hook, edition: Int, multi: UnsafeMutableRawPointer
     ) {
         guard let handle = curl_easy_init() else { return nil }
-        (self.delivery, self.attempt, self.handle) = (delivery, attempt, handle)
+        (self.delivery, self.attempt, self.edition, self.handle) = (delivery, attempt, edition, handle)
         body = .allocate(capacity: max(1, delivery.body.count))
         _ = body.update(fromContentsOf: delivery.body)
         guard setHeaders(headers), setOptions(configuration), curl_multi_add_handle(multi, handle) == CURLM_OK else {

@@ -52,7 +52,8 @@ let package = Package(
                 "Structures",
             ], swiftSettings: common),
         .target(name: "LongwireClient", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
-        .target(name: "LoadGenerator", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
+        .target(
+            name: "LoadGenerator", dependencies: ["Wire", "Cryptography", "Platform"], swiftSettings: common),
         .target(
             name: "CommandLineTool", dependencies: ["LongwireClient", "LoadGenerator", "Wire", "Cryptography"],
             swiftSettings: common),
@@ -77,6 +78,9 @@ let package = Package(
             name: "GatewayTests", dependencies: ["Gateway", "Delivery", "Platform", "Wire", "TestKit"],
             swiftSettings: common),
         .testTarget(name: "LongwireClientTests", dependencies: ["LongwireClient", "TestKit"], swiftSettings: common),
+        .testTarget(
+            name: "LoadGeneratorTests", dependencies: ["LoadGenerator", "Wire", "Cryptography"],
+            swiftSettings: common),
         .testTarget(name: "CommandLineToolTests", dependencies: ["CommandLineTool"], swiftSettings: common),
     ],
     swiftLanguageModes: [.v6],

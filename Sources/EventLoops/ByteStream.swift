@@ -7,7 +7,7 @@ internal import Platform
 ///
 /// An idle plain stream costs this object (32 bytes) and a slot of 208 with libevent's event, and no buffer. The loop
 /// holds the stream until its end was told. After that, and after a detach, every operation does nothing.
-package final class ByteStream {
+public final class ByteStream {
     package let loop: EventLoop
     private let place: StreamSlot.Pointer
 

@@ -1,7 +1,7 @@
-package import Platform
+public import Platform
 
 /// Why a stream ended; told once.
-package enum CloseReason: Equatable, Sendable {
+public enum CloseReason: Equatable, Sendable {
     /// We closed it.
     case closedHere
     /// The peer closed its half.
@@ -23,30 +23,30 @@ package enum CloseReason: Equatable, Sendable {
 /// What a byte stream calls on its loop; a class with overridable methods, so that a call costs no existential.
 ///
 /// The stream holds its delegate from attach until `closed` has returned.
-package class StreamDelegate {
-    package init() {}
+open class StreamDelegate {
+    public init() {}
 
     /// Takes received bytes; returns how many from the front are done with.
     ///
     /// The rest comes again, with what follows it; at most `Limits.unconsumedByteCount` may be left. The bytes are the
     /// loop's scratch memory and mean nothing after the return. Everything on the stream is allowed here: writing,
     /// closing, pausing, detaching. After a detach or a close the result does not matter.
-    package func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+    open func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         preconditionFailure("override received(_:on:)")
     }
 
     /// The outbox was over its limit since it was last empty, so something was refused; by default the stream is closed.
-    package func outboxFilled(_ stream: ByteStream) { stream.close(.outboxFull) }
+    open func outboxFilled(_ stream: ByteStream) { stream.close(.outboxFull) }
 
     /// The outbox, which the socket had not taken at once, is empty again.
-    package func outboxDrained(_ stream: ByteStream) {}
+    open func outboxDrained(_ stream: ByteStream) {}
 
     /// The TLS handshake is done; not called on a plain stream.
-    package func handshakeFinished(_ stream: ByteStream) {}
+    open func handshakeFinished(_ stream: ByteStream) {}
 
     /// The stream's timeout fired; by default it is closed.
-    package func timedOut(_ stream: ByteStream) { stream.close(.timedOut) }
+    open func timedOut(_ stream: ByteStream) { stream.close(.timedOut) }
 
     /// The stream is over: exactly one call, in a later turn than the cause, unless it was detached.
-    package func closed(_ stream: ByteStream, _ reason: CloseReason) {}
+    open func closed(_ stream: ByteStream, _ reason: CloseReason) {}
 }

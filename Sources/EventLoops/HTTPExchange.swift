@@ -32,6 +32,9 @@ package final class HTTPExchange {
     package let peerHost: String
     package let isLoopback: Bool
 
+    /// The loop's monotonic milliseconds when the request was complete.
+    package let startedAt: UInt64
+
     private let loop: EventLoop
     private unowned let server: HTTPServer
     /// libevent's request: ours to answer while this is set, which ends when the server closes.
@@ -41,6 +44,7 @@ package final class HTTPExchange {
 
     init(_ request: UnsafeMutablePointer<evhttp_request>, method: HTTPMethod, server: HTTPServer) {
         (self.request, self.method, self.server, loop) = (request, method, server, server.loop)
+        startedAt = server.loop.now
         var address: UnsafeMutablePointer<CChar>?
         var port: UInt16 = 0
         if let connection = evhttp_request_get_connection(request) {

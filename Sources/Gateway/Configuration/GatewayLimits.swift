@@ -24,7 +24,7 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var mailboxItems = 65_536
 
     package fileprivate(set) var httpConnections = 10_000
-    package fileprivate(set) var httpHeaderBytes = 16 << 10
+    package fileprivate(set) var httpHeaderBytes = 64 << 10
     /// From a request's first byte to its last.
     package fileprivate(set) var httpRequestTimeoutSeconds: Int64 = 15
     /// Above the 60 s after which common clients drop an idle connection themselves.

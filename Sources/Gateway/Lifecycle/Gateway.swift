@@ -132,7 +132,8 @@ final class Gateway {
         var settings = HTTPServer.Configuration()
         settings.headerByteLimit = configuration.limits.httpHeaderBytes
         // Well above our own bound, which answers in the API's own words; evhttp's refusal is a page of HTML.
-        settings.bodyByteLimit = configuration.limits.httpBodyBytes * 4
+        settings.bodyByteLimit = 32 << 20
+        settings.requestMilliseconds = UInt64(configuration.limits.httpRequestTimeoutSeconds * 1_000)
         settings.idleMilliseconds = UInt64(configuration.limits.httpIdleTimeoutSeconds * 1_000)
         settings.connectionLimit = max(1, configuration.limits.httpConnections / members.count)
         settings.tls = tls

@@ -7,7 +7,6 @@ enum StoreSetup {
         var store = EmbeddedStore.Configuration(folder: configuration.storePath)
         store.durability = configuration.durability == .fsync ? .fsync : .os
         store.journalByteLimit = Int(configuration.limits.journalBytes)
-        store.uncommittedByteLimit = configuration.limits.uncommittedBytes
         store.youngMilliseconds = UInt64(configuration.limits.spillAfterSeconds * 1_000)
         store.fatal = { failure in
             log.write(.error, .storeFailed, [.error: .text("\(failure)")])

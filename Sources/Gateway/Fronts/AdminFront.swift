@@ -44,7 +44,8 @@ final class AdminFront {
             if !isTaken { respond(exchange, Self.busy) }
         case .extend(let request):
             let items = request.items.map { ExtendItem(job: $0.job, leaseID: $0.leaseID) }
-            let isTaken = owner.handoffDesk.extend(items, milliseconds: request.leaseMilliseconds) { [weak self] verdicts in
+            let isTaken = owner.handoffDesk.extend(items, milliseconds: request.leaseMilliseconds) {
+                [weak self] verdicts in
                 self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
             }
             if !isTaken { respond(exchange, Self.busy) }

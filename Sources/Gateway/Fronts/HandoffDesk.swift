@@ -176,8 +176,9 @@ final class HandoffDesk {
         for (place, job) in jobs.enumerated() where job.bucket != nil {
             verdicts[place].verdict = .storeFailed  // until its shard has spoken
         }
-        guard let (slot, stamp) = settlements.insert(
-            Settlement(verdicts: verdicts, places: places, complete: complete))
+        guard
+            let (slot, stamp) = settlements.insert(
+                Settlement(verdicts: verdicts, places: places, complete: complete))
         else { return false }
         let route = Route(.handoff, loop: loop, slot: slot, stamp: stamp)
         for (target, itsPlaces) in places.sorted(by: { $0.key < $1.key }) {

@@ -50,7 +50,8 @@ final class PublicFront {
         case .respond(let response): respond(exchange, response)
         case .push(let pushes, let form): push(exchange, pushes, form)
         case .userStatus(let query): status(exchange, query)
-        case .revokeToken(let token, let response): owner.revoke(token) { [weak self] in self?.respond(exchange, response) }
+        case .revokeToken(let token, let response):
+            owner.revoke(token) { [weak self] in self?.respond(exchange, response) }
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
         }

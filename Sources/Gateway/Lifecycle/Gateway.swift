@@ -32,15 +32,15 @@ final class Gateway {
         var admin = ""
     }
 
-    /// Opens every listener and the store; nothing is served before `start()`.
+    /// Opens the store and every listener; nothing is served before `start()`.
     ///
     /// - Throws: `StoreError`, `ListenFailure`, `TLSFailure`, `SystemError`, each with its own words.
     init(
         _ configuration: GatewayConfiguration, generated: GeneratedCredentials, log: Log, acceptsClock: Bool
     ) throws {
         (self.configuration, self.generated, self.log) = (configuration, generated, log)
-        // Ports first: a busy one is the commonest mistake, and nothing has been touched then.
-        let sockets = try ListeningSockets(configuration)
+        // The store first: a second gateway on the same folder is told which process is the first, and that says more
+        // than a busy port.
         let store = try EmbeddedStore(StoreSetup.configuration(configuration, log: log))
         log.write(
             .info, .storeOpened,
@@ -73,7 +73,7 @@ final class Gateway {
             context.setMembers(members.map { GatewayMember($0) })
             let newMeta = meta
             context.members[0].submit { newMeta.write(on: $0) }
-            try listen(sockets)
+            try listen(try ListeningSockets(configuration))
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
         } catch {
             loops.close()
@@ -152,6 +152,11 @@ final class Gateway {
     // MARK: Life
 
     func start() throws {
+        if var demo = generated.demo {
+            (demo.deviceAddress, demo.httpAddress) = (addresses.device, addresses.http)
+            (demo.adminAddress, demo.sendersAddress) = (addresses.admin, addresses.senders)
+            try demo.save(in: configuration.storePath)
+        }
         for member in members { try member.loop.start() }
     }
 

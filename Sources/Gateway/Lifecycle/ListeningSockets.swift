@@ -1,6 +1,6 @@
 internal import EventLoops
 
-/// Every socket the gateway listens on, one a loop for each address, bound before anything else is done.
+/// Every socket the gateway listens on, one a loop for each address, bound before the first connection is taken.
 struct ListeningSockets {
     var device: [ListeningSocket.Handle]?
     var deviceTLS: [ListeningSocket.Handle]?

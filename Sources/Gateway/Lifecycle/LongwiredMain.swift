@@ -102,7 +102,9 @@ public enum LongwiredMain {
         let addresses = gateway.addresses
         var lines = ["Longwire \(Version.text) is ready."]
         func add(_ name: String, _ value: String) {
-            if !value.isEmpty { lines.append("  \(name)\(String(repeating: " ", count: max(1, 16 - name.count)))\(value)") }
+            if !value.isEmpty {
+                lines.append("  \(name)\(String(repeating: " ", count: max(1, 16 - name.count)))\(value)")
+            }
         }
         add("devices", addresses.device)
         add("devices (TLS)", addresses.deviceTLS)

@@ -72,7 +72,7 @@ final class GatewayLoop {
                 extend(on: target, items, milliseconds, origin)
             })
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
-        loop.onStop { [unowned self] in
+        loop.onStop {
             // What the last turn wrote goes to the committer before the shard is taken out of service.
             store.turnEnded()
             store.close()

@@ -2,20 +2,18 @@ internal import Structures
 
 /// Connections that have not said Hello yet, oldest first. All wait equally long, so the oldest is always next.
 struct HandshakeQueue: ~Copyable {
-    private var waiting = Ring<(connection: Weak, deadline: UInt64)>()
-
-    private struct Weak { weak var connection: (any Handshaking)? }
+    private var waiting = Ring<Waiting>()
 
     /// - Parameter deadline: monotonic milliseconds, never smaller than the one before it.
     mutating func append(_ connection: any Handshaking, deadline: UInt64) {
-        waiting.append((Weak(connection: connection), deadline))
+        waiting.append(Waiting(connection: connection, deadline: deadline))
     }
 
     /// Ends the handshake of everyone whose time is up.
     mutating func advance(to now: UInt64) {
-        while let first = waiting.first, first.deadline <= now || first.connection.connection == nil {
+        while let first = waiting.first, first.deadline <= now || first.connection == nil {
             _ = waiting.popFirst()
-            first.connection.connection?.handshakeTimedOut()
+            first.connection?.handshakeTimedOut()
         }
     }
 }
@@ -23,4 +21,10 @@ struct HandshakeQueue: ~Copyable {
 /// A connection that must say Hello in time; does nothing when it has.
 protocol Handshaking: AnyObject {
     func handshakeTimedOut()
+}
+
+/// One connection in the queue, which does not keep it alive.
+struct Waiting {
+    weak var connection: (any Handshaking)?
+    var deadline: UInt64
 }

@@ -63,7 +63,9 @@ final class HandoffDesk {
         return true
     }
 
-    /// The results of several jobs; verdicts come in the same order. False when too many are waiting.
+    /// Settles several jobs; verdicts come in the same order.
+    ///
+    /// False when too many are waiting.
     func settle(_ results: [JobResult], complete: @escaping ([ResultVerdict]) -> Void) -> Bool {
         spread(results.map(\.job), complete: complete) { target, places, origin in
             self.outlet?.settle(target, places.map { results[$0] }, origin)

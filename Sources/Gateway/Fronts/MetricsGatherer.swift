@@ -21,7 +21,7 @@ enum MetricsGatherer {
         let parts = Lock<[Part]>([])
     }
 
-    /// - Parameter complete: called on the asking loop.
+    /// Asks every loop; `complete` gets the page on the asking loop.
     static func gather(_ asker: GatewayLoop, complete: @escaping ([UInt8]) -> Void) {
         let collection = Collection()
         let context = asker.context

@@ -5,7 +5,9 @@ internal import Platform
 internal import PushAPI
 internal import Synchronization
 
-/// What all loops share. Nothing here changes after the start, but for what is a lock itself.
+/// What all loops share.
+///
+/// Nothing here changes after the start, but for what is a lock itself.
 final class GatewayContext: Sendable {
     let loopCount: Int
     let log: Log

@@ -97,7 +97,9 @@ public enum LongwiredMain {
         }
     }
 
-    /// What a person who starts the gateway by hand needs next. Secrets go to the terminal, never to the log.
+    /// Prints what a person who starts the gateway by hand needs next.
+    ///
+    /// Secrets go to the terminal, never to the log.
     private static func greet(_ gateway: Gateway, _ generated: GeneratedCredentials) {
         let addresses = gateway.addresses
         var lines = ["Longwire \(Version.text) is ready."]

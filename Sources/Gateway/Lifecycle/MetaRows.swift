@@ -19,6 +19,7 @@ struct MetaRows: Sendable {
     /// Reads the table's rows; what cannot be read is made anew.
     ///
     /// - Parameter store: of the shard that owns bucket 0, before its first write.
+    /// - Throws: `.database` when a row cannot be read.
     init(loading store: EmbeddedShardStore) throws(StoreError) {
         try store.loadAll(table: .meta) { row in
             switch Kind(rawValue: row.key.ownerHigh) {
@@ -45,7 +46,9 @@ struct MetaRows: Sendable {
         }
     }
 
-    /// Writes what `complete` made up. The gateway is ready when it is durable: tokens signed with a key that is lost
+    /// Writes what `complete` made up.
+    ///
+    /// The gateway is ready when it is durable: tokens signed with a key that is lost
     /// would all die with the process.
     func write(on loop: GatewayLoop) {
         guard isNew else { return loop.context.setReady() }

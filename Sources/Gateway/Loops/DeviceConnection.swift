@@ -180,7 +180,9 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             .adopt(AdoptedConnection(connection: connection, isSecure: isSecure, hello: adopted)), to: target)
     }
 
-    /// Gives the session its slot and the shard its Hello. The connection is on its device's loop now.
+    /// Gives the session its slot and the shard its Hello.
+    ///
+    /// The connection is on its device's loop now.
     private func enter(_ adopted: AdoptedHello) {
         guard let (slot, stamp) = owner.sessions.insert(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
@@ -233,7 +235,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
 
     /// Says why and hangs up.
     ///
-    /// - Parameter isForgotten: the shard itself wants the session closed and need not hear of its end.
+    /// With `isForgotten` the shard itself wants the session closed and need not hear of its end.
     func close(_ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
         guard phase != .closed else { return }
         if isForgotten { isKnownToShard = false }

@@ -244,7 +244,9 @@ final class GatewayLoop {
 
     // MARK: Rows of the gateway's own
 
-    /// Writes a row of the table `meta`; only on the loop that owns bucket 0. `done` runs when it is durable.
+    /// Writes a row of the table `meta`; only on the loop that owns bucket 0.
+    ///
+    /// `done` runs when it is durable.
     func putMeta(high: UInt64, low: UInt64, item: UInt64, _ value: [UInt8], done: @escaping () -> Void) {
         let bucket = Bucket(0)
         precondition(bucket.loop(of: loopCount) == index, "meta rows belong to bucket 0")

@@ -1,10 +1,12 @@
 internal import Structures
 
-/// Connections that have not said Hello yet, oldest first. All wait equally long, so the oldest is always next.
+/// Connections that have not said Hello yet, oldest first.
+///
+/// All wait equally long, so the oldest is always next.
 struct HandshakeQueue: ~Copyable {
     private var waiting = Ring<Waiting>()
 
-    /// - Parameter deadline: monotonic milliseconds, never smaller than the one before it.
+    /// Lets a connection wait until `deadline`: monotonic milliseconds, never smaller than the one before it.
     mutating func append(_ connection: any Handshaking, deadline: UInt64) {
         waiting.append(Waiting(connection: connection, deadline: deadline))
     }

@@ -58,7 +58,7 @@ let package = Package(
             name: "CommandLineTool", dependencies: ["LongwireClient", "LoadGenerator", "Wire", "Cryptography"],
             swiftSettings: common),
         .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
-        .executableTarget(name: "longwire", dependencies: ["CommandLineTool"], swiftSettings: common),
+        .executableTarget(name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator"], swiftSettings: common),
 
         // Tests, one folder a module.
         .target(

@@ -20,11 +20,11 @@ MessageStore: CRocksDB Delivery Glibc Journal Platform Structures Synchronizatio
 PushAPI: CSimdjson Cryptography Delivery Structures Wire
 Gateway: Cryptography Delivery EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization Wire
 Gateway/Outbound: CCurl
-LongwireClient: Cryptography Darwin Glibc Musl Synchronization Wire
-CommandLineTool: Cryptography Foundation FoundationEssentials Glibc LoadGenerator LongwireClient Synchronization Wire
-LoadGenerator: Cryptography Glibc Synchronization Wire
-longwired: Gateway
-longwire: CommandLineTool
+LongwireClient: CryptoKit Cryptography Darwin Foundation Glibc Musl Synchronization Wire
+CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworking Glibc LoadGenerator LongwireClient Synchronization Wire
+LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization Wire
+longwired: Gateway Glibc
+longwire: CommandLineTool Glibc LoadGenerator
 '
 
 # Prints each breach under the folder $1; fails when there is one.

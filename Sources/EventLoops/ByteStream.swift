@@ -206,10 +206,6 @@ public final class ByteStream {
             slot.pointee.flags.remove(.isBlocked)
             flush()
             guard isOpen else { return }
-            if slot.pointee.outbox.byteCount == 0, !slot.pointee.flags.contains(.isClosing) {
-                slot.pointee.delegate?.outboxDrained(self)
-                guard isOpen else { return }
-            }
         }
         if isTLS || what & Int16(EV_READ | EV_CLOSED) != 0 { readAvailable() }
     }

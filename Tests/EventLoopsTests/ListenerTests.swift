@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Listener")
 struct ListenerTests {
-    @Test("addresses in every notation are understood", arguments: ["127.0.0.1:0", "[::1]:0", "localhost:0", ":0", "*:0"])
+    @Test("every notation of an address", arguments: ["127.0.0.1:0", "[::1]:0", "localhost:0", ":0", "*:0"])
     func notations(text: String) throws {
         let socket = try ListeningSocket(text)
         #expect(socket.address.port != 0)

@@ -63,6 +63,9 @@ extension Shard {
     mutating func placeJob(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.place != .leasing else { return }
+        if entry.pointee.place == .due, entry.pointee.row.state == .due, entry.pointee.row.dueAt <= now, !isHeld(slot) {
+            return  // it keeps its turn
+        }
         unplace(slot)
         let row = UnsafePointer(entry)
         switch row.pointee.row.state {

@@ -1,11 +1,12 @@
 /// Bounds of the device protocol, in bytes unless the name says otherwise.
 ///
-/// They keep what a peer can make us hold small; a body beyond one of them is refused as a whole (`WireError.tooLong`, `.tooMany`).
+/// They keep what a peer can make us hold small; a body beyond one of them is refused as a whole (`WireError.tooLong`,
+/// `.tooMany`).
 ///
 /// A publish's own parts (payload, collapse key, request id, texts, APNs object) have no bound here besides the
 /// frame's: whoever validates the publish answers it with an error of its own, and the sender's connection lives on.
 public enum Limits {
-    /// A frame's body: the largest payload (16 KiB) with an alert and an APNs object beside it, four times over.
+    /// A frame's body: four times the largest payload (16 KiB), so that an alert and an APNs object fit beside it.
     public static let frameBodyByteCount = 64 << 10
     /// What the header's three length bytes can say; no configuration can go beyond it.
     public static let largestFrameBodyByteCount = 1 << 24 - 1

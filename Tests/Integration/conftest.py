@@ -1,0 +1,64 @@
+"""What the integration tests share. LONGWIRE_BIN_DIR names the folder of the built programs (default: .build/debug)."""
+
+import pathlib
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE / "python")]
+
+import longwire_client  # noqa: E402
+from gateway import Gateway  # noqa: E402
+
+# Deadlines of seconds instead of tens of seconds; the rules are the same.
+QUICK = {
+    "liveDeadlineMilliseconds": 700,
+    "backgroundLiveDeadlineMilliseconds": 500,
+    "unannouncedCloseDelayMilliseconds": 300,
+    "suspectSilenceMilliseconds": 2000,
+    "vendorFirstPatienceMilliseconds": 1000,
+    "helloTimeoutMilliseconds": 800,
+}
+
+
+@pytest.fixture(scope="module")
+def gateway():
+    """One gateway for a file of tests that do not disturb each other: each has devices of its own."""
+    with Gateway(limits=QUICK) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def own_gateway():
+    """Makes gateways for tests that configure, kill or count; ends them all."""
+    made = []
+
+    def make(**options):
+        options.setdefault("limits", QUICK)
+        one = Gateway(**options).__enter__()
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.__exit__()
+
+
+@pytest.fixture
+def new_device():
+    """Makes registered, connected devices; closes their connections at the end."""
+    made = []
+
+    def make(gateway, token=None, **fields):
+        device = longwire_client.Device("127.0.0.1", gateway.device, gateway.app["appId"])
+        made.append(device)
+        if token:
+            fields["tokens"] = [longwire_client.pb.VendorToken(token=token)]
+        device.register(gateway.app["appSecret"], **fields)
+        device.cid = device.state.cid.hex()
+        return device
+
+    yield make
+    for device in made:
+        device.close()

@@ -1,0 +1,255 @@
+"""A real longwired process in a folder of its own, and the HTTP calls that tests make to it."""
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+
+HERE = pathlib.Path(__file__).resolve().parent
+APP = {"appId": "demo", "appKey": "demoKey", "appSecret": "demo-app-secret", "masterSecret": "demo-master-secret"}
+ADMIN_TOKEN = "integration-admin-token-1"
+HANDOFF_TOKEN = "integration-handoff-token-1"
+PATIENCE = 20.0  # the bound of every wait: generous, since it only matters when something is broken
+
+
+def binary(name):
+    """A built program: in LONGWIRE_BIN_DIR (or LONGWIRE_BIN), else in .build/debug."""
+    folder = os.environ.get("LONGWIRE_BIN_DIR") or os.environ.get("LONGWIRE_BIN") or HERE.parents[1] / ".build/debug"
+    path = pathlib.Path(folder).resolve() / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not built; run: swift build --product {name}")
+    return str(path)
+
+
+def free_ports(count):
+    """Ports that were free a moment ago; held together so that they differ."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def eventually(look, what="a condition", patience=PATIENCE):
+    """Looks again and again until the answer is true, and returns it."""
+    end = time.monotonic() + patience
+    while True:
+        answer = look()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come true within {patience} s")
+        time.sleep(0.02)
+
+
+class Refused(Exception):
+    """An HTTP answer other than 2xx; `body` is its JSON."""
+
+    def __init__(self, status, body):
+        super().__init__(f"HTTP {status}: {body}")
+        self.status, self.body = status, body
+
+
+class Gateway:
+    """`with Gateway() as gateway:` runs one until the end of the block, and removes its folder."""
+
+    def __init__(self, limits=None, app=None, hook=None, **sections):
+        self._folder = tempfile.TemporaryDirectory(prefix="longwire-test-")
+        self.folder = pathlib.Path(self._folder.name)
+        self.device, self.senders, self.http, self.admin = free_ports(4)
+        self.app = {**APP, "apns": {"topic": "com.example.demo"}, **(app or {})}
+        self.process, self._token, self._log = None, None, None
+        for name, token in (("admin", ADMIN_TOKEN), ("handoff", HANDOFF_TOKEN)):
+            self._secret(name, token)
+        self.sections = {
+            "device": {"listen": f"127.0.0.1:{self.device}"},
+            "senders": {"listen": f"127.0.0.1:{self.senders}"},
+            "http": {"listen": f"127.0.0.1:{self.http}"},
+            "admin": {"listen": f"127.0.0.1:{self.admin}"},
+            "store": {"path": str(self.folder / "data"), "durability": "fsync"},
+            "loops": 2,
+            "limits": limits or {},
+            "apps": [self.app],
+            "credentials": [
+                {"name": "admin", "tokenFile": str(self.folder / "admin"), "may": ["admin"]},
+                {"name": "sender", "tokenFile": str(self.folder / "handoff"), "may": ["handoff"]},
+            ],
+            **sections,
+        }
+        if hook:
+            self._secret("hook", hook["secret"])
+            self.sections["hook"] = {"url": hook["url"], "secretFile": str(self.folder / "hook")}
+        self.config = self.folder / "longwired.json5"
+
+    def _secret(self, name, text):
+        path = self.folder / name
+        path.write_text(text + "\n")
+        path.chmod(0o600)
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if self._log:
+            self._log.close()
+        self._folder.cleanup()
+
+    # The process
+
+    def start(self):
+        """Starts on the same data folder as before, if there was one, and waits until it is ready."""
+        self.config.write_text("// Written by the integration tests.\n" + json.dumps(self.sections, indent=2))
+        self.config.chmod(0o600)
+        self._log = self._log or open(self.folder / "log", "ab")
+        self.process = self.spawn()
+        self._token = None
+        eventually(self.is_ready, "readiness of the gateway")
+        return self
+
+    def spawn(self, *arguments, **options):
+        """One longwired on this gateway's configuration; its output goes to the log unless `options` say otherwise."""
+        words = [binary("longwired"), "--config", str(self.config), *arguments]
+        environment = {**os.environ, "SWIFT_BACKTRACE": "enable=no"}
+        options = {"stdout": self._log, "stderr": subprocess.STDOUT, **options}
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment, cwd=self.folder, **options)
+
+    def is_ready(self):
+        code = self.process.poll()
+        if code is not None:
+            raise AssertionError(f"longwired ended with {code}:\n{self.log()[-4000:]}")
+        try:
+            self.call("GET", "/readyz", port=self.admin)
+            return True
+        except (OSError, Refused, http.client.HTTPException):
+            return False
+
+    def kill(self):
+        """SIGKILL: no last words, no flush."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def stop(self):
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def log(self):
+        return (self.folder / "log").read_text(errors="replace")
+
+    # HTTP
+
+    def call(self, method, path, body=None, port=None, headers=None, raw=None, timeout=PATIENCE):
+        """The JSON of a 2xx answer; Refused for any other."""
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.http, timeout=timeout)
+        try:
+            data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+            headers = {"Content-Type": "application/json;charset=utf-8", **(headers or {})}
+            connection.request(method, path, data, headers)
+            response = connection.getresponse()
+            text = response.read()
+        finally:
+            connection.close()
+        try:
+            answer = json.loads(text) if text else {}
+        except ValueError:
+            answer = {"text": text.decode(errors="replace")}
+        if response.status // 100 != 2:
+            raise Refused(response.status, answer)
+        return answer
+
+    def authenticate(self):
+        stamp = str(int(time.time() * 1000))
+        sign = hashlib.sha256((self.app["appKey"] + stamp + self.app["masterSecret"]).encode()).hexdigest()
+        body = {"appkey": self.app["appKey"], "timestamp": stamp, "sign": sign}
+        return self.call("POST", f"/v2/{self.app['appId']}/auth", body)["data"]["token"]
+
+    def api(self, method, path, body=None, **options):
+        """A call of the push API, authenticated."""
+        self._token = self._token or self.authenticate()
+        headers = {"token": self._token}
+        return self.call(method, f"/v2/{self.app['appId']}/{path}", body, headers=headers, **options)
+
+    def admin_call(self, method, path, body=None, token=ADMIN_TOKEN, **options):
+        headers = {"Authorization": f"Bearer {token}"}
+        return self.call(method, path, body, port=self.admin, headers=headers, **options)
+
+    # The push API
+
+    @staticmethod
+    def push_body(cid, payload, alert=None, badge=None, request_id=None, **settings):
+        """One message; `settings` are Getui's (ttl, strategy, collapse_key)."""
+        if "strategy" in settings:
+            settings["strategy"] = {"default": settings["strategy"]}
+        body = {
+            "request_id": request_id or uuid.uuid4().hex,
+            "audience": {"cid": [cid]},
+            "settings": settings,
+            "push_message": {"transmission": payload},
+        }
+        if alert:
+            ios = {"type": "notify", "aps": {"alert": {"title": alert, "body": "…"}}}
+            body["push_channel"] = {"ios": {**ios, **({"auto_badge": badge} if badge else {})}}
+        return body
+
+    def push(self, cid, payload, **fields):
+        """Publishes one message; what the gateway says of it: msgId, taskId, channel, fallback …, and `status`."""
+        answer = self.api("POST", "push/single/cid", self.push_body(cid, payload, **fields))
+        message = answer["longwire"]["messages"][0]
+        return {**message, "status": answer["data"][message["taskId"]][cid], "answer": answer}
+
+    # The handoff and admin API
+
+    def lease(self, maximum=100, lease=30, wait=0):
+        body = {"channel": "apns", "max": maximum, "leaseSeconds": lease, "waitSeconds": wait}
+        return self.admin_call("POST", "/v1/handoff/lease", body, token=HANDOFF_TOKEN)["jobs"]
+
+    def settle(self, job, outcome, **fields):
+        """The gateway's verdict on one result."""
+        result = {"jobId": job["jobId"], "leaseId": job["leaseId"], "outcome": outcome, **fields}
+        answer = self.admin_call("POST", "/v1/handoff/results", [result], token=HANDOFF_TOKEN)
+        return answer["results"][0]["verdict"]
+
+    def extend(self, job, lease=30):
+        body = {"jobs": [{"jobId": job["jobId"], "leaseId": job["leaseId"]}], "leaseSeconds": lease}
+        return self.admin_call("POST", "/v1/handoff/extend", body, token=HANDOFF_TOKEN)["results"][0]["verdict"]
+
+    def trace(self, message_id):
+        return self.admin_call("GET", f"/v1/messages/{message_id}")
+
+    def steps(self, message_id):
+        return [step["event"] for step in self.trace(message_id)["steps"]]
+
+    def ends_as(self, message_id, state):
+        """Waits until the message has this final state, and returns its trace."""
+        trace = {}
+
+        def look():
+            trace.update(self.trace(message_id))
+            assert trace["state"] in ("pending", state), trace
+            return trace["state"] == state
+
+        eventually(look, f"{message_id} as {state}")
+        return trace
+
+    def view(self, cid):
+        """The device as the admin API shows it."""
+        return self.admin_call("GET", f"/v1/apps/{self.app['appId']}/devices/{cid}")
+
+    def metrics(self):
+        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+        return self.call("GET", "/metrics", port=self.admin, headers=headers)["text"]

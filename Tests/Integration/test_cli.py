@@ -1,0 +1,161 @@
+"""The longwire command against a real gateway."""
+
+import json
+import signal
+import subprocess
+import threading
+
+import pytest
+from gateway import ADMIN_TOKEN, PATIENCE, binary, eventually
+
+
+class Command:
+    """A running `longwire connect`, whose JSON lines are kept as they come."""
+
+    def __init__(self, gateway, state, *arguments):
+        words = [binary("longwire"), "connect", "--host", "127.0.0.1", "--port", str(gateway.device)]
+        words += ["--app", gateway.app["appId"], "--app-secret", gateway.app["appSecret"], "--state-file", str(state)]
+        self.process = subprocess.Popen([*words, *arguments], stdout=subprocess.PIPE, text=True)
+        self.lines = []
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(json.loads(line))
+
+    def all(self, event):
+        return [line for line in list(self.lines) if line["event"] == event]
+
+    def first(self, event):
+        return eventually(lambda: self.all(event), f"the event {event}")[0]
+
+    def wait(self):
+        code = self.process.wait(PATIENCE)
+        self.reader.join(PATIENCE)
+        return code
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def connect(tmp_path):
+    made = []
+
+    def make(gateway, *arguments, state=None):
+        command = Command(gateway, state or tmp_path / "device.state", *arguments)
+        made.append(command)
+        return command
+
+    yield make
+    for command in made:
+        command.end()
+
+
+def longwire(gateway, *words, code=0, **options):
+    environment = {
+        "LONGWIRE_APP_ID": gateway.app["appId"],
+        "LONGWIRE_APP_KEY": gateway.app["appKey"],
+        "LONGWIRE_MASTER_SECRET": gateway.app["masterSecret"],
+        "LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN,
+        "LONGWIRE_HTTP": f"127.0.0.1:{gateway.http}",
+        "LONGWIRE_ADMIN": f"127.0.0.1:{gateway.admin}",
+    }
+    done = subprocess.run(
+        [binary("longwire"), *words], env=environment, capture_output=True, text=True, timeout=60, **options)
+    assert done.returncode == code, done.stderr + done.stdout
+    return done.stdout
+
+
+def push(gateway, *words, **options):
+    answer = json.loads(longwire(gateway, "push", "--json", *words, **options))
+    return answer["longwire"]["messages"][0]
+
+
+def test_connect_push_trace_and_device(gateway, connect):
+    device = connect(gateway, "--exit-after", "2")
+    cid = device.first("registered")["cid"]
+    device.first("welcome")
+    first = push(gateway, "--cid", cid, "--payload", "one")
+    second = push(gateway, "--cid", cid, input="two 漢字")
+    assert device.wait() == 0
+    assert [line["payload"] for line in device.all("message")] == ["one", "two 漢字"]
+    assert device.all("message")[0]["offline"] is False
+    for message in (first, second):
+        gateway.ends_as(message["msgId"], "delivered")
+    assert json.loads(longwire(gateway, "trace", first["msgId"]))["state"] == "delivered"
+    assert json.loads(longwire(gateway, "device", cid))["queue"]["messages"] == 0
+    assert device.all("stopped") == [{"event": "stopped", "error": None}]
+
+
+def test_state_file_makes_it_the_same_device_and_no_ack_leaves_messages(gateway, connect):
+    device = connect(gateway, "--exit-after", "1", "--no-ack")
+    cid = device.first("registered")["cid"]
+    push(gateway, "--cid", cid, "--payload", "kept")
+    assert device.wait() == 0
+    again = connect(gateway, "--exit-after", "1")
+    assert again.wait() == 0
+    assert again.all("registered") == [] and again.first("welcome")["cid"] == cid
+    assert again.all("message")[0]["payload"] == "kept"
+
+
+def test_handoff_by_hand(gateway, connect):
+    device = connect(gateway, "--token", "ab" * 32, "--environment", "sandbox")
+    cid = device.first("registered")["cid"]
+    device.first("welcome")
+    device.process.send_signal(signal.SIGTERM)
+    assert device.wait() == 0
+    eventually(lambda: not gateway.view(cid)["connected"])
+    message = push(gateway, "--cid", cid, "--payload", "x", "--alert-title", "Hi", "--badge", "+1")
+    job = json.loads(longwire(gateway, "handoff", "lease", "--wait-seconds", "5"))["jobs"][0]
+    assert (job["msgId"], job["environment"], job["body"]["aps"]["badge"]) == (message["msgId"], "sandbox", 1)
+    words = ["--job", job["jobId"], "--lease", job["leaseId"], "--outcome", "accepted"]
+    assert "recorded" in longwire(gateway, "handoff", "settle", *words)
+    back = connect(gateway, "--opened", message["msgId"])
+    back.first("welcome")
+    gateway.ends_as(message["msgId"], "opened")
+    assert back.all("message") == []
+
+
+def test_background_device_gets_nothing_until_it_is_in_front(gateway, connect):
+    device = connect(gateway, "--state", "background")
+    cid = device.first("registered")["cid"]
+    device.first("welcome")
+    assert push(gateway, "--cid", cid, "--payload", "x")["channel"] == "queued"
+    device.end()
+    front = connect(gateway, "--exit-after", "1")
+    assert front.wait() == 0
+    assert front.all("message")[0]["offline"] is True
+
+
+def test_reconnects_after_a_kill(own_gateway, connect):
+    gateway = own_gateway()
+    device = connect(gateway, "--exit-after", "1", "--timeout", "60")
+    cid = device.first("registered")["cid"]
+    device.first("welcome")
+    gateway.kill()
+    device.first("retry")
+    gateway.start()
+    eventually(lambda: len(device.all("welcome")) == 2, "a second welcome")
+    push(gateway, "--cid", cid, "--payload", "after")
+    assert device.wait() == 0
+    assert device.all("message")[0]["payload"] == "after"
+
+
+def test_refusals(gateway, connect, tmp_path):
+    device = connect(gateway, "--app-secret", "wrong")
+    assert device.wait() == 1
+    assert device.first("closed")["name"] == "badProof"
+    longwire(gateway, "push", "--cid", "0" * 32, "--payload", "x", code=1)
+    longwire(gateway, "push", "--cid", "0" * 32, "--payload", "x", "--master-secret", "wrong", code=1)
+    longwire(gateway, "trace", "0" * 32, code=1)
+    longwire(gateway, "trace", "0" * 32, "--admin-token", "wrong-token-wrong", code=1)
+    longwire(gateway, "push", "--cid", "c", "--payload", "x", "--http", "127.0.0.1:1", code=69)
+    broken = tmp_path / "broken.state"
+    broken.write_text("rubbish")
+    assert connect(gateway, state=broken).wait() == 64
+    assert broken.read_text() == "rubbish", "what cannot be read is not overwritten"

@@ -5,7 +5,9 @@ import Synchronization
 import Wire
 
 /// A gateway just large enough for the generator to talk to: it checks every proof and keeps what is not acked, in one
-/// thread and in memory. It can be told to lose or repeat messages, to see whether that is noticed.
+/// thread and in memory.
+///
+/// It can be told to lose or repeat messages, to see whether that is noticed.
 ///
 /// Sendable: the settings never change, `counts` are atomics, and the state is the serving thread's alone.
 final class FakeGateway: @unchecked Sendable {
@@ -257,7 +259,9 @@ final class FakeGateway: @unchecked Sendable {
             let stamp = field("timestamp", body)
             let sign = SHA256.digest(Array((Self.appKey + stamp + Self.masterSecret).utf8)).hex
             answer = #"{"code":0,"msg":"success","data":{"token":"t0ken","expire_time":"1"}}"#
-            if field("sign", body) != sign { (status, answer) = ("400 Bad", #"{"code":20001,"msg":"sign is invalid"}"#) }
+            if field("sign", body) != sign {
+                (status, answer) = ("400 Bad", #"{"code":20001,"msg":"sign is invalid"}"#)
+            }
         } else if head.hasPrefix("POST /v2/\(Self.appID)/push/single/cid "), head.contains("\r\ntoken: t0ken") {
             _ = pushes.add(1, ordering: .relaxed)
             let cid = body.range(of: #""cid":[""#).map { body[$0.upperBound...].prefix(32) } ?? ""

@@ -17,7 +17,9 @@ struct ReportTests {
 
     @Test("the JSON is JSON, with numbers in base units and the conditions' verdicts")
     func json() throws {
-        let conditions = [try Requirement(parsing: "p99<10ms", mode: .live), try Requirement(parsing: "loss=0", mode: .live)]
+        let conditions = [
+            try Requirement(parsing: "p99<10ms", mode: .live), try Requirement(parsing: "loss=0", mode: .live),
+        ]
         let text = report().json(mode: .live, conditions)
         let object = try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
         let metrics = try #require(object["metrics"] as? [String: Double])

@@ -87,7 +87,9 @@ final class Run {
         let threads = max(1, min(options.threads, devices.count, http > 0 ? http : Int.max))
         return (0..<threads).map { index in
             let range = devices.count * index / threads..<devices.count * (index + 1) / threads
-            let share = { (total: Int) in total == 0 ? 0 : max(1, total * (index + 1) / threads - total * index / threads) }
+            let share = { (total: Int) in
+                total == 0 ? 0 : max(1, total * (index + 1) / threads - total * index / threads)
+            }
             var plan = plan(
                 job, index, Array(devices[range]), range.lowerBound, senders: share(senders), http: share(http))
             plan.inFlight = share(options.inFlight)

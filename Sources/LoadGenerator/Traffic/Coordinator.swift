@@ -40,7 +40,7 @@ final class Coordinator: Sendable {
         return arrived >= threads || finishedThreads.load(ordering: .sequentiallyConsistent) > 0
     }
 
-    /// - Parameter time: when the phase begins, on the monotonic clock.
+    /// Lets all threads into a phase that begins at `time` of the monotonic clock.
     func open(_ phase: Phase, at time: Int64) {
         switch phase {
         case .ready: readyGate.store(time, ordering: .sequentiallyConsistent)

@@ -133,6 +133,8 @@ final class Run {
             progress.show("\(text): \(done) of \(total)", fraction: Double(done) / Double(max(1, total)))
             Clocks.sleep(nanoseconds: 5_000_000)
         }
+        // A thread that has ended before the start could not connect: the others need not run alone.
+        if coordinator.finishedThreads.load(ordering: .sequentiallyConsistent) > 0 { coordinator.abort() }
     }
 
     /// Sleeps until `time`, showing what has been done; ends early when a thread has.

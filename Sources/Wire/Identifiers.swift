@@ -51,8 +51,12 @@ extension WideIdentifier {
     public var bytes: [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(16)
-        for shift in stride(from: 56, through: 0, by: -8) { bytes.append(UInt8(truncatingIfNeeded: high >> UInt64(shift))) }
-        for shift in stride(from: 56, through: 0, by: -8) { bytes.append(UInt8(truncatingIfNeeded: low >> UInt64(shift))) }
+        for shift in stride(from: 56, through: 0, by: -8) {
+            bytes.append(UInt8(truncatingIfNeeded: high >> UInt64(shift)))
+        }
+        for shift in stride(from: 56, through: 0, by: -8) {
+            bytes.append(UInt8(truncatingIfNeeded: low >> UInt64(shift)))
+        }
         return bytes
     }
 
@@ -105,7 +109,9 @@ public struct MessageID: WideIdentifier {
     @inlinable public var acceptedAtMilliseconds: Int64 { Int64(high & 0xFFFF_FFFF_FFFF) }
 }
 
-/// One publish call's unit of reporting. Sixteen bytes: kind, month, day, one spare byte, then 12 random ones.
+/// One publish call's unit of reporting.
+///
+/// Sixteen bytes: kind, month, day, one spare byte, then 12 random ones.
 ///
 /// The text form follows Getui's habit, `RASS_1121_` and 24 hex digits, which clients treat as opaque.
 public struct TaskID: WideIdentifier {
@@ -116,7 +122,10 @@ public struct TaskID: WideIdentifier {
     @inlinable public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
     @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(low) }
 
+    /// Puts an identifier together.
+    ///
     /// - Parameters:
+    ///   - kind: the kind of call.
     ///   - month: 1–12, UTC.
     ///   - day: 1–31, UTC.
     ///   - random: 12 random bytes: the low 32 bits of the first word and all of the second.
@@ -150,7 +159,8 @@ public struct TaskID: WideIdentifier {
         case "RASA": kind = .app
         default: return nil
         }
-        guard let date = Int(String(decoding: parts[1], as: UTF8.self)), parts[1].allSatisfy({ $0 >= 48 && $0 <= 57 }) else { return nil }
+        guard let date = Int(String(decoding: parts[1], as: UTF8.self)), parts[1].allSatisfy({ $0 >= 48 && $0 <= 57 })
+        else { return nil }
         guard let tail = MessageID(hex: Array(repeating: UInt8(ascii: "0"), count: 8) + Array(parts[2])) else {
             return nil
         }

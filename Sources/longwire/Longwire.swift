@@ -1,1 +1,13 @@
-@main struct Longwire { static func main() {} }
+internal import CommandLineTool
+internal import Glibc
+internal import LoadGenerator
+
+@main
+struct Longwire {
+    static func main() {
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        // The load generator has a parser and exit codes of its own.
+        if arguments.first == "bench" { exit(LoadGenerator.run(arguments: Array(arguments.dropFirst()))) }
+        exit(CommandLineTool.run(arguments).rawValue)
+    }
+}

@@ -115,6 +115,7 @@ public final class MemoryShardStore: ShardStore {
         bury()
         let chosen = young.filter { $0.value.ticket <= committedTicket && isChosen($0.key) }
         for (key, row) in chosen.sorted(by: { $0.value.order < $1.value.order }) {
+            guard young[key]?.order == row.order else { continue }  // changed by the observer meanwhile
             young[key] = nil
             guard let location = row.location else {
                 cold[key] = nil

@@ -1,0 +1,77 @@
+/// The `longwire` command: finds the subcommand, parses its words and runs it.
+public enum CommandLineTool {
+    public static let version = "0.1.0"
+
+    static let commands: [CommandSyntax] = [
+        ConnectCommand.syntax, PushCommand.syntax, HandoffCommand.lease, HandoffCommand.settle, TraceCommand.trace,
+        TraceCommand.device,
+        CommandSyntax(name: "version", summary: "Prints the version.") { _, context in
+            context.write("longwire \(version)")
+            return .done
+        },
+    ]
+
+    /// Runs one command line, given without the program's own name, and says how to exit.
+    public static func run(_ arguments: [String], in context: CommandContext = .process) -> ExitCode {
+        do {
+            return try dispatch(arguments, context)
+        } catch let failure as CommandFailure {
+            context.complain("longwire: \(failure.message)")
+            return failure.code
+        } catch {
+            context.complain("longwire: \(error)")
+            return .refused
+        }
+    }
+
+    private static func dispatch(_ arguments: [String], _ context: CommandContext) throws -> ExitCode {
+        guard let first = arguments.first else {
+            context.complain(overview)
+            return .usage
+        }
+        switch first {
+        case "-h", "--help":
+            context.write(overview)
+            return .done
+        case "--version": return try dispatch(["version"], context)
+        case "help":
+            guard arguments.count > 1 else { return try dispatch(["--help"], context) }
+            return try dispatch(Array(arguments.dropFirst()) + ["--help"], context)
+        default: break
+        }
+        for command in commands {
+            let words = command.name.split(separator: " ").map(String.init)
+            guard arguments.starts(with: words) else { continue }
+            let parsed = try command.parse(Array(arguments.dropFirst(words.count)))
+            if parsed.wantsHelp {
+                context.write(command.help)
+                return .done
+            }
+            return try command.run(parsed, context)
+        }
+        let family = commands.filter { $0.name.hasPrefix(first + " ") }
+        guard !family.isEmpty else {
+            throw CommandFailure.usage("there is no command \(first)\nTry: longwire --help")
+        }
+        if arguments.dropFirst().first == "--help" || arguments.dropFirst().first == "-h" {
+            context.write(family.map(\.help).joined(separator: "\n\n"))
+            return .done
+        }
+        throw CommandFailure.usage("say which: \(family.map { "longwire \($0.name)" }.joined(separator: ", "))")
+    }
+
+    static var overview: String {
+        let list = commands.map { "  \(CommandSyntax.pad($0.name, 16))\($0.summary)" }
+        return
+            (["Talks to a Longwire gateway: as a device, as a publisher, as a sender service.", ""]
+            + ["Usage: longwire COMMAND [options]", "", "Commands:"] + list + [
+                "  bench           Loads a gateway and reports what it did; it has options of its own (--help).",
+                "", "longwire COMMAND --help tells everything about one command.", "",
+                "Where credentials come from, the first found wins: options; the environment (LONGWIRE_APP_ID,",
+                "LONGWIRE_APP_KEY, LONGWIRE_APP_SECRET, LONGWIRE_MASTER_SECRET, LONGWIRE_ADMIN_TOKEN, LONGWIRE_DEVICE,",
+                "LONGWIRE_HTTP, LONGWIRE_ADMIN); demo.json in the gateway's data folder (--data, LONGWIRE_DATA, else",
+                "./longwire-data), which a gateway without a configuration writes.", "",
+                "Exit codes: 0 done, 1 refused by the gateway, 64 wrong usage, 69 nobody answers.",
+            ]).joined(separator: "\n")
+    }
+}

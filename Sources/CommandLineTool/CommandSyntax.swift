@@ -1,0 +1,152 @@
+/// What one subcommand accepts; its help text is made from the same description, so the two cannot drift apart.
+struct CommandSyntax: Sendable {
+    struct Option: Sendable {
+        let name: String
+        /// `nil`: a flag without a value.
+        let placeholder: String?
+        let help: String
+
+        static func flag(_ name: String, _ help: String) -> Option {
+            Option(name: name, placeholder: nil, help: help)
+        }
+        static func value(_ name: String, _ placeholder: String, _ help: String) -> Option {
+            Option(name: name, placeholder: placeholder, help: help)
+        }
+    }
+
+    let name: String
+    let summary: String
+    /// Names of the words that are no options, all required.
+    var operands: [(name: String, help: String)] = []
+    var options: [Option] = []
+    /// Paragraphs behind the options.
+    var notes: [String] = []
+    let run: @Sendable (ParsedArguments, CommandContext) throws -> ExitCode
+
+    private static let helpOption = Option.flag("help", "Show this text.")
+
+    func parse(_ words: [String]) throws(CommandFailure) -> ParsedArguments {
+        var parsed = ParsedArguments()
+        var rest = words[...]
+        while let word = rest.popFirst() {
+            if word == "-h" || word == "--help" {
+                parsed.wantsHelp = true
+                return parsed
+            }
+            guard word.hasPrefix("--"), word.count > 2 else {
+                guard word == "-" || !word.hasPrefix("-") else { throw fault("unknown option \(word)") }
+                parsed.operands.append(word)
+                continue
+            }
+            let parts = word.dropFirst(2).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let name = String(parts[0])
+            guard let option = options.first(where: { $0.name == name }) else {
+                throw fault("unknown option --\(name)")
+            }
+            guard let placeholder = option.placeholder else {
+                guard parts.count == 1 else { throw fault("--\(name) takes no value") }
+                parsed.flags.insert(name)
+                continue
+            }
+            let value: String
+            if parts.count == 2 {
+                value = String(parts[1])
+            } else {
+                guard let next = rest.popFirst() else { throw fault("--\(name) needs a value (\(placeholder))") }
+                value = next
+            }
+            parsed.values[name, default: []].append(value)
+        }
+        guard parsed.operands.count >= operands.count else {
+            throw fault("\(operands[parsed.operands.count].name) is missing")
+        }
+        guard parsed.operands.count == operands.count else {
+            throw fault("\(parsed.operands[operands.count]) is one word too many")
+        }
+        return parsed
+    }
+
+    private func fault(_ message: String) -> CommandFailure {
+        .usage("\(message)\nTry: longwire \(name) --help")
+    }
+
+    var help: String {
+        var lines = [summary, ""]
+        let words = operands.map(\.name).joined(separator: " ")
+        lines.append("Usage: longwire \(name)\(words.isEmpty ? "" : " ")\(words) [options]")
+        if !operands.isEmpty {
+            lines += ["", "Arguments:"] + operands.flatMap { Self.entry($0.name, $0.help) }
+        }
+        lines += ["", "Options:"]
+        for option in options + [Self.helpOption] {
+            lines += Self.entry("--\(option.name)\(option.placeholder.map { " \($0)" } ?? "")", option.help)
+        }
+        for note in notes { lines += [""] + Self.wrap(note, width: 96) }
+        return lines.joined(separator: "\n")
+    }
+
+    private static func entry(_ name: String, _ help: String) -> [String] {
+        let column = 28
+        let wrapped = wrap(help, width: 96 - column)
+        let head = "  " + name
+        let isWide = head.count >= column
+        let first = isWide ? [] : [pad(head, column) + (wrapped.first ?? "")]
+        let rest = isWide ? wrapped : Array(wrapped.dropFirst())
+        return (isWide ? [head] : []) + first + rest.map { pad("", column) + $0 }
+    }
+
+    static func pad(_ text: String, _ width: Int) -> String {
+        text + String(repeating: " ", count: max(0, width - text.count))
+    }
+
+    private static func wrap(_ text: String, width: Int) -> [String] {
+        var lines: [String] = []
+        for word in text.split(separator: " ") {
+            if let last = lines.last, last.count + 1 + word.count <= width {
+                lines[lines.count - 1] = last + " " + word
+            } else {
+                lines.append(String(word))
+            }
+        }
+        return lines
+    }
+}
+
+/// The words of one command line, checked against its syntax.
+struct ParsedArguments {
+    var wantsHelp = false
+    var flags: Set<String> = []
+    var values: [String: [String]] = [:]
+    var operands: [String] = []
+
+    func has(_ flag: String) -> Bool { flags.contains(flag) }
+
+    /// The last one given: a later option overrides an earlier one.
+    func text(_ name: String) -> String? { values[name]?.last }
+
+    func all(_ name: String) -> [String] { values[name] ?? [] }
+
+    func required(_ name: String, _ meaning: String) throws(CommandFailure) -> String {
+        guard let text = text(name) else { throw .usage("--\(name) is missing: \(meaning)") }
+        return text
+    }
+
+    /// A whole number within `range`; `nil` when the option is absent.
+    func number(_ name: String, in range: ClosedRange<Int64>) throws(CommandFailure) -> Int64? {
+        guard let text = text(name) else { return nil }
+        guard let number = Int64(text), range.contains(number) else {
+            throw .usage("--\(name) is \(text); it must be a number from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return number
+    }
+
+    /// One of a few words.
+    func choice<Value>(_ name: String, _ choices: [(String, Value)]) throws(CommandFailure) -> Value? {
+        guard let text = text(name) else { return nil }
+        guard let choice = choices.first(where: { $0.0 == text }) else {
+            let names = choices.map(\.0).joined(separator: ", ")
+            throw .usage("--\(name) is \(text); it must be one of: \(names)")
+        }
+        return choice.1
+    }
+}

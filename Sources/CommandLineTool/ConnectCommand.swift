@@ -1,0 +1,134 @@
+internal import Foundation
+internal import LongwireClient
+internal import Wire
+
+/// `longwire connect`: is a device, and prints what happens to it as JSON lines.
+enum ConnectCommand {
+    static let syntax = CommandSyntax(
+        name: "connect", summary: "Is a device: registers, stays connected, prints messages as JSON lines.",
+        options: [
+            .value("host", "HOST", "The gateway. Default: 127.0.0.1, or the demo app's address."),
+            .value("port", "PORT", "Its device port. Default: 7000, or the demo app's."),
+            .flag("tls", "Connect with TLS."),
+            .value("ca", "FILE", "PEM certificates to trust instead of the system's."),
+            Credentials.appOption,
+            .value("app-secret", "SECRET", "The app's secret; needed until the device is registered."),
+            .value(
+                "state-file", "FILE",
+                "Where the device remembers who it is and what it has processed; made at the first start. "
+                    + "Default: ./longwire-device.state. The word none: a new device at each start."),
+            .flag("no-ack", "Print messages and leave them un-acked."),
+            .value(
+                "state", "WORD", "The application state: foreground, background or terminated. Default: foreground."),
+            .flag("keeps-running", "The app keeps its connection in the background."),
+            .value("token", "HEX", "The APNs token."),
+            .value("environment", "WORD", "The token's: production or sandbox. Default: production."),
+            .value("topic", "TEXT", "The token's topic, the bundle id. Default: the app's configured one."),
+            .value("opened", "MSGID", "Opened from its notification before this start; may be given again, up to 32."),
+            .value("badge", "N", "Sets the badge."),
+            .value("heartbeat", "S", "The wish for a heartbeat, 30 to 1800 seconds."),
+            .value("exit-after", "N", "End after so many messages, once they are acked."),
+            .value("timeout", "S", "End after so many seconds."),
+            .flag("no-reconnect", "End with the first connection."),
+            Credentials.dataOption,
+        ],
+        notes: [
+            "Each line is an object with \"event\": connecting, registered, welcome, message, suppressed, dropped, "
+                + "revoked, updated, closed, disconnected, retry, stopped. A message has msgId, taskId, stream, sequence, "
+                + "offline, acceptedAt, alertedAt, attempt, and payload (text) or payloadBase64.",
+            "Ctrl-C, and SIGTERM, say goodbye to the gateway. Exit codes: 0 done; 1 refused by the gateway, or fewer "
+                + "messages than --exit-after within --timeout; 64 wrong usage; 69 never connected.",
+        ],
+        run: { try run($0, $1) })
+
+    private static func run(_ arguments: ParsedArguments, _ context: CommandContext) throws -> ExitCode {
+        let configuration = try configuration(arguments, context)
+        let opened = try openedMessages(arguments)
+        let expected = try arguments.number("exit-after", in: 1...1_000_000_000)
+        let timeout = try arguments.number("timeout", in: 1...31_536_000)
+        let path = arguments.text("state-file") ?? "./longwire-device.state"
+        let store: any StateStore = path == "none" ? MemoryStateStore() : FileStateStore(path: path)
+
+        let progress = ConnectProgress(expected: expected.map(Int.init), acks: !arguments.has("no-ack"))
+        let client = LongwireClient(
+            configuration: configuration, store: store,
+            events: { event in
+                if let line = ConnectReport.line(for: event) { context.write(line.text) }
+                progress.note(event)
+            },
+            handler: { message in
+                let step = progress.next()
+                if step.isShown { context.write(ConnectReport.line(for: message).text) }
+                return step.verdict
+            })
+        progress.finishOn { client.stop() }
+        do {
+            try client.start(opened: opened)
+        } catch {
+            throw CommandFailure(code: error.code == .systemResource ? .refused : .usage, message: error.message)
+        }
+        let sources = stopOnSignals(client)
+        if let timeout {
+            DispatchQueue.global().asyncAfter(deadline: .now() + .seconds(Int(timeout))) { client.stop() }
+        }
+        client.waitUntilStopped()
+        for source in sources { source.cancel() }
+        return try progress.verdict()
+    }
+
+    static func configuration(
+        _ arguments: ParsedArguments, _ context: CommandContext
+    ) throws(CommandFailure) -> ClientConfiguration {
+        let credentials = try Credentials(arguments, context)
+        let device = try credentials.device()
+        let port = try arguments.number("port", in: 1...65_535).map { UInt16($0) }
+        var configuration = ClientConfiguration(
+            host: arguments.text("host") ?? device.host, port: port ?? device.port,
+            appID: try credentials.appID(), appSecret: credentials.appSecret)
+        configuration.clientName = "longwire-cli/\(CommandLineTool.version)"
+        configuration.usesTLS = arguments.has("tls")
+        configuration.trustedCertificatesPath = arguments.text("ca")
+        let states: [(String, ApplicationState)] = [
+            ("foreground", .foreground), ("background", .background), ("terminated", .terminated),
+        ]
+        configuration.applicationState = try arguments.choice("state", states) ?? .foreground
+        configuration.keepsRunning = arguments.has("keeps-running")
+        configuration.reconnects = !arguments.has("no-reconnect")
+        if let badge = try arguments.number("badge", in: 0...Int64(Int32.max)) { configuration.badge = Int32(badge) }
+        if let seconds = try arguments.number("heartbeat", in: 30...1_800) {
+            configuration.heartbeatSeconds = UInt32(seconds)
+        }
+        let environments: [(String, VendorToken.Environment)] = [("production", .production), ("sandbox", .sandbox)]
+        let environment = try arguments.choice("environment", environments) ?? .production
+        if let token = arguments.text("token") {
+            configuration.tokens = [
+                VendorToken(environment: environment, topic: arguments.text("topic") ?? "", token: token)
+            ]
+        } else if arguments.text("environment") != nil || arguments.text("topic") != nil {
+            throw .usage("--environment and --topic describe a token; give --token, too")
+        }
+        return configuration
+    }
+
+    private static func openedMessages(_ arguments: ParsedArguments) throws(CommandFailure) -> [MessageID] {
+        var ids: [MessageID] = []
+        for text in arguments.all("opened") {
+            guard let id = MessageID(text) else {
+                throw .usage("--opened is \(text); it must be 32 lower-case hex digits")
+            }
+            ids.append(id)
+        }
+        guard ids.count <= 32 else { throw .usage("--opened is given \(ids.count) times; at most 32") }
+        return ids
+    }
+
+    private static func stopOnSignals(_ client: LongwireClient) -> [any DispatchSourceSignal] {
+        [SIGINT, SIGTERM].map { number in
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            source.setEventHandler { client.stop() }
+            source.resume()
+            return source
+        }
+    }
+}

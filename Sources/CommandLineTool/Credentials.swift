@@ -1,0 +1,97 @@
+internal import Foundation
+
+/// Who we are and whom we talk to: from options, else the environment, else the demo app's file.
+struct Credentials {
+    static let dataOption = CommandSyntax.Option.value(
+        "data", "DIR", "The gateway's data folder, for its demo.json. Default: ./longwire-data.")
+    static let appOption = CommandSyntax.Option.value("app", "ID", "The app's id.")
+
+    private let arguments: ParsedArguments
+    private let environment: [String: String]
+    private let demo: [String: String]
+    private let folder: String
+
+    init(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) {
+        self.arguments = arguments
+        environment = context.environment
+        folder = arguments.text("data") ?? context.environment["LONGWIRE_DATA"] ?? "./longwire-data"
+        demo = try Self.readDemo(in: folder, isWanted: arguments.text("data") != nil)
+    }
+
+    private static func readDemo(in folder: String, isWanted: Bool) throws(CommandFailure) -> [String: String] {
+        let path = folder + "/demo.json"
+        guard let data = FileManager.default.contents(atPath: path) else {
+            guard !isWanted else { throw .usage("there is no readable \(path); has the gateway been started there?") }
+            return [:]
+        }
+        guard let members = try? JSONDecoder().decode([String: String].self, from: data) else {
+            throw .usage("\(path) is not a demo app's file")
+        }
+        return members
+    }
+
+    /// The first non-empty value of: the option, the environment's variable, the member of demo.json; else `nil`.
+    func find(_ option: String, _ variable: String, _ member: String) -> String? {
+        for candidate in [arguments.text(option), environment[variable], demo[member]] {
+            if let candidate, !candidate.isEmpty { return candidate }
+        }
+        return nil
+    }
+
+    private func require(_ option: String, _ variable: String, _ member: String) throws(CommandFailure) -> String {
+        guard let text = find(option, variable, member) else {
+            throw .usage("no \(member): give --\(option), set \(variable), or name the gateway's data folder (--data)")
+        }
+        return text
+    }
+
+    func appID() throws(CommandFailure) -> String { try require("app", "LONGWIRE_APP_ID", "appId") }
+    func appKey() throws(CommandFailure) -> String { try require("app-key", "LONGWIRE_APP_KEY", "appKey") }
+    func masterSecret() throws(CommandFailure) -> String {
+        try require("master-secret", "LONGWIRE_MASTER_SECRET", "masterSecret")
+    }
+    func adminToken() throws(CommandFailure) -> String {
+        try require("admin-token", "LONGWIRE_ADMIN_TOKEN", "adminToken")
+    }
+    /// Needed only by a device that is not registered yet.
+    var appSecret: String { find("app-secret", "LONGWIRE_APP_SECRET", "appSecret") ?? "" }
+
+    /// The push API's base URL.
+    func httpBase() throws(CommandFailure) -> URL {
+        try Self.url(find("http", "LONGWIRE_HTTP", "httpAddress") ?? "127.0.0.1:7080")
+    }
+
+    /// The admin listener's base URL.
+    func adminBase() throws(CommandFailure) -> URL {
+        try Self.url(find("admin", "LONGWIRE_ADMIN", "adminAddress") ?? "127.0.0.1:7081")
+    }
+
+    /// The device listener.
+    func device() throws(CommandFailure) -> (host: String, port: UInt16) {
+        let text = find("", "LONGWIRE_DEVICE", "deviceAddress") ?? "127.0.0.1:7000"
+        guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
+            throw .usage("\(text) is no host:port")
+        }
+        let host = text[..<colon].trimmingCharacters(in: CharacterSet(charactersIn: "[]"))
+        return (Self.reachable(host), port)
+    }
+
+    private static func url(_ text: String) throws(CommandFailure) -> URL {
+        let whole = text.contains("://") ? text : "http://\(text)"
+        guard let url = URL(string: whole), let scheme = url.scheme, ["http", "https"].contains(scheme),
+            let host = url.host, !host.isEmpty
+        else { throw .usage("\(text) is neither host:port nor an http(s) URL") }
+        guard var parts = URLComponents(url: url, resolvingAgainstBaseURL: false) else { return url }
+        parts.host = reachable(host)
+        return parts.url ?? url
+    }
+
+    /// A listener on all addresses is reached by the loopback one.
+    private static func reachable(_ host: String) -> String {
+        switch host {
+        case "0.0.0.0": "127.0.0.1"
+        case "::": "::1"
+        default: host
+        }
+    }
+}

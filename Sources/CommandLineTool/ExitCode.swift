@@ -1,0 +1,22 @@
+/// How `longwire` ends; part of its contract with scripts.
+public enum ExitCode: Int32, Sendable {
+    case done = 0
+    /// The gateway, or what it found, said no; its message is printed.
+    case refused = 1
+    /// The command line makes no sense (EX_USAGE).
+    case usage = 64
+    /// Nobody answers there (EX_UNAVAILABLE).
+    case unreachable = 69
+}
+
+/// Ends a command with a message for the terminal.
+struct CommandFailure: Error, Equatable {
+    let code: ExitCode
+    let message: String
+
+    static func usage(_ message: String) -> CommandFailure { CommandFailure(code: .usage, message: message) }
+    static func refused(_ message: String) -> CommandFailure { CommandFailure(code: .refused, message: message) }
+    static func unreachable(_ message: String) -> CommandFailure {
+        CommandFailure(code: .unreachable, message: message)
+    }
+}

@@ -1,0 +1,67 @@
+internal import Foundation
+
+/// `longwire handoff`: does by hand what a sender service does.
+enum HandoffCommand {
+    static let lease = CommandSyntax(
+        name: "handoff lease", summary: "Leases due handoff jobs, as a sender service does.",
+        options: [
+            .value("max", "N", "At most so many jobs, 1 to 500. Default: 10."),
+            .value("lease-seconds", "S", "How long they are ours, 5 to 300. Default: 60."),
+            .value("wait-seconds", "S", "How long to wait for the first one, 0 to 30. Default: 0."),
+            .value("channel", "NAME", "The vendor. Default: apns."),
+        ] + AdminClient.options,
+        notes: [
+            "Prints the gateway's JSON. Each job has a jobId and a leaseId; settle both before the lease lapses, or "
+                + "the job comes again."
+        ]
+    ) { arguments, context in
+        let wait = try arguments.number("wait-seconds", in: 0...30) ?? 0
+        let body = JSONText.object([
+            ("channel", .string(arguments.text("channel") ?? "apns")),
+            ("max", .integer(try arguments.number("max", in: 1...500) ?? 10)),
+            ("leaseSeconds", .integer(try arguments.number("lease-seconds", in: 5...300) ?? 60)),
+            ("waitSeconds", .integer(wait)),
+        ])
+        let client = try AdminClient(Credentials(arguments, context), timeoutSeconds: Double(wait) + 30)
+        context.write(try client.send("POST", "/v1/handoff/lease", body: body.text).text)
+        return .done
+    }
+
+    static let settle = CommandSyntax(
+        name: "handoff settle", summary: "Says what the vendor made of a leased job.",
+        options: [
+            .value("job", "JOBID", "The job's jobId."),
+            .value("lease", "LEASEID", "The leaseId it was leased with."),
+            .value("outcome", "WORD", "accepted, retry, rejected or badToken."),
+            .value("reason", "TEXT", "The vendor's reason."),
+            .value("vendor-id", "ID", "The vendor's own id for the notification."),
+            .value("timestamp", "MS", "The vendor's time in ms; for badToken, when the token became bad."),
+            .value("retry-after", "S", "For retry: not before so many seconds."),
+        ] + AdminClient.options,
+        notes: [
+            "Saying the same twice is harmless. Prints the gateway's JSON: recorded, stale, cancelled or unknownJob."
+        ]
+    ) { arguments, context in
+        let outcomes = ["accepted", "retry", "rejected", "badToken"]
+        guard let outcome = try arguments.choice("outcome", outcomes.map { ($0, $0) }) else {
+            throw CommandFailure.usage("--outcome is missing: one of \(outcomes.joined(separator: ", "))")
+        }
+        var result: [(String, JSONText)] = [
+            ("jobId", .string(try arguments.required("job", "the jobId that lease named"))),
+            ("leaseId", .string(try arguments.required("lease", "the leaseId that lease named"))),
+            ("outcome", .string(outcome)),
+        ]
+        if let reason = arguments.text("reason") { result.append(("reason", .string(reason))) }
+        if let id = arguments.text("vendor-id") { result.append(("vendorId", .string(id))) }
+        if let time = try arguments.number("timestamp", in: 0...(1 << 52)) {
+            result.append(("timestamp", .integer(time)))
+        }
+        if let seconds = try arguments.number("retry-after", in: 0...86_400) {
+            result.append(("retryAfterSeconds", .integer(seconds)))
+        }
+        let client = try AdminClient(Credentials(arguments, context))
+        let answer = try client.send("POST", "/v1/handoff/results", body: JSONText.array([.object(result)]).text)
+        context.write(answer.text)
+        return .done
+    }
+}

@@ -1,0 +1,85 @@
+internal import Wire
+
+// The app's calls, and the gateway's answers to them.
+extension ClientCore {
+    /// The app is (about to be) frozen with its socket open: it counts as offline.
+    var isSuspended: Bool { configuration.applicationState != .foreground && !configuration.keepsRunning }
+
+    mutating func perform(_ command: ClientCommand, at now: ClientTime) {
+        switch command {
+        case .stop: stop(at: now)
+        case .applicationState(let applicationState, let keepsRunning):
+            configuration.applicationState = applicationState
+            configuration.keepsRunning = keepsRunning
+            update(at: now) {
+                $0.applicationState = applicationState
+                $0.keepsRunning = keepsRunning
+            }
+            // The update that announces the suspension is not the one that ends it.
+            if isSuspended { dropRule = .untilNextUpdate }
+        case .badge(let badge):
+            if phase == .ready { update(at: now) { $0.badge = badge } } else { pendingBadge = badge }
+        case .token(let token):
+            setToken(token)
+            update(at: now) { $0.tokens = [token] }
+        case .pushModeOff(let isOff):
+            pushModeOff = isOff
+            update(at: now) { $0.pushModeOff = isOff }
+        case .heartbeat(let seconds):
+            configuration.heartbeatSeconds = seconds
+            update(at: now) { $0.heartbeatSeconds = seconds }
+        case .opened(let id): open(id, at: now)
+        case .feedback(let kind, let id, let action):
+            guard phase == .ready else { return }
+            var feedback = Feedback()
+            (feedback.kind, feedback.messageID, feedback.action) = (kind, id, action)
+            send(feedback, at: now)
+        }
+    }
+
+    /// Sends a DeviceUpdate; does nothing without a session, because the next Hello carries the values.
+    mutating func update(at now: ClientTime, _ fill: (inout DeviceUpdate) -> Void) {
+        guard phase == .ready else { return }
+        // What was handled before the change is acked before it, or it would come again with other flags.
+        endTurn(at: now)
+        var update = DeviceUpdate()
+        fill(&update)
+        update.request = nextRequest
+        nextRequest = nextRequest == .max ? 1 : nextRequest + 1
+        pendingUpdates[update.request] = update
+        if dropRule == .untilNextUpdate { dropRule = .untilResult(of: update.request) }
+        send(update, at: now)
+    }
+
+    mutating func receive(_ result: UpdateResult, at now: ClientTime) {
+        let update = pendingUpdates.removeValue(forKey: result.request)
+        if result.code == 0, let update {
+            if let isOff = update.pushModeOff, pushModeOff == isOff { pushModeOff = nil }
+            if update.badge == pendingBadge { pendingBadge = nil }
+        }
+        if result.heartbeatSeconds != 0 { heartbeatMilliseconds = Int64(result.heartbeatSeconds) * 1_000 }
+        if dropRule == .untilResult(of: result.request) { dropRule = isSuspended ? .untilNextUpdate : .none }
+        actions.append(.report(.updated(request: result.request, code: result.code, reason: result.reason)))
+    }
+
+    private mutating func open(_ id: MessageID, at now: ClientTime) {
+        state.opened.removeAll { $0 == id }
+        state.opened.append(id)
+        state.unreportedOpened.removeAll { $0 == id }
+        state.unreportedOpened.append(id)
+        let surplus = state.opened.count - Limits.openedCount
+        if surplus > 0 { state.opened.removeFirst(surplus) }
+        let unreportedSurplus = state.unreportedOpened.count - Limits.openedCount
+        if unreportedSurplus > 0 { state.unreportedOpened.removeFirst(unreportedSurplus) }
+        // Stored at once: the app may be gone the next moment.
+        persist()
+        reportOpened(at: now)
+    }
+
+    private mutating func setToken(_ token: VendorToken) {
+        configuration.tokens.removeAll {
+            $0.kind == token.kind && ($0.topic == token.topic || token.token.isEmpty || $0.topic.isEmpty)
+        }
+        if !token.token.isEmpty { configuration.tokens.append(token) }
+    }
+}

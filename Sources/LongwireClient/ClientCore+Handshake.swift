@@ -1,0 +1,113 @@
+internal import Wire
+
+// Hello and Welcome: who we are, where we stand, and what the gateway makes of it.
+extension ClientCore {
+    static let transcriptPrefix = Array("longwire hello 1".utf8)
+
+    mutating func sendHello(at now: ClientTime) {
+        var hello = Hello()
+        hello.appID = configuration.appID
+        hello.timestamp = nextTimestamp(at: now)
+        if state.isRegistered {
+            hello.cid = state.cid
+            hello.queueEpoch = state.queueEpoch
+            hello.positions = state.streams.sorted { $0.key < $1.key }.map { $1.position(stream: $0) }
+            hello.opened = Array(state.unreportedOpened.prefix(Limits.openedPerHelloCount))
+        } else {
+            hello.registration = true
+        }
+        hello.applicationState = configuration.applicationState
+        hello.keepsRunning = configuration.keepsRunning
+        hello.heartbeatSeconds = configuration.heartbeatSeconds
+        hello.badge = pendingBadge
+        hello.tokens = configuration.tokens
+        hello.replayOpened = configuration.replaysOpened
+        hello.client = configuration.clientName
+        hello.window = configuration.window
+
+        var transcript = Self.transcriptPrefix
+        hello.appendBody(to: &transcript)
+        let key = state.isRegistered ? state.deviceSecret : Array(configuration.appSecret.utf8)
+        hello.proof = cryptography.authenticationCode(of: transcript, key: key)
+
+        greeted = Greeting(
+            timestamp: hello.timestamp, opened: hello.opened, badge: pendingBadge,
+            applicationState: hello.applicationState, keepsRunning: hello.keepsRunning, tokens: hello.tokens)
+        // Stored first: a timestamp that was ever sent is never sent again.
+        state.lastTimestamp = hello.timestamp
+        persist()
+        send(hello, at: now)
+    }
+
+    private func nextTimestamp(at now: ClientTime) -> UInt64 {
+        let gatewayTime = now.wall.addingReportingOverflow(state.clockOffset).partialValue
+        return max(UInt64(clamping: gatewayTime), state.lastTimestamp &+ 1)
+    }
+
+    mutating func receive(_ welcome: Welcome, at now: ClientTime) {
+        if !state.isRegistered {
+            guard !welcome.cid.isNone, welcome.deviceSecret.count == 32 else {
+                return violate(.malformed, "the Welcome of a registration has no cid or no secret", at: now)
+            }
+            state.cid = welcome.cid
+            state.deviceSecret = welcome.deviceSecret
+            state.queueEpoch = welcome.queueEpoch
+            actions.append(.persist(state))
+            actions.append(.report(.registered(welcome.cid)))
+        } else if welcome.queueEpoch != state.queueEpoch {
+            // At a first visit there is nothing to forget.
+            if !state.streams.isEmpty {
+                actions.append(.report(.queueReset(from: state.queueEpoch, to: welcome.queueEpoch)))
+            }
+            state.queueEpoch = welcome.queueEpoch
+            state.streams = [:]
+        }
+        state.acceptedTimestamp = greeted.timestamp
+        state.unreportedOpened.removeAll { greeted.opened.contains($0) }
+        if greeted.badge == pendingBadge { pendingBadge = nil }
+        persist()
+
+        phase = .ready
+        welcomedAt = now.monotonic
+        (skewRetryCount, correctionCount) = (0, 0)
+        let heartbeat = welcome.heartbeatSeconds == 0 ? Limits.defaultHeartbeatSeconds : Int64(welcome.heartbeatSeconds)
+        heartbeatMilliseconds = heartbeat * 1_000
+        let saidSuspended = greeted.applicationState != .foreground && !greeted.keepsRunning
+        dropRule = saidSuspended ? .untilNextUpdate : .none
+        actions.append(.report(.welcomed(WelcomeDetails(welcome, cid: state.cid))))
+
+        sayWhatChanged(at: now)
+        if let pendingBadge { update(at: now) { $0.badge = pendingBadge } }
+        if let pushModeOff { update(at: now) { $0.pushModeOff = pushModeOff } }
+        reportOpened(at: now)
+    }
+
+    /// Between Hello and Welcome the app may have called; the gateway must hear of it.
+    private mutating func sayWhatChanged(at now: ClientTime) {
+        let (applicationState, keepsRunning) = (configuration.applicationState, configuration.keepsRunning)
+        if applicationState != greeted.applicationState || keepsRunning != greeted.keepsRunning {
+            perform(.applicationState(applicationState, keepsRunning: keepsRunning), at: now)
+        }
+        let removed = greeted.tokens.filter { old in !configuration.tokens.contains { $0.kind == old.kind } }
+        let added = configuration.tokens.filter { !greeted.tokens.contains($0) }
+        let changes = removed.map { VendorToken(kind: $0.kind, environment: $0.environment, topic: $0.topic) } + added
+        if !changes.isEmpty { update(at: now) { $0.tokens = changes } }
+    }
+
+    /// Tells the gateway what Hello had no room for, and what was opened since.
+    mutating func reportOpened(at now: ClientTime) {
+        guard phase == .ready, reportedOpened == nil, !state.unreportedOpened.isEmpty else { return }
+        for id in state.unreportedOpened {
+            var feedback = Feedback()
+            feedback.kind = .opened
+            feedback.messageID = id
+            send(feedback, at: now)
+        }
+        reportedOpened = (sendPing(at: now), state.unreportedOpened)
+    }
+
+    mutating func persist() {
+        isDirty = false
+        actions.append(.persist(state))
+    }
+}

@@ -1,0 +1,159 @@
+internal import Wire
+
+// Frames in, messages to the app, acks out.
+extension ClientCore {
+    mutating func receive(_ bytes: [UInt8], at now: ClientTime) {
+        switch phase {
+        case .greeting, .ready: break
+        default: return
+        }
+        // Any byte proves the path alive.
+        pingSentAt = nil
+        reader.append(bytes)
+        do {
+            while let frame = try nextFrame() { receive(frame, at: now) }
+        } catch {
+            violate(error.code, error.reason, at: now)
+        }
+    }
+
+    private mutating func nextFrame() throws(FrameReader.Failure) -> IncomingFrame? {
+        // A frame may have ended the session; what stands behind it is not read.
+        switch phase {
+        case .greeting, .ready: try reader.next()
+        default: nil
+        }
+    }
+
+    private mutating func receive(_ frame: IncomingFrame, at now: ClientTime) {
+        if case .close(let close) = frame { return receive(close, at: now) }
+        guard phase == .ready else {
+            if case .welcome(let welcome) = frame { return receive(welcome, at: now) }
+            return violate(.unexpectedFrame, "a frame came before Welcome", at: now)
+        }
+        switch frame {
+        case .ping(let ping): send(Pong(nonce: ping.nonce), at: now)
+        case .pong(let pong): settleReported(pong.nonce, at: now)
+        case .deliver(let deliver): receive(deliver, at: now)
+        case .revoke(let revoke): receive(revoke, at: now)
+        case .updateResult(let result): receive(result, at: now)
+        case .upstreamResult: break
+        case .welcome: violate(.unexpectedFrame, "a second Welcome", at: now)
+        case .misplaced(let type): violate(.unexpectedFrame, "a gateway does not send \(type)", at: now)
+        case .close: break
+        }
+    }
+
+    // MARK: Deliveries
+
+    private mutating func receive(_ deliver: Deliver, at now: ClientTime) {
+        guard isSequence(deliver.sequence, at: now) else { return }
+        let processed = state.streams[deliver.stream] ?? ProcessedSet()
+        if processed.contains(deliver.sequence) {
+            // Its ack was lost on the way.
+            owesAck = true
+            actions.append(
+                .report(.suppressed(deliver.messageID, sequence: deliver.sequence, wasOpened: false)))
+            return
+        }
+        if dropRule != .none {
+            addHole(deliver.sequence, stream: deliver.stream, at: now)
+            actions.append(.report(.droppedWhileSuspended(deliver.messageID, sequence: deliver.sequence)))
+            return
+        }
+        if !configuration.replaysOpened, state.opened.contains(deliver.messageID) {
+            settle(deliver.sequence, stream: deliver.stream)
+            actions.append(.report(.suppressed(deliver.messageID, sequence: deliver.sequence, wasOpened: true)))
+            return
+        }
+        // Until the handler has returned it is a hole: an ack in between must not cover it.
+        addHole(deliver.sequence, stream: deliver.stream, at: now)
+        guard phase == .ready else { return }
+        actions.append(.handle(ReceivedMessage(deliver)))
+    }
+
+    private mutating func receive(_ revoke: Revoke, at now: ClientTime) {
+        guard isSequence(revoke.sequence, at: now) else { return }
+        if state.streams[0]?.contains(revoke.sequence) == true {
+            owesAck = true
+            return
+        }
+        guard dropRule == .none else { return addHole(revoke.sequence, stream: 0, at: now) }
+        settle(revoke.sequence, stream: 0)
+        actions.append(.report(.revoked(revoke.revokedTaskID)))
+    }
+
+    /// The handler has returned.
+    mutating func finish(_ message: ReceivedMessage, _ verdict: MessageVerdict) {
+        // The session may have ended in the meantime; what was processed is remembered all the same.
+        switch verdict {
+        case .deferred: return
+        case .processed: break
+        case .rejected(let reason):
+            pendingRejections.append(
+                Rejected(stream: message.stream, sequence: message.sequence, reason: String(reason.prefix(128))))
+        }
+        settle(message.sequence, stream: message.stream)
+    }
+
+    private mutating func settle(_ sequence: UInt64, stream: UInt32) {
+        holes[stream]?.removeAll { $0 == sequence }
+        state.streams[stream, default: ProcessedSet()].insert(sequence, holes: holes[stream] ?? [])
+        (owesAck, isDirty) = (true, true)
+    }
+
+    private mutating func addHole(_ sequence: UInt64, stream: UInt32, at now: ClientTime) {
+        var list = holes[stream] ?? []
+        // Nearly always at the end: a stream is in order.
+        var index = list.count
+        while index > 0, list[index - 1] > sequence { index -= 1 }
+        if index > 0, list[index - 1] == sequence { return }
+        list.insert(sequence, at: index)
+        holes[stream] = list
+        if list.count > Limits.holeCount { violate(.floods, "more un-acked messages than any window", at: now) }
+    }
+
+    private mutating func isSequence(_ sequence: UInt64, at now: ClientTime) -> Bool {
+        guard sequence > 0, sequence <= Limits.greatestSequence else {
+            violate(.malformed, "\(sequence) is no sequence", at: now)
+            return false
+        }
+        return true
+    }
+
+    /// Everything read at once has been handled: store what changed, then ack it with one frame.
+    mutating func endTurn(at now: ClientTime) {
+        if isDirty { persist() }
+        guard phase == .ready, owesAck || !pendingRejections.isEmpty else { return }
+        if !pendingRejections.isEmpty {
+            // In a frame of its own before the positions, so that the positions cannot settle it as delivered.
+            var rejection = Ack()
+            rejection.rejected = pendingRejections
+            pendingRejections = []
+            send(rejection, at: now)
+        }
+        var ack = Ack()
+        ack.positions = state.streams.sorted { $0.key < $1.key }.map { $1.position(stream: $0) }
+        owesAck = false
+        send(ack, at: now)
+    }
+
+    private mutating func settleReported(_ nonce: UInt64, at now: ClientTime) {
+        guard let reported = reportedOpened, reported.nonce == nonce else { return }
+        reportedOpened = nil
+        state.unreportedOpened.removeAll { reported.ids.contains($0) }
+        isDirty = true
+        reportOpened(at: now)
+    }
+
+    /// The gateway broke the protocol: say so, and come back later like after any failure.
+    mutating func violate(_ code: CloseCode, _ reason: String, at now: ClientTime) {
+        var close = Close()
+        close.code = code.rawValue
+        close.reason = reason
+        send(close, at: now)
+        actions.append(.disconnect)
+        actions.append(.report(.disconnected(reason: "the gateway broke the protocol: \(reason)")))
+        retry(at: now, error: LongwireClientError(code: .protocolViolation, message: reason))
+    }
+}

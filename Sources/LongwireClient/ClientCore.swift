@@ -1,0 +1,274 @@
+internal import Wire
+
+// The client without its socket: bytes, time and the app's calls go in, actions come out.
+//
+// Phases and who moves between them:
+//   idle       → connecting (start)
+//   connecting → greeting (connected) | waiting (disconnected, deadline)
+//   greeting   → ready (Welcome) | waiting, connecting or stopped (Close, disconnected, deadline)
+//   ready      → waiting, connecting or stopped (Close, disconnected, a Ping without answer)
+//   waiting    → connecting (deadline)
+//   stopped    → connecting (start)
+//
+// The order that must hold: a handler returns, then the state is stored, then the ack leaves. Actions are performed in
+// their order, so `endTurn` queues `persist` before the Ack's `send`; when storing fails the rest of the queue is
+// thrown away with the connection.
+
+/// The two clocks, in milliseconds; `monotonic` goes on while the machine sleeps.
+struct ClientTime: Equatable, Sendable {
+    var monotonic: Int64
+    var wall: Int64
+}
+
+struct Endpoint: Equatable, Sendable {
+    var host: String
+    var port: UInt16
+}
+
+/// What the owner of the core does, in order.
+enum ClientAction: Equatable {
+    case connect(Endpoint)
+    case send([UInt8])
+    /// Flush what can be flushed, then close. The core has moved on already and expects no `disconnected`.
+    case disconnect
+    case persist(ClientState)
+    /// Call the app's handler, then `finish`.
+    case handle(ReceivedMessage)
+    case report(ClientEvent)
+}
+
+/// The app's calls.
+enum ClientCommand: Equatable, Sendable {
+    case applicationState(ApplicationState, keepsRunning: Bool)
+    case badge(Int32)
+    case token(VendorToken)
+    case pushModeOff(Bool)
+    case heartbeat(seconds: UInt32)
+    case opened(MessageID)
+    case feedback(Feedback.Kind, MessageID, action: UInt32)
+    case stop
+}
+
+struct ClientCore {
+    enum Phase: Equatable {
+        case idle
+        case connecting(deadline: Int64)
+        case greeting(deadline: Int64)
+        case ready
+        case waiting(until: Int64)
+        case stopped
+    }
+
+    /// Which deliveries are dropped un-acked, see the semantics of suspension.
+    enum DropRule: Equatable {
+        case none
+        /// Suspended; no DeviceUpdate since.
+        case untilNextUpdate
+        case untilResult(of: UInt32)
+    }
+
+    var configuration: ClientConfiguration
+    let cryptography: any ClientCryptography
+
+    var phase = Phase.idle
+    var state: ClientState
+    var actions: [ClientAction] = []
+
+    // The connection.
+    var reader = FrameReader()
+    var endpoint: Endpoint
+    var lastSentAt: Int64 = 0
+    var pingSentAt: Int64?
+    var nextNonce: UInt64 = 1
+    var heartbeatMilliseconds = Limits.defaultHeartbeatSeconds * 1_000
+    var welcomedAt: Int64 = 0
+    /// What the current Hello carried, to be settled by its Welcome.
+    var greeted = Greeting()
+
+    // Messages.
+    /// Ascending, by stream: received in this session and not processed.
+    var holes: [UInt32: [UInt64]] = [:]
+    var pendingRejections: [Rejected] = []
+    var owesAck = false
+    var isDirty = false
+    var dropRule = DropRule.none
+
+    // What the app wants the gateway to know.
+    var nextRequest: UInt32 = 1
+    /// Updates without a result yet; what Hello cannot carry is said again after a reconnect.
+    var pendingUpdates: [UInt32: DeviceUpdate] = [:]
+    var pendingBadge: Int32?
+    var pushModeOff: Bool?
+    /// Feedback sent, cleared by the Pong behind it: frames are answered in order.
+    var reportedOpened: (nonce: UInt64, ids: [MessageID])?
+
+    // Coming back.
+    var backoff: Backoff
+    var skewRetryCount = 0
+    var correctionCount = 0
+
+    struct Greeting {
+        var timestamp: UInt64 = 0
+        var opened: [MessageID] = []
+        var badge: Int32?
+        var applicationState = ApplicationState.foreground
+        var keepsRunning = false
+        var tokens: [VendorToken] = []
+    }
+
+    init(configuration: ClientConfiguration, state: ClientState?, cryptography: any ClientCryptography, seed: UInt64) {
+        self.configuration = configuration
+        self.cryptography = cryptography
+        endpoint = Endpoint(host: configuration.host, port: configuration.port)
+        backoff = Backoff(seed: seed)
+        pendingBadge = configuration.badge
+        if let state, state.appID == configuration.appID {
+            self.state = state
+        } else {
+            self.state = ClientState(appID: configuration.appID)
+        }
+    }
+
+    /// When `wake` wants to be called, in monotonic milliseconds.
+    var deadline: Int64? {
+        switch phase {
+        case .idle, .stopped: nil
+        case .connecting(let deadline), .greeting(let deadline): deadline
+        case .waiting(let until): until
+        case .ready:
+            if let pingSentAt { pingSentAt + Limits.pongMilliseconds } else { lastSentAt + heartbeatMilliseconds }
+        }
+    }
+
+    var isStopped: Bool { phase == .stopped }
+
+    mutating func takeActions() -> [ClientAction] {
+        var taken: [ClientAction] = []
+        swap(&taken, &actions)
+        return taken
+    }
+
+    // MARK: The connection's life
+
+    mutating func start(at now: ClientTime) {
+        switch phase {
+        case .idle, .stopped: connect(at: now)
+        default: break
+        }
+    }
+
+    mutating func connect(at now: ClientTime) {
+        reader.reset()
+        phase = .connecting(deadline: now.monotonic + Limits.connectMilliseconds)
+        actions.append(.report(.connecting(host: endpoint.host, port: endpoint.port)))
+        actions.append(.connect(endpoint))
+    }
+
+    mutating func connected(at now: ClientTime) {
+        guard case .connecting = phase else { return }
+        holes = [:]
+        pendingRejections = []
+        phase = .greeting(deadline: now.monotonic + Limits.welcomeMilliseconds)
+        sendHello(at: now)
+    }
+
+    /// The socket failed, or the gateway closed it without saying why.
+    mutating func disconnected(reason: String, at now: ClientTime) {
+        switch phase {
+        case .idle, .stopped, .waiting: return
+        case .connecting, .greeting, .ready: break
+        }
+        actions.append(.report(.disconnected(reason: reason)))
+        retry(at: now, error: LongwireClientError(code: .unreachable, message: reason))
+    }
+
+    /// The time that `deadline` named has come.
+    mutating func wake(at now: ClientTime) {
+        guard let deadline, now.monotonic >= deadline else { return }
+        switch phase {
+        case .idle, .stopped: break
+        case .waiting: connect(at: now)
+        case .connecting: abandon("no connection within \(Limits.connectMilliseconds / 1_000) s", at: now)
+        case .greeting: abandon("no Welcome within \(Limits.welcomeMilliseconds / 1_000) s", at: now)
+        case .ready:
+            if pingSentAt != nil {
+                abandon("a Ping was not answered within \(Limits.pongMilliseconds / 1_000) s", at: now)
+            } else {
+                sendPing(at: now)
+            }
+        }
+    }
+
+    /// Nothing was acked of what was processed since the last `persist`.
+    ///
+    /// This process remembers it all the same, and the next Hello stores it first.
+    mutating func persistFailed(_ error: LongwireClientError, at now: ClientTime) {
+        actions.removeAll()
+        // Not dirty, or the end of this very turn would try again, for ever.
+        isDirty = false
+        actions.append(.report(.stateNotStored(error)))
+        actions.append(.disconnect)
+        switch phase {
+        case .idle, .waiting: break
+        case .stopped: actions.append(.report(.stopped(error)))
+        case .connecting, .greeting, .ready: retry(at: now, error: error)
+        }
+    }
+
+    mutating func stop(at now: ClientTime, error: LongwireClientError? = nil) {
+        guard phase != .stopped else { return }
+        if phase == .ready {
+            endTurn(at: now)
+            var close = Close()
+            close.code = CloseCode.goodbye.rawValue
+            close.reason = "the client stops"
+            send(close, at: now)
+        }
+        halt(error)
+    }
+
+    /// Closes and stays closed.
+    mutating func halt(_ error: LongwireClientError?) {
+        actions.append(.disconnect)
+        leaveSession()
+        phase = .stopped
+        actions.append(.report(.stopped(error)))
+    }
+
+    mutating func abandon(_ reason: String, at now: ClientTime) {
+        actions.append(.disconnect)
+        disconnected(reason: reason, at: now)
+    }
+
+    /// Forgets what belongs to one connection only.
+    ///
+    /// The holes stay until the next connection: handlers of what this one brought may still have to return.
+    mutating func leaveSession() {
+        reader.reset()
+        owesAck = false
+        pingSentAt = nil
+        reportedOpened = nil
+        for update in pendingUpdates.values where update.badge != nil && pendingBadge == nil {
+            pendingBadge = update.badge
+        }
+        pendingUpdates = [:]
+    }
+
+    // MARK: Sending
+
+    mutating func send(_ message: some WireMessage, at now: ClientTime) {
+        var bytes: [UInt8] = []
+        message.appendFrame(to: &bytes)
+        actions.append(.send(bytes))
+        lastSentAt = now.monotonic
+    }
+
+    @discardableResult
+    mutating func sendPing(at now: ClientTime) -> UInt64 {
+        let nonce = nextNonce
+        nextNonce &+= 1
+        send(Ping(nonce: nonce), at: now)
+        if pingSentAt == nil { pingSentAt = now.monotonic }
+        return nonce
+    }
+}

@@ -1,0 +1,132 @@
+#if canImport(Darwin)
+internal import Darwin
+#elseif canImport(Glibc)
+internal import Glibc
+#elseif canImport(Musl)
+internal import Musl
+#endif
+
+/// The client's thread: waits for the socket, the clock and the app, feeds the core, and does what it says.
+final class ClientRunner {
+    private var core: ClientCore
+    private let mailbox: ClientMailbox
+    private let store: any StateStore
+    private let handler: @Sendable (ReceivedMessage) -> MessageVerdict
+    private let events: @Sendable (ClientEvent) -> Void
+    private var connection: SocketConnection?
+
+    init(
+        core: ClientCore, mailbox: ClientMailbox, store: any StateStore,
+        handler: @escaping @Sendable (ReceivedMessage) -> MessageVerdict,
+        events: @escaping @Sendable (ClientEvent) -> Void
+    ) {
+        (self.core, self.mailbox, self.store) = (core, mailbox, store)
+        (self.handler, self.events) = (handler, events)
+    }
+
+    /// Returns when the core has stopped.
+    func run() {
+        core.start(at: System.now())
+        finishTurn()
+        while !core.isStopped {
+            waitForSomething()
+            for command in mailbox.take() { core.perform(command, at: System.now()) }
+            serveConnection()
+            core.wake(at: System.now())
+            finishTurn()
+        }
+        connection = nil
+    }
+
+    private func waitForSomething() {
+        var descriptors = [pollfd(fd: mailbox.readDescriptor, events: Int16(POLLIN), revents: 0)]
+        if let connection {
+            descriptors.append(pollfd(fd: connection.descriptor, events: connection.pollEvents, revents: 0))
+        }
+        var timeout: CInt = -1
+        if connection?.hasMoreToRead == true {
+            timeout = 0
+        } else if let deadline = core.deadline {
+            // One millisecond more, so that the rounding down of both clocks does not wake us early, twice.
+            timeout = CInt(clamping: max(0, deadline - System.now().monotonic + 1))
+        }
+        _ = poll(&descriptors, nfds_t(descriptors.count), timeout)
+    }
+
+    /// Non-blocking throughout, so it need not know what poll found.
+    private func serveConnection() {
+        guard let connection else { return }
+        do throws(SocketConnection.Failure) {
+            if !connection.isOpen {
+                guard try isEstablished(connection) else { return }
+                core.connected(at: System.now())
+            }
+            // Read first: when the other side has gone, its last words are worth more than our failure to write.
+            let bytes = try connection.read()
+            if !bytes.isEmpty { core.receive(bytes, at: System.now()) }
+            try connection.flush()
+        } catch {
+            self.connection = nil
+            core.disconnected(reason: error.reason, at: System.now())
+        }
+    }
+
+    private func isEstablished(_ connection: SocketConnection) throws(SocketConnection.Failure) -> Bool {
+        var descriptor = pollfd(fd: connection.descriptor, events: connection.pollEvents, revents: 0)
+        guard poll(&descriptor, 1, 0) == 1 else { return false }
+        return try connection.advance() == .connected
+    }
+
+    private func finishTurn() {
+        repeat {
+            perform(core.takeActions())
+            core.endTurn(at: System.now())
+        } while !core.actions.isEmpty
+    }
+
+    private func perform(_ actions: [ClientAction]) {
+        for action in actions {
+            switch action {
+            case .connect(let endpoint): connect(to: endpoint)
+            case .send(let bytes): send(bytes)
+            case .disconnect:
+                connection?.closeGracefully()
+                connection = nil
+            case .report(let event): events(event)
+            case .handle(let message): core.finish(message, handler(message))
+            case .persist(let state):
+                do {
+                    try store.save(state)
+                } catch {
+                    // What stands behind it, an ack above all, must not happen.
+                    return core.persistFailed(Self.describe(error), at: System.now())
+                }
+            }
+        }
+    }
+
+    private static func describe(_ error: any Error) -> LongwireClientError {
+        error as? LongwireClientError ?? LongwireClientError(code: .stateUnwritable, message: "\(error)")
+    }
+
+    private func connect(to endpoint: Endpoint) {
+        let configuration = core.configuration
+        let trust =
+            configuration.usesTLS
+            ? SocketConnection.Trust(certificatesPath: configuration.trustedCertificatesPath) : nil
+        do {
+            connection = try SocketConnection(to: endpoint, trust: trust)
+        } catch {
+            core.disconnected(reason: error.reason, at: System.now())
+        }
+    }
+
+    private func send(_ bytes: [UInt8]) {
+        do {
+            try connection?.write(bytes)
+        } catch {
+            connection = nil
+            core.disconnected(reason: error.reason, at: System.now())
+        }
+    }
+}

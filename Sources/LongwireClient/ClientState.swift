@@ -1,0 +1,154 @@
+public import Wire
+
+/// What a device must not forget between two starts of its app.
+public struct ClientState: Equatable, Sendable {
+    /// The app this registration belongs to; a state of another app is not used.
+    public var appID: String
+    public var cid: DeviceID
+    /// 32 bytes, minted by the gateway; proves who we are.
+    ///
+    /// Keep the file as private as a password.
+    public var deviceSecret: [UInt8]
+    /// The greatest timestamp ever put into a Hello; the next is greater.
+    public var lastTimestamp: UInt64
+    /// The timestamp of the last Hello that was welcomed.
+    public var acceptedTimestamp: UInt64
+    /// What to add to this machine's clock to get the gateway's, learnt from Close(clockSkew), in milliseconds.
+    public var clockOffset: Int64
+    public var queueEpoch: UInt64
+    /// By stream: 0 direct, 1 broadcast.
+    public var streams: [UInt32: ProcessedSet]
+    /// The last 256 messages opened from a notification, oldest first.
+    public var opened: [MessageID]
+    /// Those of them that the gateway may not know of yet.
+    public var unreportedOpened: [MessageID]
+
+    public init(appID: String) {
+        self.appID = appID
+        cid = .none
+        deviceSecret = []
+        (lastTimestamp, acceptedTimestamp, clockOffset, queueEpoch) = (0, 0, 0, 0)
+        (streams, opened, unreportedOpened) = ([:], [], [])
+    }
+
+    public var isRegistered: Bool { !cid.isNone && !deviceSecret.isEmpty }
+
+    /// Forgets the registration and all that belongs to it; the clock offset belongs to this machine and stays.
+    mutating func forgetRegistration() {
+        let offset = clockOffset
+        self = ClientState(appID: appID)
+        clockOffset = offset
+    }
+}
+
+// The stored form: lines of `name value…`, readable in a support case, with a version first and a mark at the end so
+// that half a file is never taken for a whole one. Unknown names are an error: a file of a newer version is refused
+// rather than half understood.
+extension ClientState {
+    static let firstLine = "longwire state 1"
+
+    public var serialized: [UInt8] {
+        var lines = [Self.firstLine, "app \(Self.hex(Array(appID.utf8)))"]
+        if isRegistered {
+            lines.append("cid \(cid)")
+            lines.append("secret \(Self.hex(deviceSecret))")
+        }
+        lines.append("timestamp \(lastTimestamp) \(acceptedTimestamp)")
+        lines.append("offset \(clockOffset)")
+        lines.append("epoch \(queueEpoch)")
+        for (stream, processed) in streams.sorted(by: { $0.key < $1.key }) {
+            let ranges = processed.ranges.map { " \($0.first)-\($0.last)" }.joined()
+            lines.append("stream \(stream) \(processed.sequence)\(ranges)")
+        }
+        for id in opened { lines.append("opened \(id)") }
+        for id in unreportedOpened { lines.append("unreported \(id)") }
+        lines.append("end")
+        return Array((lines.joined(separator: "\n") + "\n").utf8)
+    }
+
+    /// Reads what `serialized` wrote.
+    ///
+    /// - Throws: `stateUnreadable`, naming the line, for anything else.
+    public init(serialized bytes: [UInt8]) throws(LongwireClientError) {
+        let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+        guard lines.first == Substring(Self.firstLine) else {
+            throw LongwireClientError(
+                code: .stateUnreadable, message: "this is not a state of version 1; use another state file")
+        }
+        guard lines.last == "end" else {
+            throw LongwireClientError(code: .stateUnreadable, message: "the state is cut short; restore or remove it")
+        }
+        self.init(appID: "")
+        for (number, line) in lines.enumerated().dropFirst().dropLast() {
+            let words = line.split(separator: " ", omittingEmptySubsequences: false)
+            guard read(name: words[0], values: Array(words.dropFirst())) else {
+                throw LongwireClientError(
+                    code: .stateUnreadable, message: "line \(number + 1) of the state is not understood")
+            }
+        }
+    }
+
+    private mutating func read(name: Substring, values: [Substring]) -> Bool {
+        guard let value = values.first else { return false }
+        switch name {
+        case "app":
+            guard let bytes = Self.bytes(hex: value) else { return false }
+            appID = String(decoding: bytes, as: UTF8.self)
+        case "cid":
+            guard let id = DeviceID(value) else { return false }
+            cid = id
+        case "secret":
+            guard let bytes = Self.bytes(hex: value), !bytes.isEmpty else { return false }
+            deviceSecret = bytes
+        case "timestamp":
+            guard values.count == 2, let last = UInt64(value), let accepted = UInt64(values[1]) else { return false }
+            (lastTimestamp, acceptedTimestamp) = (last, accepted)
+        case "offset":
+            guard let number = Int64(value) else { return false }
+            clockOffset = number
+        case "epoch":
+            guard let number = UInt64(value) else { return false }
+            queueEpoch = number
+        case "stream":
+            return readStream(values)
+        case "opened":
+            guard let id = MessageID(value) else { return false }
+            opened.append(id)
+        case "unreported":
+            guard let id = MessageID(value) else { return false }
+            unreportedOpened.append(id)
+        default: return false
+        }
+        return true
+    }
+
+    private mutating func readStream(_ values: [Substring]) -> Bool {
+        guard values.count >= 2, let stream = UInt32(values[0]), let sequence = UInt64(values[1]),
+            sequence <= Limits.greatestSequence
+        else { return false }
+        var ranges: [SequenceRange] = []
+        for value in values.dropFirst(2) {
+            let ends = value.split(separator: "-")
+            guard ends.count == 2, let first = UInt64(ends[0]), let last = UInt64(ends[1]) else { return false }
+            ranges.append(SequenceRange(first: first, last: last))
+        }
+        streams[stream] = ProcessedSet(sequence: sequence, ranges: ranges)
+        return true
+    }
+
+    private static func hex(_ bytes: [UInt8]) -> String {
+        let digits = Array("0123456789abcdef")
+        return String(bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] })
+    }
+
+    private static func bytes(hex text: Substring) -> [UInt8]? {
+        let digits = text.utf8.map { Character(UnicodeScalar($0)).hexDigitValue }
+        guard digits.count % 2 == 0 else { return nil }
+        var bytes: [UInt8] = []
+        for index in stride(from: 0, to: digits.count, by: 2) {
+            guard let high = digits[index], let low = digits[index + 1] else { return nil }
+            bytes.append(UInt8(high << 4 | low))
+        }
+        return bytes
+    }
+}

@@ -1,0 +1,45 @@
+/// The client's bounds, each with its reason.
+///
+/// Times are milliseconds.
+enum Limits {
+    /// The protocol's default frame limit; a longer frame is an error of the peer, not a reason to allocate.
+    static let frameByteCount = 64 << 10
+    /// How many opened msgIds are remembered: a screen full of notifications several times over.
+    static let openedCount = 256
+    /// Opened msgIds that fit into one Hello (Protocol.md, "Hello"); the rest follow as Feedback.
+    static let openedPerHelloCount = 32
+    /// Ranges in one position (Protocol.md, "Ack").
+    static let rangeCount = 32
+    /// Messages of one session that were received and not processed.
+    ///
+    /// The gateway's window is far below; beyond this the peer is not a gateway of ours.
+    static let holeCount = 1_024
+    /// Connecting, and from connected to Welcome: long enough for a bad mobile network, short enough to try again.
+    static let connectMilliseconds: Int64 = 10_000
+    static let welcomeMilliseconds: Int64 = 10_000
+    /// A Ping without any answer for so long means the path is dead.
+    static let pongMilliseconds: Int64 = 10_000
+    /// Full jitter: a random time below base · 2ⁿ, and never above the cap.
+    static let backoffBaseMilliseconds: Int64 = 1_000
+    static let backoffCapMilliseconds: Int64 = 300_000
+    /// A session that lived so long makes the next failure the first one again.
+    static let steadyMilliseconds: Int64 = 30_000
+    /// After Close(replaced): the other session is most likely the same person's newer process.
+    static let replacedMilliseconds: Int64 = 30_000
+    /// A gateway may not send a client away for longer than this.
+    static let retryWindowMilliseconds: Int64 = 3_600_000
+    /// The heartbeat when a gateway names none.
+    static let defaultHeartbeatSeconds: Int64 = 300
+    /// Sequences are far below this; a number above it is no sequence of ours and would overflow the arithmetic.
+    static let greatestSequence: UInt64 = 1 << 62
+    /// What may wait for a socket that does not drain; acks and pings are small, so this much means a dead path.
+    static let outboxByteCount = 1 << 20
+    /// After our last words: how long the gateway may take to read them and close.
+    ///
+    /// Closing at once with something unread would make a reset of it, and the last ack could be lost.
+    static let lingerMilliseconds: Int64 = 500
+    /// Calls of the app that wait for the client's thread.
+    static let commandCount = 4_096
+    /// One read from the socket.
+    static let readByteCount = 64 << 10
+}

@@ -1,0 +1,40 @@
+public import Wire
+
+/// One message as the app sees it.
+public struct ReceivedMessage: Equatable, Sendable {
+    /// 0 direct, 1 broadcast.
+    public var stream: UInt32
+    /// Strictly increasing within a stream.
+    public var sequence: UInt64
+    public var messageID: MessageID
+    public var taskID: TaskID
+    /// The publisher's bytes, verbatim.
+    public var payload: [UInt8]
+    /// True when the device was not reachable at acceptance or the live attempt timed out: the user may have seen a
+    /// notification already.
+    public var isOffline: Bool
+    /// Gateway time, milliseconds since 1970.
+    public var acceptedAt: UInt64
+    /// When the vendor accepted the alert; 0: never.
+    public var alertedAt: UInt64
+    public var attempt: UInt32
+    public var collapseKey: String
+    public var alert: Alert?
+
+    init(_ deliver: Deliver) {
+        (stream, sequence, messageID) = (deliver.stream, deliver.sequence, deliver.messageID)
+        (taskID, payload, isOffline) = (deliver.taskID, deliver.payload, deliver.offline)
+        (acceptedAt, alertedAt, attempt) = (deliver.acceptedAt, deliver.alertedAt, deliver.attempt)
+        (collapseKey, alert) = (deliver.collapseKey, deliver.alert)
+    }
+}
+
+/// What the app made of a message.
+public enum MessageVerdict: Equatable, Sendable {
+    /// Done with: it is recorded, then acked, and never shown again.
+    case processed
+    /// The app can never process it; the gateway ends it as failed. The reason is up to 128 characters.
+    case rejected(reason: String)
+    /// Not now: it stays un-acked and comes again in a later session, or through the vendor.
+    case deferred
+}

@@ -1,0 +1,185 @@
+/// Where encoded bytes go.
+///
+/// One description of a message serves all sinks, so a size that was counted and the bytes that were then written
+/// cannot disagree.
+package protocol ByteSink {
+    mutating func put(_ byte: UInt8)
+    mutating func put(varint value: UInt64)
+    mutating func put(word: UInt64)
+    mutating func put(text: String)
+    /// Takes bytes of the caller's, who keeps them alive during the call.
+    @unsafe mutating func put(bytes: UnsafeRawBufferPointer)
+}
+
+/// Adds up how many bytes there would be.
+struct ByteCounter: ByteSink {
+    private(set) var byteCount = 0
+
+    mutating func put(_: UInt8) { byteCount += 1 }
+    mutating func put(varint value: UInt64) {
+        // A byte for each 7 bits begun; for 1 to 64 bits, (9 × bits + 64) / 64 is that without a division.
+        byteCount += (9 * (64 - (value | 1).leadingZeroBitCount) + 64) >> 6
+    }
+    mutating func put(word _: UInt64) { byteCount += 8 }
+    mutating func put(text: String) { byteCount += text.utf8.count }
+    @unsafe mutating func put(bytes: UnsafeRawBufferPointer) { byteCount += bytes.count }
+}
+
+/// Appends to an array; the cold messages' way.
+struct ArraySink: ByteSink {
+    var bytes: [UInt8] = []
+
+    mutating func put(_ byte: UInt8) { bytes.append(byte) }
+    mutating func put(varint value: UInt64) {
+        var rest = value
+        while rest >= 0x80 {
+            bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        bytes.append(UInt8(truncatingIfNeeded: rest))
+    }
+    mutating func put(word: UInt64) {
+        for shift in stride(from: 56, through: 0, by: -8) {
+            bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(shift)))
+        }
+    }
+    mutating func put(text: String) { bytes.append(contentsOf: text.utf8) }
+    @unsafe mutating func put(bytes more: UnsafeRawBufferPointer) { unsafe bytes.append(contentsOf: more) }
+}
+
+/// Fills memory of the caller's: the live path's way, straight into an outbox, without an allocation.
+///
+/// Unsafe because it keeps a pointer; the caller keeps the memory alive until the encoder returns. Each write checks
+/// the bound, so a buffer that is too small ends the process instead of corrupting it.
+@unsafe struct BufferFiller: ByteSink {
+    let buffer: UnsafeMutableRawBufferPointer
+    private(set) var byteCount = 0
+
+    init(_ buffer: UnsafeMutableRawBufferPointer) { unsafe self.buffer = buffer }
+
+    @inline(__always)
+    private mutating func reserve(_ count: Int) -> Int {
+        let start = unsafe byteCount
+        unsafe precondition(buffer.count - start >= count, "the buffer is smaller than the frame's byte count")
+        unsafe byteCount = start + count
+        return start
+    }
+
+    @inline(__always)
+    mutating func put(_ byte: UInt8) {
+        let start = unsafe reserve(1)
+        unsafe buffer.storeBytes(of: byte, toByteOffset: start, as: UInt8.self)
+    }
+
+    @inline(__always)
+    mutating func put(varint value: UInt64) {
+        var rest = value
+        while rest >= 0x80 {
+            unsafe put(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        unsafe put(UInt8(truncatingIfNeeded: rest))
+    }
+
+    mutating func put(word: UInt64) {
+        let start = unsafe reserve(8)
+        unsafe buffer.storeBytes(of: word.bigEndian, toByteOffset: start, as: UInt64.self)
+    }
+
+    mutating func put(text: String) {
+        for byte in text.utf8 { unsafe put(byte) }
+    }
+
+    mutating func put(bytes: UnsafeRawBufferPointer) {
+        guard let source = bytes.baseAddress else { return }
+        let start = unsafe reserve(bytes.count)
+        unsafe buffer.baseAddress?.advanced(by: start).copyMemory(from: source, byteCount: bytes.count)
+    }
+}
+
+/// Fields. Proto3: a value equal to its default is left out, unless its field is `optional` or repeated.
+extension ByteSink {
+    mutating func number(_ value: UInt64, _ field: some MessageField) {
+        if value != 0 { present(value, field) }
+    }
+
+    mutating func number(_ value: UInt32, _ field: some MessageField) { number(UInt64(value), field) }
+
+    mutating func number(_ value: Int64, _ field: some MessageField) {
+        number(UInt64(bitPattern: value << 1 ^ value >> 63), field)
+    }
+
+    mutating func flag(_ value: Bool, _ field: some MessageField) {
+        if value { present(1, field) }
+    }
+
+    mutating func value<Value: RawRepresentable>(
+        _ value: Value, _ field: some MessageField
+    ) where Value.RawValue == UInt8 {
+        number(UInt64(value.rawValue), field)
+    }
+
+    /// A number with its tag, zero or not.
+    mutating func present(_ value: UInt64, _ field: some MessageField) {
+        put(varint: field.tag)
+        put(varint: value)
+    }
+
+    mutating func optional(_ value: Bool?, _ field: some MessageField) {
+        if let value { present(value ? 1 : 0, field) }
+    }
+
+    mutating func optional(_ value: Int32?, _ field: some MessageField) {
+        if let value { present(UInt64(UInt32(bitPattern: value << 1 ^ value >> 31)), field) }
+    }
+
+    mutating func optional(_ value: ApplicationState?, _ field: some MessageField) {
+        if let value { present(UInt64(value.rawValue), field) }
+    }
+
+    mutating func text(_ value: String, _ field: some MessageField) {
+        guard !value.isEmpty else { return }
+        put(varint: field.tag)
+        put(varint: UInt64(value.utf8.count))
+        put(text: value)
+    }
+
+    mutating func bytes(_ value: [UInt8], _ field: some MessageField) {
+        // Sound: the pointer lives as long as the call.
+        unsafe value.withUnsafeBytes { unsafe bytes($0, field) }
+    }
+
+    /// Bytes of the caller's; unsafe because nothing but the caller keeps them alive during the call.
+    @unsafe mutating func bytes(_ value: UnsafeRawBufferPointer, _ field: some MessageField) {
+        guard unsafe !value.isEmpty else { return }
+        put(varint: field.tag)
+        put(varint: UInt64(value.count))
+        unsafe put(bytes: value)
+    }
+
+    mutating func identifier(_ value: some WideIdentifier, _ field: some MessageField) {
+        if !value.isNone { element(value, field) }
+    }
+
+    /// One element of a repeated identifier field; `none` is written as an empty one.
+    mutating func element(_ value: some WideIdentifier, _ field: some MessageField) {
+        put(varint: field.tag)
+        guard !value.isNone else { return put(0) }
+        put(16)
+        put(word: value.high)
+        put(word: value.low)
+    }
+
+    /// An embedded message: its size is counted first, since the length stands before it.
+    mutating func message(_ value: some MessageBody, _ field: some MessageField) {
+        var counter = ByteCounter()
+        value.write(to: &counter)
+        put(varint: field.tag)
+        put(varint: UInt64(counter.byteCount))
+        value.write(to: &self)
+    }
+
+    mutating func messages(_ values: [some MessageBody], _ field: some MessageField) {
+        for value in values { message(value, field) }
+    }
+}

@@ -1,0 +1,93 @@
+/// A whole Deliver frame made of pieces that stand elsewhere, encoded in place without an allocation.
+///
+/// Ask for `byteCount`, make that much room in the outbox, then `encode(into:)`.
+///
+/// Unsafe because it holds pointers: the bytes they name must live, unchanged, until the last call. Texts must be
+/// UTF-8, as they are when they came through this codec or through the HTTP front end.
+@unsafe public struct DeliverFrame {
+    public var stream: UInt32
+    public var sequence: UInt64
+    public var messageID: MessageID
+    public var taskID: TaskID
+    public var payload: UnsafeRawBufferPointer
+    public var isOffline: Bool
+    /// Gateway time in milliseconds.
+    public var acceptedAt: UInt64
+    /// Gateway time in milliseconds; 0: never.
+    public var alertedAt: UInt64
+    public var attempt: UInt32
+    public var collapseKey: UnsafeRawBufferPointer
+    /// With both parts empty the frame has no alert.
+    public var alertTitle: UnsafeRawBufferPointer
+    public var alertBody: UnsafeRawBufferPointer
+
+    public init(
+        stream: UInt32 = 0, sequence: UInt64, messageID: MessageID, taskID: TaskID, payload: UnsafeRawBufferPointer,
+        isOffline: Bool, acceptedAt: UInt64, alertedAt: UInt64 = 0, attempt: UInt32,
+        collapseKey: UnsafeRawBufferPointer = unsafe UnsafeRawBufferPointer(start: nil, count: 0),
+        alertTitle: UnsafeRawBufferPointer = unsafe UnsafeRawBufferPointer(start: nil, count: 0),
+        alertBody: UnsafeRawBufferPointer = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+    ) {
+        unsafe self.stream = stream
+        unsafe self.sequence = sequence
+        unsafe self.messageID = messageID
+        unsafe self.taskID = taskID
+        unsafe self.payload = payload
+        unsafe self.isOffline = isOffline
+        unsafe self.acceptedAt = acceptedAt
+        unsafe self.alertedAt = alertedAt
+        unsafe self.attempt = attempt
+        unsafe self.collapseKey = collapseKey
+        unsafe self.alertTitle = alertTitle
+        unsafe self.alertBody = alertBody
+    }
+
+    /// The size of the body alone.
+    public var bodyByteCount: Int {
+        var counter = ByteCounter()
+        unsafe write(to: &counter)
+        return counter.byteCount
+    }
+
+    /// The size of the frame, header included.
+    public var byteCount: Int { unsafe FrameHeader.byteCount + bodyByteCount }
+
+    /// Writes the frame at the start of `buffer`.
+    ///
+    /// - Parameter buffer: `byteCount` bytes or more; fewer is a broken contract and traps.
+    /// - Returns: how many bytes were written: `byteCount`.
+    @discardableResult
+    public func encode(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+        var filler = unsafe BufferFiller(buffer)
+        unsafe FrameHeader(type: .deliver, bodyByteCount: bodyByteCount).write(to: &filler)
+        unsafe write(to: &filler)
+        return unsafe filler.byteCount
+    }
+
+    @inline(__always)
+    private func write(to sink: inout some ByteSink) {
+        typealias Field = Deliver.Field
+        unsafe sink.number(stream, Field.stream)
+        unsafe sink.number(sequence, Field.sequence)
+        unsafe sink.identifier(messageID, Field.msgId)
+        unsafe sink.identifier(taskID, Field.taskId)
+        unsafe sink.bytes(payload, Field.payload)
+        unsafe sink.flag(isOffline, Field.offline)
+        unsafe sink.number(acceptedAt, Field.acceptedAt)
+        unsafe sink.number(alertedAt, Field.alertedAt)
+        unsafe sink.number(attempt, Field.attempt)
+        unsafe sink.bytes(collapseKey, Field.collapseKey)
+        guard unsafe !alertTitle.isEmpty || !alertBody.isEmpty else { return }
+        var counter = ByteCounter()
+        unsafe writeAlert(to: &counter)
+        sink.put(varint: Field.alert.tag)
+        sink.put(varint: UInt64(counter.byteCount))
+        unsafe writeAlert(to: &sink)
+    }
+
+    @inline(__always)
+    private func writeAlert(to sink: inout some ByteSink) {
+        unsafe sink.bytes(alertTitle, Alert.Field.title)
+        unsafe sink.bytes(alertBody, Alert.Field.body)
+    }
+}

@@ -1,0 +1,50 @@
+/// The four bytes before every body: the frame's type, then a 24-bit big-endian body length.
+///
+/// Described in Proto/README.md, "Frames".
+public struct FrameHeader: Equatable, Sendable {
+    public static let byteCount = 4
+
+    /// Why a connection cannot go on after these four bytes; `closeCode` is what to tell the peer.
+    public enum ParseError: Error, Equatable, Sendable {
+        case unknownType(UInt8)
+        case bodyTooLarge(byteCount: Int, limit: Int)
+
+        public var closeCode: CloseCode {
+            switch self {
+            case .unknownType: .unexpectedFrame
+            case .bodyTooLarge: .frameTooLarge
+            }
+        }
+    }
+
+    public let type: FrameType
+    public let bodyByteCount: Int
+
+    /// - Precondition: `bodyByteCount` is 0 to `Limits.largestFrameBodyByteCount`.
+    public init(type: FrameType, bodyByteCount: Int) {
+        precondition(
+            bodyByteCount >= 0 && bodyByteCount <= Limits.largestFrameBodyByteCount, "a frame's body is too large")
+        (self.type, self.bodyByteCount) = (type, bodyByteCount)
+    }
+
+    /// Reads the header at the start of `bytes`; `nil` means "not all here yet", never "malformed".
+    ///
+    /// - Parameters:
+    ///   - bytes: what was received so far, from the header's first byte on.
+    ///   - limit: the largest body to accept.
+    /// - Throws: when the connection cannot go on.
+    public init?(parsing bytes: RawSpan, bodyLimit limit: Int = Limits.frameBodyByteCount) throws(ParseError) {
+        guard bytes.byteCount >= Self.byteCount else { return nil }
+        guard let type = FrameType(rawValue: bytes.byte(at: 0)) else { throw .unknownType(bytes.byte(at: 0)) }
+        let length = Int(bytes.byte(at: 1)) << 16 | Int(bytes.byte(at: 2)) << 8 | Int(bytes.byte(at: 3))
+        guard length <= limit else { throw .bodyTooLarge(byteCount: length, limit: limit) }
+        (self.type, self.bodyByteCount) = (type, length)
+    }
+
+    func write(to sink: inout some ByteSink) {
+        sink.put(type.rawValue)
+        sink.put(UInt8(truncatingIfNeeded: bodyByteCount >> 16))
+        sink.put(UInt8(truncatingIfNeeded: bodyByteCount >> 8))
+        sink.put(UInt8(truncatingIfNeeded: bodyByteCount))
+    }
+}

@@ -1,0 +1,203 @@
+// The embedded messages' codec: what Hello, Ack, Welcome and others are made of.
+
+extension VendorToken: MessageBody {
+    package enum Field: UInt32, MessageField {
+        case kind = 1, environment, topic, token
+
+        package var shape: FieldShape {
+            switch self {
+            case .kind, .environment: .enumeration
+            case .topic, .token: .string
+            }
+        }
+    }
+
+    package init() { self.init(kind: .alert) }
+
+    package mutating func merge(_ bytes: RawSpan, at range: Range<Int>) throws(WireError) {
+        var cursor = Cursor(range)
+        while let field = try cursor.next(Field.self, in: bytes) {
+            switch field {
+            case .kind: kind = try cursor.knownValue(Kind.self, field, in: bytes)
+            case .environment: environment = try cursor.knownValue(Environment.self, field, in: bytes)
+            case .topic: topic = try cursor.string(field, limit: Limits.topicByteCount, in: bytes)
+            case .token: token = try cursor.string(field, limit: Limits.tokenByteCount, in: bytes)
+            }
+        }
+    }
+
+    package func write(to sink: inout some ByteSink) {
+        sink.value(kind, Field.kind)
+        sink.value(environment, Field.environment)
+        sink.text(topic, Field.topic)
+        sink.text(token, Field.token)
+    }
+}
+
+extension SequenceRange: MessageBody {
+    package enum Field: UInt32, MessageField {
+        case first = 1, last
+
+        package var shape: FieldShape { .uint64 }
+    }
+
+    package init() { self.init(first: 0) }
+
+    package mutating func merge(_ bytes: RawSpan, at range: Range<Int>) throws(WireError) {
+        var cursor = Cursor(range)
+        while let field = try cursor.next(Field.self, in: bytes) {
+            switch field {
+            case .first: first = try cursor.varint(in: bytes)
+            case .last: last = try cursor.varint(in: bytes)
+            }
+        }
+    }
+
+    package func write(to sink: inout some ByteSink) {
+        sink.number(first, Field.first)
+        sink.number(last, Field.last)
+    }
+}
+
+extension StreamPosition: MessageBody {
+    package enum Field: UInt32, MessageField {
+        case stream = 1, sequence, ranges
+
+        package var shape: FieldShape {
+            switch self {
+            case .stream: .uint32
+            case .sequence: .uint64
+            case .ranges: .message.repeated
+            }
+        }
+    }
+
+    package init() { self.init(stream: 0) }
+
+    package mutating func merge(_ bytes: RawSpan, at range: Range<Int>) throws(WireError) {
+        var cursor = Cursor(range)
+        while let field = try cursor.next(Field.self, in: bytes) {
+            switch field {
+            case .stream: stream = try cursor.uint32(in: bytes)
+            case .sequence: sequence = try cursor.varint(in: bytes)
+            case .ranges: try cursor.element(of: &ranges, field, limit: Limits.rangeCount, in: bytes)
+            }
+        }
+        // Checked at the end, since the fields may come in any order.
+        var floor = sequence
+        for range in ranges { try range.check(beyond: &floor) }
+    }
+
+    package func write(to sink: inout some ByteSink) {
+        sink.number(stream, Field.stream)
+        sink.number(sequence, Field.sequence)
+        sink.messages(ranges, Field.ranges)
+    }
+}
+
+extension SequenceRange {
+    /// Throws unless the range is not empty and lies beyond `floor`, which then becomes its end.
+    ///
+    /// So whoever walks the ranges of a decoded message may rely on `first <= last` and on their order.
+    func check(beyond floor: inout UInt64) throws(WireError) {
+        guard first > floor, last >= first else { throw .badRange(field: StreamPosition.Field.ranges.rawValue) }
+        floor = last
+    }
+}
+
+extension Dropped: MessageBody {
+    package enum Field: UInt32, MessageField {
+        case reason = 1, count
+
+        package var shape: FieldShape {
+            switch self {
+            case .reason: .string
+            case .count: .uint64
+            }
+        }
+    }
+
+    package init() { self.init(count: 0) }
+
+    package mutating func merge(_ bytes: RawSpan, at range: Range<Int>) throws(WireError) {
+        var cursor = Cursor(range)
+        while let field = try cursor.next(Field.self, in: bytes) {
+            switch field {
+            case .reason: reason = try cursor.string(field, limit: Limits.reasonByteCount, in: bytes)
+            case .count: count = try cursor.varint(in: bytes)
+            }
+        }
+    }
+
+    package func write(to sink: inout some ByteSink) {
+        sink.text(reason, Field.reason)
+        sink.number(count, Field.count)
+    }
+}
+
+extension Alert: MessageBody {
+    package enum Field: UInt32, MessageField {
+        case title = 1, body
+
+        package var shape: FieldShape { .string }
+    }
+
+    package init() { self.init(title: "") }
+
+    package mutating func merge(_ bytes: RawSpan, at range: Range<Int>) throws(WireError) {
+        var cursor = Cursor(range)
+        while let field = try cursor.next(Field.self, in: bytes) {
+            switch field {
+            case .title: title = try cursor.string(field, limit: .max, in: bytes)
+            case .body: body = try cursor.string(field, limit: .max, in: bytes)
+            }
+        }
+    }
+
+    package func write(to sink: inout some ByteSink) {
+        sink.text(title, Field.title)
+        sink.text(body, Field.body)
+    }
+}
+
+extension Alert {
+    /// A message field that comes twice is one message: the later part's fields join the earlier part's.
+    static func merge(_ bytes: RawSpan, at range: Range<Int>, into alert: inout Alert?) throws(WireError) {
+        var whole = alert ?? Alert()
+        try whole.merge(bytes, at: range)
+        alert = whole
+    }
+}
+
+extension Rejected: MessageBody {
+    package enum Field: UInt32, MessageField {
+        case stream = 1, sequence, reason
+
+        package var shape: FieldShape {
+            switch self {
+            case .stream: .uint32
+            case .sequence: .uint64
+            case .reason: .string
+            }
+        }
+    }
+
+    package init() { self.init(stream: 0) }
+
+    package mutating func merge(_ bytes: RawSpan, at range: Range<Int>) throws(WireError) {
+        var cursor = Cursor(range)
+        while let field = try cursor.next(Field.self, in: bytes) {
+            switch field {
+            case .stream: stream = try cursor.uint32(in: bytes)
+            case .sequence: sequence = try cursor.varint(in: bytes)
+            case .reason: reason = try cursor.string(field, limit: Limits.reasonByteCount, in: bytes)
+            }
+        }
+    }
+
+    package func write(to sink: inout some ByteSink) {
+        sink.number(stream, Field.stream)
+        sink.number(sequence, Field.sequence)
+        sink.text(reason, Field.reason)
+    }
+}

@@ -1,0 +1,75 @@
+/// Where some bytes of a body stand.
+public struct BodyRange: Equatable, Sendable {
+    public let offset: Int32
+    public let byteCount: Int32
+
+    public static let empty = BodyRange(0..<0)
+
+    // A body has at most 2²⁴ bytes, see `PublishView.init(decoding:)`.
+    init(_ range: Range<Int>) { (offset, byteCount) = (Int32(range.lowerBound), Int32(range.count)) }
+
+    public var isEmpty: Bool { byteCount == 0 }
+
+    /// The bytes in `body`, which must be the one this range was read from.
+    ///
+    /// The bound is checked, the identity cannot be. Unsafe because the result is a pointer into `body`'s memory.
+    @unsafe public func bytes(of body: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        let (start, count) = (Int(offset), Int(byteCount))
+        guard count > 0 else { return unsafe UnsafeRawBufferPointer(start: nil, count: 0) }
+        precondition(start >= 0 && count <= body.count - start, "the range is of another body")
+        return unsafe UnsafeRawBufferPointer(rebasing: body[start..<(start + count)])
+    }
+}
+
+/// A Publish as the live path reads it: numbers, and ranges into the body in place of copies; no allocation.
+///
+/// Texts are checked to be UTF-8. What the parts may be (lengths, strategies, TTL) is for the publish's validation,
+/// which answers a bad one with a PublishResult.
+public struct PublishView: Equatable, Sendable {
+    public private(set) var request: UInt64 = 0
+    public private(set) var cid = DeviceID.none
+    public private(set) var payload = BodyRange.empty
+    public private(set) var timeToLive: Int64 = 0
+    public private(set) var hasTimeToLive = false
+    public private(set) var strategy: UInt32 = 0
+    public private(set) var collapseKey = BodyRange.empty
+    public private(set) var requestID = BodyRange.empty
+    public private(set) var hasAlert = false
+    public private(set) var alertTitle = BodyRange.empty
+    public private(set) var alertBody = BodyRange.empty
+    public private(set) var apns = BodyRange.empty
+
+    /// Reads the body of a Publish frame.
+    ///
+    /// - Parameter body: at most `Limits.largestFrameBodyByteCount` bytes.
+    /// - Throws: what is wrong first; nothing of the body may be used then.
+    public init(decoding body: RawSpan) throws(WireError) {
+        precondition(body.byteCount <= Limits.largestFrameBodyByteCount, "no frame has such a body")
+        var cursor = Cursor(body.byteOffsets)
+        while let field = try cursor.next(Publish.Field.self, in: body) {
+            switch field {
+            case .request: request = try cursor.varint(in: body)
+            case .cid: cid = try cursor.identifier(DeviceID.self, field, in: body)
+            case .payload: payload = BodyRange(try cursor.lengthDelimited(in: body))
+            case .ttlMs: timeToLive = try cursor.sint64(in: body)
+            case .hasTtl: hasTimeToLive = try cursor.bool(in: body)
+            case .strategy: strategy = try cursor.uint32(in: body)
+            case .collapseKey: collapseKey = BodyRange(try cursor.text(field, in: body))
+            case .requestId: requestID = BodyRange(try cursor.text(field, in: body))
+            case .alert: try readAlert(body, at: cursor.lengthDelimited(in: body))
+            case .apns: apns = BodyRange(try cursor.lengthDelimited(in: body))
+            }
+        }
+    }
+
+    private mutating func readAlert(_ body: RawSpan, at range: Range<Int>) throws(WireError) {
+        hasAlert = true
+        var cursor = Cursor(range)
+        while let field = try cursor.next(Alert.Field.self, in: body) {
+            switch field {
+            case .title: alertTitle = BodyRange(try cursor.text(field, in: body))
+            case .body: alertBody = BodyRange(try cursor.text(field, in: body))
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+import Foundation
+import LongwireClient
+import Testing
+
+@testable import CommandLineTool
+
+/// Runs the tool with an environment and a terminal of its own.
+private final class Terminal: @unchecked Sendable {
+    // Sound: every access holds the lock.
+    private let lock = NSLock()
+    private var output: [String] = []
+    private var errors: [String] = []
+
+    func run(_ words: String..., environment: [String: String] = [:], input: String = "") -> ExitCode {
+        var environment = environment
+        environment["LONGWIRE_DATA"] = environment["LONGWIRE_DATA"] ?? "/nonexistent"
+        let context = CommandContext(
+            environment: environment, readInput: { Array(input.utf8) },
+            write: { line in self.lock.withLock { self.output.append(line) } },
+            complain: { line in self.lock.withLock { self.errors.append(line) } })
+        return CommandLineTool.run(words, in: context)
+    }
+
+    var text: String { lock.withLock { output.joined(separator: "\n") } }
+    var complaints: String { lock.withLock { errors.joined(separator: "\n") } }
+}
+
+@Suite("Command line")
+struct CommandLineToolTests {
+    @Test("help is complete: every command, every option")
+    func help() {
+        let overview = Terminal()
+        #expect(overview.run("--help") == .done)
+        for command in CommandLineTool.commands {
+            #expect(overview.text.contains(command.name))
+            for words in [command.name + " --help", "help " + command.name] {
+                let terminal = Terminal()
+                let list = words.split(separator: " ").map(String.init)
+                #expect(CommandLineTool.run(list, in: terminal.context) == .done)
+                for option in command.options { #expect(terminal.text.contains("--\(option.name)")) }
+                #expect(terminal.text.split(separator: "\n").allSatisfy { $0.count <= 100 })
+            }
+        }
+    }
+
+    @Test(
+        "a command line that makes no sense ends with 64 and names what is wrong",
+        arguments: [
+            ([], "Usage"), (["dance"], "dance"), (["handoff"], "handoff lease"), (["push"], "--cid"),
+            (["push", "--cid"], "--cid needs a value"), (["push", "--cid", "c", "--color", "red"], "--color"),
+            (["push", "--cid", "c", "--payload", "x", "--ttl", "soon"], "--ttl is soon"),
+            (["push", "--cid", "c", "--payload", "x", "--strategy", "9"], "1 to 4"),
+            (["push", "--cid", "c", "--payload", "x", "--json=yes"], "takes no value"),
+            (["push", "--cid", "c", "--payload", "x"], "LONGWIRE_APP_ID"),
+            (["push", "--cid", "c", "--payload", "x", "--request-id", "short"], "10 to 32"),
+            (["trace"], "MSGID is missing"), (["trace", "xyz"], "32 lower-case hex digits"),
+            (["trace", "a", "b"], "one word too many"), (["connect", "--app", "a", "--state", "asleep"], "foreground"),
+            (["connect", "--app", "a", "--topic", "t"], "--token"),
+            (["connect", "--app", "a", "--opened", "12", "--state-file", "none"], "--opened"),
+            (["connect", "--app", "a", "--state-file", "none"], "appSecret"),
+            (["connect", "--data", "/nonexistent"], "demo.json"),
+            (["handoff", "settle", "--outcome", "lost"], "badToken"),
+        ] as [([String], String)])
+    func usage(words: [String], complaint: String) {
+        let terminal = Terminal()
+        #expect(CommandLineTool.run(words, in: terminal.context) == .usage)
+        #expect(terminal.complaints.contains(complaint), "\(terminal.complaints)")
+        #expect(terminal.text.isEmpty)
+    }
+
+    @Test("nobody there is 69")
+    func unreachable() {
+        let terminal = Terminal()
+        // Port 1 of loopback: nothing listens there.
+        let code = terminal.run(
+            "push", "--cid", "c", "--payload", "x", "--http", "127.0.0.1:1", "--app", "a", "--app-key", "k",
+            "--master-secret", "s")
+        #expect(code == .unreachable)
+        #expect(terminal.complaints.contains("127.0.0.1:1"))
+        let device = Terminal()
+        #expect(
+            device.run(
+                "connect", "--host", "127.0.0.1", "--port", "1", "--app", "a", "--app-secret", "s", "--state-file",
+                "none", "--no-reconnect") == .unreachable)
+    }
+
+    @Test("a push says what the options say, and nothing else")
+    func pushBody() throws {
+        let terminal = Terminal()
+        func body(_ words: String...) throws -> String {
+            try PushCommand.body(PushCommand.syntax.parse(words), terminal.context).text
+        }
+        #expect(
+            try body("--cid", "c1", "--payload", "a\"b", "--request-id", "0123456789")
+                == #"{"request_id":"0123456789","audience":{"cid":["c1"]},"push_message":{"transmission":"a\"b"}}"#)
+        #expect(
+            try body(
+                "--cid=c1", "--payload=x", "--request-id=0123456789", "--ttl=-1", "--strategy=4", "--collapse-key=k",
+                "--alert-title=T", "--alert-body=B", "--badge=+1")
+                == #"{"request_id":"0123456789","audience":{"cid":["c1"]},"#
+                + #""settings":{"ttl":-1,"strategy":{"default":4},"collapse_key":"k"},"#
+                + #""push_message":{"transmission":"x"},"push_channel":{"ios":"#
+                + #"{"aps":{"alert":{"title":"T","body":"B"}},"auto_badge":"+1"}}}"#)
+    }
+
+    @Test("options win over the environment, and that over the demo app's file")
+    func credentials() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("longwire-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let demo = #"{"appId":"fromFile","appSecret":"s","deviceAddress":"0.0.0.0:7123"}"#
+        try Data(demo.utf8).write(to: folder.appendingPathComponent("demo.json"))
+        var context = Terminal().context
+        context.environment = ["LONGWIRE_DATA": folder.path]
+        func configuration(_ words: String...) throws -> (String, String, UInt16) {
+            let configuration = try ConnectCommand.configuration(ConnectCommand.syntax.parse(words), context)
+            return (configuration.appID, configuration.host, configuration.port)
+        }
+        #expect(try configuration() == ("fromFile", "127.0.0.1", 7_123))
+        context.environment["LONGWIRE_APP_ID"] = "fromEnvironment"
+        #expect(try configuration().0 == "fromEnvironment")
+        #expect(try configuration("--app", "fromOption", "--port", "7200") == ("fromOption", "127.0.0.1", 7_200))
+    }
+
+    @Test("text in JSON lines is escaped so that a line stays a line")
+    func quoting() throws {
+        for text in ["plain", "a\"b\\c", "tab\tline\nreturn\r\u{0}\u{1F}\u{7F}\u{2028}", "漢字 🙂"] {
+            let line = JSONText.object([("t", .string(text))]).text
+            #expect(!line.contains("\n") && !line.contains("\u{2028}"))
+            let read = try JSONDecoder().decode([String: String].self, from: Data(line.utf8))
+            #expect(read == ["t": text])
+        }
+    }
+}
+
+extension Terminal {
+    fileprivate var context: CommandContext {
+        CommandContext(
+            environment: ["LONGWIRE_DATA": "/nonexistent"], readInput: { [] },
+            write: { line in self.lock.withLock { self.output.append(line) } },
+            complain: { line in self.lock.withLock { self.errors.append(line) } })
+    }
+}

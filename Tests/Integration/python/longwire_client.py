@@ -1,0 +1,249 @@
+"""A small Longwire client: a device, and a trusted sender.
+
+On the stock protobuf package; protoc generates the message classes when this module is imported. It is for tests: it
+does one thing at a time, never reconnects by itself, and keeps its state in an object that a test may damage or lose.
+
+    device = Device("127.0.0.1", 7000, "demo")
+    device.register("the app's secret")
+    message = device.receive(pb.Deliver)
+    device.ack(message.sequence)
+"""
+
+import atexit
+import hashlib
+import hmac
+import importlib
+import pathlib
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+PROTO = pathlib.Path(__file__).resolve().parents[3] / "Proto"
+
+
+def _generate():
+    """Compiles the schema into a folder that lasts as long as the process."""
+    folder = tempfile.mkdtemp(prefix="longwire-python-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    schema = "longwire/v1/longwire.proto"
+    subprocess.run(["protoc", f"--proto_path={PROTO}", f"--python_out={folder}", schema], check=True)
+    sys.path.insert(0, folder)
+    try:
+        return importlib.import_module("longwire.v1.longwire_pb2")
+    finally:
+        sys.path.remove(folder)
+
+
+pb = _generate()
+
+MESSAGES = {
+    number: getattr(pb, "".join(word.capitalize() for word in name.split("_")))
+    for name, number in pb.FrameType.items()
+    if number != pb.FRAME_TYPE_UNSPECIFIED
+}
+TYPES = {message: number for number, message in MESSAGES.items()}
+
+
+class Closed(Exception):
+    """The gateway closed the connection; `close` is its Close frame, None when there was none."""
+
+    def __init__(self, close=None):
+        super().__init__(f"{close.code}: {close.reason}" if close else "without a Close frame")
+        self.close = close
+        self.code = close.code if close else None
+
+
+def encode(message):
+    """One whole frame."""
+    body = message.SerializeToString()
+    return struct.pack(">I", TYPES[type(message)] << 24 | len(body)) + body
+
+
+def prove(hello, key):
+    """The frame of a Hello: encoded once without a proof, the proof field appended."""
+    hello.ClearField("proof")
+    body = hello.SerializeToString()
+    body += b"\x32\x20" + hmac.new(key, b"longwire hello 1" + body, hashlib.sha256).digest()
+    return struct.pack(">I", pb.HELLO << 24 | len(body)) + body
+
+
+class Connection:
+    """Frames over a socket, with a timeout on every read; `tls` is an ssl.SSLContext, or None for plain TCP."""
+
+    def __init__(self, host, port, timeout=10.0, tls=None):
+        self.timeout = timeout
+        self.socket = socket.create_connection((host, port), timeout=timeout)
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
+        self.buffer = bytearray()
+
+    def send(self, *messages):
+        """Sends all frames in one write."""
+        self.socket.sendall(b"".join(map(encode, messages)))
+
+    def frame(self, timeout=None):
+        """The next frame of any kind. TimeoutError when none comes in time, Closed at the end of the stream."""
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            kind, length = self.buffer[0:1], int.from_bytes(self.buffer[1:4], "big")
+            if len(self.buffer) >= 4 + length:
+                body = bytes(self.buffer[4 : 4 + length])
+                del self.buffer[: 4 + length]
+                return MESSAGES[kind[0]].FromString(body)
+            # A socket with timeout 0 would not block at all; one already in the past still looks once.
+            self.socket.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                data = self.socket.recv(65536)
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                raise Closed()
+            self.buffer += data
+
+    def receive(self, kind, timeout=None):
+        """The next frame, of this kind (or these); Pings are answered on the way, a Close is raised as Closed."""
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            frame = self.frame(max(0.0, deadline - time.monotonic()))
+            if isinstance(frame, kind):
+                return frame
+            if isinstance(frame, pb.Close):
+                raise Closed(frame)
+            if not isinstance(frame, pb.Ping):
+                raise AssertionError(f"expected {kind}, got {type(frame).__name__}: {frame}")
+            self.send(pb.Pong(nonce=frame.nonce))
+
+    def close(self):
+        self.socket.close()
+
+
+class DeviceState:
+    """What a device persists."""
+
+    def __init__(self):
+        self.cid, self.secret = b"", b""
+        self.epoch = 0
+        self.positions = {}  # stream → highest sequence processed; this client works in order, so it has no ranges
+        self.timestamp, self.offset = 0, 0  # ms; the offset is the gateway's clock − ours
+
+
+class Device:
+    """One device of one app. `connection` is None while it is away."""
+
+    def __init__(self, host, port, app_id, state=None, timeout=10.0, tls=None):
+        self.address, self.app_id, self.timeout, self.tls = (host, port), app_id, timeout, tls
+        self.state = state or DeviceState()
+        self.connection, self.welcome, self.request = None, None, 0
+
+    def register(self, app_secret, **fields):
+        """Registers a new device and stays connected. `fields` go into the Hello."""
+        welcome = self._hello(app_secret.encode(), registration=True, **fields)
+        self.state.cid, self.state.secret = welcome.cid, welcome.device_secret
+        return welcome
+
+    def connect(self, **fields):
+        """Connects as the device known from `state`; one retry after clockSkew."""
+        try:
+            return self._hello(self.state.secret, cid=self.state.cid, **fields)
+        except Closed as closed:
+            if closed.code != 300:
+                raise
+            self.state.offset = closed.close.server_time - int(time.time() * 1000)
+            if self.state.timestamp > closed.close.server_time + 120_000:
+                self.state.timestamp = 0  # from when our clock ran ahead; no such Hello was ever accepted
+            return self._hello(self.state.secret, cid=self.state.cid, **fields)
+
+    def _hello(self, key, **fields):
+        state = self.state
+        state.timestamp = max(int(time.time() * 1000) + state.offset, state.timestamp + 1)
+        hello = pb.Hello(app_id=self.app_id, timestamp=state.timestamp, queue_epoch=state.epoch, client="python-test")
+        for stream, sequence in sorted(state.positions.items()):
+            hello.positions.add(stream=stream, sequence=sequence)
+        hello.MergeFrom(pb.Hello(**fields))
+        self.close()
+        self.connection = Connection(*self.address, timeout=self.timeout, tls=self.tls)
+        self.connection.socket.sendall(prove(hello, key))
+        self.welcome = self.connection.receive(pb.Welcome)
+        if self.welcome.queue_epoch != state.epoch:
+            state.positions.clear()
+            state.epoch = self.welcome.queue_epoch
+        return self.welcome
+
+    def receive(self, kind=pb.Deliver, timeout=None):
+        return self.connection.receive(kind, timeout)
+
+    def receive_and_ack(self, count, timeout=None):
+        """Processes `count` messages in order, each acked; those the position covers are acked and left out."""
+        fresh = []
+        for _ in range(count):
+            message = self.receive(timeout=timeout)
+            if message.sequence > self.state.positions.get(message.stream, 0):
+                fresh.append(message)
+            self.ack(message.sequence, message.stream)
+        return fresh
+
+    def ack(self, sequence, stream=0, ranges=()):
+        """Remembers the position, then acks it. `ranges`: pairs (first, last) beyond it, sent but not remembered."""
+        self.state.positions[stream] = max(sequence, self.state.positions.get(stream, 0))
+        ack = pb.Ack()
+        position = ack.positions.add(stream=stream, sequence=self.state.positions[stream])
+        for first, last in ranges:
+            position.ranges.add(first=first, last=last)
+        self.connection.send(ack)
+
+    def reject(self, sequence, reason, stream=0):
+        ack = pb.Ack()
+        ack.rejected.add(stream=stream, sequence=sequence, reason=reason)
+        self.connection.send(ack)
+
+    def update(self, **fields):
+        """Sends a DeviceUpdate and waits for its result; deliveries on the way are dropped un-acked, as is the rule."""
+        self.request += 1
+        self.connection.send(pb.DeviceUpdate(request=self.request, **fields))
+        while True:
+            frame = self.connection.receive((pb.UpdateResult, pb.Deliver, pb.Revoke))
+            if isinstance(frame, pb.UpdateResult) and frame.request == self.request:
+                return frame
+
+    def feedback(self, msg_id, kind=pb.Feedback.OPENED, action=0):
+        self.connection.send(pb.Feedback(kind=kind, msg_id=msg_id, action=action))
+
+    def ping(self, nonce=1, timeout=None):
+        self.connection.send(pb.Ping(nonce=nonce))
+        return self.connection.receive(pb.Pong, timeout)
+
+    def close(self):
+        if self.connection:
+            self.connection.close()
+            self.connection = None
+
+
+class Sender:
+    """A trusted sender on the listener `senders`."""
+
+    def __init__(self, host, port, app_id, master_secret, timeout=10.0):
+        self.connection, self.request = Connection(host, port, timeout), 0
+        hello = pb.Hello(app_id=app_id, role=pb.ROLE_SENDER, timestamp=int(time.time() * 1000), client="python-test")
+        self.connection.socket.sendall(prove(hello, master_secret.encode()))
+        self.welcome = self.connection.receive(pb.Welcome)
+
+    def publish(self, messages, timeout=None):
+        """Sends all (dicts of Publish's fields, `ttl_ms` only when given) in one write; results in the same order."""
+        first = self.request + 1
+        frames = []
+        for fields in messages:
+            self.request += 1
+            frames.append(pb.Publish(request=self.request, has_ttl="ttl_ms" in fields, **fields))
+        self.connection.send(*frames)
+        results = {}
+        while len(results) < len(frames):
+            result = self.connection.receive(pb.PublishResult, timeout)
+            results[result.request] = result
+        return [results[number] for number in range(first, self.request + 1)]
+
+    def close(self):
+        self.connection.close()

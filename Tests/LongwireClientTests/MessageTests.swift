@@ -1,0 +1,187 @@
+import Testing
+import Wire
+
+@testable import LongwireClient
+
+@Suite("Messages and acks")
+struct MessageTests {
+    @Test("messages read together are handled in order, stored once, then acked once")
+    func coalescing() throws {
+        var driver = try CoreDriver.ready()
+        driver.log = []
+        try driver.receive(CoreDriver.deliver(1), CoreDriver.deliver(2), CoreDriver.deliver(5))
+        #expect(driver.log == ["handle 1", "handle 2", "handle 5", "persist", "ack"])
+        #expect(driver.acks.map(\.positions) == [[StreamPosition(stream: 0, sequence: 5)]])
+        #expect(driver.stored?.streams == [0: ProcessedSet(sequence: 5)])
+    }
+
+    @Test("a message cut at any byte arrives whole, once")
+    func splits() throws {
+        var frame: [UInt8] = []
+        CoreDriver.deliver(1).appendFrame(to: &frame)
+        for cut in 1..<frame.count {
+            var driver = try CoreDriver.ready()
+            driver.core.receive(Array(frame[..<cut]), at: driver.now)
+            driver.turn()
+            #expect(driver.shown.isEmpty)
+            driver.core.receive(Array(frame[cut...]), at: driver.now)
+            driver.turn()
+            #expect(driver.shown == [1])
+        }
+    }
+
+    @Test("a message that was processed before is acked and not shown, also after a restart")
+    func duplicate() throws {
+        var driver = try CoreDriver.ready()
+        try driver.receive(CoreDriver.deliver(1))
+        try driver.receive(CoreDriver.deliver(1))
+        #expect(driver.shown == [1])
+        #expect(driver.acks.count == 2)
+
+        var later = try CoreDriver.ready(try #require(driver.stored))
+        try later.receive(CoreDriver.deliver(1))
+        #expect(later.shown.isEmpty)
+        #expect(later.acks.map(\.positions) == [[StreamPosition(stream: 0, sequence: 1)]])
+    }
+
+    @Test("when the state cannot be stored nothing is acked, and it is tried again before the next Hello")
+    func storeFails() throws {
+        var driver = try CoreDriver.ready()
+        driver.storeFails = true
+        try driver.receive(CoreDriver.deliver(1))
+        #expect(driver.acks.isEmpty)
+        #expect(driver.log.last == "disconnect")
+        driver.storeFails = false
+        driver.pass(milliseconds: 10_000)
+        driver.connect()
+        #expect(driver.stored?.streams == [0: ProcessedSet(sequence: 1)])
+        try driver.welcome()
+        try driver.receive(CoreDriver.deliver(1))
+        #expect(driver.shown == [1], "this process knows that it handled it")
+    }
+
+    @Test("a deferred message keeps the position below it and ranges above it")
+    func deferred() throws {
+        var driver = try CoreDriver.ready()
+        driver.verdicts[2] = .deferred
+        try driver.receive(CoreDriver.deliver(1), CoreDriver.deliver(2), CoreDriver.deliver(3))
+        let position = StreamPosition(stream: 0, sequence: 1, ranges: [SequenceRange(first: 3, last: 3)])
+        #expect(driver.acks.map(\.positions) == [[position]])
+        // The next session says the same and gets it again.
+        driver.core.disconnected(reason: "test", at: driver.now)
+        driver.turn()
+        driver.pass(milliseconds: 10_000)
+        driver.connect()
+        #expect(driver.hellos.last?.positions == [position])
+        try driver.welcome()
+        driver.verdicts = [:]
+        try driver.receive(CoreDriver.deliver(2))
+        #expect(driver.shown == [1, 2, 3, 2])
+        #expect(driver.stored?.streams == [0: ProcessedSet(sequence: 3)])
+    }
+
+    @Test("a Close read together with messages does not make the client claim a deferred one")
+    func closeBehindMessages() throws {
+        var driver = try CoreDriver.ready()
+        driver.verdicts[1] = .deferred
+        var close = Close()
+        close.code = CloseCode.shuttingDown.rawValue
+        try driver.receive(CoreDriver.deliver(1), CoreDriver.deliver(2), close)
+        #expect(driver.shown == [1, 2])
+        let expected = ProcessedSet(sequence: 0, ranges: [SequenceRange(first: 2, last: 2)])
+        #expect(driver.stored?.streams == [0: expected])
+    }
+
+    @Test("a rejected message is named in a frame of its own, before the positions could settle it")
+    func rejected() throws {
+        var driver = try CoreDriver.ready()
+        driver.verdicts[2] = .rejected(reason: "not for us")
+        try driver.receive(CoreDriver.deliver(1), CoreDriver.deliver(2))
+        #expect(driver.acks.count == 2)
+        #expect(driver.acks[0].positions.isEmpty)
+        #expect(driver.acks[0].rejected == [Rejected(stream: 0, sequence: 2, reason: "not for us")])
+        #expect(driver.acks[1].positions == [StreamPosition(stream: 0, sequence: 2)])
+    }
+
+    @Test("streams have positions of their own")
+    func streams() throws {
+        var driver = try CoreDriver.ready()
+        try driver.receive(CoreDriver.deliver(7), CoreDriver.deliver(2, stream: 1))
+        #expect(
+            driver.acks.last?.positions == [
+                StreamPosition(stream: 0, sequence: 7), StreamPosition(stream: 1, sequence: 2),
+            ])
+    }
+
+    @Test("a revocation is acked like a message and reported")
+    func revoke() throws {
+        var driver = try CoreDriver.ready()
+        var revoke = Revoke()
+        revoke.sequence = 4
+        revoke.revokedTaskID = TaskID(high: 1, low: 2)
+        try driver.receive(revoke)
+        try driver.receive(revoke)
+        #expect(driver.events.filter { $0 == .revoked(revoke.revokedTaskID) }.count == 1)
+        #expect(driver.acks.map(\.positions) == Array(repeating: [StreamPosition(stream: 0, sequence: 4)], count: 2))
+    }
+
+    @Test(
+        "what no gateway sends ends the connection with its code and never traps",
+        arguments: [
+            ([99, 0, 0, 0], 410), ([6, 255, 255, 255], 411), ([6, 0, 0, 1, 0xFF], 412), ([1, 0, 0, 0], 410),
+            ([6, 0, 0, 0], 412),
+        ] as [([UInt8], UInt32)])
+    func violations(bytes: [UInt8], code: UInt32) throws {
+        var driver = try CoreDriver.ready()
+        driver.core.receive(bytes, at: driver.now)
+        driver.turn()
+        #expect(driver.sent.contains { if case .close(let close) = $0 { close.code == code } else { false } })
+        #expect(driver.log.last == "disconnect")
+        #expect(driver.wait != nil)
+    }
+
+    @Test("a sequence beyond all reason is refused instead of overflowing")
+    func hugeSequence() throws {
+        for sequence: UInt64 in [.max, 1 << 63, Limits.greatestSequence + 1] {
+            var driver = try CoreDriver.ready()
+            try driver.receive(CoreDriver.deliver(sequence))
+            #expect(driver.shown.isEmpty)
+            #expect(driver.log.last == "disconnect")
+        }
+    }
+
+    @Test("a message opened from its notification is acked and not shown; with replay it is")
+    func opened() throws {
+        for replays in [false, true] {
+            var driver = try CoreDriver.ready { $0.replaysOpened = replays }
+            driver.perform(.opened(MessageID(high: 9, low: 1)))
+            try driver.receive(CoreDriver.deliver(1), CoreDriver.deliver(2))
+            #expect(driver.shown == (replays ? [1, 2] : [2]))
+            #expect(driver.acks.last?.positions == [StreamPosition(stream: 0, sequence: 2)])
+        }
+    }
+
+    @Test("opened messages go into the next Hello, 32 at most; the rest follows and is kept until it is answered")
+    func openedReport() throws {
+        var driver = CoreDriver(state: CoreDriver.registered)
+        let ids = (1...40).map { MessageID(high: 9, low: UInt64($0)) }
+        for id in ids { driver.perform(.opened(id)) }
+        driver.start()
+        #expect(driver.hellos[0].opened == Array(ids[..<32]))
+        try driver.welcome()
+        let told = driver.sent.compactMap { if case .feedback(let feedback) = $0 { feedback.messageID } else { nil } }
+        #expect(told == Array(ids[32...]))
+        #expect(driver.stored?.unreportedOpened == Array(ids[32...]), "a lost connection must not lose them")
+        try driver.receive(Pong(nonce: try #require(driver.pings.last).nonce))
+        #expect(driver.stored?.unreportedOpened == [])
+        #expect(driver.stored?.opened == ids)
+    }
+
+    @Test("only the last 256 opened messages are remembered")
+    func openedBound() throws {
+        var driver = CoreDriver(state: CoreDriver.registered)
+        for number in 1...300 { driver.perform(.opened(MessageID(high: 9, low: UInt64(number)))) }
+        #expect(driver.stored?.opened.count == 256)
+        #expect(driver.stored?.opened.first == MessageID(high: 9, low: 45))
+    }
+}

@@ -1,0 +1,74 @@
+import Foundation
+import Testing
+import Wire
+
+@testable import LongwireClient
+
+@Suite("State")
+struct StateStoreTests {
+    private func sample() -> ClientState {
+        var state = CoreDriver.registered
+        (state.lastTimestamp, state.acceptedTimestamp, state.clockOffset) = (9, 8, -7)
+        state.streams = [
+            0: ProcessedSet(sequence: 4, ranges: [SequenceRange(first: 6, last: 9)]), 1: ProcessedSet(sequence: 2),
+        ]
+        state.opened = [MessageID(high: 1, low: 1), MessageID(high: 1, low: 2)]
+        state.unreportedOpened = [MessageID(high: 1, low: 2)]
+        return state
+    }
+
+    private func withFolder(_ body: (String) throws -> Void) throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("longwire-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        try body(folder.path)
+    }
+
+    @Test("what is written is what is read")
+    func roundTrip() throws {
+        for var state in [sample(), ClientState(appID: "a b\nc")] {
+            #expect(try ClientState(serialized: state.serialized) == state)
+            state.appID = ""
+            #expect(try ClientState(serialized: state.serialized) == state)
+        }
+    }
+
+    @Test("half a state, a newer one and a wrong line are refused, not half understood")
+    func refused() throws {
+        let whole = sample().serialized
+        for end in 0..<(whole.count - 1) {
+            #expect(throws: LongwireClientError.self) { try ClientState(serialized: Array(whole[..<end])) }
+        }
+        for text in [
+            "longwire state 2\nend\n", "longwire state 1\nsurprise 1\nend\n", "longwire state 1\ncid 12\nend\n",
+        ] {
+            #expect(throws: LongwireClientError.self) { try ClientState(serialized: Array(text.utf8)) }
+        }
+    }
+
+    @Test("a file store begins empty, replaces as a whole, keeps the secret to its owner, and leaves nothing beside it")
+    func file() throws {
+        try withFolder { folder in
+            let store = FileStateStore(path: folder + "/device.state")
+            #expect(try store.load() == nil)
+            var state = sample()
+            try store.save(state)
+            state.queueEpoch = 99
+            try store.save(state)
+            #expect(try FileStateStore(path: folder + "/device.state").load() == state)
+            let mode = try FileManager.default.attributesOfItem(atPath: folder + "/device.state")[.posixPermissions]
+            #expect(mode as? Int == 0o600)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["device.state"])
+        }
+    }
+
+    @Test("a file that cannot be understood or written is an error that names it, never an empty state")
+    func damaged() throws {
+        try withFolder { folder in
+            let path = folder + "/device.state"
+            try Data("rubbish".utf8).write(to: URL(fileURLWithPath: path))
+            #expect(throws: LongwireClientError.self) { try FileStateStore(path: path).load() }
+            #expect(throws: LongwireClientError.self) { try FileStateStore(path: folder + "/no/such").save(sample()) }
+        }
+    }
+}

@@ -158,6 +158,7 @@ extension Shard {
             }
             row = entry.pointee.row
         }
+        device.pointee.endings &+= 1
         if isStored {
             store.delete(facts.key, prior: .maybe(wakeAt: facts.wakeAt))
             if facts.table == .message {
@@ -188,7 +189,7 @@ extension Shard {
     mutating func noteLate(_ event: TraceEvent, of message: MessageID, detail: String) {
         guard let key = Self.lateKey(event, message) else { return }
         let step = MessageTrace.Step(event: event, time: now, detail: detail)
-        store.put(key, wakeAt: 0, prior: .none, byteCount: LateEventRow.byteCount(step)) {
+        store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: LateEventRow.byteCount(step)) {
             LateEventRow.write(step, into: $0)
         }
     }

@@ -374,6 +374,7 @@ extension Shard {
         entry.pointee.row.facts = facts
         writeJob(slot)
         let record = devices.pointer(device)
+        record.pointee.endings &+= 1  // its old row is gone
         record.pointee.vendorCount -= 1
         record.pointee.vendorBytes -= Int64(old.byteCount)
         record.pointee.messageCount += 1

@@ -56,7 +56,7 @@ public struct Shard: ~Copyable {
     var alarmsAsked = false
     var alarmWork = 0
     /// Alarms whose reading failed; the store does not repeat them.
-    var rungAgain: [(facts: MessageFacts, at: GatewayTime)] = []
+    var rungAgain: [(key: StoreKey, at: GatewayTime)] = []
     var retiredApps: Set<AppKey> = []
     var numbers = ShardStatistics()
 

@@ -92,10 +92,11 @@ import Wire
                 guard actors[who].isConnected else { break }
                 let known = actors[who].processed.sorted()
                 guard let upTo = known.randomElement(using: &random) else { break }
-                // What the client processed and the frame names is final once synced: only what was sent in this
-                // session counts, so the model notes what the trace says.
-                let ranges = upTo > 1 ? [SequenceRange(first: upTo, last: upTo)] : []
-                harness.acknowledge(phone, 0, ranges: ranges.isEmpty ? [SequenceRange(first: 1, last: 1)] : ranges)
+                // Only what was sent in this session counts; the shard's own count says whether it did.
+                let before = harness.statistics.ended(.delivered) + harness.statistics.ended(.deliveredOffline)
+                harness.acknowledge(phone, 0, ranges: [SequenceRange(first: upTo, last: upTo)])
+                let after = harness.statistics.ended(.delivered) + harness.statistics.ended(.deliveredOffline)
+                if after > before { actors[who].acked.insert(upTo) }
             case 10:
                 if actors[who].isConnected { harness.disconnect(phone, announced: Bool.random(using: &random)) }
                 actors[who].isConnected = false

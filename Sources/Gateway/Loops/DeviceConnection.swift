@@ -66,7 +66,10 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             // After a Close, ours or theirs, what still comes is of no interest.
             guard phase != .closed else { return bytes.count }
             // Frames that came behind the Hello wait until the Welcome is out.
-            guard phase != .awaitingWelcome else { return offset }
+            guard phase != .awaitingWelcome else {
+                stream.pauseReading()
+                return offset
+            }
             let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
             let header: FrameHeader
             do throws(FrameHeader.ParseError) {

@@ -219,19 +219,24 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             isOffline: effect.isOffline, acceptedAt: UInt64(row.acceptedAt), alertedAt: UInt64(effect.alertedAt),
             attempt: effect.attempt, collapseKey: row.collapseKey, alertTitle: row.alertTitle,
             alertBody: row.alertBody)
-        _ = stream?.write(byteCount: frame.byteCount) { frame.encode(into: $0) }
+        let byteCount = frame.byteCount
+        _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
+        owner.metrics.count(.bytesSent, byteCount)
         owner.metrics.count(.deliversSent)
     }
 
     func ping() {
         let frame = HeartbeatFrame.ping(nonce: UInt64(bitPattern: owner.now))
-        _ = stream?.write(byteCount: frame.byteCount) { frame.encode(into: $0) }
+        let byteCount = frame.byteCount
+        _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
+        owner.metrics.count(.bytesSent, byteCount)
     }
 
     func send(_ message: some WireMessage) {
         var bytes: [UInt8] = []
         message.appendFrame(to: &bytes)
         _ = bytes.withUnsafeBytes { stream?.write($0) }
+        owner.metrics.count(.bytesSent, bytes.count)
     }
 
     // MARK: End

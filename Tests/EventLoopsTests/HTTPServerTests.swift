@@ -1,5 +1,6 @@
 import Cryptography
 import EventLoops
+import Glibc
 import Platform
 import Testing
 
@@ -261,6 +262,28 @@ struct HTTPServerTests {
             _ = loop.run { loop.onTick { _ in gone.note(served.server?.connectionCount ?? -1) } }
             gone.wait { $0.last == 0 }
             #expect(loop.run { served.server?.waitingCount } == 0)
+        }
+    }
+
+    @Test("an answer into a broken connection does not end the process by a signal")
+    func brokenPipe() async {
+        await #expect(processExitsWith: .exitCode(7)) {
+            signal(SIGPIPE, SIG_DFL)
+            try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in
+                let client = try TestClient(port: served.port)
+                try client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                served.requests.wait { $0.count == 1 }
+                client.reset()
+                let gone = Probe<Bool>()
+                while gone.values.last != true { _ = loop.run { gone.note(served.waiting[0].isPeerGone) } }
+                let ticks = Probe<Int>()
+                _ = loop.run {
+                    served.waiting.removeFirst().respond(status: 200, body: [1])
+                    loop.onTick { _ in ticks.note(served.server?.connectionCount ?? -1) }
+                }
+                ticks.wait { $0.last == 0 }
+            }
+            exit(7)
         }
     }
 

@@ -92,6 +92,25 @@ struct HTTPServerTests {
         }
     }
 
+    @Test("what common client libraries send is taken", arguments: ["GET", "POST", "DELETE", "PUT"])
+    func commonClients(method: String) throws {
+        try withServer { _, served in
+            let client = try TestClient(port: served.port)
+            for connection in ["Keep-Alive", "keep-alive, TE", ""] {
+                let line = connection.isEmpty ? "" : "Connection: \(connection)\r\n"
+                try client.send("\(method) /a HTTP/1.1\r\nHost: x\r\n\(line)\r\n")
+                #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 200"))
+            }
+            try client.send("\(method) /a HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+            #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 100"))
+            try client.send("abc")
+            #expect(try client.receiveAnswer().body == "abc")
+            try client.send("\(method) /a HTTP/1.0\r\n\r\n")
+            #expect(String(decoding: client.receiveAll(), as: UTF8.self).contains(" 200 "))
+            #expect(served.requests.values == Array(repeating: "\(method) /a", count: 5))
+        }
+    }
+
     @Test("HEAD gets the length and no body; other methods are refused")
     func head() throws {
         try withServer(handler: { _, exchange in exchange.respond(status: 200, body: Array("12345".utf8)) }) {

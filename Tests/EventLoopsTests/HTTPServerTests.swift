@@ -1,5 +1,6 @@
 import Cryptography
 import EventLoops
+import Glibc
 import Platform
 import Testing
 
@@ -88,6 +89,25 @@ struct HTTPServerTests {
             try client.send("TP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
             #expect(try client.receiveAnswer().body == "")
             #expect(served.requests.values == ["\(method) /x", "\(method) /x", "\(method) /y"])
+        }
+    }
+
+    @Test("what common client libraries send is taken", arguments: ["GET", "POST", "DELETE", "PUT"])
+    func commonClients(method: String) throws {
+        try withServer { _, served in
+            let client = try TestClient(port: served.port)
+            for connection in ["Keep-Alive", "keep-alive, TE", ""] {
+                let line = connection.isEmpty ? "" : "Connection: \(connection)\r\n"
+                try client.send("\(method) /a HTTP/1.1\r\nHost: x\r\n\(line)\r\n")
+                #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 200"))
+            }
+            try client.send("\(method) /a HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+            #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 100"))
+            try client.send("abc")
+            #expect(try client.receiveAnswer().body == "abc")
+            try client.send("\(method) /a HTTP/1.0\r\n\r\n")
+            #expect(String(decoding: client.receiveAll(), as: UTF8.self).contains(" 200 "))
+            #expect(served.requests.values == Array(repeating: "\(method) /a", count: 5))
         }
     }
 
@@ -261,6 +281,28 @@ struct HTTPServerTests {
             _ = loop.run { loop.onTick { _ in gone.note(served.server?.connectionCount ?? -1) } }
             gone.wait { $0.last == 0 }
             #expect(loop.run { served.server?.waitingCount } == 0)
+        }
+    }
+
+    @Test("an answer into a broken connection does not end the process by a signal")
+    func brokenPipe() async {
+        await #expect(processExitsWith: .exitCode(7)) {
+            signal(SIGPIPE, SIG_DFL)
+            try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in
+                let client = try TestClient(port: served.port)
+                try client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                served.requests.wait { $0.count == 1 }
+                client.reset()
+                let gone = Probe<Bool>()
+                while gone.values.last != true { _ = loop.run { gone.note(served.waiting[0].isPeerGone) } }
+                let ticks = Probe<Int>()
+                _ = loop.run {
+                    served.waiting.removeFirst().respond(status: 200, body: [1])
+                    loop.onTick { _ in ticks.note(served.server?.connectionCount ?? -1) }
+                }
+                ticks.wait { $0.last == 0 }
+            }
+            exit(7)
         }
     }
 

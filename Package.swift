@@ -52,12 +52,13 @@ let package = Package(
                 "Structures",
             ], swiftSettings: common),
         .target(name: "LongwireClient", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
-        .target(name: "LoadGenerator", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
+        .target(
+            name: "LoadGenerator", dependencies: ["Wire", "Cryptography", "Platform"], swiftSettings: common),
         .target(
             name: "CommandLineTool", dependencies: ["LongwireClient", "LoadGenerator", "Wire", "Cryptography"],
             swiftSettings: common),
         .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
-        .executableTarget(name: "longwire", dependencies: ["CommandLineTool"], swiftSettings: common),
+        .executableTarget(name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator"], swiftSettings: common),
 
         // Tests, one folder a module.
         .target(
@@ -73,8 +74,13 @@ let package = Package(
         .testTarget(
             name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "TestKit"], swiftSettings: common),
         .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),
-        .testTarget(name: "GatewayTests", dependencies: ["Gateway", "TestKit"], swiftSettings: common),
+        .testTarget(
+            name: "GatewayTests", dependencies: ["Gateway", "Delivery", "Platform", "Wire", "TestKit"],
+            swiftSettings: common),
         .testTarget(name: "LongwireClientTests", dependencies: ["LongwireClient", "TestKit"], swiftSettings: common),
+        .testTarget(
+            name: "LoadGeneratorTests", dependencies: ["LoadGenerator", "Wire", "Cryptography"],
+            swiftSettings: common),
         .testTarget(name: "CommandLineToolTests", dependencies: ["CommandLineTool"], swiftSettings: common),
     ],
     swiftLanguageModes: [.v6],

@@ -10,3 +10,5 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
+#include <openssl/ec.h>
+#include <openssl/x509v3.h>

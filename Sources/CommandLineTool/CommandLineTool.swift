@@ -65,6 +65,7 @@ public enum CommandLineTool {
         return
             (["Talks to a Longwire gateway: as a device, as a publisher, as a sender service.", ""]
             + ["Usage: longwire COMMAND [options]", "", "Commands:"] + list + [
+                "  bench           Loads a gateway and reports what it did; it has options of its own (--help).",
                 "", "longwire COMMAND --help tells everything about one command.", "",
                 "Where credentials come from, the first found wins: options; the environment (LONGWIRE_APP_ID,",
                 "LONGWIRE_APP_KEY, LONGWIRE_APP_SECRET, LONGWIRE_MASTER_SECRET, LONGWIRE_ADMIN_TOKEN, LONGWIRE_DEVICE,",

@@ -91,7 +91,9 @@ package final class TLSSession {
         return result > 0 ? .bytes(Int(result)) : outcome(of: result)
     }
 
-    /// Says goodbye; nothing may be written afterwards. What the peer still sends can be read.
+    /// Says goodbye; nothing may be written afterwards.
+    ///
+    /// What the peer still sends can be read.
     package func sayGoodbye() {
         guard SSL_is_init_finished(raw) == 1 else { return }
         ERR_clear_error()

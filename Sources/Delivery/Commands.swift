@@ -205,6 +205,12 @@ public struct ShardLimits: Sendable {
     /// Due jobs held in memory; more stay in the store until these are drained.
     public var dueJobReadAhead = 65_536
     public var cachedDeviceCount = 200_000
+    /// Rows looked at when a device's queue is measured; above any app's queue limit.
+    public var measuredRowCount = 100_000
+    /// Alarms of cold rows taken from the store at a time.
+    public var alarmBatch = 256
+    /// The longest pause before a job is offered again when its result names none.
+    public var retryDelay: ClosedRange<Int64> = 1_000...60_000
     public var sessionlessDeviceLifetime: Int64 = 24 * 3_600_000
     public init() {}
 }

@@ -66,7 +66,9 @@ public struct PublishOutcome: Sendable, Equatable {
         case ignored
     }
     public enum Fallback: UInt8, Sendable { case none = 0, armed, due }
-    public enum FallbackReason: UInt8, Sendable { case applies = 0, noToken, noContent, strategy, timeToLive, pushModeOff }
+    public enum FallbackReason: UInt8, Sendable {
+        case applies = 0, noToken, noContent, strategy, timeToLive, pushModeOff
+    }
 
     public var code: Code
     public var cid: DeviceID
@@ -243,5 +245,7 @@ public struct LogEvent: Sendable {
     public var level: Level
     public var name: StaticString
     public var text: String
-    public init(level: Level, name: StaticString, text: String) { (self.level, self.name, self.text) = (level, name, text) }
+    public init(level: Level, name: StaticString, text: String) {
+        (self.level, self.name, self.text) = (level, name, text)
+    }
 }

@@ -1,1 +1,181 @@
-// placeholder: see Commands.swift and Effects.swift
+// The decisions about all devices of one loop. Commands go in, effects come out; the store is written at once and
+// whatever depends on a write leaves when the write is durable. No I/O, no clock, no lock, no thread.
+//
+// How the parts hang together:
+// - A *device slot* holds the record when it is loaded. Commands for a slot that is not loaded, or busy with a step that
+//   needs the disk, wait in order (Shard+Loading).
+// - A *message* is in memory while it is young or sent in the current session; everything else is rows, found by
+//   paging from the cursor (Shard+Sessions) or reported by the store's alarms (Shard+Timers).
+// - A *job* is in memory while it is due or leased, while its row is young or while its message is in memory.
+// - Every change is made in one batch for one device (Shard+Batches) and ends in a ticket; effects wait in `pending`
+//   in the order of their tickets.
+
+internal import Structures
+internal import Wire
+
+/// All devices of one loop.
+public struct Shard: ~Copyable {
+    var limits: ShardLimits
+    var apps: [AppSettings]
+    let store: any ShardStore
+    let verifier: any ProofVerifier
+    let queueEpoch: UInt64
+
+    var devices = Slab<Device>()
+    var deviceIndex = WideMap()
+    var messages = Slab<Message>()
+    var jobs = Slab<JobEntry>()
+    var jobIndex = WideMap()
+    var messageTimers: TimerWheel
+    var deviceTimers: TimerWheel
+    var jobTimers: TimerWheel
+    var expired: [UInt32] = []
+
+    /// By the loop's session slot.
+    var sessions: [SessionPlace] = []
+    /// By app: single pushes first, then bulk.
+    var dueLists: [DueList] = []
+    var dueCount = 0
+
+    var counters = Slab<CountersRow>()
+    var counterIndex = WideMap()
+
+    var effects: [Effect] = []
+    var pending = Ring<PendingEffect>(capacity: 256)
+    var heldReplies: [StoreReply] = []
+    var continuations: [ReadToken: Continuation] = [:]
+    var waitLists = Slab<WaitList>()
+    var waitingCount = 0
+    var evictionHand: UInt32 = 0
+    var loadedCount = 0
+
+    var lastTicket: Ticket = 0
+    var committedTicket: Ticket = 0
+    var batch = OpenBatch()
+    var now: GatewayTime
+    var alarmsAsked = false
+    var alarmWork = 0
+    /// Alarms whose reading failed; the store does not repeat them.
+    var rungAgain: [(facts: MessageFacts, at: GatewayTime)] = []
+    var retiredApps: Set<AppKey> = []
+    var numbers = ShardStatistics()
+
+    /// What to do with a reader's answer.
+    typealias Continuation = (inout Shard, StoreReply) -> Void
+
+    /// Creates the shard of one loop.
+    ///
+    /// - Parameters:
+    ///   - counters: the counters rows of this shard's buckets, today's at least; others only serve the `pending` gauge.
+    ///   - queueEpoch: names the store's life; devices get it at registration (semantics, "Sequences").
+    public init(
+        limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
+        queueEpoch: UInt64, counters: [StoredRow], now: GatewayTime
+    ) {
+        (self.limits, self.store, self.verifier, self.queueEpoch) = (limits, store, verifier, queueEpoch)
+        self.apps = apps
+        self.now = now
+        dueLists = Array(repeating: DueList(), count: apps.count * 2)
+        messageTimers = TimerWheel(resolution: 1, now: now)
+        deviceTimers = TimerWheel(resolution: 64, now: now)
+        jobTimers = TimerWheel(resolution: 1, now: now)
+        committedTicket = store.committedTicket
+        lastTicket = committedTicket
+        let today = CountersRow.day(of: now)
+        for stored in counters {
+            guard let row = CountersRow(stored.value) else {
+                numbers.damagedRows += 1
+                continue
+            }
+            numbers.pending += Int64(bitPattern: row.accepted &- row.ended)
+            if row.day == today { keepCounters(row, bucket: stored.key.bucket) }
+        }
+    }
+
+    deinit {
+        for slot in 0..<devices.highWater where devices.isOccupied(slot) {
+            devices.pointer(slot).pointee.profile.deallocate()
+        }
+    }
+
+    /// Exchanges the effects gathered so far for an emptied array; perform them in order before the next call.
+    public mutating func takeEffects(into taken: inout [Effect]) {
+        taken.removeAll(keepingCapacity: true)
+        swap(&effects, &taken)
+    }
+
+    public var hasEffects: Bool { !effects.isEmpty }
+
+    /// True when a lease would find jobs.
+    public var hasDueJobs: Bool { dueCount > 0 }
+
+    /// No timer of this shard is due before this; call `advance(to:)` then, and at least once a second.
+    public var nextTimer: GatewayTime {
+        min(messageTimers.earliest, min(deviceTimers.earliest, min(jobTimers.earliest, store.nextAlarm)))
+    }
+
+    public var statistics: ShardStatistics {
+        var current = numbers
+        current.loadedDevices = loadedCount
+        current.messagesInMemory = messages.count
+        current.jobsInMemory = jobs.count
+        current.dueJobs = dueCount
+        current.waitingCommands = waitingCount
+        current.pendingEffects = pending.count
+        return current
+    }
+
+    /// Replaces the apps. An app that is no longer listed takes no publishes; its devices keep what they have.
+    public mutating func reload(apps new: [AppSettings]) {
+        for settings in new {
+            if let index = apps.firstIndex(where: { $0.key == settings.key }) {
+                apps[index] = settings
+            } else {
+                apps.append(settings)
+                dueLists.append(DueList())
+                dueLists.append(DueList())
+            }
+        }
+        retiredApps = Set(apps.map(\.key)).subtracting(new.map(\.key))
+    }
+
+    /// Every batch up to `ticket` is on disk: lets go what waited for it.
+    public mutating func committed(upTo ticket: Ticket, now: GatewayTime) {
+        begin(now)
+        committedTicket = max(committedTicket, ticket)
+        releaseDue()
+    }
+
+    /// Starts a call: what earlier calls lent is over.
+    mutating func begin(_ time: GatewayTime) {
+        if time > now { now = time }
+        if !heldReplies.isEmpty { heldReplies.removeAll(keepingCapacity: true) }
+    }
+}
+
+/// Which device a session slot belongs to.
+struct SessionPlace {
+    var stamp: UInt32
+    var device: UInt32
+}
+
+/// Due jobs of one app and kind, oldest first.
+struct DueList {
+    var first: UInt32 = .max
+    var last: UInt32 = .max
+}
+
+/// Something that leaves the shard once its ticket is durable.
+struct PendingEffect {
+    enum Kind {
+        /// Answer, then send what may be sent.
+        case publish(Origin, PublishOutcome, device: UInt32, cid: DeviceID)
+        case welcome(SessionRef, WelcomeEffect)
+        case updated(SessionRef, UpdateResult)
+        case leased(Origin, [Job])
+        case settled(Origin, [ResultVerdict])
+        case resume(device: UInt32, cid: DeviceID)
+    }
+    var ticket: Ticket
+    var kind: Kind
+}

@@ -2,7 +2,7 @@
 internal import Glibc
 
 /// A system call that failed, with what it was about.
-package struct SystemError: Error, Equatable, CustomStringConvertible {
+public struct SystemError: Error, Equatable, CustomStringConvertible {
     /// The system call, or the step it belongs to: `open`, `fdatasync`.
     package let operation: String
     /// What the call worked on: a path or an address; empty if there is no name for it.
@@ -20,7 +20,7 @@ package struct SystemError: Error, Equatable, CustomStringConvertible {
         return SystemError(operation: operation, subject: subject, code: code)
     }
 
-    package var description: String {
+    public var description: String {
         let reason = strerror(code).map { String(cString: $0) } ?? "error \(code)"
         return subject.isEmpty ? "\(operation): \(reason)" : "\(operation) \(subject): \(reason)"
     }

@@ -1,9 +1,13 @@
 internal import CommandLineTool
-internal import Foundation
+internal import Glibc
+internal import LoadGenerator
 
 @main
 struct Longwire {
     static func main() {
-        exit(CommandLineTool.run(Array(CommandLine.arguments.dropFirst())).rawValue)
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        // The load generator has a parser and exit codes of its own.
+        if arguments.first == "bench" { exit(LoadGenerator.run(arguments: Array(arguments.dropFirst()))) }
+        exit(CommandLineTool.run(arguments).rawValue)
     }
 }

@@ -1,1 +1,6 @@
-@main struct Longwired { static func main() {} }
+internal import Gateway
+internal import Glibc
+
+@main struct Longwired {
+    static func main() { exit(LongwiredMain.run(Array(CommandLine.arguments.dropFirst()))) }
+}

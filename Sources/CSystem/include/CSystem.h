@@ -5,5 +5,6 @@
 
 #include "CSystemCalls.h"
 #include "CSystemChecksum.h"
+#include "CSystemPoll.h"
 
 #endif

@@ -1,0 +1,60 @@
+# Longwire's one entry point; `make help` lists the targets.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# CI sets LONGWIRE_CI for all its steps, so that `check` and `test` share one build with warnings as errors.
+# Elsewhere `check` builds beside the ordinary build, which would otherwise start anew each time.
+ifdef LONGWIRE_CI
+check_flags :=
+else
+check_flags := --scratch-path .build/check
+endif
+
+python := .build/python/bin/python
+shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-imports.sh
+
+.PHONY: help
+help: ## Lists the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+.PHONY: run
+run: dependencies-build ## Installs what is missing, builds in release mode and starts the gateway on its defaults.
+	swift build -c release --product longwired
+	swift build -c release --product longwire
+	exec .build/release/longwired
+
+.PHONY: build
+build: dependencies-build ## Builds both programs in release mode.
+	swift build -c release --product longwired
+	swift build -c release --product longwire
+
+.PHONY: test
+test: dependencies-test ## Installs what is missing and runs all tests, Swift's and the integration tests.
+	swift build --build-tests
+	swift test --skip-build
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q Tests/Integration
+
+.PHONY: check
+check: dependencies-build ## Warnings as errors, formatting, import rules, shell syntax.
+	LONGWIRE_CI=1 swift build $(check_flags) --build-tests
+	swift format lint --strict --recursive --parallel Package.swift Sources Tests
+	Tests/check-imports.sh --self-test
+	Tests/check-imports.sh
+	for script in $(shell_scripts); do bash -n "$$script"; done
+
+.PHONY: demo
+demo: dependencies-test ## Plays the whole story against a real gateway and prints each step.
+	swift build --product longwired
+	swift build --product longwire
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/demo.py
+
+.PHONY: clean
+clean: ## Removes everything that was built; the data folder stays.
+	rm -rf .build
+
+.PHONY: dependencies-build dependencies-test
+dependencies-build:
+	@deploy/install-dependencies.sh build
+dependencies-test:
+	@deploy/install-dependencies.sh build test

@@ -1,0 +1,177 @@
+internal import Wire
+
+/// One vendor token of a device.
+struct DeviceToken {
+    var kind: TokenKind
+    var environment: TokenEnvironment
+    var topic: String
+    var token: String
+    var registeredAt: GatewayTime
+    /// The vendor called it bad; it is not used until the device registers it again.
+    var isQuarantined: Bool
+
+    /// Names the token in job rows without repeating it.
+    var digest: UInt64 { Fingerprint.of(token.utf8) }
+}
+
+/// What a device has besides numbers: its secret and its tokens.
+///
+/// In memory it stays as the bytes that stand in the row, since most devices are looked at rarely.
+struct DeviceProfile {
+    var secret: [UInt8]
+    var tokens: [DeviceToken]
+
+    var byteCount: Int {
+        tokens.reduce(2 + secret.count) { $0 + 11 + RowWriter.byteCount(text: $1.topic) + 2 + $1.token.utf8.count }
+    }
+
+    func write(_ writer: inout RowWriter) {
+        writer.put(UInt8(truncatingIfNeeded: secret.count))
+        secret.withUnsafeBytes { writer.put($0) }
+        writer.put(UInt8(truncatingIfNeeded: tokens.count))
+        for token in tokens {
+            writer.put(token.kind.rawValue)
+            writer.put(token.environment.rawValue)
+            writer.put(UInt8(token.isQuarantined ? 1 : 0))
+            writer.put(token.registeredAt)
+            writer.put(text: token.topic)
+            writer.put(UInt16(truncatingIfNeeded: token.token.utf8.count))
+            var text = token.token
+            text.withUTF8 { writer.put(UnsafeRawBufferPointer($0)) }
+        }
+    }
+
+    init(secret: [UInt8], tokens: [DeviceToken]) { (self.secret, self.tokens) = (secret, tokens) }
+
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        var reader = RowReader(bytes)
+        guard let secretCount = reader.next(UInt8.self), let secret = reader.next(byteCount: Int(secretCount)),
+            let tokenCount = reader.next(UInt8.self)
+        else { return nil }
+        self.init(secret: Array(secret), tokens: [])
+        for _ in 0..<tokenCount {
+            guard let kind = TokenKind(rawValue: reader.next() ?? .max),
+                let environment = TokenEnvironment(rawValue: reader.next() ?? .max),
+                let quarantined = reader.next(UInt8.self), let registeredAt = reader.next(Int64.self),
+                let topic = reader.nextText(), let count = reader.next(UInt16.self),
+                let text = reader.next(byteCount: Int(count))
+            else { return nil }
+            tokens.append(
+                DeviceToken(
+                    kind: kind, environment: environment, topic: topic, token: String(decoding: text, as: UTF8.self),
+                    registeredAt: registeredAt, isQuarantined: quarantined != 0))
+        }
+    }
+}
+
+/// A device's record: numbers first, then its profile's bytes.
+struct DeviceRow {
+    static let version: UInt8 = 1
+    static let headerByteCount = 92
+
+    struct Flags: OptionSet {
+        let rawValue: UInt8
+        static let pushModeOff = Flags(rawValue: 1)
+        static let replayOpened = Flags(rawValue: 2)
+        /// It came back, or stayed long enough: no longer collected as a device that was never seen again.
+        static let established = Flags(rawValue: 4)
+    }
+
+    var flags: Flags = []
+    var badge: Int32 = 0
+    var app: AppKey
+    var generation: UInt64 = 0
+    var lastTimestamp: UInt64 = 0
+    /// Sequences up to this may have been given.
+    var reservedSequence: UInt64 = 0
+    var queueEpoch: UInt64 = 0
+    var registeredAt: GatewayTime = 0
+    var lastSeenAt: GatewayTime = 0
+    /// What ended unseen since the last visit, in the order of `DroppedReason`.
+    var dropped = DroppedCounts()
+
+    func write(profile: UnsafeRawBufferPointer, into bytes: UnsafeMutableRawBufferPointer) {
+        var writer = RowWriter(bytes)
+        writer.put(Self.version)
+        writer.put(flags.rawValue)
+        writer.put(UInt16(0))
+        writer.put(badge)
+        writer.put(app.word)
+        writer.put(generation)
+        writer.put(lastTimestamp)
+        writer.put(reservedSequence)
+        writer.put(queueEpoch)
+        writer.put(registeredAt)
+        writer.put(lastSeenAt)
+        writer.put(dropped.expired)
+        writer.put(dropped.collapsed)
+        writer.put(dropped.overflowed)
+        writer.put(dropped.revoked)
+        writer.put(dropped.failed)
+        writer.put(UInt64(0))
+        writer.put(profile)
+    }
+
+    /// - Returns: `nil` for bytes that are no device row of a known version.
+    static func read(_ bytes: UnsafeRawBufferPointer) -> (row: DeviceRow, profile: UnsafeRawBufferPointer)? {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == version, let flags = reader.next(UInt8.self),
+            reader.next(UInt16.self) != nil, let badge = reader.next(Int32.self), let app = reader.next(UInt64.self),
+            let generation = reader.next(UInt64.self), let lastTimestamp = reader.next(UInt64.self),
+            let reservedSequence = reader.next(UInt64.self), let queueEpoch = reader.next(UInt64.self),
+            let registeredAt = reader.next(Int64.self), let lastSeenAt = reader.next(Int64.self),
+            let expired = reader.next(UInt32.self), let collapsed = reader.next(UInt32.self),
+            let overflowed = reader.next(UInt32.self), let revoked = reader.next(UInt32.self),
+            let failed = reader.next(UInt32.self), reader.next(UInt64.self) != nil,
+            let profile = reader.next(byteCount: bytes.count - reader.offset), DeviceProfile(profile) != nil
+        else { return nil }
+        let row = DeviceRow(
+            flags: Flags(rawValue: flags), badge: badge, app: AppKey(app), generation: generation,
+            lastTimestamp: lastTimestamp, reservedSequence: reservedSequence, queueEpoch: queueEpoch,
+            registeredAt: registeredAt, lastSeenAt: lastSeenAt,
+            dropped: DroppedCounts(
+                expired: expired, collapsed: collapsed, overflowed: overflowed, revoked: revoked, failed: failed))
+        return (row, profile)
+    }
+}
+
+/// Messages that ended without the device having seen them on the live channel.
+struct DroppedCounts: Equatable {
+    var expired: UInt32 = 0
+    var collapsed: UInt32 = 0
+    var overflowed: UInt32 = 0
+    var revoked: UInt32 = 0
+    var failed: UInt32 = 0
+
+    var isEmpty: Bool { self == DroppedCounts() }
+
+    /// - Returns: true when this final state is one that Welcome reports.
+    mutating func count(_ state: FinalState) -> Bool {
+        switch state {
+        case .expired: expired &+= 1
+        case .collapsed: collapsed &+= 1
+        case .overflowed: overflowed &+= 1
+        case .revoked: revoked &+= 1
+        case .failed: failed &+= 1
+        default: return false
+        }
+        return true
+    }
+
+    var wire: [Dropped] {
+        [
+            ("expired", expired), ("collapsed", collapsed), ("overflowed", overflowed), ("revoked", revoked),
+            ("failed", failed),
+        ].filter { $0.1 > 0 }.map { Dropped(reason: $0.0, count: UInt64($0.1)) }
+    }
+}
+
+/// A short name for some bytes, good enough to compare tokens and collapse keys of one device.
+enum Fingerprint {
+    static func of(_ bytes: some Sequence<UInt8>) -> UInt64 {
+        // FNV-1a with a final mix; nothing here needs to withstand an adversary.
+        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
+        for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
+        return hash ^ hash >> 29
+    }
+}

@@ -1,0 +1,166 @@
+internal import Wire
+
+/// A queued message's way to the vendor: where it is, the job's state, its lease, and the message's steps so far.
+///
+/// Kept until the message ends, so that it also says what a message was through: that an alert was shown (`alertedAt`),
+/// that it was flagged, that a newer one collapses it.
+struct JobRow {
+    enum State: UInt8 { case due = 1, leased, accepted, rejected, exhausted, cancelled }
+
+    static let version: UInt8 = 1
+    static let stepLimit = 48
+
+    var facts: MessageFacts
+    var state: State
+    /// In `due`: not before this.
+    var dueAt: GatewayTime
+    var attempts: UInt16 = 0
+    var lease: (UInt64, UInt64) = (0, 0)
+    var leasedUntil: GatewayTime = 0
+    /// The lease whose result was taken last, and that result: repeats of it are recognised.
+    var settledLease: (UInt64, UInt64) = (0, 0)
+    var settledOutcome: UInt8 = 0
+    /// Digest of the token that the last lease carried.
+    var sentToken: UInt64 = 0
+    /// That token's kind.
+    var sentKind = TokenKind.alert
+    var badgeApplied = false
+    /// A newer message under its collapse key waits for it to be acked or to come free.
+    var isCollapsed = false
+    /// When the vendor accepted it; 0: never.
+    var alertedAt: GatewayTime = 0
+    var steps: [MessageTrace.Step] = []
+
+    init(facts: MessageFacts, state: State, dueAt: GatewayTime) {
+        (self.facts, self.state, self.dueAt) = (facts, state, dueAt)
+    }
+
+    var isActive: Bool { state == .due || state == .leased }
+
+    /// When the stored row must be looked at again.
+    var wakeAt: GatewayTime {
+        switch state {
+        case .due: min(dueAt, facts.expiresAt)
+        case .leased: max(1, leasedUntil)
+        default: facts.expiresAt
+        }
+    }
+
+    /// Remembers a step; past the limit the middle ones go.
+    mutating func note(_ event: TraceEvent, _ time: GatewayTime, _ detail: String = "") {
+        if steps.count >= Self.stepLimit { steps.remove(at: Self.stepLimit / 2) }
+        steps.append(MessageTrace.Step(event: event, time: time, detail: detail))
+    }
+
+    var byteCount: Int { 184 + StepBytes.byteCount(steps) }
+
+    func write(into bytes: UnsafeMutableRawBufferPointer) {
+        var writer = RowWriter(bytes)
+        writer.put(Self.version)
+        writer.put(state.rawValue)
+        writer.put((badgeApplied ? 1 : 0) | (isCollapsed ? 2 : 0) as UInt8)
+        writer.put(facts.strategy.rawValue)
+        writer.put(facts.flags.rawValue)
+        writer.put(facts.table.rawValue)
+        writer.put(attempts)
+        writer.put(facts.message.high)
+        writer.put(facts.message.low)
+        writer.put(facts.task.high)
+        writer.put(facts.task.low)
+        writer.put(facts.cid.high)
+        writer.put(facts.cid.low)
+        writer.put(facts.app.word)
+        writer.put(facts.item)
+        writer.put(facts.acceptedAt)
+        writer.put(facts.expiresAt)
+        writer.put(facts.fallbackAt)
+        writer.put(facts.wakeAt)
+        writer.put(facts.timeToLive)
+        writer.put(facts.byteCount)
+        writer.put(settledOutcome)
+        writer.put(sentKind.rawValue)
+        writer.put(UInt16(0))
+        writer.put(dueAt)
+        writer.put(lease.0)
+        writer.put(lease.1)
+        writer.put(leasedUntil)
+        writer.put(settledLease.0)
+        writer.put(settledLease.1)
+        writer.put(sentToken)
+        writer.put(alertedAt)
+        StepBytes.write(steps, &writer)
+    }
+
+    /// - Returns: `nil` for bytes that are no job row of a known version.
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == Self.version, let state = State(rawValue: reader.next() ?? 0),
+            let bits = reader.next(UInt8.self), let strategy = Strategy(rawValue: reader.next() ?? 0),
+            let flags = reader.next(UInt8.self), let table = StoreKey.Table(rawValue: reader.next() ?? 0),
+            table == .message || table == .vendorMessage, let attempts = reader.next(UInt16.self),
+            let message = reader.nextIdentifier(MessageID.self), message.bucket != nil,
+            let task = reader.nextIdentifier(TaskID.self), let cid = reader.nextIdentifier(DeviceID.self),
+            let app = reader.next(UInt64.self), let item = reader.next(UInt64.self),
+            let acceptedAt = reader.next(Int64.self), let expiresAt = reader.next(Int64.self),
+            let fallbackAt = reader.next(Int64.self), let wakeAt = reader.next(Int64.self),
+            let timeToLive = reader.next(Int64.self), let byteCount = reader.next(UInt32.self),
+            let settledOutcome = reader.next(UInt8.self), let sentKind = TokenKind(rawValue: reader.next() ?? .max),
+            reader.next(byteCount: 2) != nil,
+            let dueAt = reader.next(Int64.self), let leaseHigh = reader.next(UInt64.self),
+            let leaseLow = reader.next(UInt64.self), let leasedUntil = reader.next(Int64.self),
+            let settledHigh = reader.next(UInt64.self), let settledLow = reader.next(UInt64.self),
+            let sentToken = reader.next(UInt64.self), let alertedAt = reader.next(Int64.self),
+            let steps = StepBytes.read(&reader)
+        else { return nil }
+        self.init(
+            facts: MessageFacts(
+                message: message, task: task, app: AppKey(app), cid: cid, strategy: strategy,
+                flags: MessageFacts.Flags(rawValue: flags), table: table, item: item, acceptedAt: acceptedAt,
+                expiresAt: expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt, timeToLive: timeToLive,
+                byteCount: byteCount), state: state, dueAt: dueAt)
+        self.attempts = attempts
+        (lease, self.leasedUntil) = ((leaseHigh, leaseLow), leasedUntil)
+        (settledLease, self.settledOutcome) = ((settledHigh, settledLow), settledOutcome)
+        self.sentKind = sentKind
+        (self.sentToken, self.alertedAt, self.steps) = (sentToken, alertedAt, steps)
+        (badgeApplied, isCollapsed) = (bits & 1 != 0, bits & 2 != 0)
+    }
+}
+
+extension RowReader {
+    mutating func nextIdentifier<Identifier: WideIdentifier>(_ type: Identifier.Type) -> Identifier? {
+        guard let high = next(UInt64.self), let low = next(UInt64.self) else { return nil }
+        return Identifier(high: high, low: low)
+    }
+}
+
+/// Steps as they stand in job and trace rows: a count, then event, time and detail of each.
+enum StepBytes {
+    static func byteCount(_ steps: [MessageTrace.Step]) -> Int {
+        steps.reduce(2) { $0 + 9 + RowWriter.byteCount(text: $1.detail) }
+    }
+
+    static func write(_ steps: [MessageTrace.Step], _ writer: inout RowWriter) {
+        writer.put(UInt16(truncatingIfNeeded: steps.count))
+        for step in steps {
+            writer.put(step.event.rawValue)
+            writer.put(step.time)
+            writer.put(text: step.detail)
+        }
+    }
+
+    static func read(_ reader: inout RowReader) -> [MessageTrace.Step]? {
+        guard let count = reader.next(UInt16.self) else { return nil }
+        var steps: [MessageTrace.Step] = []
+        for _ in 0..<count {
+            guard let event = reader.next(UInt8.self), let time = reader.next(Int64.self),
+                let detail = reader.nextText()
+            else { return nil }
+            // An event of a later version is left out, not refused.
+            if let event = TraceEvent(rawValue: event) {
+                steps.append(MessageTrace.Step(event: event, time: time, detail: detail))
+            }
+        }
+        return steps
+    }
+}

@@ -1,0 +1,46 @@
+internal import Wire
+
+/// What Delivery must know of a message to route, end and trace it: everything but its content.
+///
+/// The same facts stand in the message's row, in its job's row and in memory.
+struct MessageFacts {
+    struct Flags: OptionSet {
+        let rawValue: UInt8
+        /// The device was not reachable when the message was accepted, or the vendor was tried first and failed.
+        static let offline = Flags(rawValue: 1)
+        static let bulk = Flags(rawValue: 2)
+        static let hasVendorContent = Flags(rawValue: 4)
+        static let hasCollapseKey = Flags(rawValue: 8)
+        /// `fallbackAt` is a deadline at which a handoff job falls due.
+        static let isArmed = Flags(rawValue: 16)
+    }
+
+    var message: MessageID
+    var task: TaskID
+    var app: AppKey
+    var cid: DeviceID
+    var strategy: Strategy
+    var flags: Flags
+    /// `.message` or `.vendorMessage`.
+    var table: StoreKey.Table
+    /// The sequence in stream 0, or the msgId's low word in the vendor table.
+    var item: UInt64
+    var acceptedAt: GatewayTime
+    var expiresAt: GatewayTime
+    /// The live attempt's deadline as it was set at acceptance; 0: accepted for a device out of reach.
+    var fallbackAt: GatewayTime
+    /// The row's alarm.
+    var wakeAt: GatewayTime
+    /// As asked: 0 one live attempt, −1 no offline storage.
+    var timeToLive: Int64
+    /// The row's size.
+    var byteCount: UInt32
+
+    var bucket: Bucket { message.bucket ?? Bucket(0) }
+    var key: StoreKey { StoreKey(bucket, table, cid, item: item) }
+    var jobKey: StoreKey { StoreKey(bucket, .job, message) }
+    /// 0 while only the vendor may carry it.
+    var sequence: UInt64 { table == .message ? item : 0 }
+    /// One live attempt and no more.
+    var isOneShot: Bool { timeToLive <= 0 }
+}

@@ -1,0 +1,41 @@
+internal import Wire
+
+/// The answer that a request id got, so that its repetition gets the same.
+struct RequestRow {
+    static let version: UInt8 = 1
+    static let byteCount = 16 + 48 + 8
+
+    static func write(_ outcome: PublishOutcome, digest: UInt64, into bytes: UnsafeMutableRawBufferPointer) {
+        var writer = RowWriter(bytes)
+        writer.put(version)
+        writer.put(outcome.code.rawValue)
+        writer.put(UInt8(outcome.isLive ? 1 : 0))
+        writer.put(outcome.fallback.rawValue)
+        writer.put(outcome.fallbackReason.rawValue)
+        writer.put(UInt8(0))
+        writer.put(UInt16(0))
+        writer.put(digest)
+        writer.put(outcome.message.high)
+        writer.put(outcome.message.low)
+        writer.put(outcome.task.high)
+        writer.put(outcome.task.low)
+        writer.put(outcome.cid.high)
+        writer.put(outcome.cid.low)
+        writer.put(outcome.timeToLive)
+    }
+
+    static func read(_ bytes: UnsafeRawBufferPointer) -> (outcome: PublishOutcome, digest: UInt64)? {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == version, let code = PublishOutcome.Code(rawValue: reader.next() ?? .max),
+            let live = reader.next(UInt8.self), let fallback = PublishOutcome.Fallback(rawValue: reader.next() ?? .max),
+            let reason = PublishOutcome.FallbackReason(rawValue: reader.next() ?? .max),
+            reader.next(byteCount: 3) != nil, let digest = reader.next(UInt64.self),
+            let message = reader.nextIdentifier(MessageID.self), let task = reader.nextIdentifier(TaskID.self),
+            let cid = reader.nextIdentifier(DeviceID.self), let timeToLive = reader.next(Int64.self)
+        else { return nil }
+        let outcome = PublishOutcome(
+            code: code, cid: cid, message: message, task: task, isLive: live != 0, fallback: fallback,
+            fallbackReason: reason, timeToLive: timeToLive, isRepeat: true)
+        return (outcome, digest)
+    }
+}

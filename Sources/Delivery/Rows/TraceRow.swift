@@ -1,0 +1,118 @@
+internal import Wire
+
+/// How a message ended, and its life in order. Written once, with the final state.
+struct TraceRow {
+    static let version: UInt8 = 1
+
+    var facts: MessageFacts
+    var finalState: FinalState
+    var isOffline: Bool
+    /// The lease whose result was taken last, so that a repeat of it is known even now.
+    var settledLease: (UInt64, UInt64)
+    var settledOutcome: UInt8
+    var attempts: UInt16
+    var reason: String
+    var steps: [MessageTrace.Step]
+
+    private static let fixedByteCount = 4 + 2 + 1 + 1 + 8 * 11 + 16
+
+    /// The row of a message that lived only on the live channel, written without building its steps first.
+    static func byteCount(job: JobRow?, reason: String, sent: Bool) -> Int {
+        let own = (sent ? 3 : 2) * 10
+        return fixedByteCount + RowWriter.byteCount(text: reason) + 2 + own
+            + (job.map { StepBytes.byteCount($0.steps) - 2 } ?? 0)
+    }
+
+    static func write(
+        _ facts: MessageFacts, finalState: FinalState, isOffline: Bool, sentAt: GatewayTime, endedAt: GatewayTime,
+        job: JobRow?, reason: String, into bytes: UnsafeMutableRawBufferPointer
+    ) {
+        var writer = RowWriter(bytes)
+        writer.put(version)
+        writer.put(finalState.rawValue)
+        writer.put(UInt8(isOffline ? 1 : 0))
+        writer.put(facts.strategy.rawValue)
+        writer.put(job?.attempts ?? 0)
+        writer.put(job?.settledOutcome ?? 0)
+        writer.put(facts.table.rawValue)
+        writer.put(facts.message.high)
+        writer.put(facts.message.low)
+        writer.put(facts.task.high)
+        writer.put(facts.task.low)
+        writer.put(facts.cid.high)
+        writer.put(facts.cid.low)
+        writer.put(facts.app.word)
+        writer.put(facts.item)
+        writer.put(facts.acceptedAt)
+        writer.put(facts.expiresAt)
+        writer.put(facts.timeToLive)
+        writer.put(job?.settledLease.0 ?? 0)
+        writer.put(job?.settledLease.1 ?? 0)
+        writer.put(text: reason)
+        writer.put(UInt16(truncatingIfNeeded: (sentAt > 0 ? 3 : 2) + (job?.steps.count ?? 0)))
+        writer.putStep(.accepted, facts.acceptedAt)
+        if sentAt > 0 { writer.putStep(.sent, sentAt) }
+        if let job {
+            for step in job.steps {
+                writer.put(step.event.rawValue)
+                writer.put(step.time)
+                writer.put(text: step.detail)
+            }
+        }
+        let isAcked = finalState == .delivered || finalState == .deliveredOffline
+        writer.putStep(isAcked ? .acked : finalState == .opened ? .opened : .ended, endedAt)
+    }
+
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == Self.version, let finalState = FinalState(rawValue: reader.next() ?? 0),
+            let offline = reader.next(UInt8.self), let strategy = Strategy(rawValue: reader.next() ?? 0),
+            let attempts = reader.next(UInt16.self), let outcome = reader.next(UInt8.self),
+            let table = StoreKey.Table(rawValue: reader.next() ?? 0),
+            let message = reader.nextIdentifier(MessageID.self), let task = reader.nextIdentifier(TaskID.self),
+            let cid = reader.nextIdentifier(DeviceID.self), let app = reader.next(UInt64.self),
+            let item = reader.next(UInt64.self), let acceptedAt = reader.next(Int64.self),
+            let expiresAt = reader.next(Int64.self), let timeToLive = reader.next(Int64.self),
+            let leaseHigh = reader.next(UInt64.self), let leaseLow = reader.next(UInt64.self),
+            let reason = reader.nextText(), let steps = StepBytes.read(&reader)
+        else { return nil }
+        facts = MessageFacts(
+            message: message, task: task, app: AppKey(app), cid: cid, strategy: strategy, flags: [], table: table,
+            item: item, acceptedAt: acceptedAt, expiresAt: expiresAt, fallbackAt: 0, wakeAt: 0, timeToLive: timeToLive,
+            byteCount: 0)
+        self.finalState = finalState
+        isOffline = offline != 0
+        (settledLease, settledOutcome, self.attempts) = ((leaseHigh, leaseLow), outcome, attempts)
+        (self.reason, self.steps) = (reason, steps)
+    }
+}
+
+extension RowWriter {
+    fileprivate mutating func putStep(_ event: TraceEvent, _ time: GatewayTime) {
+        put(event.rawValue)
+        put(time)
+        put(UInt8(0))
+    }
+}
+
+/// Something that happened to a message after it had ended: a trace row of its own, under the event's number.
+enum LateEventRow {
+    static let version: UInt8 = 1
+
+    /// The events that may come late; `trace(of:)` looks for each.
+    static let events: [TraceEvent] = [.opened, .shown, .vendorAccepted, .alertedTwice]
+
+    static func byteCount(_ step: MessageTrace.Step) -> Int { 1 + StepBytes.byteCount([step]) }
+
+    static func write(_ step: MessageTrace.Step, into bytes: UnsafeMutableRawBufferPointer) {
+        var writer = RowWriter(bytes)
+        writer.put(version)
+        StepBytes.write([step], &writer)
+    }
+
+    static func read(_ bytes: UnsafeRawBufferPointer) -> MessageTrace.Step? {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == version else { return nil }
+        return StepBytes.read(&reader)?.first
+    }
+}

@@ -1,0 +1,202 @@
+// One batch, one device: rows of the change, then the counters it moved and the device's record if it changed.
+
+internal import Structures
+internal import Wire
+
+/// The batch that is being written.
+struct OpenBatch {
+    var device: UInt32 = .max
+    /// The counters row that changed in it.
+    var counters: UInt32 = .max
+    var rowCount = 0
+
+    var isOpen: Bool { device != .max }
+
+    /// So many rows fit well into one block of the journal; longer work goes on in another batch.
+    static let rowLimit = 96
+}
+
+extension Shard {
+    mutating func openBatch(_ device: UInt32) {
+        precondition(!batch.isOpen, "batches do not nest")
+        batch.device = device
+        batch.rowCount = 0
+        store.beginBatch(devices.pointer(device).pointee.bucket)
+    }
+
+    @discardableResult
+    mutating func closeBatch() -> Ticket {
+        let device = devices.pointer(batch.device)
+        if device.pointee.flags.contains(.dirty) { writeDevice(device) }
+        if batch.counters != .max { writeCounters(device.pointee.bucket) }
+        batch.device = .max
+        lastTicket = store.endBatch()
+        return lastTicket
+    }
+
+    /// Between two independent changes of one device: starts a new batch when this one is long.
+    mutating func breakLongBatch() {
+        guard batch.rowCount >= OpenBatch.rowLimit else { return }
+        let device = batch.device
+        closeBatch()
+        openBatch(device)
+    }
+
+    private func writeDevice(_ device: UnsafeMutablePointer<Device>) {
+        var flags: DeviceRow.Flags = []
+        if device.pointee.flags.contains(.pushModeOff) { flags.insert(.pushModeOff) }
+        if device.pointee.flags.contains(.replayOpened) { flags.insert(.replayOpened) }
+        if device.pointee.flags.contains(.established) { flags.insert(.established) }
+        let row = DeviceRow(
+            flags: flags, badge: device.pointee.badge, app: apps[Int(device.pointee.appIndex)].key,
+            generation: device.pointee.generation, lastTimestamp: device.pointee.lastTimestamp,
+            reservedSequence: device.pointee.reservedSequence, queueEpoch: device.pointee.queueEpoch,
+            registeredAt: device.pointee.registeredAt, lastSeenAt: device.pointee.lastSeenAt,
+            dropped: device.pointee.dropped)
+        let profile = UnsafeRawBufferPointer(device.pointee.profile)
+        // A device that was never seen again is collected a day after it was last seen.
+        let wakeAt = flags.contains(.established) ? 0 : device.pointee.lastSeenAt + limits.sessionlessDeviceLifetime
+        store.put(
+            device.pointee.key, wakeAt: wakeAt,
+            prior: device.pointee.isStored ? .maybe(wakeAt: device.pointee.rowWakeAt) : .none,
+            byteCount: DeviceRow.headerByteCount + profile.count
+        ) { row.write(profile: profile, into: $0) }
+        device.pointee.rowWakeAt = wakeAt
+        device.pointee.isStored = true
+        device.pointee.flags.remove(.dirty)
+    }
+
+    // MARK: Counters
+
+    mutating func keepCounters(_ row: CountersRow, bucket: Bucket) {
+        let slot = counters.insert(row)
+        counterIndex.set(row.app.word, Self.counterKey(bucket, row.day), slot)
+    }
+
+    private static func counterKey(_ bucket: Bucket, _ day: UInt32) -> UInt64 {
+        UInt64(bucket.index) << 32 | UInt64(day)
+    }
+
+    /// The counters of the open batch's bucket, app and day, marked as changed.
+    private mutating func changingCounters() -> UnsafeMutablePointer<CountersRow> {
+        if batch.counters != .max { return counters.pointer(batch.counters) }
+        let device = devices.pointer(batch.device)
+        let app = apps[Int(device.pointee.appIndex)].key
+        let day = CountersRow.day(of: now)
+        if let slot = counterIndex[app.word, Self.counterKey(device.pointee.bucket, day)] {
+            batch.counters = slot
+        } else {
+            keepCounters(CountersRow(app: app, day: day), bucket: device.pointee.bucket)
+            batch.counters = counterIndex[app.word, Self.counterKey(device.pointee.bucket, day)] ?? .max
+        }
+        return counters.pointer(batch.counters)
+    }
+
+    private mutating func writeCounters(_ bucket: Bucket) {
+        let row = counters.pointer(batch.counters)
+        batch.counters = .max
+        store.put(
+            CountersRow.key(bucket, app: row.pointee.app, day: row.pointee.day), wakeAt: 0,
+            prior: .maybe(wakeAt: 0), byteCount: CountersRow.byteCount
+        ) { row.pointee.write(into: $0) }
+    }
+
+    mutating func countAccepted() {
+        changingCounters().pointee.accepted &+= 1
+        numbers.accepted &+= 1
+        numbers.pending += 1
+    }
+
+    private mutating func countEnded(_ state: FinalState) {
+        let index = Int(state.rawValue) - 1
+        changingCounters().pointee.finals[index] &+= 1
+        numbers.finals[index] &+= 1
+        numbers.pending -= 1
+    }
+
+    /// Forgets the counters of days gone by; their rows stay in the store.
+    mutating func dropOldCounters(before day: UInt32) {
+        for bucket in UInt16(0)..<UInt16(Bucket.count) {
+            for app in apps {
+                for old in stride(from: Int64(day) - 3, to: Int64(day), by: 1) where old >= 0 {
+                    let key = Self.counterKey(Bucket(bucket), UInt32(old))
+                    if let slot = counterIndex.remove(app.key.word, key) { counters.remove(slot) }
+                }
+            }
+        }
+    }
+
+    // MARK: Final states
+
+    /// Gives a message its final state, in the open batch: its rows go, the trace and the count come.
+    ///
+    /// - Parameters:
+    ///   - message: its slot in memory, or `.max`.
+    ///   - job: its job's slot in memory, or `.max`; a job row that exists must have been brought in.
+    ///   - isStored: false for a message that ends as it is accepted and has no row.
+    mutating func end(
+        _ facts: MessageFacts, _ state: FinalState, reason: String = "", message: UInt32, job: UInt32,
+        isStored: Bool = true
+    ) {
+        let device = devices.pointer(batch.device)
+        var sentAt: GatewayTime = 0
+        var isOffline = facts.flags.contains(.offline)
+        if message != .max {
+            let pointer = messages.pointer(message)
+            sentAt = pointer.pointee.sentAt
+            isOffline = pointer.pointee.isOffline
+        }
+        var row: JobRow?
+        if job != .max {
+            let entry = jobs.pointer(job)
+            if message == .max { isOffline = true }
+            if entry.pointee.row.state == .leased || entry.pointee.row.state == .due {
+                entry.pointee.row.note(.cancelled, now)
+            }
+            if entry.pointee.isStored {
+                store.delete(facts.jobKey, prior: .maybe(wakeAt: entry.pointee.storedWakeAt))
+            }
+            row = entry.pointee.row
+        }
+        if isStored {
+            store.delete(facts.key, prior: .maybe(wakeAt: facts.wakeAt))
+            if facts.table == .message {
+                device.pointee.messageCount -= 1
+                device.pointee.messageBytes -= Int64(facts.byteCount)
+            } else {
+                device.pointee.vendorCount -= 1
+                device.pointee.vendorBytes -= Int64(facts.byteCount)
+            }
+        }
+        let (ended, time, finalRow) = (state, now, row)
+        store.put(
+            StoreKey(facts.bucket, .trace, facts.message), wakeAt: 0, prior: .none,
+            byteCount: TraceRow.byteCount(job: row, reason: reason, sent: sentAt > 0)
+        ) {
+            TraceRow.write(
+                facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time, job: finalRow,
+                reason: reason, into: $0)
+        }
+        batch.rowCount += 3
+        countEnded(state)
+        if device.pointee.dropped.count(state) { device.pointee.flags.insert(.dirty) }
+        if job != .max { forgetJob(job) }
+        if message != .max { forgetMessage(message) }
+    }
+
+    /// Notes what happened to a message after its end.
+    mutating func noteLate(_ event: TraceEvent, of message: MessageID, detail: String) {
+        guard let key = Self.lateKey(event, message) else { return }
+        let step = MessageTrace.Step(event: event, time: now, detail: detail)
+        store.put(key, wakeAt: 0, prior: .none, byteCount: LateEventRow.byteCount(step)) {
+            LateEventRow.write(step, into: $0)
+        }
+    }
+
+    /// Buckets leave the id's top four bits free: there the late event's number stands.
+    static func lateKey(_ event: TraceEvent, _ message: MessageID) -> StoreKey? {
+        guard let bucket = message.bucket, let index = LateEventRow.events.firstIndex(of: event) else { return nil }
+        return StoreKey(
+            bucket, .trace, ownerHigh: message.high | UInt64(index + 1) << 60, ownerLow: message.low)
+    }
+}

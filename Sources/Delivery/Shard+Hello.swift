@@ -1,0 +1,246 @@
+// A device says Hello: who it is, what it processed, what was opened; then Welcome and the backlog.
+
+internal import Structures
+internal import Wire
+
+extension Shard {
+    /// Admits a connection as its device's session, or closes it with the reason.
+    public mutating func hello(_ command: HelloCommand, now: GatewayTime) {
+        begin(now)
+        if command.newSecret != nil {
+            registerDevice(command)
+            return
+        }
+        whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
+            switch readiness {
+            case .ready: shard.authenticate(command, slot)
+            case .unknown: shard.turnAway(command, .unknownDevice, "this cid is not known here: register anew")
+            case .failed: shard.turnAway(command, .storeUnavailable, "the device's record cannot be read now")
+            }
+        }
+    }
+
+    private mutating func turnAway(_ command: HelloCommand, _ code: CloseCode, _ reason: StaticString) {
+        numbers.helloRefused &+= 1
+        effects.append(.close(command.session, code, reason: reason))
+    }
+
+    private mutating func registerDevice(_ command: HelloCommand) {
+        guard deviceIndex[command.cid.high, command.cid.low] == nil, store.acceptsWrites,
+            !retiredApps.contains(command.app)
+        else {
+            turnAway(command, .storeUnavailable, "registration is not possible now")
+            return
+        }
+        let slot = deviceSlot(command.cid, bucket: command.bucket)
+        let device = devices.pointer(slot)
+        device.pointee.appIndex = appIndex(command.app)
+        device.pointee.flags.formUnion([.loaded, .touched])
+        device.pointee.queueEpoch = queueEpoch
+        device.pointee.registeredAt = now
+        device.pointee.coldKeys = 0
+        keepProfile(slot, DeviceProfile(secret: command.newSecret ?? [], tokens: []))
+        loadedCount += 1
+        numbers.registrations &+= 1
+        welcome(command, slot, isRegistration: true)
+    }
+
+    /// Proof first, so that nobody learns anything about a device that is not theirs; then the clock.
+    private mutating func authenticate(_ command: HelloCommand, _ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard apps[Int(device.pointee.appIndex)].key == command.app else {
+            turnAway(command, .unknownDevice, "this cid is not known here: register anew")
+            return
+        }
+        guard !retiredApps.contains(command.app) else {
+            turnAway(command, .unknownApp, "this app is not served here")
+            return
+        }
+        guard verifier.isProof(command.proof, of: command.transcript, secret: profile(slot).secret) else {
+            turnAway(command, .badProof, "the proof does not match")
+            return
+        }
+        let timestamp = command.hello.timestamp
+        let skew = Int64(clamping: timestamp).subtractingReportingOverflow(now)
+        guard timestamp > device.pointee.lastTimestamp, !skew.overflow, abs(skew.partialValue) <= limits.clockTolerance
+        else {
+            turnAway(command, .clockSkew, "the timestamp must increase and lie within 120 s of server_time")
+            return
+        }
+        // From here on this is the device: the older session is over.
+        device.pointee.lastTimestamp = timestamp
+        device.pointee.flags.insert(.established)
+        if device.pointee.isConnected {
+            effects.append(
+                .close(device.pointee.session, .replaced, reason: "another session of this device took over"))
+            endSession(slot, announced: false)
+        }
+        settlePositions(command, slot)
+    }
+
+    // MARK: Positions
+
+    private mutating func settlePositions(_ command: HelloCommand, _ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard let position = command.hello.positions.first(where: { $0.stream == 0 }),
+            command.hello.queueEpoch == device.pointee.queueEpoch
+        else {
+            settleOpened(command, slot)
+            return
+        }
+        let highest = position.ranges.reduce(position.sequence) { max($0, $1.last) }
+        guard highest < device.pointee.nextSequence else {
+            // It knows numbers that were never given here: this store is older than what the device has seen.
+            device.pointee.queueEpoch = max(device.pointee.queueEpoch &+ 1, queueEpoch)
+            log(.warning, "positionBeyondQueue", "a device's position exceeds what was given; its queue epoch changes")
+            settleOpened(command, slot)
+            return
+        }
+        var named: [UInt32] = []
+        var next = device.pointee.firstMessage
+        while next != .max {
+            if position.names(messages.pointer(next).pointee.facts.item) { named.append(next) }
+            next = messages.pointer(next).pointee.next
+        }
+        endAcked(named, slot)
+        guard device.pointee.coldMessageCount > 0, highest > 0 else {
+            settleOpened(command, slot)
+            return
+        }
+        device.pointee.flags.insert(.busy)
+        settleCold(command, slot, position, highest: highest, from: 0)
+    }
+
+    /// Ends the cold rows that a position names, page by page; they stand at the head of the queue.
+    private mutating func settleCold(
+        _ command: HelloCommand, _ slot: UInt32, _ position: StreamPosition, highest: UInt64, from item: UInt64
+    ) {
+        scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
+            let device = shard.devices.pointer(slot)
+            guard ok else {
+                device.pointee.flags.remove(.busy)
+                shard.turnAway(command, .storeUnavailable, "the queue cannot be read now")
+                shard.drainWaiting(slot)
+                return
+            }
+            var named: [UInt32] = []
+            for row in rows where position.names(row.facts.item) {
+                named.append(shard.adoptMessage(row, device: slot))
+            }
+            shard.endAcked(named, slot)
+            if !isComplete, let last = rows.last, last.facts.item < highest {
+                shard.settleCold(command, slot, position, highest: highest, from: last.facts.item + 1)
+                return
+            }
+            device.pointee.flags.remove(.busy)
+            shard.settleOpened(command, slot)
+            shard.drainWaiting(slot)
+        }
+    }
+
+    /// Gives acked messages their final state.
+    mutating func endAcked(_ acked: [UInt32], _ slot: UInt32) {
+        guard !acked.isEmpty else { return }
+        openBatch(slot)
+        for message in acked {
+            let entry = messages.pointer(message)
+            end(
+                entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
+                job: entry.pointee.job)
+            breakLongBatch()
+        }
+        closeBatch()
+    }
+
+    // MARK: Opened
+
+    /// What was opened from a notification is removed before the backlog is paged.
+    private mutating func settleOpened(_ command: HelloCommand, _ slot: UInt32) {
+        let opened = command.hello.opened.prefix(Limits.openedPerHello)
+        guard let first = opened.first else {
+            welcome(command, slot, isRegistration: false)
+            return
+        }
+        devices.pointer(slot).pointee.flags.insert(.busy)
+        if command.hello.replayOpened { devices.pointer(slot).pointee.flags.insert(.replayOpened) }
+        settleOpened(command, slot, first, rest: opened.dropFirst())
+    }
+
+    private mutating func settleOpened(
+        _ command: HelloCommand, _ slot: UInt32, _ message: MessageID, rest: ArraySlice<MessageID>
+    ) {
+        markOpened(message, slot) { shard in
+            if let next = rest.first {
+                shard.settleOpened(command, slot, next, rest: rest.dropFirst())
+                return
+            }
+            shard.devices.pointer(slot).pointee.flags.remove(.busy)
+            shard.welcome(command, slot, isRegistration: false)
+            shard.drainWaiting(slot)
+        }
+    }
+
+    // MARK: Welcome
+
+    private mutating func welcome(_ command: HelloCommand, _ slot: UInt32, isRegistration: Bool) {
+        let hello = command.hello
+        let device = devices.pointer(slot)
+        device.pointee.generation &+= 1
+        device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, hello.timestamp)
+        device.pointee.session = command.session
+        device.pointee.flags.formUnion([.connected, .gated])
+        device.pointee.state = hello.applicationState
+        if hello.keepsRunning {
+            device.pointee.flags.insert(.keepsRunning)
+        } else {
+            device.pointee.flags.remove(.keepsRunning)
+        }
+        if hello.replayOpened {
+            device.pointee.flags.insert(.replayOpened)
+        } else {
+            device.pointee.flags.remove(.replayOpened)
+        }
+        if let badge = hello.badge { device.pointee.badge = max(0, badge) }
+        if !hello.tokens.isEmpty { register(hello.tokens, slot) }
+        device.pointee.heartbeatSeconds = heartbeat(wish: hello.heartbeatSeconds)
+        let window = hello.window == 0 ? limits.window : min(limits.window, Int(hello.window))
+        device.pointee.window = UInt16(clamping: max(1, window))
+        (device.pointee.round, device.pointee.offeredBelow, device.pointee.resentBelow) = (1, 0, 0)
+        (device.pointee.lastHeardAt, device.pointee.lastSeenAt) = (now, now)
+        device.pointee.firstUnsent = device.pointee.firstMessage
+        device.pointee.cursor = 0
+        if device.pointee.coldMessageCount > 0 { device.pointee.flags.insert(.coldAhead) }
+        attach(command.session, to: slot)
+        armHeartbeat(slot)
+
+        var welcome = Welcome()
+        welcome.generation = device.pointee.generation
+        welcome.queueEpoch = device.pointee.queueEpoch
+        welcome.heartbeatSeconds = UInt32(device.pointee.heartbeatSeconds)
+        welcome.window = UInt32(device.pointee.window)
+        welcome.serverTime = UInt64(max(0, now))
+        welcome.backlog = UInt64(max(0, device.pointee.messageCount))
+        welcome.dropped = device.pointee.dropped.wire
+        if isRegistration {
+            welcome.cid = command.cid
+            welcome.deviceSecret = command.newSecret ?? []
+        }
+        device.pointee.dropped = DroppedCounts()
+        openBatch(slot)
+        device.pointee.flags.insert(.dirty)
+        let ticket = closeBatch()
+        presenceChanged(slot)
+        pending.append(
+            PendingEffect(
+                ticket: ticket,
+                kind: .welcome(command.session, WelcomeEffect(welcome: welcome, cid: command.cid))))
+        releaseDue()
+    }
+}
+
+extension StreamPosition {
+    /// True when the position says that this sequence is processed.
+    func names(_ sequence: UInt64) -> Bool {
+        sequence <= self.sequence || ranges.contains { $0.first <= sequence && sequence <= $0.last }
+    }
+}

@@ -1,0 +1,392 @@
+// Handoff jobs in memory: created, placed in a due list or held, written, dropped.
+//
+// A job is *held* while its device could get the message live; holding is memory only, so that after a crash the alert
+// comes rather than not. `placeJob` is the one place that decides where a job stands; call it after any change.
+
+internal import Structures
+internal import Wire
+
+extension Shard {
+    /// Gives a message in memory its job row, in the open batch.
+    ///
+    /// The row of a message that has no fallback only says where the message is and what it went through.
+    mutating func createJob(_ message: UInt32, dueAt: GatewayTime, timedOut: Bool = false) {
+        let entry = messages.pointer(message)
+        let isArmed = entry.pointee.facts.flags.contains(.isArmed)
+        var row = JobRow(facts: entry.pointee.facts, state: isArmed ? .due : .cancelled, dueAt: dueAt)
+        if entry.pointee.sentAt > 0 { row.note(.sent, entry.pointee.sentAt) }
+        if timedOut { row.note(.timedOut, now) }
+        if isArmed {
+            row.note(.jobDue, dueAt)
+            numbers.jobsCreated &+= 1
+        }
+        let slot = adopt(row, storedWakeAt: 0, isStored: false)
+        writeJob(slot)
+        placeJob(slot)
+    }
+
+    /// Brings a job row into memory, or finds it there.
+    mutating func adopt(_ row: JobRow, storedWakeAt: GatewayTime, isStored: Bool) -> UInt32 {
+        let id = row.facts.message
+        if let known = jobIndex[id.high, id.low] { return known }
+        let deviceSlot = deviceSlot(row.facts.cid, bucket: row.facts.bucket)
+        let slot = jobs.insert(JobEntry(row: row, device: deviceSlot, appIndex: appIndex(row.facts.app)))
+        let entry = jobs.pointer(slot)
+        (entry.pointee.storedWakeAt, entry.pointee.isStored, entry.pointee.isCold) = (storedWakeAt, isStored, isStored)
+        entry.pointee.wasReported = isStored
+        let device = devices.pointer(deviceSlot)
+        entry.pointee.nextOfDevice = device.pointee.firstJob
+        if device.pointee.firstJob != .max { jobs.pointer(device.pointee.firstJob).pointee.previousOfDevice = slot }
+        device.pointee.firstJob = slot
+        jobIndex.set(id.high, id.low, slot)
+        if let message = listedMessage(table: row.facts.table, item: row.facts.item, of: deviceSlot) {
+            entry.pointee.message = message
+            messages.pointer(message).pointee.job = slot
+        }
+        return slot
+    }
+
+    /// Writes a job's row in the open batch.
+    mutating func writeJob(_ slot: UInt32) {
+        let entry = jobs.pointer(slot)
+        let wakeAt = entry.pointee.row.wakeAt
+        store.put(
+            entry.pointee.row.facts.jobKey, wakeAt: wakeAt,
+            prior: entry.pointee.isStored ? .maybe(wakeAt: entry.pointee.storedWakeAt) : .none,
+            byteCount: entry.pointee.row.byteCount
+        ) { entry.pointee.row.write(into: $0) }
+        (entry.pointee.storedWakeAt, entry.pointee.isStored, entry.pointee.isCold) = (wakeAt, true, false)
+        batch.rowCount += 1
+    }
+
+    /// Puts a job where its state wants it: due, held, or only watched by its timer.
+    mutating func placeJob(_ slot: UInt32) {
+        let entry = jobs.pointer(slot)
+        guard entry.pointee.place != .leasing else { return }
+        unplace(slot)
+        let row = UnsafePointer(entry)
+        switch row.pointee.row.state {
+        case .due:
+            if row.pointee.row.dueAt > now {
+                jobTimers.schedule(slot, at: min(row.pointee.row.dueAt, row.pointee.row.facts.expiresAt))
+                return
+            }
+            var wake = row.pointee.row.facts.expiresAt
+            if isHeld(slot) {
+                entry.pointee.place = .held
+                numbers.heldJobs += 1
+            } else {
+                entry.pointee.place = .due
+                appendDue(slot)
+            }
+            if row.pointee.row.facts.strategy == .vendorElseLive, row.pointee.row.facts.table == .vendorMessage {
+                wake = min(wake, patienceEnd(row.pointee.row))
+            }
+            jobTimers.schedule(slot, at: wake)
+        case .leased:
+            numbers.leasedJobs += 1
+            entry.pointee.countsAsLeased = true
+            jobTimers.schedule(slot, at: row.pointee.row.leasedUntil)
+        case .accepted, .rejected, .exhausted, .cancelled:
+            jobTimers.schedule(slot, at: row.pointee.row.facts.expiresAt)
+        }
+    }
+
+    /// Strategy 4: when the live channel takes over from a vendor that nobody serves.
+    func patienceEnd(_ row: JobRow) -> GatewayTime {
+        max(row.facts.acceptedAt, row.dueAt) + limits.vendorFirstPatience
+    }
+
+    /// Semantics, "Reachability": held while the device is reachable, unless the message was sent and its ack is overdue.
+    func isHeld(_ slot: UInt32) -> Bool {
+        let entry = jobs.pointer(slot)
+        let device = devices.pointer(entry.pointee.device)
+        guard device.pointee.isLoaded else { return false }
+        if device.pointee.flags.contains(.pushModeOff) { return true }
+        guard device.pointee.isReachable, entry.pointee.row.facts.strategy == .liveElseVendor,
+            entry.pointee.row.facts.table == .message
+        else { return false }
+        if entry.pointee.message != .max {
+            return !messages.pointer(entry.pointee.message).pointee.flags.contains(.overdue)
+        }
+        return true
+    }
+
+    /// Looks at all jobs of a device again: its reachability changed.
+    mutating func placeJobs(of device: UInt32) {
+        var slot = devices.pointer(device).pointee.firstJob
+        while slot != .max {
+            let next = jobs.pointer(slot).pointee.nextOfDevice
+            placeJob(slot)
+            slot = next
+        }
+    }
+
+    private mutating func appendDue(_ slot: UInt32) {
+        let entry = jobs.pointer(slot)
+        let index = Int(entry.pointee.appIndex) * 2 + (entry.pointee.row.facts.flags.contains(.bulk) ? 1 : 0)
+        let wasEmpty = dueLists[index].first == .max
+        entry.pointee.previous = dueLists[index].last
+        entry.pointee.next = .max
+        if wasEmpty {
+            dueLists[index].first = slot
+        } else {
+            jobs.pointer(dueLists[index].last).pointee.next = slot
+        }
+        dueLists[index].last = slot
+        dueCount += 1
+        if wasEmpty { effects.append(.jobsAvailable) }
+    }
+
+    /// Takes a job out of whatever list it is in, and stops its timer.
+    mutating func unplace(_ slot: UInt32) {
+        let entry = jobs.pointer(slot)
+        switch entry.pointee.place {
+        case .due:
+            let index = Int(entry.pointee.appIndex) * 2 + (entry.pointee.row.facts.flags.contains(.bulk) ? 1 : 0)
+            let (next, previous) = (entry.pointee.next, entry.pointee.previous)
+            if next != .max { jobs.pointer(next).pointee.previous = previous } else { dueLists[index].last = previous }
+            if previous != .max { jobs.pointer(previous).pointee.next = next } else { dueLists[index].first = next }
+            (entry.pointee.next, entry.pointee.previous) = (.max, .max)
+            dueCount -= 1
+        case .held: numbers.heldJobs -= 1
+        case .none, .leasing: break
+        }
+        if entry.pointee.countsAsLeased {
+            entry.pointee.countsAsLeased = false
+            numbers.leasedJobs -= 1
+        }
+        entry.pointee.place = .none
+        jobTimers.cancel(slot)
+    }
+
+    /// Takes a job out of memory; its row is not touched.
+    mutating func forgetJob(_ slot: UInt32) {
+        let entry = jobs.pointer(slot)
+        unplace(slot)
+        let id = entry.pointee.row.facts.message
+        jobIndex.remove(id.high, id.low)
+        if entry.pointee.message != .max { messages.pointer(entry.pointee.message).pointee.job = .max }
+        let deviceSlot = entry.pointee.device
+        let (next, previous) = (entry.pointee.nextOfDevice, entry.pointee.previousOfDevice)
+        if next != .max { jobs.pointer(next).pointee.previousOfDevice = previous }
+        if previous != .max {
+            jobs.pointer(previous).pointee.nextOfDevice = next
+        } else {
+            devices.pointer(deviceSlot).pointee.firstJob = next
+        }
+        jobs.remove(slot)
+        if !batch.isOpen || batch.device != deviceSlot { freeIfEmpty(deviceSlot) }
+    }
+
+    /// A job that waits for nothing but its message's end is left to the store once its row is cold.
+    mutating func dropJobIfDone(_ slot: UInt32) {
+        let entry = jobs.pointer(slot)
+        guard entry.pointee.isCold, entry.pointee.isStored, entry.pointee.message == .max,
+            entry.pointee.place != .leasing
+        else { return }
+        switch entry.pointee.place {
+        case .due, .held:
+            // Its alarm is past, so the store reports it again when the due lists have room.
+            if dueCount + numbers.heldJobs > limits.dueJobReadAhead,
+                entry.pointee.row.wakeAt == entry.pointee.storedWakeAt,
+                !entry.pointee.wasReported
+            {
+                forgetJob(slot)
+            }
+        case .none, .leasing:
+            if !entry.pointee.row.isActive || !entry.pointee.wasReported { forgetJob(slot) }
+        }
+    }
+
+    mutating func jobCooled(_ key: StoreKey) {
+        guard let slot = jobIndex[key.ownerHigh, key.ownerLow] else { return }
+        jobs.pointer(slot).pointee.isCold = true
+        jobs.pointer(slot).pointee.wasReported = false
+        dropJobIfDone(slot)
+    }
+
+    // MARK: Timers
+
+    mutating func jobTimerFired(_ slot: UInt32) {
+        let entry = jobs.pointer(slot)
+        guard entry.pointee.place != .leasing else { return }
+        if entry.pointee.row.state == .leased {
+            if entry.pointee.row.leasedUntil <= now { lapse(slot) } else { placeJob(slot) }
+            return
+        }
+        if entry.pointee.row.facts.expiresAt <= now {
+            expireJob(slot)
+            return
+        }
+        if entry.pointee.row.state == .due, entry.pointee.row.facts.strategy == .vendorElseLive,
+            entry.pointee.row.facts.table == .vendorMessage, patienceEnd(entry.pointee.row) <= now
+        {
+            giveUpVendor(slot, state: .cancelled, reason: "notLeased")
+            return
+        }
+        placeJob(slot)
+    }
+
+    /// A lease ran out without a result.
+    private mutating func lapse(_ slot: UInt32) {
+        numbers.leasesLapsed &+= 1
+        let entry = jobs.pointer(slot)
+        entry.pointee.row.note(.leaseLapsed, now)
+        if Int(entry.pointee.row.attempts) >= apps[Int(entry.pointee.appIndex)].maxAttempts {
+            numbers.jobsExhausted &+= 1
+            giveUpVendor(slot, state: .exhausted, reason: "exhausted")
+        } else {
+            // In memory only: after a crash the stored lease lapses again.
+            entry.pointee.row.state = .due
+            entry.pointee.row.dueAt = now
+            placeJob(slot)
+        }
+    }
+
+    /// The message's time is up.
+    private mutating func expireJob(_ slot: UInt32) {
+        let id = jobs.pointer(slot).pointee.row.facts.message
+        let device = jobs.pointer(slot).pointee.device
+        whenReady(device) { shard, device, readiness in
+            guard readiness == .ready else {
+                shard.retryJobLater(id, readiness)
+                return
+            }
+            guard let job = shard.jobIndex[id.high, id.low] else { return }
+            let entry = shard.jobs.pointer(job)
+            guard entry.pointee.place != .leasing, entry.pointee.row.state != .leased,
+                entry.pointee.row.facts.expiresAt <= shard.now
+            else { return }
+            shard.openBatch(device)
+            shard.end(
+                entry.pointee.row.facts, entry.pointee.row.alertedAt > 0 ? .handedOff : .expired,
+                message: entry.pointee.message, job: job)
+            shard.closeBatch()
+        }
+    }
+
+    /// The device's record could not be read: look again in a while.
+    mutating func retryJobLater(_ id: MessageID, _ readiness: Readiness) {
+        guard let job = jobIndex[id.high, id.low] else { return }
+        if readiness == .unknown {
+            // A job without a device: nothing can be done with it, and its message cannot be reached.
+            log(.error, "orphanedJob", "message \(id) has a job but no device")
+            forgetJob(job)
+        } else {
+            jobTimers.schedule(job, at: now + 1_000)
+        }
+    }
+
+    /// The vendor will not carry this message: what then follows from its strategy.
+    mutating func giveUpVendor(_ slot: UInt32, state: JobRow.State, reason: String) {
+        let id = jobs.pointer(slot).pointee.row.facts.message
+        unplace(slot)
+        whenReady(jobs.pointer(slot).pointee.device) { shard, device, readiness in
+            guard readiness == .ready else {
+                shard.retryJobLater(id, readiness)
+                return
+            }
+            guard let job = shard.jobIndex[id.high, id.low] else { return }
+            shard.endVendorPart(job, device: device, state: state, reason: reason)
+        }
+    }
+
+    /// As `giveUpVendor`, with the device at hand.
+    mutating func endVendorPart(_ slot: UInt32, device: UInt32, state: JobRow.State, reason: String) {
+        let entry = jobs.pointer(slot)
+        let facts = entry.pointee.row.facts
+        switch state {
+        case .exhausted: entry.pointee.row.note(.exhausted, now)
+        case .cancelled: entry.pointee.row.note(.cancelled, now, reason)
+        default: break
+        }
+        entry.pointee.row.state = state
+        if facts.table == .vendorMessage, facts.strategy == .vendorElseLive, !facts.isOneShot, facts.expiresAt > now {
+            moveToLive(slot, device: device)
+            return
+        }
+        openBatch(device)
+        if facts.table == .vendorMessage, facts.expiresAt > now, facts.strategy != .liveElseVendor {
+            end(facts, .failed, reason: reason, message: entry.pointee.message, job: slot)
+        } else if facts.expiresAt <= now {
+            end(
+                facts, entry.pointee.row.alertedAt > 0 ? .handedOff : .expired, message: entry.pointee.message,
+                job: slot)
+        } else {
+            writeJob(slot)
+            placeJob(slot)
+        }
+        closeBatch()
+        if jobs.isOccupied(slot) { dropJobIfDone(slot) }
+    }
+
+    // MARK: Strategy 4, second half
+
+    /// Gives a message that the vendor failed a place in the live stream, with the offline flag.
+    private mutating func moveToLive(_ slot: UInt32, device: UInt32) {
+        let facts = jobs.pointer(slot).pointee.row.facts
+        if case .found(let location, _) = store.young(facts.key) {
+            moveToLive(slot, device: device, bytes: store.value(at: location))
+            return
+        }
+        devices.pointer(device).pointee.flags.insert(.busy)
+        let id = facts.message
+        read([.get(facts.key)]) { shard, reply in
+            shard.devices.pointer(device).pointee.flags.remove(.busy)
+            if let job = shard.jobIndex[id.high, id.low],
+                shard.jobs.pointer(job).pointee.row.facts.table == .vendorMessage
+            {
+                if case .row(let stored?)? = reply.results.first {
+                    shard.moveToLive(job, device: device, bytes: stored.value)
+                } else if reply.failure != nil {
+                    shard.jobTimers.schedule(job, at: shard.now + 1_000)
+                    shard.jobs.pointer(job).pointee.row.state = .due
+                }
+            }
+            shard.drainWaiting(device)
+        }
+    }
+
+    private mutating func moveToLive(_ slot: UInt32, device: UInt32, bytes: UnsafeRawBufferPointer) {
+        let entry = jobs.pointer(slot)
+        let old = entry.pointee.row.facts
+        guard let row = MessageRow(bytes) else {
+            damaged(old.key)
+            return
+        }
+        let vendorEntry = entry.pointee.message
+        openBatch(device)
+        var facts = old
+        facts.table = .message
+        facts.item = giveSequence(device)
+        facts.flags.insert(.offline)
+        facts.flags.remove(.isArmed)
+        (facts.wakeAt, facts.fallbackAt) = (facts.expiresAt, 0)
+        let stored = facts
+        let location = store.put(facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: bytes.count) {
+            MessageRow.copy(row, facts: stored, into: $0)
+        }
+        store.delete(old.key, prior: .maybe(wakeAt: old.wakeAt))
+        entry.pointee.row.facts = facts
+        writeJob(slot)
+        let record = devices.pointer(device)
+        record.pointee.vendorCount -= 1
+        record.pointee.vendorBytes -= Int64(old.byteCount)
+        record.pointee.messageCount += 1
+        record.pointee.messageBytes += Int64(facts.byteCount)
+        var message = Message(facts: facts, device: device)
+        message.collapseHash = row.collapseKey.isEmpty ? 0 : Fingerprint.of(row.collapseKey)
+        message.location = location
+        if vendorEntry != .max {
+            entry.pointee.message = .max
+            messages.pointer(vendorEntry).pointee.job = .max
+            forgetMessage(vendorEntry)
+        }
+        message.ticket = closeBatch()
+        let listed = list(message)
+        armTimer(listed)
+        placeJob(slot)
+        pending.append(PendingEffect(ticket: lastTicket, kind: .resume(device: device, cid: record.pointee.cid)))
+    }
+}

@@ -1,0 +1,195 @@
+// Leases: due jobs become complete ones for a sender service, each written before it is shown.
+
+internal import Structures
+public import Wire
+
+/// A lease being put together: some devices or messages may have to be read first.
+private final class LeaseOperation {
+    let command: LeaseCommand
+    var items: [MessageID] = []
+    var outstanding = 1
+    var unreadable: Set<MessageID> = []
+    var orphaned: Set<MessageID> = []
+    var cold: [MessageID: UnsafeRawBufferPointer] = [:]
+    var reply: StoreReply?
+
+    init(_ command: LeaseCommand) { self.command = command }
+}
+
+extension Shard {
+    /// True when a lease for these apps (`nil`: all) would find jobs.
+    public func hasDueJobs(for keys: Set<AppKey>?) -> Bool {
+        guard let keys else { return dueCount > 0 }
+        for (index, app) in apps.enumerated() where keys.contains(app.key) {
+            if dueLists[index * 2].first != .max || dueLists[index * 2 + 1].first != .max { return true }
+        }
+        return false
+    }
+
+    /// Leases due jobs; the answer comes as `.leased`, once it is durable, and may be empty.
+    public mutating func lease(_ command: LeaseCommand, now: GatewayTime) {
+        begin(now)
+        let operation = LeaseOperation(command)
+        pick(operation)
+        guard !operation.items.isEmpty else {
+            effects.append(.leased(command.origin, []))
+            return
+        }
+        var keys: [StoreRead] = []
+        var coldItems: [MessageID] = []
+        for id in operation.items {
+            guard let slot = jobIndex[id.high, id.low] else { continue }
+            let key = jobs.pointer(slot).pointee.row.facts.key
+            if store.young(key) == .unknown {
+                keys.append(.get(key))
+                coldItems.append(id)
+            }
+            operation.outstanding += 1
+            whenReady(jobs.pointer(slot).pointee.device) { shard, _, readiness in
+                if readiness == .failed { operation.unreadable.insert(id) }
+                if readiness == .unknown { operation.orphaned.insert(id) }
+                shard.leasePartDone(operation)
+            }
+        }
+        if !keys.isEmpty {
+            let ids = coldItems
+            operation.outstanding += 1
+            read(keys) { shard, reply in
+                operation.reply = reply
+                for (index, id) in ids.enumerated() {
+                    if index < reply.results.count, case .row(let stored?) = reply.results[index] {
+                        operation.cold[id] = stored.value
+                    } else {
+                        operation.unreadable.insert(id)
+                    }
+                }
+                shard.leasePartDone(operation)
+            }
+        }
+        leasePartDone(operation)
+    }
+
+    /// Takes jobs from the due lists: single pushes before bulk, the apps in turn.
+    private mutating func pick(_ operation: LeaseOperation) {
+        let limit = max(0, operation.command.limit)
+        for kind in 0...1 {
+            var tookAny = true
+            while tookAny, operation.items.count < limit {
+                tookAny = false
+                for index in apps.indices where operation.items.count < limit {
+                    if let allowed = operation.command.apps, !allowed.contains(apps[index].key) { continue }
+                    let slot = dueLists[index * 2 + kind].first
+                    guard slot != .max else { continue }
+                    unplace(slot)
+                    jobs.pointer(slot).pointee.place = .leasing
+                    operation.items.append(jobs.pointer(slot).pointee.row.facts.message)
+                    tookAny = true
+                }
+            }
+        }
+    }
+
+    private mutating func leasePartDone(_ operation: LeaseOperation) {
+        operation.outstanding -= 1
+        guard operation.outstanding == 0 else { return }
+        var leased: [Job] = []
+        for id in operation.items {
+            guard let slot = jobIndex[id.high, id.low], jobs.pointer(slot).pointee.place == .leasing else { continue }
+            jobs.pointer(slot).pointee.place = .none
+            if operation.orphaned.contains(id) {
+                retryJobLater(id, .unknown)
+            } else if operation.unreadable.contains(id) {
+                jobs.pointer(slot).pointee.row.dueAt = now + limits.retryDelay.lowerBound
+                placeJob(slot)
+            } else if let job = leaseOne(slot, operation) {
+                leased.append(job)
+            }
+        }
+        pending.append(PendingEffect(ticket: lastTicket, kind: .leased(operation.command.origin, leased)))
+        releaseDue()
+    }
+
+    /// Writes one lease and renders its job; `nil` when the job is not to be leased after all.
+    private mutating func leaseOne(_ slot: UInt32, _ operation: LeaseOperation) -> Job? {
+        let entry = jobs.pointer(slot)
+        let facts = entry.pointee.row.facts
+        guard entry.pointee.row.state == .due, facts.expiresAt > now, !isHeld(slot) else {
+            placeJob(slot)
+            return nil
+        }
+        let bytes: UnsafeRawBufferPointer
+        if case .found(let location, _) = store.young(facts.key) {
+            bytes = store.value(at: location)
+        } else if let cold = operation.cold[facts.message] {
+            bytes = cold
+        } else {
+            // Its row turned cold while the rest was read.
+            entry.pointee.row.dueAt = now + 1
+            placeJob(slot)
+            return nil
+        }
+        let deviceSlot = entry.pointee.device
+        guard let row = MessageRow(bytes), let content = row.vendor else {
+            damaged(facts.key)
+            endVendorPart(slot, device: deviceSlot, state: .rejected, reason: "damagedRow")
+            return nil
+        }
+        let tokens = profile(deviceSlot).tokens
+        guard let token = tokens.first(where: { $0.kind == content.tokenKind && !$0.isQuarantined }) else {
+            entry.pointee.row.note(.vendorRejected, now, "noToken")
+            endVendorPart(slot, device: deviceSlot, state: .rejected, reason: "noToken")
+            return nil
+        }
+        let device = devices.pointer(deviceSlot)
+        openBatch(deviceSlot)
+        if !entry.pointee.row.badgeApplied {
+            entry.pointee.row.badgeApplied = true
+            let before = device.pointee.badge
+            switch content.badge {
+            case .none: break
+            case .set(let value): device.pointee.badge = max(0, value)
+            case .add(let value): device.pointee.badge = max(0, Int32(clamping: Int64(before) + Int64(value)))
+            }
+            if device.pointee.badge != before { device.pointee.flags.insert(.dirty) }
+        }
+        let until = now + max(1, operation.command.leaseMilliseconds)
+        entry.pointee.row.state = .leased
+        entry.pointee.row.attempts &+= 1
+        entry.pointee.row.lease = operation.command.leaseID
+        entry.pointee.row.leasedUntil = until
+        entry.pointee.row.sentToken = token.digest
+        entry.pointee.row.sentKind = token.kind
+        entry.pointee.row.note(.leased, now)
+        writeJob(slot)
+        // Rendered before the batch closes, while the row's bytes are certainly in place.
+        let settings = apps[Int(entry.pointee.appIndex)]
+        let collapseID =
+            content.collapseID.isEmpty
+            ? facts.message.description : String(decoding: content.collapseID, as: UTF8.self)
+        let job = Job(
+            message: facts.message, leaseID: operation.command.leaseID, leasedUntil: until, task: facts.task,
+            app: facts.app, cid: facts.cid, token: token.token, tokenKind: token.kind, environment: token.environment,
+            topic: token.topic.isEmpty ? settings.apnsTopic : token.topic, pushType: content.pushType,
+            priority: content.priority, expiration: facts.isOneShot ? 0 : facts.expiresAt, collapseID: collapseID,
+            body: Self.render(content, message: facts.message, badge: device.pointee.badge),
+            attempt: Int(entry.pointee.row.attempts), acceptedAt: facts.acceptedAt)
+        closeBatch()
+        placeJob(slot)
+        if entry.pointee.message != .max { armTimer(entry.pointee.message) }
+        return job
+    }
+
+    /// Fills the holes of a rendered body: the msgId's digits over their place, the badge's between what surrounds it.
+    static func render(_ content: VendorContent, message: MessageID, badge: Int32) -> [UInt8] {
+        var body = [UInt8](content.body)
+        let idOffset = Int(content.messageIDOffset)
+        if idOffset >= 0, idOffset + 32 <= body.count {
+            for (index, digit) in message.description.utf8.enumerated() { body[idOffset + index] = digit }
+        }
+        let badgeOffset = Int(content.badgeOffset)
+        if badgeOffset >= 0, badgeOffset <= body.count {
+            body.insert(contentsOf: Array(String(badge).utf8), at: badgeOffset)
+        }
+        return body
+    }
+}

@@ -1,0 +1,398 @@
+// Devices come into memory, commands wait for them in order, and idle records leave again.
+
+internal import Structures
+internal import Wire
+
+/// What a command that waited finds.
+enum Readiness {
+    case ready
+    /// There is no such device.
+    case unknown
+    /// The store could not be read, or too many commands wait: say it again later.
+    case failed
+}
+
+/// Commands that wait for one device.
+struct WaitList {
+    var commands: [Shard.Waiter] = []
+    var head = 0
+    var count: Int { commands.count - head }
+}
+
+extension Shard {
+    typealias Waiter = (inout Shard, UInt32, Readiness) -> Void
+
+    /// The device's slot, made if there is none: an unloaded slot only holds jobs and waiting commands.
+    mutating func deviceSlot(_ cid: DeviceID, bucket: Bucket) -> UInt32 {
+        if let slot = deviceIndex[cid.high, cid.low] { return slot }
+        let slot = devices.insert(Device(cid: cid, bucket: bucket))
+        deviceIndex.set(cid.high, cid.low, slot)
+        return slot
+    }
+
+    /// The app's place; one that the configuration does not name (any more) gets a place without settings.
+    mutating func appIndex(_ key: AppKey) -> UInt16 {
+        if let index = apps.firstIndex(where: { $0.key == key }) { return UInt16(truncatingIfNeeded: index) }
+        apps.append(AppSettings(key: key, appID: "", apnsTopic: ""))
+        dueLists.append(DueList())
+        dueLists.append(DueList())
+        retiredApps.insert(key)
+        return UInt16(truncatingIfNeeded: apps.count - 1)
+    }
+
+    func isFree(_ slot: UInt32) -> Bool {
+        let device = devices.pointer(slot)
+        return device.pointee.isLoaded && !device.pointee.flags.contains(.busy) && device.pointee.waiting == .max
+    }
+
+    /// Runs a command when the device's record is in memory and no other step is under way: now, or in its turn.
+    mutating func whenReady(_ slot: UInt32, _ command: @escaping Waiter) {
+        let device = devices.pointer(slot)
+        if isFree(slot) {
+            command(&self, slot, .ready)
+            return
+        }
+        if device.pointee.waiting == .max { device.pointee.waiting = waitLists.insert(WaitList()) }
+        let list = waitLists.pointer(device.pointee.waiting)
+        guard list.pointee.count < limits.waitingPerDevice, waitingCount < limits.waitingInAll else {
+            command(&self, slot, .failed)
+            return
+        }
+        list.pointee.commands.append(command)
+        waitingCount += 1
+        if !device.pointee.isLoaded, !device.pointee.flags.contains(.loading) { load(slot) }
+    }
+
+    /// Goes on with what waits for a device, until it is busy again.
+    mutating func drainWaiting(_ slot: UInt32, _ readiness: Readiness = .ready) {
+        while devices.isOccupied(slot), devices.pointer(slot).pointee.waiting != .max {
+            let device = devices.pointer(slot)
+            if readiness == .ready, device.pointee.flags.contains(.busy) { return }
+            let list = waitLists.pointer(device.pointee.waiting)
+            guard list.pointee.count > 0 else {
+                waitLists.remove(device.pointee.waiting)
+                device.pointee.waiting = .max
+                break
+            }
+            let command = list.pointee.commands[list.pointee.head]
+            list.pointee.head += 1
+            waitingCount -= 1
+            // A command before this one may have removed the device.
+            command(&self, slot, readiness == .ready && !device.pointee.isLoaded ? .unknown : readiness)
+        }
+        if devices.isOccupied(slot) { freeIfEmpty(slot) }
+    }
+
+    // MARK: Reading
+
+    mutating func read(_ requests: [StoreRead], then continuation: @escaping Continuation) {
+        continuations[store.read(requests)] = continuation
+    }
+
+    /// A reader answered.
+    public mutating func replied(_ reply: StoreReply, now: GatewayTime) {
+        begin(now)
+        guard let continuation = continuations.removeValue(forKey: reply.token) else { return }
+        // Effects may point into the reply until the next call.
+        heldReplies.append(reply)
+        if let failure = reply.failure {
+            numbers.storeReadFailures &+= 1
+            log(.error, "storeReadFailed", failure)
+        }
+        continuation(&self, reply)
+    }
+
+    /// This young row is on disk now; its location is no longer valid.
+    public mutating func cooled(_ key: StoreKey) {
+        switch key.table {
+        case .message, .vendorMessage: messageCooled(key)
+        case .job: jobCooled(key)
+        default: break
+        }
+    }
+
+    private mutating func load(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        device.pointee.flags.insert(.loading)
+        let (cid, bucket) = (device.pointee.cid, device.pointee.bucket)
+        let rowLimit = limits.measuredRowCount
+        read([
+            .get(device.pointee.key),
+            .measure(partition: StoreKey(bucket, .message, cid), rowLimit: rowLimit),
+            .measure(partition: StoreKey(bucket, .vendorMessage, cid), rowLimit: rowLimit),
+        ]) { shard, reply in
+            let device = shard.devices.pointer(slot)
+            device.pointee.flags.remove(.loading)
+            guard reply.failure == nil, reply.results.count == 3 else {
+                shard.drainWaiting(slot, .failed)
+                return
+            }
+            guard case .row(let stored?) = reply.results[0] else {
+                shard.drainWaiting(slot, .unknown)
+                return
+            }
+            guard let (row, profile) = DeviceRow.read(stored.value) else {
+                shard.damaged(stored.key)
+                shard.drainWaiting(slot, .failed)
+                return
+            }
+            shard.fill(slot, row, profile: profile, wakeAt: stored.wakeAt)
+            if case .measure(let count, let bytes, _, _) = reply.results[1] {
+                device.pointee.messageCount = Int32(truncatingIfNeeded: count)
+                device.pointee.messageBytes = Int64(bytes)
+            }
+            if case .measure(let count, let bytes, _, _) = reply.results[2] {
+                device.pointee.vendorCount = Int32(truncatingIfNeeded: count)
+                device.pointee.vendorBytes = Int64(bytes)
+            }
+            if device.pointee.messageCount > 0 { device.pointee.flags.insert(.coldAhead) }
+            device.pointee.coldKeys = device.pointee.messageCount + device.pointee.vendorCount > 0 ? .max : 0
+            shard.placeJobs(of: slot)
+            shard.evictIdle()
+            shard.drainWaiting(slot)
+        }
+    }
+
+    private mutating func fill(
+        _ slot: UInt32, _ row: DeviceRow, profile: UnsafeRawBufferPointer, wakeAt: GatewayTime
+    ) {
+        let device = devices.pointer(slot)
+        device.pointee.appIndex = appIndex(row.app)
+        device.pointee.flags.formUnion([.loaded, .stored, .touched])
+        if row.flags.contains(.pushModeOff) { device.pointee.flags.insert(.pushModeOff) }
+        if row.flags.contains(.replayOpened) { device.pointee.flags.insert(.replayOpened) }
+        if row.flags.contains(.established) { device.pointee.flags.insert(.established) }
+        device.pointee.badge = row.badge
+        device.pointee.generation = row.generation
+        device.pointee.lastTimestamp = row.lastTimestamp
+        // What the reserved block held may have been given: the next number is beyond it.
+        device.pointee.reservedSequence = row.reservedSequence
+        device.pointee.nextSequence = row.reservedSequence &+ 1
+        device.pointee.queueEpoch = row.queueEpoch
+        device.pointee.registeredAt = row.registeredAt
+        device.pointee.lastSeenAt = row.lastSeenAt
+        device.pointee.dropped = row.dropped
+        device.pointee.rowWakeAt = wakeAt
+        keepProfile(slot, profile)
+        loadedCount += 1
+    }
+
+    /// Copies a profile's bytes into the slot and notes which tokens can be used.
+    func keepProfile(_ slot: UInt32, _ bytes: UnsafeRawBufferPointer) {
+        let device = devices.pointer(slot)
+        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, bytes.count), alignment: 1)
+        copy.copyMemory(from: bytes)
+        device.pointee.profile.deallocate()
+        device.pointee.profile = UnsafeMutableRawBufferPointer(rebasing: copy[..<bytes.count])
+        device.pointee.flags.subtract(.allTokens)
+        for token in profile(slot).tokens where !token.isQuarantined {
+            device.pointee.flags.insert(.token(token.kind))
+        }
+    }
+
+    func keepProfile(_ slot: UInt32, _ profile: DeviceProfile) {
+        withUnsafeTemporaryAllocation(byteCount: profile.byteCount, alignment: 1) { buffer in
+            var writer = RowWriter(buffer)
+            profile.write(&writer)
+            keepProfile(slot, UnsafeRawBufferPointer(rebasing: buffer[..<writer.offset]))
+        }
+    }
+
+    func profile(_ slot: UInt32) -> DeviceProfile {
+        DeviceProfile(UnsafeRawBufferPointer(devices.pointer(slot).pointee.profile))
+            ?? DeviceProfile(secret: [], tokens: [])
+    }
+
+    // MARK: Leaving memory
+
+    /// Gives up a slot that holds nothing: no record, no job, no command.
+    mutating func freeIfEmpty(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard device.pointee.isIdle, !device.pointee.isLoaded else { return }
+        remove(slot)
+    }
+
+    mutating func remove(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        if device.pointee.isLoaded { loadedCount -= 1 }
+        device.pointee.profile.deallocate()
+        deviceIndex.remove(device.pointee.cid.high, device.pointee.cid.low)
+        deviceTimers.cancel(slot)
+        devices.remove(slot)
+    }
+
+    /// Clock eviction: the hand passes a bounded number of slots for each record that comes in.
+    private mutating func evictIdle() {
+        var steps = 0
+        while loadedCount > limits.cachedDeviceCount, steps < 64, devices.highWater > 0 {
+            steps += 1
+            evictionHand = evictionHand + 1 < devices.highWater ? evictionHand + 1 : 0
+            guard devices.isOccupied(evictionHand) else { continue }
+            let device = devices.pointer(evictionHand)
+            guard device.pointee.isLoaded, device.pointee.isIdle else { continue }
+            if device.pointee.flags.contains(.touched) {
+                device.pointee.flags.remove(.touched)
+            } else {
+                remove(evictionHand)
+            }
+        }
+    }
+
+    // MARK: Scans
+
+    /// A message row that was read, with its job's row.
+    struct Scanned {
+        var facts: MessageFacts
+        /// Good until the next call into the shard.
+        var row: MessageRow
+        var job: JobRow?
+        var jobWakeAt: GatewayTime = 0
+    }
+
+    /// Reads messages of a device from a place on, and what their job rows say.
+    ///
+    /// - Parameter completion: gets the rows in order, whether the partition ends with them, and false when a read
+    ///   failed. The device's slot is good then; its session may be another.
+    mutating func scan(
+        _ slot: UInt32, table: StoreKey.Table, from item: UInt64, rowLimit: Int, byteLimit: Int,
+        completion: @escaping (inout Shard, [Scanned], Bool, Bool) -> Void
+    ) {
+        let device = devices.pointer(slot)
+        let cid = device.pointee.cid
+        let start = StoreKey(device.pointee.bucket, table, cid, item: item)
+        read([.scan(partition: start, rowLimit: rowLimit, byteLimit: byteLimit)]) { shard, reply in
+            guard case .rows(let rows, let isComplete)? = reply.results.first else {
+                completion(&shard, [], false, false)
+                return
+            }
+            var scanned: [Scanned] = []
+            var missing: [Int] = []
+            for stored in rows {
+                guard let row = MessageRow(stored.value) else {
+                    shard.damaged(stored.key)
+                    continue
+                }
+                let facts = row.facts(cid: cid, table: table, item: stored.key.item)
+                var found = Scanned(facts: facts, row: row)
+                if let job = shard.jobIndex[facts.message.high, facts.message.low] {
+                    found.job = shard.jobs.pointer(job).pointee.row
+                } else {
+                    switch shard.store.young(facts.jobKey) {
+                    case .found(let location, let wakeAt):
+                        found.job = JobRow(shard.store.value(at: location))
+                        found.jobWakeAt = wakeAt
+                    case .deleted: break
+                    case .unknown: if !shard.store.isCertainlyAbsent(facts.jobKey) { missing.append(scanned.count) }
+                    }
+                }
+                scanned.append(found)
+            }
+            guard !missing.isEmpty else {
+                completion(&shard, scanned, isComplete, true)
+                return
+            }
+            let (partial, absent) = (scanned, missing)
+            shard.read(missing.map { .get(scanned[$0].facts.jobKey) }) { shard, jobsReply in
+                guard jobsReply.failure == nil, jobsReply.results.count == absent.count else {
+                    completion(&shard, [], false, false)
+                    return
+                }
+                // The first reply's bytes are used in this call, too.
+                shard.heldReplies.append(reply)
+                var scanned = partial
+                for (index, result) in zip(absent, jobsReply.results) {
+                    guard case .row(let stored?) = result else { continue }
+                    scanned[index].job = JobRow(stored.value)
+                    scanned[index].jobWakeAt = stored.wakeAt
+                }
+                // What ended while the jobs were read must not come back.
+                let current = scanned.filter { shard.store.young($0.facts.key) != .deleted }
+                completion(&shard, current, isComplete, true)
+            }
+        }
+    }
+
+    /// Brings a scanned message's job into memory.
+    mutating func adoptJob(of scanned: Scanned) -> UInt32 {
+        guard let row = scanned.job else { return .max }
+        let slot = adopt(row, storedWakeAt: scanned.jobWakeAt, isStored: true)
+        if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
+        return slot
+    }
+
+    /// Brings a scanned message that is not in memory into it, as a cold one.
+    mutating func adoptMessage(_ scanned: Scanned, device: UInt32) -> UInt32 {
+        if let known = listedMessage(table: scanned.facts.table, item: scanned.facts.item, of: device) { return known }
+        let job = adoptJob(of: scanned)
+        var message = Message(facts: scanned.facts, device: device)
+        message.flags = [.cold]
+        message.fallbackAt = scanned.facts.flags.contains(.isArmed) ? scanned.facts.fallbackAt : 0
+        message.collapseHash = scanned.row.collapseKey.isEmpty ? 0 : Fingerprint.of(scanned.row.collapseKey)
+        // Its live attempt was in an earlier life: over, if its deadline has passed or its job is there.
+        if job != .max || scanned.facts.fallbackAt > 0 && scanned.facts.fallbackAt <= now {
+            message.flags.insert(.missed)
+        }
+        if job != .max, jobs.pointer(job).pointee.row.isCollapsed { message.flags.insert(.collapsed) }
+        let slot = list(message)
+        armTimer(slot)
+        return slot
+    }
+
+    /// Finds a job by its id, in memory or in the store, and brings it in.
+    mutating func findJob(
+        _ message: MessageID, completion: @escaping (inout Shard, UInt32?, Bool) -> Void
+    ) {
+        guard let bucket = message.bucket else {
+            completion(&self, nil, true)
+            return
+        }
+        if let slot = jobIndex[message.high, message.low] {
+            completion(&self, slot, true)
+            return
+        }
+        let key = StoreKey(bucket, .job, message)
+        switch store.young(key) {
+        case .found(let location, let wakeAt):
+            guard let row = JobRow(store.value(at: location)) else {
+                damaged(key)
+                completion(&self, nil, true)
+                return
+            }
+            let slot = adopt(row, storedWakeAt: wakeAt, isStored: true)
+            jobs.pointer(slot).pointee.isCold = false
+            placeJob(slot)
+            completion(&self, slot, true)
+        case .deleted: completion(&self, nil, true)
+        case .unknown:
+            if store.isCertainlyAbsent(key) {
+                completion(&self, nil, true)
+                return
+            }
+            read([.get(key)]) { shard, reply in
+                guard case .row(let found)? = reply.results.first else {
+                    completion(&shard, nil, false)
+                    return
+                }
+                guard let stored = found, let row = JobRow(stored.value) else {
+                    if let stored = found { shard.damaged(stored.key) }
+                    completion(&shard, nil, true)
+                    return
+                }
+                let slot = shard.adopt(row, storedWakeAt: stored.wakeAt, isStored: true)
+                if shard.jobs.pointer(slot).pointee.place == .none { shard.placeJob(slot) }
+                completion(&shard, slot, true)
+            }
+        }
+    }
+
+    // MARK: Reports
+
+    mutating func log(_ level: LogEvent.Level, _ name: StaticString, _ text: String) {
+        effects.append(.log(LogEvent(level: level, name: name, text: text)))
+    }
+
+    mutating func damaged(_ key: StoreKey) {
+        numbers.damagedRows &+= 1
+        log(.error, "damagedRow", "table \(key.table), bucket \(key.bucket.index): the row cannot be read")
+    }
+}

@@ -1,0 +1,311 @@
+// Messages in memory: two lists a device (the live stream in sequence order, and what only the vendor carries).
+
+internal import Structures
+internal import Wire
+
+extension Shard {
+    /// Puts a message into memory and into its device's list.
+    mutating func list(_ value: Message) -> UInt32 {
+        let slot = messages.insert(value)
+        let entry = messages.pointer(slot)
+        let device = devices.pointer(value.device)
+        if value.facts.table == .message {
+            device.pointee.listedCount += 1
+            var after = device.pointee.lastMessage
+            while after != .max, messages.pointer(after).pointee.facts.item > value.facts.item {
+                after = messages.pointer(after).pointee.previous
+            }
+            entry.pointee.previous = after
+            if after == .max {
+                entry.pointee.next = device.pointee.firstMessage
+                device.pointee.firstMessage = slot
+            } else {
+                entry.pointee.next = messages.pointer(after).pointee.next
+                messages.pointer(after).pointee.next = slot
+            }
+            if entry.pointee.next == .max {
+                device.pointee.lastMessage = slot
+            } else {
+                messages.pointer(entry.pointee.next).pointee.previous = slot
+            }
+            if entry.pointee.next == device.pointee.firstUnsent, !value.flags.contains(.inFlight) {
+                device.pointee.firstUnsent = slot
+            }
+        } else {
+            device.pointee.listedVendorCount += 1
+            entry.pointee.flags.insert(.vendorOnly)
+            entry.pointee.previous = device.pointee.lastVendor
+            if device.pointee.lastVendor == .max {
+                device.pointee.firstVendor = slot
+            } else {
+                messages.pointer(device.pointee.lastVendor).pointee.next = slot
+            }
+            device.pointee.lastVendor = slot
+        }
+        if let job = jobIndex[value.facts.message.high, value.facts.message.low] {
+            entry.pointee.job = job
+            jobs.pointer(job).pointee.message = slot
+        }
+        return slot
+    }
+
+    /// Takes a message out of memory; its rows are not touched.
+    mutating func forgetMessage(_ slot: UInt32) {
+        let entry = messages.pointer(slot)
+        let device = devices.pointer(entry.pointee.device)
+        let (next, previous) = (entry.pointee.next, entry.pointee.previous)
+        let isVendor = entry.pointee.flags.contains(.vendorOnly)
+        if next != .max {
+            messages.pointer(next).pointee.previous = previous
+        } else if isVendor {
+            device.pointee.lastVendor = previous
+        } else {
+            device.pointee.lastMessage = previous
+        }
+        if previous != .max {
+            messages.pointer(previous).pointee.next = next
+        } else if isVendor {
+            device.pointee.firstVendor = next
+        } else {
+            device.pointee.firstMessage = next
+        }
+        if isVendor {
+            device.pointee.listedVendorCount -= 1
+        } else {
+            device.pointee.listedCount -= 1
+            if device.pointee.firstUnsent == slot { device.pointee.firstUnsent = next }
+        }
+        if entry.pointee.flags.contains(.inFlight) {
+            device.pointee.inFlightCount -= 1
+            device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+        }
+        let job = entry.pointee.job
+        messageTimers.cancel(slot)
+        messages.remove(slot)
+        if job != .max {
+            jobs.pointer(job).pointee.message = .max
+            dropJobIfDone(job)
+        }
+    }
+
+    /// The device's message under an id, if it is in memory.
+    func listedMessage(_ message: MessageID, of device: UInt32) -> UInt32? {
+        for first in [devices.pointer(device).pointee.firstMessage, devices.pointer(device).pointee.firstVendor] {
+            var slot = first
+            while slot != .max {
+                if messages.pointer(slot).pointee.facts.message == message { return slot }
+                slot = messages.pointer(slot).pointee.next
+            }
+        }
+        return nil
+    }
+
+    /// The device's message under a row's key, if it is in memory.
+    func listedMessage(table: StoreKey.Table, item: UInt64, of device: UInt32) -> UInt32? {
+        let device = devices.pointer(device)
+        var slot = table == .message ? device.pointee.firstMessage : device.pointee.firstVendor
+        while slot != .max {
+            if messages.pointer(slot).pointee.facts.item == item { return slot }
+            slot = messages.pointer(slot).pointee.next
+        }
+        return nil
+    }
+
+    /// Sets the message's timer to whatever comes next for it.
+    mutating func armTimer(_ slot: UInt32) {
+        let entry = messages.pointer(slot)
+        var time = entry.pointee.facts.expiresAt
+        if entry.pointee.job != .max {
+            let row = jobs.pointer(entry.pointee.job)
+            if row.pointee.row.state == .leased { time = max(time, row.pointee.row.leasedUntil) }
+        }
+        if entry.pointee.flags.contains(.inFlight) {
+            if !entry.pointee.flags.contains(.overdue) { time = min(time, entry.pointee.ackDeadline) }
+        } else if entry.pointee.fallbackAt > 0, entry.pointee.job == .max {
+            time = min(time, entry.pointee.fallbackAt)
+        }
+        messageTimers.schedule(slot, at: time)
+    }
+
+    /// Live deadline for what is sent to this device now.
+    func liveDeadline(_ device: UnsafeMutablePointer<Device>) -> Int64 {
+        device.pointee.state == .foreground ? limits.liveDeadline : limits.backgroundLiveDeadline
+    }
+
+    // MARK: Sending
+
+    /// Sends what the window admits, in order, of what is committed.
+    mutating func pump(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard device.pointee.isReachable, !device.pointee.flags.contains(.gated) else { return }
+        while device.pointee.inFlightCount < device.pointee.window {
+            guard device.pointee.inFlightBytes < limits.windowByteCount || device.pointee.inFlightCount == 0 else {
+                return
+            }
+            if device.pointee.flags.contains(.coldAhead) {
+                askForPage(slot)
+                return
+            }
+            let next = device.pointee.firstUnsent
+            guard next != .max else { return }
+            guard offer(next, device: slot, bytes: nil) else { return }
+        }
+    }
+
+    /// Sends one message, or ends or passes over it if it may not be sent.
+    ///
+    /// - Returns: false when the stream must stop here for now.
+    mutating func offer(_ slot: UInt32, device deviceSlot: UInt32, bytes: UnsafeRawBufferPointer?) -> Bool {
+        let device = devices.pointer(deviceSlot)
+        let entry = messages.pointer(slot)
+        guard entry.pointee.ticket <= committedTicket else { return false }
+        if entry.pointee.facts.expiresAt <= now {
+            expireListed(slot)
+            return true
+        }
+        let sequence = entry.pointee.facts.item
+        if entry.pointee.facts.isOneShot,
+            entry.pointee.flags.contains(.attempted) || entry.pointee.flags.contains(.cold)
+        {
+            // Its one live attempt is over; it waits for its end only.
+            device.pointee.firstUnsent = entry.pointee.next
+            device.pointee.cursor = sequence + 1
+            return true
+        }
+        let byteCount = entry.pointee.facts.byteCount
+        guard
+            device.pointee.inFlightCount == 0
+                || Int(device.pointee.inFlightBytes) + Int(byteCount) <= limits.windowByteCount
+        else { return false }
+        let alertedAt = entry.pointee.job == .max ? 0 : jobs.pointer(entry.pointee.job).pointee.row.alertedAt
+        let attempt = sequence < device.pointee.resentBelow ? UInt32(device.pointee.round) : 1
+        effects.append(
+            .deliver(
+                device.pointee.session,
+                DeliverEffect(
+                    row: bytes ?? store.value(at: entry.pointee.location), sequence: sequence,
+                    isOffline: entry.pointee.isOffline, alertedAt: alertedAt, attempt: attempt)))
+        entry.pointee.flags.insert([.inFlight, .attempted])
+        if entry.pointee.sentAt == 0 { entry.pointee.sentAt = now }
+        entry.pointee.ackDeadline = now + liveDeadline(device)
+        device.pointee.inFlightCount += 1
+        device.pointee.inFlightBytes += byteCount
+        device.pointee.firstUnsent = entry.pointee.next
+        device.pointee.cursor = sequence + 1
+        device.pointee.offeredBelow = max(device.pointee.offeredBelow, sequence + 1)
+        numbers.deliversSent &+= 1
+        if attempt > 1 { numbers.deliversResent &+= 1 }
+        // A timer that is set already fires no later and looks again; setting it anew would cost every message.
+        if !messageTimers.isScheduled(slot) { armTimer(slot) }
+        return true
+    }
+
+    /// Ends a message in memory whose time has come, unless a lease is still out for it.
+    mutating func expireListed(_ slot: UInt32) {
+        let entry = messages.pointer(slot)
+        let job = entry.pointee.job
+        if job != .max, jobs.pointer(job).pointee.row.state == .leased, jobs.pointer(job).pointee.row.leasedUntil > now
+        {
+            let device = devices.pointer(entry.pointee.device)
+            if device.pointee.firstUnsent == slot { device.pointee.firstUnsent = entry.pointee.next }
+            armTimer(slot)
+            return
+        }
+        let alerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
+        let device = entry.pointee.device
+        openBatch(device)
+        end(entry.pointee.facts, alerted ? .handedOff : .expired, message: slot, job: job)
+        closeBatch()
+    }
+
+    /// The young row behind a message turned cold: whoever is not in flight is left to the store.
+    mutating func messageCooled(_ key: StoreKey) {
+        let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
+        guard let deviceSlot = deviceIndex[cid.high, cid.low],
+            let slot = listedMessage(table: key.table, item: key.item, of: deviceSlot)
+        else { return }
+        let entry = messages.pointer(slot)
+        entry.pointee.flags.insert(.cold)
+        guard !entry.pointee.flags.contains(.inFlight) else { return }
+        leaveToStore(slot)
+    }
+
+    /// Forgets a message that is on disk; the store reports its alarm from now on.
+    mutating func leaveToStore(_ slot: UInt32) {
+        let entry = messages.pointer(slot)
+        let device = devices.pointer(entry.pointee.device)
+        if entry.pointee.facts.table == .message { device.pointee.flags.insert(.coldAhead) }
+        device.pointee.coldKeys |= Self.keyBit(entry.pointee.collapseHash)
+        forgetMessage(slot)
+    }
+
+    /// A digest's place among 64 bits; no bit for "no key".
+    static func keyBit(_ hash: UInt64) -> UInt64 { hash == 0 ? 0 : 1 << (hash >> 40 & 63) }
+
+    /// Everything in flight becomes unsent again: the session ended, or what it sent may have been dropped.
+    ///
+    /// A collapsed one has had its chance and ends here.
+    mutating func recallInFlight(_ deviceSlot: UInt32) {
+        let device = devices.pointer(deviceSlot)
+        var slot = device.pointee.firstMessage
+        while slot != .max {
+            let entry = messages.pointer(slot)
+            let next = entry.pointee.next
+            if entry.pointee.flags.contains(.inFlight) {
+                entry.pointee.flags.subtract([.inFlight, .overdue])
+                device.pointee.inFlightCount -= 1
+                device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+                if entry.pointee.flags.contains(.collapsed) {
+                    openBatch(deviceSlot)
+                    end(entry.pointee.facts, .collapsed, message: slot, job: entry.pointee.job)
+                    closeBatch()
+                } else if entry.pointee.flags.contains(.cold) {
+                    if entry.pointee.fallbackAt > 0, entry.pointee.job == .max {
+                        openBatch(deviceSlot)
+                        createJob(slot, dueAt: now)
+                        closeBatch()
+                    }
+                    leaveToStore(slot)
+                } else {
+                    armTimer(slot)
+                }
+            }
+            slot = next
+        }
+        device.pointee.firstUnsent = device.pointee.firstMessage
+        device.pointee.cursor = 0
+        if device.pointee.coldMessageCount > 0 { device.pointee.flags.insert(.coldAhead) }
+    }
+
+    // MARK: Timers
+
+    mutating func messageTimerFired(_ slot: UInt32) {
+        let entry = messages.pointer(slot)
+        if entry.pointee.facts.expiresAt <= now {
+            expireListed(slot)
+            return
+        }
+        let deviceSlot = entry.pointee.device
+        if entry.pointee.flags.contains(.inFlight) {
+            if entry.pointee.ackDeadline <= now, !entry.pointee.flags.contains(.overdue) {
+                entry.pointee.flags.insert([.overdue, .missed])
+                numbers.missedAckDeadlines &+= 1
+                if entry.pointee.job == .max {
+                    openBatch(deviceSlot)
+                    createJob(slot, dueAt: now, timedOut: true)
+                    closeBatch()
+                } else {
+                    jobs.pointer(entry.pointee.job).pointee.row.note(.timedOut, now)
+                    placeJob(entry.pointee.job)
+                }
+                becomeSuspect(deviceSlot)
+            }
+        } else if entry.pointee.fallbackAt > 0, entry.pointee.fallbackAt <= now, entry.pointee.job == .max {
+            if !devices.pointer(deviceSlot).pointee.isReachable { entry.pointee.flags.insert(.missed) }
+            openBatch(deviceSlot)
+            createJob(slot, dueAt: now, timedOut: entry.pointee.flags.contains(.missed))
+            closeBatch()
+        }
+        armTimer(slot)
+    }
+}

@@ -1,0 +1,128 @@
+// What operators and the admin API ask: a device's state, a message's life.
+
+internal import Structures
+public import Wire
+
+extension Shard {
+    /// Tells a device's state, as `.deviceStatus`; `nil` in it: no such device in this app.
+    public mutating func status(
+        of cid: DeviceID, bucket: Bucket, app: AppKey, origin: Origin, now: GatewayTime
+    ) {
+        begin(now)
+        whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
+            guard readiness == .ready else {
+                shard.effects.append(.deviceStatus(origin, cid, nil))
+                return
+            }
+            let device = shard.devices.pointer(slot)
+            guard shard.apps[Int(device.pointee.appIndex)].key == app else {
+                shard.effects.append(.deviceStatus(origin, cid, nil))
+                return
+            }
+            let tokens = shard.profile(slot).tokens.map {
+                DeviceStatus.Token(
+                    kind: $0.kind, environment: $0.environment, topic: $0.topic, token: String($0.token.prefix(8)),
+                    isQuarantined: $0.isQuarantined)
+            }
+            let status = DeviceStatus(
+                app: app, isConnected: device.pointee.isConnected, isReachable: device.pointee.isReachable,
+                isSuspect: device.pointee.flags.contains(.suspect), applicationState: device.pointee.state,
+                keepsRunning: device.pointee.flags.contains(.keepsRunning), generation: device.pointee.generation,
+                heartbeatSeconds: Int64(device.pointee.heartbeatSeconds),
+                lastSeenAt: max(device.pointee.lastSeenAt, device.pointee.lastHeardAt),
+                registeredAt: device.pointee.registeredAt,
+                queuedMessageCount: Int(device.pointee.messageCount + device.pointee.vendorCount),
+                queuedByteCount: Int(device.pointee.messageBytes + device.pointee.vendorBytes),
+                inFlightCount: Int(device.pointee.inFlightCount), nextSequence: device.pointee.nextSequence,
+                badge: device.pointee.badge, pushModeOff: device.pointee.flags.contains(.pushModeOff), tokens: tokens)
+            shard.effects.append(.deviceStatus(origin, cid, status))
+        }
+    }
+
+    /// Tells a message's life so far, as `.messageTrace`; `nil` in it: not known, or no longer.
+    ///
+    /// Rare and for people: a message that is only in memory is found by looking at all of them.
+    public mutating func trace(of message: MessageID, origin: Origin, now: GatewayTime) {
+        begin(now)
+        for slot in 0..<messages.highWater where messages.isOccupied(slot) {
+            let entry = messages.pointer(slot)
+            guard entry.pointee.facts.message == message else { continue }
+            let row = entry.pointee.job == .max ? nil : jobs.pointer(entry.pointee.job).pointee.row
+            var steps = row?.steps ?? []
+            if entry.pointee.sentAt > 0, !steps.contains(where: { $0.event == .sent }) {
+                steps.insert(MessageTrace.Step(event: .sent, time: entry.pointee.sentAt), at: 0)
+            }
+            effects.append(
+                .messageTrace(
+                    origin, Self.pendingTrace(entry.pointee.facts, steps: steps, isOffline: entry.pointee.isOffline)))
+            return
+        }
+        findJob(message) { shard, job, _ in
+            if let job {
+                let row = shard.jobs.pointer(job).pointee.row
+                shard.effects.append(
+                    .messageTrace(origin, Self.pendingTrace(row.facts, steps: row.steps, isOffline: true)))
+                shard.dropJobIfDone(job)
+                return
+            }
+            guard let bucket = message.bucket else {
+                shard.effects.append(.messageTrace(origin, nil))
+                return
+            }
+            shard.readTrace(message, bucket: bucket) { shard, trace, _ in
+                guard let trace else {
+                    shard.effects.append(.messageTrace(origin, nil))
+                    return
+                }
+                shard.addLateEvents(trace, origin)
+            }
+        }
+    }
+
+    private static func pendingTrace(
+        _ facts: MessageFacts, steps: [MessageTrace.Step], isOffline: Bool
+    ) -> MessageTrace {
+        MessageTrace(
+            message: facts.message, task: facts.task, cid: facts.cid, app: facts.app, strategy: facts.strategy,
+            isOffline: isOffline, sequence: facts.sequence, acceptedAt: facts.acceptedAt, expiresAt: facts.expiresAt,
+            finalState: nil, finalReason: "",
+            steps: [MessageTrace.Step(event: .accepted, time: facts.acceptedAt)] + steps)
+    }
+
+    private mutating func addLateEvents(_ trace: TraceRow, _ origin: Origin) {
+        var steps = trace.steps
+        var asked: [StoreRead] = []
+        for event in LateEventRow.events {
+            guard let key = Self.lateKey(event, trace.facts.message) else { continue }
+            switch store.young(key) {
+            case .found(let location, _):
+                if let step = LateEventRow.read(store.value(at: location)) { steps.append(step) }
+            case .deleted: break
+            case .unknown: if !store.isCertainlyAbsent(key) { asked.append(.get(key)) }
+            }
+        }
+        let known = steps
+        let finish: (inout Shard, [MessageTrace.Step]) -> Void = { shard, late in
+            let facts = trace.facts
+            shard.effects.append(
+                .messageTrace(
+                    origin,
+                    MessageTrace(
+                        message: facts.message, task: facts.task, cid: facts.cid, app: facts.app,
+                        strategy: facts.strategy, isOffline: trace.isOffline, sequence: facts.sequence,
+                        acceptedAt: facts.acceptedAt, expiresAt: facts.expiresAt, finalState: trace.finalState,
+                        finalReason: trace.reason, steps: (known + late).sorted { $0.time < $1.time })))
+        }
+        guard !asked.isEmpty else {
+            finish(&self, [])
+            return
+        }
+        read(asked) { shard, reply in
+            var late: [MessageTrace.Step] = []
+            for case .row(let stored?) in reply.results {
+                if let step = LateEventRow.read(stored.value) { late.append(step) }
+            }
+            finish(&shard, late)
+        }
+    }
+}

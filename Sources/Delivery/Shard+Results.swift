@@ -1,0 +1,233 @@
+// What the sender service says became of leased jobs. Results are idempotent by (jobId, leaseId); a late `accepted`
+// always counts; every other late outcome is stale.
+
+internal import Structures
+public import Wire
+
+/// Verdicts being gathered, in the order asked.
+private final class VerdictOperation {
+    let origin: Origin
+    var verdicts: [ResultVerdict]
+    var outstanding: Int
+
+    init(_ origin: Origin, _ jobs: [MessageID]) {
+        self.origin = origin
+        verdicts = jobs.map { ResultVerdict(job: $0, verdict: .unknownJob) }
+        outstanding = jobs.count + 1
+    }
+}
+
+extension Shard {
+    /// Takes results; the verdicts come as `.settled` when all that they changed is durable.
+    public mutating func settle(_ results: [JobResult], origin: Origin, now: GatewayTime) {
+        begin(now)
+        let operation = VerdictOperation(origin, results.map(\.job))
+        for (index, result) in results.enumerated() {
+            withJob(result.job, operation, index) { shard, job, device in
+                shard.settle(result, job: job, device: device)
+            } ended: { shard, trace in
+                shard.settleEnded(result, trace)
+            }
+        }
+        verdictDone(operation)
+    }
+
+    /// Prolongs leases by so many milliseconds from now; the verdicts come as `.settled`.
+    public mutating func extend(
+        _ jobs: [(job: MessageID, leaseID: (UInt64, UInt64))], milliseconds: Int64, origin: Origin, now: GatewayTime
+    ) {
+        begin(now)
+        let operation = VerdictOperation(origin, jobs.map(\.job))
+        for (index, wanted) in jobs.enumerated() {
+            withJob(wanted.job, operation, index) { shard, job, device in
+                let entry = shard.jobs.pointer(job)
+                guard entry.pointee.row.state != .cancelled, !entry.pointee.row.isCollapsed else { return .cancelled }
+                guard entry.pointee.row.state == .leased, entry.pointee.row.lease == wanted.leaseID,
+                    entry.pointee.row.leasedUntil > shard.now
+                else { return .stale }
+                entry.pointee.row.leasedUntil = shard.now + max(1, milliseconds)
+                shard.openBatch(device)
+                shard.writeJob(job)
+                shard.closeBatch()
+                shard.placeJob(job)
+                return .recorded
+            } ended: { _, _ in
+                .cancelled
+            }
+        }
+        verdictDone(operation)
+    }
+
+    /// Finds a job and its device, or the trace of a message that ended, and takes the verdict.
+    private mutating func withJob(
+        _ message: MessageID, _ operation: VerdictOperation, _ index: Int,
+        pending act: @escaping (inout Shard, UInt32, UInt32) -> ResultVerdict.Verdict,
+        ended: @escaping (inout Shard, TraceRow) -> ResultVerdict.Verdict
+    ) {
+        findJob(message) { shard, job, ok in
+            guard ok else {
+                operation.verdicts[index].verdict = .storeFailed
+                shard.verdictDone(operation)
+                return
+            }
+            guard let job else {
+                guard let bucket = message.bucket else {
+                    shard.verdictDone(operation)
+                    return
+                }
+                shard.readTrace(message, bucket: bucket) { shard, trace, ok in
+                    operation.verdicts[index].verdict =
+                        !ok ? .storeFailed : trace.map { ended(&shard, $0) } ?? .unknownJob
+                    shard.verdictDone(operation)
+                }
+                return
+            }
+            shard.whenReady(shard.jobs.pointer(job).pointee.device) { shard, device, readiness in
+                if readiness != .ready {
+                    operation.verdicts[index].verdict = readiness == .failed ? .storeFailed : .unknownJob
+                } else if let job = shard.jobIndex[message.high, message.low] {
+                    operation.verdicts[index].verdict = act(&shard, job, device)
+                    if let left = shard.jobIndex[message.high, message.low] { shard.dropJobIfDone(left) }
+                } else {
+                    // It ended while its device was read.
+                    operation.verdicts[index].verdict = .cancelled
+                }
+                shard.verdictDone(operation)
+            }
+        }
+    }
+
+    private mutating func verdictDone(_ operation: VerdictOperation) {
+        operation.outstanding -= 1
+        guard operation.outstanding == 0 else { return }
+        pending.append(PendingEffect(ticket: lastTicket, kind: .settled(operation.origin, operation.verdicts)))
+        releaseDue()
+    }
+
+    // MARK: One result
+
+    private mutating func settle(_ result: JobResult, job slot: UInt32, device: UInt32) -> ResultVerdict.Verdict {
+        let entry = jobs.pointer(slot)
+        let isCurrent = entry.pointee.row.state == .leased && entry.pointee.row.lease == result.leaseID
+        if !isCurrent {
+            if entry.pointee.row.settledLease == result.leaseID,
+                entry.pointee.row.settledOutcome == result.outcome.rawValue
+            {
+                return .recorded
+            }
+            guard result.outcome == .accepted, entry.pointee.row.attempts > 0, result.leaseID != (0, 0) else {
+                numbers.resultsStale &+= 1
+                return .stale
+            }
+        }
+        let reason = result.reason.bounded(64)
+        entry.pointee.row.settledLease = result.leaseID
+        entry.pointee.row.settledOutcome = result.outcome.rawValue
+        if entry.pointee.place == .leasing { entry.pointee.place = .none }
+        switch result.outcome {
+        case .accepted: vendorAccepted(slot, result, device)
+        case .retry: vendorRetry(slot, result, reason, device)
+        case .rejected:
+            numbers.resultsRejected &+= 1
+            entry.pointee.row.note(.vendorRejected, now, reason)
+            endVendorPart(slot, device: device, state: .rejected, reason: reason.isEmpty ? "rejected" : reason)
+        case .badToken: badToken(slot, result, reason, device)
+        }
+        return .recorded
+    }
+
+    private mutating func vendorAccepted(_ slot: UInt32, _ result: JobResult, _ device: UInt32) {
+        numbers.resultsAccepted &+= 1
+        let entry = jobs.pointer(slot)
+        entry.pointee.row.note(.vendorAccepted, now, result.vendorID.bounded(64))
+        // The vendor's own time, unless it lies outside what can be.
+        let facts = entry.pointee.row.facts
+        let isPlausible = result.timestamp >= facts.acceptedAt && result.timestamp <= now
+        entry.pointee.row.alertedAt = isPlausible ? result.timestamp : now
+        entry.pointee.row.state = .accepted
+        openBatch(device)
+        if facts.table == .vendorMessage && facts.strategy != .liveElseVendor || facts.expiresAt <= now {
+            end(facts, .handedOff, message: entry.pointee.message, job: slot)
+        } else {
+            writeJob(slot)
+            placeJob(slot)
+        }
+        closeBatch()
+    }
+
+    private mutating func vendorRetry(_ slot: UInt32, _ result: JobResult, _ reason: String, _ device: UInt32) {
+        numbers.resultsRetry &+= 1
+        let entry = jobs.pointer(slot)
+        entry.pointee.row.note(.vendorRetry, now, reason)
+        guard Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts else {
+            numbers.jobsExhausted &+= 1
+            endVendorPart(slot, device: device, state: .exhausted, reason: "exhausted")
+            return
+        }
+        let backoff = min(
+            limits.retryDelay.upperBound, limits.retryDelay.lowerBound << Int64(min(20, entry.pointee.row.attempts)))
+        let delay = result.retryAfterMilliseconds > 0 ? min(result.retryAfterMilliseconds, 86_400_000) : backoff
+        entry.pointee.row.state = .due
+        entry.pointee.row.dueAt = now + delay
+        openBatch(device)
+        writeJob(slot)
+        closeBatch()
+        placeJob(slot)
+    }
+
+    /// Quarantines the token that was sent, unless it is another by now or was registered again since.
+    private mutating func badToken(_ slot: UInt32, _ result: JobResult, _ reason: String, _ device: UInt32) {
+        numbers.resultsBadToken &+= 1
+        let entry = jobs.pointer(slot)
+        entry.pointee.row.note(.badToken, now, reason)
+        var profile = profile(device)
+        var hasOther = false
+        var quarantined = false
+        for index in profile.tokens.indices {
+            let token = profile.tokens[index]
+            let isSent = token.digest == entry.pointee.row.sentToken
+            if isSent, result.timestamp == 0 || token.registeredAt <= result.timestamp {
+                profile.tokens[index].isQuarantined = true
+                quarantined = true
+            } else if !token.isQuarantined {
+                hasOther = hasOther || token.kind == entry.pointee.row.sentKind
+            }
+        }
+        if quarantined {
+            keepProfile(device, profile)
+            openBatch(device)
+            devices.pointer(device).pointee.flags.insert(.dirty)
+            closeBatch()
+        }
+        if hasOther, Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts {
+            entry.pointee.row.state = .due
+            entry.pointee.row.dueAt = now
+            openBatch(device)
+            writeJob(slot)
+            closeBatch()
+            placeJob(slot)
+        } else {
+            endVendorPart(slot, device: device, state: .rejected, reason: "badToken")
+        }
+    }
+
+    /// A result for a message that ended already.
+    private mutating func settleEnded(_ result: JobResult, _ trace: TraceRow) -> ResultVerdict.Verdict {
+        if trace.settledLease == result.leaseID, trace.settledOutcome == result.outcome.rawValue { return .recorded }
+        guard result.outcome == .accepted, trace.attempts > 0 else {
+            numbers.resultsStale &+= 1
+            return .stale
+        }
+        // The vendor showed an alert for what the device had already: seen, not hidden.
+        let event: TraceEvent =
+            trace.finalState == .delivered || trace.finalState == .deliveredOffline || trace.finalState == .opened
+            ? .alertedTwice : .vendorAccepted
+        if let key = Self.lateKey(event, trace.facts.message), case .found = store.young(key) { return .recorded }
+        numbers.resultsAccepted &+= 1
+        if event == .alertedTwice { numbers.alertedTwice &+= 1 }
+        store.beginBatch(trace.facts.bucket)
+        noteLate(event, of: trace.facts.message, detail: result.vendorID.bounded(64))
+        lastTicket = store.endBatch()
+        return .recorded
+    }
+}

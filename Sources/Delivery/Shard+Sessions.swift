@@ -1,0 +1,302 @@
+// Sessions: who is here, what that makes of the queue, and the pages of a backlog.
+
+internal import Structures
+public import Wire
+
+extension Shard {
+    /// The device of a live session, or `nil` when the session is not (or no longer) known here.
+    func device(of session: SessionRef) -> UInt32? {
+        guard Int(session.slot) < sessions.count else { return nil }
+        let place = sessions[Int(session.slot)]
+        return place.stamp == session.stamp && place.device != .max ? place.device : nil
+    }
+
+    mutating func attach(_ session: SessionRef, to device: UInt32) {
+        while sessions.count <= Int(session.slot) { sessions.append(SessionPlace(stamp: 0, device: .max)) }
+        sessions[Int(session.slot)] = SessionPlace(stamp: session.stamp, device: device)
+        numbers.sessions += 1
+    }
+
+    // MARK: Presence
+
+    /// Something was read from this session: called once per read event.
+    public mutating func heard(_ session: SessionRef, now: GatewayTime) {
+        begin(now)
+        guard let slot = device(of: session) else { return }
+        let device = devices.pointer(slot)
+        device.pointee.lastHeardAt = self.now
+        if device.pointee.flags.contains(.suspect) {
+            device.pointee.flags.remove(.suspect)
+            presenceChanged(slot)
+            pump(slot)
+        }
+    }
+
+    /// A session's ack is overdue: ask whether anybody is there, and count on nothing meanwhile.
+    mutating func becomeSuspect(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard device.pointee.isConnected, !device.pointee.flags.contains(.suspect) else { return }
+        device.pointee.flags.insert(.suspect)
+        device.pointee.suspectSince = now
+        effects.append(.ping(device.pointee.session))
+        deviceTimers.schedule(slot, at: now + limits.suspectSilence)
+        presenceChanged(slot)
+    }
+
+    /// Counts the device and places its jobs anew.
+    mutating func presenceChanged(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        let isReachable = device.pointee.isReachable
+        if isReachable != device.pointee.flags.contains(.countedReachable) {
+            if isReachable {
+                device.pointee.flags.insert(.countedReachable)
+                numbers.reachable += 1
+            } else {
+                device.pointee.flags.remove(.countedReachable)
+                numbers.reachable -= 1
+            }
+        }
+        placeJobs(of: slot)
+    }
+
+    /// The connection is gone.
+    ///
+    /// - Parameter announced: the client said goodbye (or that it terminates); otherwise its messages get two more
+    ///   seconds for it to come back.
+    public mutating func sessionEnded(_ session: SessionRef, announced: Bool, now: GatewayTime) {
+        begin(now)
+        guard let slot = device(of: session) else { return }
+        endSession(slot, announced: announced)
+    }
+
+    mutating func endSession(_ slot: UInt32, announced: Bool) {
+        let device = devices.pointer(slot)
+        guard device.pointee.isConnected else { return }
+        sessions[Int(device.pointee.session.slot)].device = .max
+        numbers.sessions -= 1
+        device.pointee.session = .none
+        device.pointee.flags.subtract([.connected, .gated, .suspect])
+        device.pointee.state = .terminated
+        device.pointee.lastSeenAt = max(device.pointee.lastSeenAt, device.pointee.lastHeardAt)
+        deviceTimers.cancel(slot)
+        recallInFlight(slot)
+        if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
+        presenceChanged(slot)
+    }
+
+    /// The device left: every un-acked message's job is due now.
+    mutating func makeAllDue(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        var next = device.pointee.firstMessage
+        while next != .max {
+            let message = next
+            let entry = messages.pointer(message)
+            next = entry.pointee.next
+            entry.pointee.flags.insert(.missed)
+            guard entry.pointee.job == .max, entry.pointee.facts.expiresAt > now else { continue }
+            if batch.isOpen { breakLongBatch() } else { openBatch(slot) }
+            createJob(message, dueAt: now, timedOut: true)
+            armTimer(message)
+        }
+        if batch.isOpen { closeBatch() }
+    }
+
+    /// The connection broke: as above, unless the device is back within two seconds.
+    private mutating func makeAllDueSoon(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        let due = now + limits.unannouncedCloseDelay
+        var next = device.pointee.firstMessage
+        while next != .max {
+            let entry = messages.pointer(next)
+            if entry.pointee.job == .max {
+                entry.pointee.fallbackAt = entry.pointee.fallbackAt > 0 ? min(entry.pointee.fallbackAt, due) : due
+                armTimer(next)
+            }
+            next = entry.pointee.next
+        }
+        var job = device.pointee.firstJob
+        while job != .max {
+            let entry = jobs.pointer(job)
+            if entry.pointee.place == .held { entry.pointee.row.dueAt = due }
+            job = entry.pointee.nextOfDevice
+        }
+    }
+
+    // MARK: Updates
+
+    /// The client reports its state, tokens, badge, push mode or heartbeat.
+    public mutating func update(_ session: SessionRef, _ update: DeviceUpdate, now: GatewayTime) {
+        begin(now)
+        guard let slot = device(of: session) else { return }
+        let device = devices.pointer(slot)
+        device.pointee.lastHeardAt = self.now
+        device.pointee.flags.remove(.suspect)
+        let wasReachable = device.pointee.isReachable
+        if let state = update.applicationState { device.pointee.state = state }
+        if let keepsRunning = update.keepsRunning {
+            if keepsRunning {
+                device.pointee.flags.insert(.keepsRunning)
+            } else {
+                device.pointee.flags.remove(.keepsRunning)
+            }
+        }
+        var isStored = false
+        if let badge = update.badge {
+            device.pointee.badge = max(0, badge)
+            isStored = true
+        }
+        if let off = update.pushModeOff, off != device.pointee.flags.contains(.pushModeOff) {
+            if off { device.pointee.flags.insert(.pushModeOff) } else { device.pointee.flags.remove(.pushModeOff) }
+            isStored = true
+        }
+        if !update.tokens.isEmpty {
+            register(update.tokens, slot)
+            isStored = true
+        }
+        if update.heartbeatSeconds > 0 {
+            device.pointee.heartbeatSeconds = heartbeat(wish: update.heartbeatSeconds)
+            armHeartbeat(slot)
+        }
+        if isStored {
+            openBatch(slot)
+            device.pointee.flags.insert(.dirty)
+            closeBatch()
+        }
+        let isReachable = device.pointee.isReachable
+        if wasReachable, !isReachable { makeAllDue(slot) }
+        if update.applicationState != nil || isReachable != wasReachable {
+            // What was sent since the app was suspended may have been dropped unseen: send what is not acked again,
+            // with flags as they are now, after the result.
+            recallInFlight(slot)
+            device.pointee.round = min(device.pointee.round + 1, 1_000)
+            device.pointee.resentBelow = device.pointee.offeredBelow
+        }
+        device.pointee.flags.insert(.gated)
+        presenceChanged(slot)
+        let result = UpdateResult.done(update.request, heartbeatSeconds: UInt32(device.pointee.heartbeatSeconds))
+        pending.append(PendingEffect(ticket: lastTicket, kind: .updated(session, result)))
+        releaseDue()
+    }
+
+    /// Takes over the tokens a client named; one a kind, an empty one removes it.
+    mutating func register(_ tokens: [VendorToken], _ slot: UInt32) {
+        var profile = profile(slot)
+        for token in tokens.prefix(Limits.tokensPerFrame) {
+            let kind = TokenKind(rawValue: token.kind.rawValue) ?? .alert
+            profile.tokens.removeAll { $0.kind == kind }
+            guard !token.token.isEmpty, token.token.utf8.count <= Limits.tokenByteCount,
+                token.topic.utf8.count <= Limits.topicByteCount
+            else { continue }
+            profile.tokens.append(
+                DeviceToken(
+                    kind: kind, environment: TokenEnvironment(rawValue: token.environment.rawValue) ?? .production,
+                    topic: token.topic, token: token.token, registeredAt: now, isQuarantined: false))
+        }
+        keepProfile(slot, profile)
+    }
+
+    func heartbeat(wish: UInt32) -> UInt16 {
+        let seconds = wish == 0 ? limits.defaultHeartbeatSeconds : Int64(wish)
+        return UInt16(
+            clamping: min(max(seconds, limits.heartbeatSeconds.lowerBound), limits.heartbeatSeconds.upperBound))
+    }
+
+    // MARK: The session's clock
+
+    mutating func armHeartbeat(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        var time = device.pointee.lastHeardAt + Int64(device.pointee.heartbeatSeconds) * 1_500
+        if device.pointee.flags.contains(.suspect) {
+            time = min(time, device.pointee.suspectSince + limits.suspectSilence)
+        }
+        deviceTimers.schedule(slot, at: time)
+    }
+
+    mutating func deviceTimerFired(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard device.pointee.isConnected else { return }
+        if device.pointee.flags.contains(.suspect), device.pointee.suspectSince + limits.suspectSilence <= now {
+            numbers.suspectTimeouts &+= 1
+            close(slot, .suspectTimeout, "no sign of life after a missed ack")
+        } else if device.pointee.lastHeardAt + Int64(device.pointee.heartbeatSeconds) * 1_500 <= now {
+            numbers.heartbeatTimeouts &+= 1
+            close(slot, .heartbeatTimeout, "nothing heard for 1.5 heartbeats")
+        } else {
+            armHeartbeat(slot)
+            // A page that failed is asked for again here.
+            pump(slot)
+        }
+    }
+
+    /// Closes a device's session for a reason of ours.
+    mutating func close(_ slot: UInt32, _ code: CloseCode, _ reason: StaticString) {
+        effects.append(.close(devices.pointer(slot).pointee.session, code, reason: reason))
+        endSession(slot, announced: false)
+    }
+
+    // MARK: Backlog
+
+    /// Asks for the next page once half the window is free.
+    mutating func askForPage(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard !device.pointee.flags.contains(.paging),
+            device.pointee.inFlightCount == 0 || device.pointee.inFlightCount <= device.pointee.window / 2,
+            device.pointee.inFlightCount == 0 || Int(device.pointee.inFlightBytes) <= limits.windowByteCount / 2
+        else { return }
+        device.pointee.flags.insert(.paging)
+        let generation = device.pointee.generation
+        let from = device.pointee.cursor
+        scan(
+            slot, table: .message, from: from, rowLimit: Int(device.pointee.window - device.pointee.inFlightCount),
+            byteLimit: limits.windowByteCount - Int(device.pointee.inFlightBytes)
+        ) { shard, rows, isComplete, ok in
+            let device = shard.devices.pointer(slot)
+            device.pointee.flags.remove(.paging)
+            guard device.pointee.isConnected else { return }
+            if !ok {
+                shard.deviceTimers.schedule(slot, at: shard.now + 1_000)
+            } else if device.pointee.generation != generation || device.pointee.cursor != from {
+                shard.pump(slot)
+            } else {
+                shard.sendPage(rows, isComplete: isComplete, slot)
+            }
+        }
+    }
+
+    private mutating func sendPage(_ rows: [Scanned], isComplete: Bool, _ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard device.pointee.isReachable, !device.pointee.flags.contains(.gated) else { return }
+        for row in rows {
+            guard device.pointee.inFlightCount < device.pointee.window else { return }
+            let known = listedMessage(table: .message, item: row.facts.item, of: slot)
+            let message = known ?? adoptMessage(row, device: slot)
+            let entry = messages.pointer(message)
+            if entry.pointee.flags.contains(.collapsed), !entry.pointee.flags.contains(.inFlight) {
+                openBatch(slot)
+                end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+                closeBatch()
+                continue
+            }
+            let wasSent = offer(message, device: slot, bytes: entry.pointee.flags.contains(.cold) ? row.row.bytes : nil)
+            if known == nil, messages.isOccupied(message),
+                messages.pointer(message).pointee.facts.item == row.facts.item,
+                !messages.pointer(message).pointee.flags.contains(.inFlight)
+            {
+                // Not sent after all: it stays on disk only.
+                leaveToStore(message)
+            }
+            guard wasSent else { return }
+        }
+        if isComplete { device.pointee.flags.remove(.coldAhead) }
+        pump(slot)
+    }
+}
+
+extension UpdateResult {
+    static func done(_ request: UInt32, heartbeatSeconds: UInt32) -> UpdateResult {
+        var result = UpdateResult()
+        result.request = request
+        result.heartbeatSeconds = heartbeatSeconds
+        return result
+    }
+}

@@ -1,0 +1,219 @@
+// The passage of time, the release of what waited for the disk, and the alarms of rows on disk.
+
+internal import Structures
+internal import Wire
+
+extension Shard {
+    /// Does what has become due. Call when `nextTimer` has come, and at least once a second.
+    public mutating func advance(to time: GatewayTime) {
+        let before = CountersRow.day(of: now)
+        begin(time)
+        let today = CountersRow.day(of: now)
+        if today != before { dropOldCounters(before: today) }
+
+        var fired: [UInt32] = []
+        swap(&fired, &expired)
+        fired.removeAll(keepingCapacity: true)
+        messageTimers.advance(to: now, expired: &fired)
+        for slot in fired where messages.isOccupied(slot) { messageTimerFired(slot) }
+        fired.removeAll(keepingCapacity: true)
+        jobTimers.advance(to: now, expired: &fired)
+        for slot in fired where jobs.isOccupied(slot) { jobTimerFired(slot) }
+        fired.removeAll(keepingCapacity: true)
+        deviceTimers.advance(to: now, expired: &fired)
+        for slot in fired where devices.isOccupied(slot) { deviceTimerFired(slot) }
+        swap(&fired, &expired)
+        ringFailedAlarms()
+        askForAlarms()
+        releaseDue()
+    }
+
+    // MARK: Effects that waited
+
+    /// Lets go at once what waits for nothing any more.
+    mutating func releaseDue() {
+        while let first = pending.first, first.ticket <= committedTicket {
+            guard let effect = pending.popFirst() else { return }
+            release(effect)
+        }
+    }
+
+    mutating func release(_ effect: PendingEffect) {
+        switch effect.kind {
+        case .publish(let origin, let outcome, let slot, let cid):
+            effects.append(.publishAnswered(origin, outcome))
+            if slot != .max, isDevice(slot, cid) { pump(slot) }
+        case .welcome(let session, let welcome):
+            guard let slot = device(of: session) else { return }
+            effects.append(.welcome(session, welcome))
+            devices.pointer(slot).pointee.flags.remove(.gated)
+            pump(slot)
+        case .updated(let session, let result):
+            guard let slot = device(of: session) else { return }
+            effects.append(.updated(session, result))
+            devices.pointer(slot).pointee.flags.remove(.gated)
+            pump(slot)
+        case .leased(let origin, let leased):
+            // An ack that came before the lease was durable cancels the job.
+            let still = leased.filter { job in
+                guard let slot = jobIndex[job.message.high, job.message.low] else { return false }
+                let row = jobs.pointer(slot)
+                return row.pointee.row.state == .leased && row.pointee.row.lease == job.leaseID
+            }
+            numbers.leasesGiven &+= UInt64(still.count)
+            effects.append(.leased(origin, still))
+        case .settled(let origin, let verdicts): effects.append(.settled(origin, verdicts))
+        case .resume(let slot, let cid): if isDevice(slot, cid) { pump(slot) }
+        }
+    }
+
+    private func isDevice(_ slot: UInt32, _ cid: DeviceID) -> Bool {
+        devices.isOccupied(slot) && devices.pointer(slot).pointee.cid == cid
+    }
+
+    // MARK: Alarms of cold rows
+
+    /// Takes due alarms from the store, a bounded number at a time, while there is room for what they bring.
+    mutating func askForAlarms() {
+        guard !alarmsAsked, alarmWork == 0, store.nextAlarm <= now,
+            dueCount + numbers.heldJobs < limits.dueJobReadAhead
+        else { return }
+        alarmsAsked = true
+        let token = store.requestAlarms(upTo: now, limit: limits.alarmBatch)
+        continuations[token] = { shard, reply in
+            shard.alarmsAsked = false
+            guard case .rows(let rows, _)? = reply.results.first else { return }
+            // Held until all are started, so that finished ones do not ask for more in between.
+            shard.alarmWork += 1
+            for row in rows { shard.alarmRang(row) }
+            shard.alarmDone()
+        }
+    }
+
+    private mutating func alarmDone() {
+        alarmWork -= 1
+        askForAlarms()
+    }
+
+    private mutating func alarmRang(_ stored: StoredRow) {
+        switch stored.key.table {
+        case .job:
+            guard let row = JobRow(stored.value) else {
+                damaged(stored.key)
+                return
+            }
+            let slot = adopt(row, storedWakeAt: stored.wakeAt, isStored: true)
+            jobs.pointer(slot).pointee.wasReported = true
+            if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
+        case .message, .vendorMessage:
+            guard let row = MessageRow(stored.value) else {
+                damaged(stored.key)
+                return
+            }
+            let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
+            messageRang(row.facts(cid: cid, table: stored.key.table, item: stored.key.item))
+        case .device:
+            let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
+            alarmWork += 1
+            whenReady(deviceSlot(cid, bucket: stored.key.bucket)) { shard, slot, readiness in
+                if readiness == .ready { shard.collectIfForgotten(slot) }
+                shard.alarmDone()
+            }
+        default: break
+        }
+    }
+
+    /// A cold message's time has come: its fallback or its end.
+    private mutating func messageRang(_ facts: MessageFacts) {
+        alarmWork += 1
+        whenReady(deviceSlot(facts.cid, bucket: facts.bucket)) { shard, slot, readiness in
+            guard readiness == .ready else {
+                if readiness == .failed { shard.ringAgain(facts) }
+                if readiness == .unknown {
+                    shard.log(.error, "orphanedMessage", "message \(facts.message) has no device")
+                }
+                shard.alarmDone()
+                return
+            }
+            // In memory it has a timer of its own.
+            if shard.listedMessage(table: facts.table, item: facts.item, of: slot) != nil {
+                shard.alarmDone()
+                return
+            }
+            shard.devices.pointer(slot).pointee.flags.insert(.busy)
+            shard.findJob(facts.message) { shard, job, ok in
+                shard.devices.pointer(slot).pointee.flags.remove(.busy)
+                if !ok {
+                    shard.ringAgain(facts)
+                } else if shard.store.young(facts.key) != .deleted,
+                    shard.listedMessage(table: facts.table, item: facts.item, of: slot) == nil
+                {
+                    shard.actOnAlarm(facts, job: job, slot)
+                }
+                shard.alarmDone()
+                shard.drainWaiting(slot)
+            }
+        }
+    }
+
+    /// The store tells an alarm once; a failed reading is tried again from here.
+    private mutating func ringAgain(_ facts: MessageFacts) {
+        rungAgain.append((facts, now + 1_000))
+    }
+
+    private mutating func actOnAlarm(_ facts: MessageFacts, job: UInt32?, _ slot: UInt32) {
+        if facts.expiresAt <= now {
+            if let job, jobs.pointer(job).pointee.row.state == .leased { return }  // its timer sees to it
+            let alerted = job.map { jobs.pointer($0).pointee.row.alertedAt > 0 } ?? false
+            openBatch(slot)
+            end(facts, alerted ? .handedOff : .expired, message: .max, job: job ?? .max)
+            closeBatch()
+        } else if let job {
+            dropJobIfDone(job)
+        } else if facts.flags.contains(.isArmed) {
+            var row = JobRow(facts: facts, state: .due, dueAt: now)
+            row.note(.timedOut, now)
+            row.note(.jobDue, now)
+            numbers.jobsCreated &+= 1
+            let created = adopt(row, storedWakeAt: 0, isStored: false)
+            openBatch(slot)
+            writeJob(created)
+            closeBatch()
+            placeJob(created)
+        }
+    }
+
+    mutating func ringFailedAlarms() {
+        guard !rungAgain.isEmpty else { return }
+        let due = rungAgain.filter { $0.at <= now }
+        rungAgain.removeAll { $0.at <= now }
+        for alarm in due { messageRang(alarm.facts) }
+    }
+
+    /// A cid that was registered and never seen again within a day is removed, once nothing is queued for it.
+    private mutating func collectIfForgotten(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard !device.pointee.flags.contains(.established) else { return }
+        let isDue = device.pointee.lastSeenAt + limits.sessionlessDeviceLifetime <= now
+        if !device.pointee.isConnected, isDue, device.pointee.messageCount == 0, device.pointee.vendorCount == 0,
+            device.pointee.firstJob == .max
+        {
+            openBatch(slot)
+            store.delete(device.pointee.key, prior: .maybe(wakeAt: device.pointee.rowWakeAt))
+            closeBatch()
+            device.pointee.flags.remove(.loaded)
+            loadedCount -= 1
+            freeIfEmpty(slot)
+        } else {
+            // A session of a whole day is proof enough that somebody uses it; a queue runs dry by its messages' TTL.
+            if device.pointee.isConnected {
+                device.pointee.flags.insert(.established)
+            } else {
+                device.pointee.lastSeenAt = now
+            }
+            openBatch(slot)
+            device.pointee.flags.insert(.dirty)
+            closeBatch()
+        }
+    }
+}

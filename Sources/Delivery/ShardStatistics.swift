@@ -1,0 +1,52 @@
+/// Plain numbers of one shard for the metrics: counters count since the process started, gauges tell what is now.
+public struct ShardStatistics: Sendable {
+    // Counters.
+    public var accepted: UInt64 = 0
+    /// By `FinalState`'s raw value, less one.
+    public var finals = InlineArray<9, UInt64>(repeating: 0)
+    public var refusedBusy: UInt64 = 0
+    public var refusedQueueFull: UInt64 = 0
+    public var repeatedRequests: UInt64 = 0
+    public var deliversSent: UInt64 = 0
+    public var deliversResent: UInt64 = 0
+    /// Acks that named something not sent in their session.
+    public var acksIgnored: UInt64 = 0
+    public var acksAboveHighest: UInt64 = 0
+    public var missedAckDeadlines: UInt64 = 0
+    public var heartbeatTimeouts: UInt64 = 0
+    public var suspectTimeouts: UInt64 = 0
+    public var helloRefused: UInt64 = 0
+    public var registrations: UInt64 = 0
+    public var jobsCreated: UInt64 = 0
+    public var leasesGiven: UInt64 = 0
+    public var leasesLapsed: UInt64 = 0
+    public var resultsAccepted: UInt64 = 0
+    public var resultsRetry: UInt64 = 0
+    public var resultsRejected: UInt64 = 0
+    public var resultsBadToken: UInt64 = 0
+    public var resultsStale: UInt64 = 0
+    public var jobsExhausted: UInt64 = 0
+    /// The vendor showed an alert of a message that the device had acked already.
+    public var alertedTwice: UInt64 = 0
+    public var storeReadFailures: UInt64 = 0
+    /// Rows that could not be read as what they should be; each is logged.
+    public var damagedRows: UInt64 = 0
+
+    // Gauges.
+    /// Accepted and not ended, by the counters rows known to the shard.
+    public var pending: Int64 = 0
+    public var sessions = 0
+    public var reachable = 0
+    public var loadedDevices = 0
+    public var messagesInMemory = 0
+    public var jobsInMemory = 0
+    public var dueJobs = 0
+    public var heldJobs = 0
+    public var leasedJobs = 0
+    public var waitingCommands = 0
+    public var pendingEffects = 0
+
+    public init() {}
+
+    public func ended(_ state: FinalState) -> UInt64 { finals[Int(state.rawValue) - 1] }
+}

@@ -1,0 +1,114 @@
+/// A stretch of bytes that belongs to one stream's outbox or to its unconsumed input; the bytes follow this header.
+struct Block {
+    typealias Pointer = UnsafeMutablePointer<Block>
+
+    var next: Pointer?
+    /// The first byte that is still of use, and the end of what is filled.
+    var start: UInt32
+    var end: UInt32
+    var capacity: UInt32
+}
+
+extension UnsafeMutablePointer<Block> {
+    var bytes: UnsafeMutableRawPointer { UnsafeMutableRawPointer(self + 1) }
+    var filledByteCount: Int { Int(pointee.end - pointee.start) }
+    var freeByteCount: Int { Int(pointee.capacity - pointee.end) }
+}
+
+/// A loop's spare blocks of one size; larger ones are made and freed as needed.
+struct BlockPool {
+    private var free: Block.Pointer?
+    private var freeCount = 0
+
+    private static let pooledCapacity = Limits.blockByteCount - MemoryLayout<Block>.stride
+
+    mutating func take(byteCount: Int) -> Block.Pointer {
+        if byteCount <= Self.pooledCapacity, let block = free {
+            free = block.pointee.next
+            freeCount -= 1
+            block.pointee.next = nil
+            return block
+        }
+        let capacity = max(byteCount, Self.pooledCapacity)
+        let memory = UnsafeMutableRawPointer.allocate(
+            byteCount: MemoryLayout<Block>.stride + capacity, alignment: MemoryLayout<Block>.alignment)
+        let block = memory.bindMemory(to: Block.self, capacity: 1)
+        block.initialize(to: Block(next: nil, start: 0, end: 0, capacity: UInt32(capacity)))
+        return block
+    }
+
+    mutating func put(_ block: Block.Pointer) {
+        guard Int(block.pointee.capacity) == Self.pooledCapacity, freeCount < Limits.pooledBlockCount else {
+            UnsafeMutableRawPointer(block).deallocate()
+            return
+        }
+        (block.pointee.start, block.pointee.end) = (0, 0)
+        block.pointee.next = free
+        free = block
+        freeCount += 1
+    }
+
+    mutating func deallocate() {
+        while let block = free {
+            free = block.pointee.next
+            UnsafeMutableRawPointer(block).deallocate()
+        }
+        freeCount = 0
+    }
+}
+
+/// What a stream still has to send: a chain of blocks, none while there is nothing.
+struct Outbox {
+    private(set) var head: Block.Pointer?
+    private var tail: Block.Pointer?
+    private(set) var byteCount: UInt32 = 0
+    let byteLimit: UInt32
+
+    init(byteLimit: Int) { self.byteLimit = UInt32(byteLimit) }
+
+    /// Room for `byteCount` bytes in one piece behind the rest; `nil` if that exceeds the limit.
+    mutating func reserve(byteCount wanted: Int, from pool: inout BlockPool) -> UnsafeMutableRawBufferPointer? {
+        guard wanted >= 0, Int(byteCount) + wanted <= Int(byteLimit) else { return nil }
+        if let tail, tail.freeByteCount >= wanted {
+            return UnsafeMutableRawBufferPointer(start: tail.bytes + Int(tail.pointee.end), count: wanted)
+        }
+        let block = pool.take(byteCount: wanted)
+        if let tail { tail.pointee.next = block } else { head = block }
+        tail = block
+        return UnsafeMutableRawBufferPointer(start: block.bytes, count: wanted)
+    }
+
+    /// Makes the first `count` reserved bytes part of the outbox.
+    mutating func commit(byteCount count: Int) {
+        guard count > 0 else { return }
+        guard let tail, tail.freeByteCount >= count else { preconditionFailure("committed more than was reserved") }
+        tail.pointee.end += UInt32(count)
+        byteCount += UInt32(count)
+    }
+
+    /// Forgets the first `count` bytes, which were sent.
+    mutating func remove(byteCount count: Int, into pool: inout BlockPool) {
+        var rest = count
+        byteCount -= UInt32(count)
+        while let block = head {
+            let filled = block.filledByteCount
+            if rest < filled {
+                block.pointee.start += UInt32(rest)
+                return
+            }
+            rest -= filled
+            // A reservation that came to nothing leaves an empty block, which goes as well.
+            head = block.pointee.next
+            if head == nil { tail = nil }
+            pool.put(block)
+        }
+    }
+
+    mutating func removeAll(into pool: inout BlockPool) {
+        while let block = head {
+            head = block.pointee.next
+            pool.put(block)
+        }
+        (tail, byteCount) = (nil, 0)
+    }
+}

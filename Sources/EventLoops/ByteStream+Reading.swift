@@ -1,0 +1,123 @@
+internal import CLibevent
+internal import Cryptography
+internal import Glibc
+internal import Platform
+
+extension ByteStream {
+    /// Stops the delivery of received bytes; the kernel's buffer then fills and slows the peer.
+    package func pauseReading() { slot?.pointee.flags.insert(.isPaused) }
+
+    /// Goes on where `pauseReading` stopped; first with what the delegate had left, in a later turn than this call.
+    package func resumeReading() {
+        guard let slot, slot.pointee.flags.contains(.isPaused) else { return }
+        slot.pointee.flags.remove(.isPaused)
+        if slot.pointee.unconsumed != nil { slot.pointee.flags.insert(.mustRedeliver) }
+        // The edge for what arrived meanwhile is gone, so look without one.
+        enqueueReadAgain()
+    }
+
+    package var isReadingPaused: Bool { slot?.pointee.flags.contains(.isPaused) ?? false }
+
+    func enqueueReadAgain() {
+        guard let slot, !slot.pointee.flags.contains(.isReadingAgain) else { return }
+        slot.pointee.flags.insert(.isReadingAgain)
+        loop.streams.pointee.readAgain.append(self)
+    }
+
+    func readAgain() {
+        guard let slot else { return }
+        slot.pointee.flags.remove(.isReadingAgain)
+        guard slot.pointee.flags.isDisjoint(with: [.isPaused, .isHandshaking]) else { return }
+        if slot.pointee.flags.contains(.mustRedeliver) {
+            slot.pointee.flags.remove(.mustRedeliver)
+            if slot.pointee.unconsumed != nil { deliver(slot, freshByteCount: 0) }
+            guard isOpen else { return }
+        }
+        readAvailable()
+    }
+
+    /// Reads until the socket has no more, the turn's share is used up, or the delegate had enough.
+    func readAvailable() {
+        guard let slot else { return }
+        let buffer = UnsafeMutableRawBufferPointer(
+            start: loop.streams.pointee.scratch + Limits.unconsumedByteCount, count: Limits.receiveByteCount)
+        var budget = Limits.readByteCountPerTurn
+        while !slot.pointee.flags.contains(.isPaused) {
+            // A move may have left bytes that must be shown before new ones; `readAgain` does both in order.
+            guard !slot.pointee.flags.contains(.mustRedeliver) else { return }
+            let count: Int
+            if let tls = slot.pointee.tls {
+                switch tls.read(into: buffer) {
+                case .bytes(let received): count = received
+                case .wantsRead: return
+                case .wantsWrite:
+                    slot.pointee.flags.insert(.isBlocked)
+                    return
+                case .ended: return peerEnded(slot)
+                case .failed(let reason):
+                    return finish(slot.pointee.flags.contains(.isClosing) ? .closedHere : .tlsFailed(reason))
+                }
+            } else {
+                count = recv(slot.pointee.descriptor, buffer.baseAddress, buffer.count, 0)
+                if count == 0 { return peerEnded(slot) }
+                if count < 0 {
+                    if errno == EAGAIN { return }
+                    if errno == EINTR { continue }
+                    let failure = SystemError.last("recv")
+                    return finish(slot.pointee.flags.contains(.isClosing) ? .closedHere : .failed(failure))
+                }
+            }
+            if !slot.pointee.flags.contains(.isClosing) {
+                deliver(slot, freshByteCount: count)
+                guard isOpen else { return }
+            }
+            // A short read has emptied the socket, so that the next byte makes an edge, unless the peer's end is
+            // already behind it: that edge was this one. TLS holds records back and must be asked until it wants more.
+            if count < buffer.count, slot.pointee.tls == nil, !slot.pointee.flags.contains(.hasPeerEnd) { return }
+            budget -= count
+            if budget <= 0 { return enqueueReadAgain() }
+        }
+    }
+
+    private func peerEnded(_ slot: StreamSlot.Pointer) {
+        if slot.pointee.flags.contains(.isClosing) {
+            // Our last bytes may still wait although the peer says no more; they go out if the socket takes them now.
+            if slot.pointee.outbox.byteCount > 0 { flush() }
+            return finish(.closedHere)
+        }
+        // Answers to a peer that only closed its half are sent as far as the socket takes them at once.
+        flush()
+        finish(.endOfStream)
+    }
+
+    /// Shows the delegate what it had left and the fresh bytes behind it, in one piece.
+    private func deliver(_ slot: StreamSlot.Pointer, freshByteCount: Int) {
+        guard let delegate = slot.pointee.delegate else { return }
+        let table = loop.streams
+        var begin = table.pointee.scratch + Limits.unconsumedByteCount
+        var total = freshByteCount
+        if let block = slot.pointee.unconsumed {
+            let count = block.filledByteCount
+            begin -= count
+            total += count
+            begin.copyMemory(from: block.bytes + Int(block.pointee.start), byteCount: count)
+            slot.pointee.unconsumed = nil
+            table.pointee.pool.put(block)
+        }
+        let consumed = delegate.received(UnsafeRawBufferPointer(start: begin, count: total), on: self)
+        guard isOpen else { return }
+        precondition(0...total ~= consumed, "a delegate consumed more than it received")
+        guard !slot.pointee.flags.contains(.isClosing) else { return }
+        guard total - consumed <= Limits.unconsumedByteCount else { return finish(.unconsumedOverflow) }
+        keepUnconsumed(UnsafeRawBufferPointer(start: begin + consumed, count: total - consumed))
+    }
+
+    /// Keeps a copy of what the delegate left, as long as there is something.
+    func keepUnconsumed(_ bytes: UnsafeRawBufferPointer) {
+        guard let slot, let base = bytes.baseAddress, !bytes.isEmpty else { return }
+        let block = loop.streams.pointee.pool.take(byteCount: bytes.count)
+        block.bytes.copyMemory(from: base, byteCount: bytes.count)
+        block.pointee.end = UInt32(bytes.count)
+        slot.pointee.unconsumed = block
+    }
+}

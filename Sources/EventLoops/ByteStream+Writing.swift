@@ -1,0 +1,132 @@
+internal import CLibevent
+internal import Cryptography
+internal import Glibc
+internal import Platform
+
+extension ByteStream {
+    /// Room for `byteCount` bytes at the end of the outbox, to be filled and committed before any other call.
+    ///
+    /// `nil` when the stream is over or closing, or when the outbox would exceed its limit; then the delegate also gets
+    /// `outboxFilled`, in the next turn.
+    package func reserve(byteCount: Int) -> UnsafeMutableRawBufferPointer? {
+        guard let slot, !slot.pointee.flags.contains(.isClosing) else { return nil }
+        if let room = slot.pointee.outbox.reserve(byteCount: byteCount, from: &loop.streams.pointee.pool) {
+            return room
+        }
+        if !slot.pointee.flags.contains(.hasToldSlow) {
+            slot.pointee.flags.insert(.hasToldSlow)
+            loop.streams.pointee.slow.append(self)
+        }
+        return nil
+    }
+
+    /// Sends the first `byteCount` reserved bytes with this turn's write.
+    package func commit(byteCount: Int) {
+        guard let slot else { return }
+        slot.pointee.outbox.commit(byteCount: byteCount)
+        markDirty(slot)
+    }
+
+    /// Writes `byteCount` bytes that `fill` puts down; `false` as `reserve` gives `nil`.
+    package func write(byteCount: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void) -> Bool {
+        guard let room = reserve(byteCount: byteCount) else { return false }
+        fill(room)
+        commit(byteCount: byteCount)
+        return true
+    }
+
+    /// Writes a copy of `bytes`; `false` as `reserve` gives `nil`.
+    package func write(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        write(byteCount: bytes.count) { $0.copyMemory(from: bytes) }
+    }
+
+    func tellSlow() {
+        guard let slot else { return }
+        slot.pointee.delegate?.outboxFilled(self)
+    }
+
+    func markDirty(_ slot: StreamSlot.Pointer) {
+        guard !slot.pointee.flags.contains(.isDirty) else { return }
+        slot.pointee.flags.insert(.isDirty)
+        loop.streams.pointee.dirty.append(self)
+    }
+
+    func flushDirty() {
+        guard let slot else { return }
+        slot.pointee.flags.remove(.isDirty)
+        flush()
+    }
+
+    /// Sends what the socket takes; the rest waits for its next edge.
+    func flush() {
+        guard let slot, slot.pointee.flags.isDisjoint(with: [.isBlocked, .isHandshaking]) else { return }
+        while slot.pointee.outbox.byteCount > 0 {
+            let sent: Int
+            if let tls = slot.pointee.tls {
+                switch sendRecord(slot, tls) {
+                case .bytes(let count): sent = count
+                case .wantsRead, .wantsWrite:
+                    slot.pointee.flags.insert(.isBlocked)
+                    return
+                case .ended: return finish(.endOfStream)
+                case .failed(let reason): return finish(.tlsFailed(reason))
+                }
+            } else {
+                sent = sendGathered(slot)
+                if sent < 0 {
+                    if errno == EINTR { continue }
+                    guard errno == EAGAIN else { return finish(.failed(.last("sendmsg"))) }
+                    slot.pointee.flags.insert(.isBlocked)
+                    return
+                }
+            }
+            slot.pointee.outbox.remove(byteCount: sent, into: &loop.streams.pointee.pool)
+        }
+        // A reservation without a commit may have left an empty block; an idle stream holds none.
+        slot.pointee.outbox.removeAll(into: &loop.streams.pointee.pool)
+        slot.pointee.flags.remove(.hasToldSlow)
+        if slot.pointee.flags.contains(.isClosing), !slot.pointee.flags.contains(.isShut) {
+            slot.pointee.flags.insert(.isShut)
+            slot.pointee.tls?.sayGoodbye()
+            shutdown(slot.pointee.descriptor, CInt(SHUT_WR))
+        }
+    }
+
+    /// One `sendmsg` over the outbox's first blocks.
+    private func sendGathered(_ slot: StreamSlot.Pointer) -> Int {
+        withUnsafeTemporaryAllocation(of: iovec.self, capacity: Limits.gatheredPieceCount) { vectors in
+            var count = 0
+            var next = slot.pointee.outbox.head
+            while let block = next, count < vectors.count {
+                if block.filledByteCount > 0 {
+                    vectors[count] = iovec(
+                        iov_base: block.bytes + Int(block.pointee.start), iov_len: block.filledByteCount)
+                    count += 1
+                }
+                next = block.pointee.next
+            }
+            var message = msghdr()
+            message.msg_iov = vectors.baseAddress
+            message.msg_iovlen = count
+            return sendmsg(slot.pointee.descriptor, &message, CInt(MSG_NOSIGNAL))
+        }
+    }
+
+    /// One TLS record from the outbox's first blocks, gathered, since each write of OpenSSL is a record and a call.
+    private func sendRecord(_ slot: StreamSlot.Pointer, _ tls: TLSSession) -> TLSSession.Transfer {
+        withUnsafeTemporaryAllocation(byteCount: Limits.recordByteCount, alignment: 16) { record in
+            var count = 0
+            var next = slot.pointee.outbox.head
+            while let block = next, count < record.count {
+                let piece = min(block.filledByteCount, record.count - count)
+                if piece > 0 {
+                    UnsafeMutableRawBufferPointer(rebasing: record[count...]).copyMemory(
+                        from: UnsafeRawBufferPointer(start: block.bytes + Int(block.pointee.start), count: piece))
+                    count += piece
+                }
+                next = block.pointee.next
+            }
+            return tls.write(UnsafeRawBufferPointer(rebasing: record[..<count]))
+        }
+    }
+}

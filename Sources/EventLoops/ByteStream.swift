@@ -1,0 +1,234 @@
+internal import CLibevent
+package import Cryptography
+internal import Glibc
+internal import Platform
+
+/// One TCP connection on one loop, plain or TLS: received bytes to its delegate, one write a turn from its outbox.
+///
+/// An idle plain stream costs this object (32 bytes) and a slot of 208 with libevent's event, and no buffer. The loop
+/// holds the stream until its end was told. After that, and after a detach, every operation does nothing.
+public final class ByteStream {
+    package let loop: EventLoop
+    private let place: StreamSlot.Pointer
+
+    /// Attaches a connection to `loop`; to be called there.
+    ///
+    /// Bytes that were received before a move are delivered first, in a later turn than this call. Nothing is thrown:
+    /// what goes wrong ends in the delegate's one `closed`.
+    ///
+    /// - Parameters:
+    ///   - connection: from a listener, or detached from a stream of any loop; taken here.
+    ///   - loop: the loop of the caller.
+    ///   - delegate: held until its `closed` has returned.
+    ///   - outboxByteLimit: what may wait to be sent; it must hold the largest single write.
+    ///   - tls: to begin a server's handshake on a connection that was just accepted.
+    package init(
+        attaching connection: DetachedConnection, on loop: EventLoop, delegate: StreamDelegate,
+        outboxByteLimit: Int = Limits.outboxByteCount, tls: TLSContext? = nil
+    ) {
+        loop.preconditionInLoop()
+        self.loop = loop
+        place = loop.streams.pointee.takeSlot()
+        let content = connection.take()
+        place.pointee.descriptor = content.descriptor
+        place.pointee.tls = content.tls
+        place.pointee.delegate = delegate
+        // The limit is for new output; what was moved along is carried in any case.
+        place.pointee.outbox = Outbox(byteLimit: max(outboxByteLimit, content.unsent.count))
+        // Released when the end is told or the stream is detached; the context pointer is good until then.
+        place.pointee.owner = Unmanaged.passRetained(self)
+        event_assign(
+            &place.pointee.event, loop.base, content.descriptor,
+            Int16(truncatingIfNeeded: EV_READ | EV_WRITE | EV_CLOSED | EV_PERSIST) | Int16(bitPattern: UInt16(EV_ET)),
+            { _, what, context in
+                guard let context else { preconditionFailure("libevent lost the context pointer") }
+                // Strong for the whole call, so a stream may end in its own callback.
+                Unmanaged<ByteStream>.fromOpaque(context).takeUnretainedValue().ready(what)
+            }, Unmanaged.passUnretained(self).toOpaque())
+        guard event_add(&place.pointee.event, nil) == 0 else {
+            finish(.failed(SystemError(operation: "event_add", code: ENOMEM)))
+            return
+        }
+        if let tls { beginHandshake(tls) }
+        adopt(content)
+    }
+
+    private func beginHandshake(_ context: TLSContext) {
+        do throws(TLSFailure) {
+            place.pointee.tls = try TLSSession(accepting: context, descriptor: place.pointee.descriptor)
+            place.pointee.flags.insert(.isHandshaking)
+            setTimeout(afterMilliseconds: Limits.handshakeMilliseconds)
+        } catch {
+            finish(.tlsFailed(error.description))
+        }
+    }
+
+    private func adopt(_ content: DetachedConnection.Content) {
+        guard isOpen else { return }
+        if !content.leftover.isEmpty {
+            content.leftover.withUnsafeBytes { keepUnconsumed($0) }
+            place.pointee.flags.insert(.mustRedeliver)
+        }
+        // A moved TLS session may hold decrypted bytes that no edge will announce.
+        if !content.leftover.isEmpty || content.tls != nil { enqueueReadAgain() }
+        if !content.unsent.isEmpty { content.unsent.withUnsafeBytes { _ = write($0) } }
+    }
+
+    /// Until the end or a detach; the slot may be somebody else's afterwards, so nothing may be read from it then.
+    package var isOpen: Bool { place.pointee.owner?.toOpaque() == Unmanaged.passUnretained(self).toOpaque() }
+
+    /// The slot, while it is ours.
+    var slot: StreamSlot.Pointer? {
+        loop.preconditionInLoop()
+        return isOpen ? place : nil
+    }
+
+    /// The other end, asked from the kernel; `nil` after the end.
+    package var peer: SocketAddress? { slot.flatMap { SocketAddress.peer(of: $0.pointee.descriptor) } }
+
+    package var isTLS: Bool { slot?.pointee.tls != nil }
+
+    /// Bytes that wait to be sent.
+    package var outboxByteCount: Int { slot.map { Int($0.pointee.outbox.byteCount) } ?? 0 }
+
+    // MARK: Timeout
+
+    /// Sets the stream's one timeout, in place of an earlier one; cheap enough to be called for each received frame.
+    ///
+    /// During a TLS handshake and while closing, the stream's own bound for that holds instead.
+    package func setTimeout(afterMilliseconds milliseconds: UInt64) {
+        guard let slot, !slot.pointee.flags.contains(.isClosing) else { return }
+        loop.streams.pointee.setDeadline(slot, at: loop.now + milliseconds)
+    }
+
+    package func clearTimeout() {
+        guard let slot, slot.pointee.flags.isDisjoint(with: [.isClosing, .isHandshaking]) else { return }
+        loop.streams.pointee.clearDeadline(slot)
+    }
+
+    func timeoutFired() {
+        guard let slot else { return }
+        if slot.pointee.flags.contains(.isHandshaking) { return finish(.tlsFailed("the handshake timed out")) }
+        if slot.pointee.flags.contains(.isClosing) { return finish(.closedHere) }
+        slot.pointee.delegate?.timedOut(self)
+    }
+
+    // MARK: End
+
+    /// Ends the stream at once; what waits in the outbox is lost.
+    package func close(_ reason: CloseReason = .closedHere) {
+        guard slot != nil else { return }
+        finish(reason)
+    }
+
+    /// Sends what is in the outbox, then closes properly: our half first, then on the peer's end or the deadline.
+    ///
+    /// From now on input is ignored and output refused. Waiting for the peer's end keeps a reset from overtaking our
+    /// last bytes.
+    package func closeAfterFlush(deadlineMilliseconds: UInt64 = Limits.closeMilliseconds) {
+        guard let slot, !slot.pointee.flags.contains(.isClosing) else { return }
+        loop.streams.pointee.setDeadline(slot, at: loop.now + deadlineMilliseconds)
+        slot.pointee.flags.insert(.isClosing)
+        slot.pointee.flags.remove(.isPaused)
+        dropUnconsumed(slot)
+        markDirty(slot)
+        // A paused stream may have missed the edge of what is to be ignored now.
+        enqueueReadAgain()
+    }
+
+    /// Takes the connection off this loop, to be attached to another; no `closed` will be told.
+    ///
+    /// - Parameter unconsumed: inside `received`, the bytes that the next owner shall see first; otherwise left out,
+    ///   and what the stream kept goes along.
+    /// - Returns: `nil` if the stream is over, or closing, or in its handshake.
+    package func detach(unconsumed: UnsafeRawBufferPointer? = nil) -> DetachedConnection? {
+        guard let slot, slot.pointee.flags.isDisjoint(with: [.isClosing, .isHandshaking]) else { return nil }
+        flush()
+        guard isOpen else { return nil }
+        var content = DetachedConnection.Content(descriptor: slot.pointee.descriptor, tls: slot.pointee.tls)
+        if let unconsumed {
+            content.leftover = Array(unconsumed)
+        } else if let block = slot.pointee.unconsumed {
+            content.leftover = Array(
+                UnsafeRawBufferPointer(start: block.bytes + Int(block.pointee.start), count: block.filledByteCount))
+        }
+        var block = slot.pointee.outbox.head
+        while let piece = block {
+            content.unsent += UnsafeRawBufferPointer(
+                start: piece.bytes + Int(piece.pointee.start), count: piece.filledByteCount)
+            block = piece.pointee.next
+        }
+        let connection = DetachedConnection(content, peer: SocketAddress.peer(of: content.descriptor))
+        // The delegate stays until this call has returned: it may be the one that called.
+        let delegate = slot.pointee.delegate
+        release(slot)
+        withExtendedLifetime(delegate) {}
+        return connection
+    }
+
+    /// Ends the stream: descriptor, TLS and buffers go now, the delegate is told in the next turn.
+    func finish(_ reason: CloseReason) {
+        guard let slot else { return }
+        let (descriptor, delegate) = (slot.pointee.descriptor, slot.pointee.delegate)
+        loop.streams.pointee.endings.append(.init(stream: self, delegate: delegate, reason: reason))
+        release(slot)
+        Glibc.close(descriptor)
+    }
+
+    private func release(_ slot: StreamSlot.Pointer) {
+        let table = loop.streams
+        event_del(&slot.pointee.event)
+        table.pointee.clearDeadline(slot)
+        dropUnconsumed(slot)
+        slot.pointee.outbox.removeAll(into: &table.pointee.pool)
+        let owner = slot.pointee.owner
+        table.pointee.putSlot(slot)
+        owner?.release()
+    }
+
+    private func dropUnconsumed(_ slot: StreamSlot.Pointer) {
+        guard let block = slot.pointee.unconsumed else { return }
+        slot.pointee.unconsumed = nil
+        loop.streams.pointee.pool.put(block)
+    }
+
+    // MARK: Events
+
+    private func ready(_ what: Int16) {
+        guard let slot else { return }
+        if what & Int16(EV_CLOSED) != 0 { slot.pointee.flags.insert(.hasPeerEnd) }
+        if slot.pointee.flags.contains(.isHandshaking) {
+            guard continueHandshake(slot) else { return }
+        }
+        // TLS may wait for either direction with either operation, so every edge tries both.
+        let isTLS = slot.pointee.tls != nil
+        if isTLS || what & Int16(EV_WRITE) != 0, slot.pointee.flags.contains(.isBlocked) {
+            slot.pointee.flags.remove(.isBlocked)
+            flush()
+            guard isOpen else { return }
+            if slot.pointee.outbox.byteCount == 0, !slot.pointee.flags.contains(.isClosing) {
+                slot.pointee.delegate?.outboxDrained(self)
+                guard isOpen else { return }
+            }
+        }
+        if isTLS || what & Int16(EV_READ | EV_CLOSED) != 0 { readAvailable() }
+    }
+
+    /// Goes on with the handshake; `false` while it is not done.
+    private func continueHandshake(_ slot: StreamSlot.Pointer) -> Bool {
+        guard let tls = slot.pointee.tls else { return true }
+        switch tls.handshake() {
+        case .wantsRead, .wantsWrite: return false
+        case .failed(let reason):
+            finish(.tlsFailed(reason))
+            return false
+        case .done:
+            slot.pointee.flags.remove(.isHandshaking)
+            loop.streams.pointee.clearDeadline(slot)
+            slot.pointee.delegate?.handshakeFinished(self)
+            guard isOpen else { return false }
+            markDirty(slot)
+            return true
+        }
+    }
+}

@@ -1,0 +1,52 @@
+internal import Cryptography
+internal import Glibc
+internal import Platform
+internal import Synchronization
+
+/// A connection between two owners: just accepted, or on its way from one loop to another.
+///
+/// Whoever attaches it to a stream takes it, once; if nobody does, the connection is closed with the last reference.
+package final class DetachedConnection: @unchecked Sendable {
+    // Sound because the content is set before the object is shared and read once, by the thread that wins `isTaken`.
+
+    /// What moves.
+    struct Content {
+        var descriptor: CInt
+        var tls: TLSSession?
+        /// Received and not consumed; comes before anything that is still in the socket.
+        var leftover: [UInt8] = []
+        /// Written and not sent.
+        var unsent: [UInt8] = []
+    }
+
+    /// The other end; `nil` if it has left already.
+    package let peer: SocketAddress?
+    private var content: Content?
+    private let isTaken = Atomic<Bool>(false)
+
+    init(_ content: Content, peer: SocketAddress?) {
+        self.content = content
+        self.peer = peer
+    }
+
+    /// Adopts a connected, non-blocking socket from outside the module; its owner is this object from now on.
+    package convenience init(adopting descriptor: CInt) {
+        self.init(Content(descriptor: descriptor), peer: SocketAddress.peer(of: descriptor))
+    }
+
+    deinit {
+        guard let content else { return }
+        Glibc.close(content.descriptor)
+    }
+
+    /// Whether the other end is on this machine.
+    package var isLoopback: Bool { peer?.isLoopback ?? false }
+
+    func take() -> Content {
+        // Acquire and release: the winner sees the content as the maker left it.
+        let wasTaken = isTaken.exchange(true, ordering: .acquiringAndReleasing)
+        guard !wasTaken, let content else { preconditionFailure("a detached connection was attached twice") }
+        self.content = nil
+        return content
+    }
+}

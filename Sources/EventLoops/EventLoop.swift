@@ -1,0 +1,284 @@
+// EventLoops: libevent in Swift (loop, timeouts, mailbox, listener, byte stream, HTTP server); it knows no message.
+internal import CLibevent
+internal import Glibc
+package import Platform
+internal import Synchronization
+
+/// One thread, one `event_base`, and everything that is registered with it.
+///
+/// A turn is: wait for events and run their callbacks; hand out what was put off (ends of streams, further reads); the
+/// hooks `beforeFlush`; one write per stream that has something to say; the hooks `afterFlush`.
+///
+/// The thread that makes the loop owns it until `start()`, and the one that joins it afterwards, so that a loop may be
+/// furnished before it runs.
+package final class EventLoop: @unchecked Sendable {
+    // Sound because `submitted` and `thread` are locks, the flags are Atomics, and everything else is touched only by
+    // the owner.
+
+    /// When in a turn a hook runs.
+    package enum TurnEnd: Sendable {
+        /// After all callbacks: the place to hand batches to the committer and to fill outboxes.
+        case beforeFlush
+        /// After the outboxes were written.
+        case afterFlush
+    }
+
+    package let index: Int
+    package let name: String
+
+    let base: OpaquePointer
+    /// What the loop's streams share; a struct behind a pointer, since class properties pay for each access.
+    let streams: UnsafeMutablePointer<StreamTable>
+
+    private let wakeup: Wakeup
+    private let owner: Atomic<UInt>
+    private let isArmed = Atomic<Bool>(false)
+    private let isStopping = Atomic<Bool>(false)
+    private let isRunning = Atomic<Bool>(false)
+    private let wakeupTally = Atomic<UInt64>(0)
+    private let submitted = Lock<[@Sendable () -> Void]>([])
+    private let thread = Lock<Thread?>(nil)
+
+    private var wakeEvent: UnsafeMutablePointer<event>?
+    private var tickEvent: UnsafeMutablePointer<event>?
+    private var cachedNow: UInt64 = 0
+    private var beforeFlush: [() -> Void] = []
+    private var afterFlush: [() -> Void] = []
+    private var tickHooks: [(UInt64) -> Void] = []
+    private var stopHooks: [() -> Void] = []
+    private var mailboxes: [MailboxBase] = []
+    private var residents: [Resident] = []
+    private var isTornDown = false
+
+    /// Makes a loop that does not run yet; throws when the system is out of descriptors or memory.
+    package init(index: Int, name: String? = nil) throws(SystemError) {
+        self.index = index
+        self.name = name ?? "loop-\(index)"
+        wakeup = try Wakeup()
+        guard let base = Self.makeBase() else { throw SystemError(operation: "event_base_new", code: ENOMEM) }
+        self.base = base
+        streams = .allocate(capacity: 1)
+        streams.initialize(to: StreamTable(now: SystemClock.monotonicMilliseconds))
+        owner = Atomic(Thread.currentIdentifier)
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        wakeEvent = event_new(
+            base, wakeup.descriptor, Int16(EV_READ | EV_PERSIST),
+            { _, _, context in EventLoop.from(context).takeMail() }, context)
+        tickEvent = event_new(base, -1, Int16(EV_PERSIST), { _, _, context in EventLoop.from(context).tick() }, context)
+        var interval = timeval(tv_sec: 0, tv_usec: Int(Limits.tickMilliseconds) * 1000)
+        guard let wakeEvent, let tickEvent, event_add(wakeEvent, nil) == 0, event_add(tickEvent, &interval) == 0 else {
+            throw SystemError(operation: "event_add", code: ENOMEM)
+        }
+    }
+
+    deinit {
+        precondition(!isRunning.load(ordering: .relaxed), "an event loop died while it ran")
+        if let wakeEvent { event_free(wakeEvent) }
+        if let tickEvent { event_free(tickEvent) }
+        event_base_free(base)
+        streams.pointee.deallocate()
+        streams.deinitialize(count: 1)
+        streams.deallocate()
+    }
+
+    private static func makeBase() -> OpaquePointer? {
+        guard let configuration = event_config_new() else { return nil }
+        defer { event_config_free(configuration) }
+        // No locks: other threads never call into the base, they wake it. The environment must not change the poller.
+        let flags =
+            EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_PRECISE_TIMER.rawValue
+            | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
+        event_config_set_flag(configuration, CInt(flags))
+        // Edges for the streams, and the early sign of a peer's end that tells a short read from the last one.
+        event_config_require_features(configuration, CInt(EV_FEATURE_ET.rawValue | EV_FEATURE_EARLY_CLOSE.rawValue))
+        return event_base_new_with_config(configuration)
+    }
+
+    fileprivate static func from(_ context: UnsafeMutableRawPointer?) -> EventLoop {
+        guard let context else { preconditionFailure("libevent lost the context pointer") }
+        return Unmanaged<EventLoop>.fromOpaque(context).takeUnretainedValue()
+    }
+
+    // MARK: Life
+
+    /// Runs the loop on a thread of its own, named after it.
+    package func start() throws(SystemError) {
+        preconditionInLoop()
+        precondition(!isTornDown && !isRunning.load(ordering: .relaxed), "an event loop starts once")
+        isRunning.store(true, ordering: .relaxed)
+        // Nobody's until the new thread takes it.
+        owner.store(0, ordering: .relaxed)
+        do throws(SystemError) {
+            var started: Thread? = try Thread(named: name) { self.run() }
+            thread.withLock { swap(&$0, &started) }
+        } catch {
+            owner.store(Thread.currentIdentifier, ordering: .relaxed)
+            isRunning.store(false, ordering: .relaxed)
+            throw error
+        }
+    }
+
+    /// Asks the loop to end after its turn: hooks of `onStop`, then listeners, servers and streams are closed.
+    ///
+    /// From any thread, any number of times. A loop that was never started is closed at once.
+    package func stop() {
+        if isRunning.load(ordering: .relaxed) {
+            isStopping.store(true, ordering: .releasing)
+            wake()
+        } else if isInLoop {
+            tearDown()
+        }
+    }
+
+    /// Waits for the end of the loop's thread; the caller owns the loop afterwards.
+    package func join() {
+        precondition(!isInLoop || !isRunning.load(ordering: .relaxed), "a loop cannot join itself")
+        guard let thread = thread.withLock({ $0.take() }) else { return }
+        thread.join()
+        owner.store(Thread.currentIdentifier, ordering: .relaxed)
+        isRunning.store(false, ordering: .relaxed)
+    }
+
+    private func run() {
+        owner.store(Thread.currentIdentifier, ordering: .relaxed)
+        while !isStopping.load(ordering: .acquiring) { turn() }
+        tearDown()
+        owner.store(0, ordering: .relaxed)
+    }
+
+    private func turn() {
+        cachedNow = 0
+        // Work was put off: look for events, but do not wait for one.
+        let flags = EVLOOP_ONCE | (streams.pointee.hasDeferredWork ? EVLOOP_NONBLOCK : 0)
+        let result = event_base_loop(base, CInt(flags))
+        precondition(result >= 0, "libevent's poller failed")
+        StreamTable.runDeferred(on: self)
+        for hook in beforeFlush { hook() }
+        StreamTable.flushDirty(on: self)
+        for hook in afterFlush { hook() }
+    }
+
+    private func tearDown() {
+        guard !isTornDown else { return }
+        isTornDown = true
+        cachedNow = 0
+        takeMail()
+        for hook in stopHooks { hook() }
+        StreamTable.flushDirty(on: self)
+        for resident in residents { resident.loopStops() }
+        residents = []
+        var round = 0
+        while round < Limits.stopRoundCount {
+            StreamTable.finishAll(on: self)
+            takeMail()
+            // Lets libevent run the finalizers of its own objects.
+            event_base_loop(base, CInt(EVLOOP_NONBLOCK))
+            guard streams.pointee.hasDeferredWork else { break }
+            round += 1
+        }
+        for mailbox in mailboxes { mailbox.loopStops() }
+        // The hooks hold what was wired to this loop; letting go of them ends those cycles.
+        (mailboxes, stopHooks, tickHooks, beforeFlush, afterFlush) = ([], [], [], [], [])
+    }
+
+    // MARK: Confinement
+
+    package var isInLoop: Bool { owner.load(ordering: .relaxed) == Thread.currentIdentifier }
+
+    /// Traps unless the caller is on the loop's thread: one relaxed load, cheap enough for every entry point.
+    package func preconditionInLoop() { precondition(isInLoop, "called off its event loop") }
+
+    /// Runs `work` on the loop, in the order of submission; from any thread.
+    ///
+    /// Not bounded: for the control plane. Work that is submitted after the loop has ended is dropped.
+    package func submit(_ work: @escaping @Sendable () -> Void) {
+        submitted.withLock { $0.append(work) }
+        wake()
+    }
+
+    /// How often another thread had to wake the loop; for metrics and tests.
+    package var wakeupCount: UInt64 { wakeupTally.load(ordering: .relaxed) }
+
+    /// Ends the loop's sleep: one system call, however many senders call before the loop looks.
+    func wake() {
+        // Acquire and release: a sender's queue change comes before this exchange, and `takeMail` resets the flag
+        // before it looks into the queues, so a message is either seen there or finds the flag down and signals.
+        guard !isArmed.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        wakeupTally.wrappingAdd(1, ordering: .relaxed)
+        wakeup.signal()
+    }
+
+    private func takeMail() {
+        wakeup.clear()
+        _ = isArmed.exchange(false, ordering: .acquiringAndReleasing)
+        var work: [@Sendable () -> Void] = []
+        submitted.withLock { swap(&$0, &work) }
+        for item in work { item() }
+        for mailbox in mailboxes { mailbox.deliver() }
+    }
+
+    // MARK: Time
+
+    /// Monotonic milliseconds, read at most once a turn.
+    package var now: UInt64 {
+        preconditionInLoop()
+        if cachedNow == 0 { cachedNow = SystemClock.monotonicMilliseconds }
+        return cachedNow
+    }
+
+    private func tick() {
+        StreamTable.fireTimeouts(on: self, now: now)
+        for hook in tickHooks { hook(cachedNow) }
+    }
+
+    // MARK: Hooks
+
+    /// Runs `hook` in every turn at the given point, after those added before it.
+    package func onTurnEnd(_ point: TurnEnd = .beforeFlush, _ hook: @escaping () -> Void) {
+        preconditionInLoop()
+        switch point {
+        case .beforeFlush: beforeFlush.append(hook)
+        case .afterFlush: afterFlush.append(hook)
+        }
+    }
+
+    /// Runs `hook` every `Limits.tickMilliseconds` with the loop's time.
+    package func onTick(_ hook: @escaping (_ now: UInt64) -> Void) {
+        preconditionInLoop()
+        tickHooks.append(hook)
+    }
+
+    /// Runs `hook` once when the loop stops, before its listeners, servers and streams are closed.
+    package func onStop(_ hook: @escaping () -> Void) {
+        preconditionInLoop()
+        stopHooks.append(hook)
+    }
+
+    func add(_ mailbox: MailboxBase) {
+        preconditionInLoop()
+        precondition(!isTornDown, "the loop has ended")
+        mailboxes.append(mailbox)
+    }
+
+    func add(_ resident: Resident) {
+        preconditionInLoop()
+        precondition(!isTornDown, "the loop has ended")
+        residents.append(resident)
+    }
+
+    func remove(_ resident: Resident) {
+        preconditionInLoop()
+        residents.removeAll { $0 === resident }
+    }
+
+    /// Open streams on this loop.
+    package var streamCount: Int {
+        preconditionInLoop()
+        return streams.pointee.openCount
+    }
+}
+
+/// What lives on a loop and must be closed with it.
+package class Resident {
+    func loopStops() { preconditionFailure("override loopStops()") }
+}

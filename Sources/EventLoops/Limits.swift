@@ -1,0 +1,45 @@
+/// The bounds of this module, each with its reason.
+package enum Limits {
+    /// How often a loop's tick hooks run and its timeouts are looked at: fine enough for deadlines of a second.
+    package static let tickMilliseconds: UInt64 = 50
+
+    /// Waiting connections taken in one go, so that a storm of connects leaves room for those already in.
+    static let acceptBatchCount = 64
+    /// The rest of a listener that ran out of descriptors, before it tries again.
+    static let acceptPauseMilliseconds: UInt64 = 100
+    /// Connections the kernel may hold before we accept them; it cuts this to `net.core.somaxconn`.
+    static let listenBacklogCount: Int32 = 4096
+
+    /// One receive: large enough that a full socket buffer takes few calls.
+    package static let receiveByteCount = 64 * 1024
+    /// Bytes a delegate may leave unconsumed: one maximum frame (64 KiB and header) and one more receive behind it.
+    package static let unconsumedByteCount = 160 * 1024
+    /// Bytes read from one stream in one turn; the rest waits until every other stream had its turn.
+    static let readByteCountPerTurn = 256 * 1024
+
+    /// A stream's outbox unless its owner says otherwise: a window of frames; it must hold a maximum frame.
+    package static let outboxByteCount = 256 * 1024
+    /// A pooled block with its header: a few typical frames, and what many streams use in one turn stays small.
+    static let blockByteCount = 2048
+    /// Blocks a loop keeps for reuse (16 MiB); more go back to the allocator.
+    static let pooledBlockCount = 8192
+    /// Pieces of one `sendmsg`; the kernel takes 1,024, but the list lives on our stack.
+    static let gatheredPieceCount = 64
+    /// Bytes of one TLS record, which is what OpenSSL sends at a time.
+    static let recordByteCount = 16 * 1024
+
+    /// A TLS handshake costs two round trips; ten seconds forgive a bad mobile network.
+    package static let handshakeMilliseconds: UInt64 = 10_000
+    /// How long a closing stream may take to flush and to hear the peer's own end.
+    package static let closeMilliseconds: UInt64 = 2_000
+
+    /// Buckets of the wheel of timeouts: at one tick a bucket 102 s around; longer timeouts pass by and stay.
+    static let wheelBucketCount = 2048
+    /// Slots allocated at a time; slots never move, since the kernel's and libevent's lists point into them.
+    static let slabSlotCount = 64
+    /// Rounds of last callbacks when a loop stops: a callback may close a neighbour, not start new work for ever.
+    static let stopRoundCount = 16
+
+    /// Readable bytes behind a request body, as simdjson needs them.
+    package static let bodyPaddingByteCount = 64
+}

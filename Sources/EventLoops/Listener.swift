@@ -1,0 +1,111 @@
+internal import CLibevent
+internal import Glibc
+package import Platform
+
+/// Accepts connections on one loop, in bounded batches.
+///
+/// Out of descriptors it rests and tries again, counted: the connections wait in the kernel meanwhile.
+package final class Listener: Resident {
+    package let address: SocketAddress
+    /// Connections accepted so far.
+    package private(set) var acceptedCount: UInt64 = 0
+    /// Times it found no free descriptor or no memory.
+    package private(set) var exhaustedCount: UInt64 = 0
+
+    private let loop: EventLoop
+    private let descriptor: CInt
+    private let connected: (DetachedConnection) -> Void
+    private var event: UnsafeMutablePointer<event>?
+    private var resumesAt: UInt64?
+    private var isPaused = false
+
+    /// Starts to accept; `connected` gets each connection, non-blocking and with TCP_NODELAY, on the loop.
+    package init(
+        on loop: EventLoop, socket: consuming ListeningSocket, connected: @escaping (DetachedConnection) -> Void
+    ) throws(SystemError) {
+        loop.preconditionInLoop()
+        self.loop = loop
+        address = socket.address
+        descriptor = socket.take()
+        self.connected = connected
+        super.init()
+        event = event_new(
+            loop.base, descriptor, Int16(EV_READ | EV_PERSIST),
+            { _, _, context in
+                guard let context else { preconditionFailure("libevent lost the context pointer") }
+                Unmanaged<Listener>.fromOpaque(context).takeUnretainedValue().acceptWaiting()
+            }, Unmanaged.passUnretained(self).toOpaque())
+        guard let event, event_add(event, nil) == 0 else {
+            Glibc.close(descriptor)
+            throw SystemError(operation: "event_add", code: ENOMEM)
+        }
+        // The loop keeps the listener alive until it is closed, so the context pointer never dangles.
+        loop.add(self)
+        loop.onTick { [weak self] now in self?.resumeIfRested(now) }
+    }
+
+    /// Stops taking connections; those that wait stay in the kernel until `resume()` or `close()`.
+    package func pause() {
+        loop.preconditionInLoop()
+        isPaused = true
+        if let event { event_del(event) }
+    }
+
+    package func resume() {
+        loop.preconditionInLoop()
+        isPaused = false
+        resumesAt = nil
+        if let event { event_add(event, nil) }
+    }
+
+    /// Closes the listening socket; connections that wait in its backlog are reset by the kernel.
+    package func close() {
+        loop.preconditionInLoop()
+        guard let event else { return }
+        event_free(event)
+        self.event = nil
+        Glibc.close(descriptor)
+        loop.remove(self)
+    }
+
+    override func loopStops() {
+        guard let event else { return }
+        event_free(event)
+        self.event = nil
+        Glibc.close(descriptor)
+    }
+
+    private func resumeIfRested(_ now: UInt64) {
+        guard let time = resumesAt, now >= time else { return }
+        resumesAt = nil
+        if !isPaused, let event { event_add(event, nil) }
+    }
+
+    private func acceptWaiting() {
+        var storage = sockaddr_storage()
+        var one: CInt = 1
+        var count = 0
+        // A peer that aborts also counts, so that a storm of resets cannot hold the loop here.
+        while count < Limits.acceptBatchCount, !isPaused, event != nil {
+            count += 1
+            var size: UInt32 = 0
+            let accepted = withUnsafeMutableBytes(of: &storage) {
+                Sockets.accept(on: descriptor, address: $0, addressByteCount: &size)
+            }
+            switch accepted {
+            case .connection(let connection):
+                setsockopt(connection, CInt(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<CInt>.size))
+                acceptedCount += 1
+                connected(DetachedConnection(.init(descriptor: connection), peer: SocketAddress(&storage)))
+            case .aborted: continue
+            case .none: return
+            case .exhausted, .failed:
+                // A level-triggered event would spin on what cannot be accepted.
+                exhaustedCount += 1
+                resumesAt = loop.now + Limits.acceptPauseMilliseconds
+                if let event { event_del(event) }
+                return
+            }
+        }
+    }
+}

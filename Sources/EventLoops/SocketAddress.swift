@@ -1,0 +1,61 @@
+internal import CLibevent
+internal import Glibc
+
+/// One end of a TCP connection.
+package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
+    /// The numeric host, without brackets.
+    package let host: String
+    package let port: UInt16
+    package let isIPv6: Bool
+    /// On this machine: 127.0.0.0/8, ::1, or an IPv4 loopback address mapped into IPv6.
+    package let isLoopback: Bool
+
+    package var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
+
+    /// Reads a kernel's sockaddr; `nil` for anything but IPv4 and IPv6.
+    init?(_ storage: UnsafePointer<sockaddr_storage>) {
+        var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        let raw = UnsafeRawPointer(storage)
+        switch CInt(storage.pointee.ss_family) {
+        case AF_INET:
+            let address = raw.assumingMemoryBound(to: sockaddr_in.self)
+            var number = address.pointee.sin_addr
+            guard inet_ntop(AF_INET, &number, &text, socklen_t(text.count)) != nil else { return nil }
+            port = UInt16(bigEndian: address.pointee.sin_port)
+            isIPv6 = false
+            isLoopback = UInt32(bigEndian: number.s_addr) >> 24 == 127
+        case AF_INET6:
+            let address = raw.assumingMemoryBound(to: sockaddr_in6.self)
+            var number = address.pointee.sin6_addr
+            guard inet_ntop(AF_INET6, &number, &text, socklen_t(text.count)) != nil else { return nil }
+            port = UInt16(bigEndian: address.pointee.sin6_port)
+            isIPv6 = true
+            isLoopback = withUnsafeBytes(of: number) { bytes in
+                let isSelf = bytes.prefix(15).allSatisfy { $0 == 0 } && bytes[15] == 1
+                let isMapped =
+                    bytes.prefix(10).allSatisfy { $0 == 0 } && bytes[10] == 255 && bytes[11] == 255 && bytes[12] == 127
+                return isSelf || isMapped
+            }
+        default: return nil
+        }
+        host = text.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
+    }
+
+    static func local(of descriptor: CInt) -> SocketAddress? {
+        var storage = sockaddr_storage()
+        var count = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        let result = withUnsafeMutableBytes(of: &storage) { bytes in
+            bytes.withMemoryRebound(to: sockaddr.self) { getsockname(descriptor, $0.baseAddress, &count) }
+        }
+        return result == 0 ? SocketAddress(&storage) : nil
+    }
+
+    static func peer(of descriptor: CInt) -> SocketAddress? {
+        var storage = sockaddr_storage()
+        var count = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        let result = withUnsafeMutableBytes(of: &storage) { bytes in
+            bytes.withMemoryRebound(to: sockaddr.self) { getpeername(descriptor, $0.baseAddress, &count) }
+        }
+        return result == 0 ? SocketAddress(&storage) : nil
+    }
+}

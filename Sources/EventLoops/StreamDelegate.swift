@@ -1,0 +1,52 @@
+public import Platform
+
+/// Why a stream ended; told once.
+public enum CloseReason: Equatable, Sendable {
+    /// We closed it.
+    case closedHere
+    /// The peer closed its half.
+    case endOfStream
+    /// The connection broke: reset by the peer, timed out in the kernel, and the like.
+    case failed(SystemError)
+    /// The TLS handshake or a record was bad.
+    case tlsFailed(String)
+    /// Its timeout fired.
+    case timedOut
+    /// The peer reads too slowly for what is sent to it.
+    case outboxFull
+    /// The delegate left more received bytes unconsumed than may be kept.
+    case unconsumedOverflow
+    /// The loop stopped.
+    case loopStopped
+}
+
+/// What a byte stream calls on its loop; a class with overridable methods, so that a call costs no existential.
+///
+/// The stream holds its delegate from attach until `closed` has returned.
+open class StreamDelegate {
+    public init() {}
+
+    /// Takes received bytes; returns how many from the front are done with.
+    ///
+    /// The rest comes again, with what follows it; at most `Limits.unconsumedByteCount` may be left. The bytes are the
+    /// loop's scratch memory and mean nothing after the return. Everything on the stream is allowed here: writing,
+    /// closing, pausing, detaching. After a detach or a close the result does not matter.
+    open func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+        preconditionFailure("override received(_:on:)")
+    }
+
+    /// The outbox was over its limit since it was last empty, so something was refused; by default the stream is closed.
+    open func outboxFilled(_ stream: ByteStream) { stream.close(.outboxFull) }
+
+    /// The outbox, which the socket had not taken at once, is empty again.
+    open func outboxDrained(_ stream: ByteStream) {}
+
+    /// The TLS handshake is done; not called on a plain stream.
+    open func handshakeFinished(_ stream: ByteStream) {}
+
+    /// The stream's timeout fired; by default it is closed.
+    open func timedOut(_ stream: ByteStream) { stream.close(.timedOut) }
+
+    /// The stream is over: exactly one call, in a later turn than the cause, unless it was detached.
+    open func closed(_ stream: ByteStream, _ reason: CloseReason) {}
+}

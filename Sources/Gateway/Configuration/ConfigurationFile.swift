@@ -1,0 +1,338 @@
+internal import Delivery
+internal import Glibc
+
+/// Reads the configuration file: JSON5 text to `GatewayConfiguration`, strictly, with every problem named.
+///
+/// Creates nothing: `--check` runs exactly this. What has to be generated comes afterwards (`GeneratedCredentials`).
+package enum ConfigurationFile {
+    /// The embedded defaults: loopback only, data in `./longwire-data`, the generated demo app.
+    package static func defaults() -> GatewayConfiguration {
+        var configuration = GatewayConfiguration()
+        configuration.usesDemoApp = true
+        configuration.loopCount = coreCount
+        return configuration
+    }
+
+    /// Reads `path`, and the secret files it names; `nil`: the embedded defaults.
+    package static func load(_ path: String?) throws(ConfigurationError) -> GatewayConfiguration {
+        guard let path else { return defaults() }
+        let contents: FileText.Contents
+        do {
+            contents = try FileText.read(path, limit: ConfigurationLimits.fileByteCount)
+        } catch {
+            let problem = ConfigurationProblem(path: "", position: nil, text: "cannot be read: \(error.reason)")
+            throw ConfigurationError(file: path, problems: [problem])
+        }
+        return try read(contents.bytes, file: path, isReadableByOthers: contents.isReadableByOthers)
+    }
+
+    /// Reads the text of a configuration file that stands at `file`; relative paths in it count from its folder.
+    package static func read(
+        _ bytes: [UInt8], file: String, isReadableByOthers: Bool = false
+    ) throws(ConfigurationError) -> GatewayConfiguration {
+        let root: JSON5Node
+        do {
+            root = try JSON5Parser.parse(bytes)
+        } catch {
+            let problem = ConfigurationProblem(path: "", position: error.position, text: error.reason)
+            throw ConfigurationError(file: file, problems: [problem])
+        }
+        let walk = ConfigurationWalk()
+        guard case .object(let members) = root.value else {
+            let text = "\(ConfigurationObject.shown(root)) is not allowed; an object"
+            let problem = ConfigurationProblem(path: "", position: root.position, text: text)
+            throw ConfigurationError(file: file, problems: [problem])
+        }
+        let object = ConfigurationObject(members, path: "", position: root.position, walk: walk)
+        let reader = ConfigurationReader(file: file, walk: walk, isReadableByOthers: isReadableByOthers)
+        let configuration = reader.read(object)
+        guard walk.problems.isEmpty else {
+            throw ConfigurationError(file: file, problems: walk.sortedProblems)
+        }
+        return configuration
+    }
+
+    static var coreCount: Int { max(1, min(256, Int(sysconf(CInt(_SC_NPROCESSORS_ONLN))))) }
+}
+
+/// Turns the tree into a configuration, section by section.
+struct ConfigurationReader {
+    let file: String
+    let walk: ConfigurationWalk
+    let isReadableByOthers: Bool
+
+    func read(_ root: ConfigurationObject) -> GatewayConfiguration {
+        var configuration = GatewayConfiguration()
+        configuration.file = file
+        configuration.storePath = resolved("longwire-data")
+        configuration.loopCount = ConfigurationFile.coreCount
+        var secrets = SecretReader(folder: folder, walk: walk)
+
+        readListeners(root, into: &configuration)
+        if let store = root.object("store") {
+            let path = store.string("path", allowed: "a folder's path, 1 to 1024 bytes") {
+                1...1_024 ~= $0.utf8.count && !$0.contains("\0")
+            }
+            if let path { configuration.storePath = resolved(path) }
+            configuration.durability = store.choice("durability", GatewayConfiguration.Durability.self) ?? .fsync
+            store.finish()
+        }
+        if let loops = root.integer("loops", in: 1...256) { configuration.loopCount = Int(loops) }
+        if let limits = root.object("limits") { readLimits(limits, into: &configuration.limits) }
+        configuration.usesDemoApp = root.boolean("demo") ?? false
+        configuration.apps = (root.objects("apps", limit: ConfigurationLimits.appCount) ?? []).compactMap {
+            readApp($0, &secrets)
+        }
+        checkApps(root, configuration)
+        configuration.credentials =
+            (root.objects("credentials", limit: ConfigurationLimits.credentialCount) ?? []).compactMap {
+                readCredential($0, &secrets, apps: configuration)
+            }
+        checkCredentials(root, configuration)
+        if let hook = root.object("hook") { configuration.hook = readHook(hook, &secrets) }
+        if let log = root.object("log") {
+            configuration.logging.format = log.choice("format", LogFormat.self) ?? .text
+            configuration.logging.level = log.choice("level", LogLevel.self) ?? .info
+            log.finish()
+        }
+        root.finish()
+        checkAddresses(configuration)
+
+        if secrets.hasInline, isReadableByOthers {
+            configuration.warnings.append(
+                "the configuration holds secrets and others can read it; chmod 600, or keep secrets in files of their own"
+            )
+        }
+        configuration.warnings += secrets.warnings
+        if configuration.durability == .os {
+            configuration.warnings.append("store.durability is \"os\": a power cut can lose accepted messages")
+        }
+        return configuration
+    }
+
+    // MARK: Listeners
+
+    private func readListeners(_ root: ConfigurationObject, into configuration: inout GatewayConfiguration) {
+        if let device = root.object("device") {
+            configuration.device = readListener(device, default: configuration.device.plain)
+            configuration.allowPlaintextRegistration = device.boolean("allowPlaintextRegistration") ?? false
+            device.finish()
+        }
+        if let http = root.object("http") {
+            configuration.http = readListener(http, default: configuration.http.plain)
+            http.finish()
+        }
+        if let senders = root.object("senders") {
+            configuration.senders = readAddress(senders, default: configuration.senders)
+            senders.finish()
+        }
+        if let admin = root.object("admin") {
+            configuration.admin =
+                readAddress(admin, default: configuration.admin, canBeOff: false) ?? configuration.admin
+            admin.finish()
+        }
+    }
+
+    private func readListener(
+        _ object: ConfigurationObject, default address: ListenAddress?
+    ) -> GatewayConfiguration.Listener {
+        var listener = GatewayConfiguration.Listener(plain: readAddress(object, default: address))
+        if let tls = object.object("tls") {
+            let address = readAddress(tls, default: nil, canBeOff: false)
+            let certificate = readFilePath(tls, "certificate"), key = readFilePath(tls, "key")
+            for required in ["listen", "certificate", "key"] where !tls.has(required) {
+                tls.report(required, "missing; tls needs listen, certificate and key")
+            }
+            tls.finish()
+            if let address, let certificate, let key {
+                listener.tls = GatewayConfiguration.TLSListener(
+                    address: address, certificateFile: certificate, keyFile: key)
+            }
+        }
+        if listener.plain == nil, !object.has("tls") {
+            object.report("listen", "\"off\" is not allowed without tls: nothing would listen")
+        }
+        return listener
+    }
+
+    private func readAddress(
+        _ object: ConfigurationObject, default address: ListenAddress?, canBeOff: Bool = true
+    ) -> ListenAddress? {
+        let allowed = "\"ADDRESS:PORT\" with a numeric address, as \"0.0.0.0:7000\" or \"[::]:7000\""
+        let text = object.string("listen", allowed: canBeOff ? allowed + ", or \"off\"" : allowed) {
+            ListenAddress($0) != nil || canBeOff && $0 == "off"
+        }
+        guard let text else { return address }
+        return ListenAddress(text)
+    }
+
+    private func readFilePath(_ object: ConfigurationObject, _ key: String) -> String? {
+        guard let text = object.string(key, allowed: "a file's path", where: { !$0.isEmpty && !$0.contains("\0") })
+        else { return nil }
+        let path = resolved(text)
+        guard access(path, R_OK) == 0 else {
+            object.report(key, "\(path) cannot be read: \(String(cString: strerror(errno)))")
+            return nil
+        }
+        return path
+    }
+
+    private func checkAddresses(_ configuration: GatewayConfiguration) {
+        var owners: [ListenAddress: String] = [:]
+        let all: [(String, ListenAddress?)] = [
+            ("device.listen", configuration.device.plain), ("device.tls.listen", configuration.device.tls?.address),
+            ("http.listen", configuration.http.plain), ("http.tls.listen", configuration.http.tls?.address),
+            ("senders.listen", configuration.senders), ("admin.listen", configuration.admin),
+        ]
+        for (key, address) in all {
+            guard let address, address.port != 0 else { continue }
+            if let owner = owners[address] {
+                // SO_REUSEPORT would let both bind, and the kernel would deal connections to either at random.
+                walk.report(key, at: nil, "\(address) is not allowed; \(owner) listens there")
+            }
+            owners[address] = key
+        }
+    }
+
+    // MARK: Limits
+
+    private func readLimits(_ object: ConfigurationObject, into limits: inout GatewayLimits) {
+        for key in LimitKey.all {
+            if let value = object.integer(key.name, in: key.range) { key.write(&limits, value) }
+        }
+        object.finish()
+        for (key, rule) in limits.brokenRelations() { object.report(key, rule) }
+    }
+
+    // MARK: Apps
+
+    private func readApp(_ object: ConfigurationObject, _ secrets: inout SecretReader) -> AppConfiguration? {
+        let appID = object.string("appId", allowed: Self.appIDRule, where: Self.isAppID)
+        let appKey = object.string("appKey", allowed: "1 to 128 visible ASCII characters") {
+            SecretReader.isVisible($0, 1...128)
+        }
+        let appSecrets = secrets.read(object, "appSecret", 8...256)
+        let masterSecrets = secrets.read(object, "masterSecret", 8...256)
+        for key in ["appId", "appKey"] where !object.has(key) { object.report(key, "missing") }
+
+        var app = AppConfiguration(
+            appID: appID ?? "", appKey: appKey ?? "", appSecrets: appSecrets ?? [], masterSecrets: masterSecrets ?? [])
+        if let apns = object.object("apns") {
+            app.apnsTopic =
+                apns.string("topic", allowed: "a bundle id, 1 to 255 visible ASCII characters") {
+                    SecretReader.isVisible($0, 1...255)
+                } ?? ""
+            apns.finish()
+        }
+        if let queue = object.object("queue") {
+            if let count = queue.integer("messages", in: 1...1_000_000) { app.queuedMessageLimit = Int(count) }
+            if let count = queue.integer("bytes", in: 65_536...(1 << 30)) { app.queuedByteLimit = Int(count) }
+            if let policy = queue.choice("overflow", OverflowName.self) { app.overflowPolicy = policy.policy }
+            queue.finish()
+        }
+        if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }
+        object.finish()
+        return appID == nil ? nil : app
+    }
+
+    private enum OverflowName: String, CaseIterable {
+        case reject, dropOldest
+        var policy: AppSettings.OverflowPolicy { self == .reject ? .reject : .dropOldest }
+    }
+
+    private func checkApps(_ root: ConfigurationObject, _ configuration: GatewayConfiguration) {
+        if !configuration.usesDemoApp, !root.has("apps") || configuration.apps.isEmpty && walk.problems.isEmpty {
+            root.report("apps", "missing; name at least one app, or set demo: true for a generated one")
+        }
+        var seen: Set<String> = []
+        for app in configuration.apps where !seen.insert(app.appID).inserted {
+            root.report("apps", "the appId \"\(app.appID)\" stands twice")
+        }
+    }
+
+    static let appIDRule = "1 to 64 of the characters A–Z a–z 0–9 _ - ."
+
+    static func isAppID(_ text: String) -> Bool {
+        1...64 ~= text.utf8.count
+            && text.utf8.allSatisfy {
+                switch $0 {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "_"), UInt8(ascii: "-"), UInt8(ascii: "."):
+                    true
+                default: false
+                }
+            }
+    }
+
+    // MARK: Credentials and hook
+
+    private func readCredential(
+        _ object: ConfigurationObject, _ secrets: inout SecretReader, apps configuration: GatewayConfiguration
+    ) -> Credential? {
+        let name = object.string("name", allowed: Self.appIDRule, where: Self.isAppID)
+        if !object.has("name") { object.report("name", "missing") }
+        let tokens = secrets.read(object, "token", 16...256)
+        let apps = object.strings("apps", limit: ConfigurationLimits.appCount)
+        for app in apps ?? [] where configuration.app(id: app) == nil {
+            object.report("apps", "\"\(app)\" is not allowed; an appId of apps")
+        }
+        let names = Credential.Permission.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
+        let permissions = object.strings("may", limit: Credential.Permission.allCases.count)
+        if !object.has("may") { object.report("may", "missing; one or more of \(names)") }
+        var granted: Set<Credential.Permission> = []
+        for text in permissions ?? [] {
+            if let permission = Credential.Permission(rawValue: text) {
+                granted.insert(permission)
+            } else {
+                object.report("may", "\"\(text.prefix(64))\" is not allowed; one or more of \(names)")
+            }
+        }
+        object.finish()
+        return Credential(
+            name: name ?? "", tokens: tokens ?? [], apps: apps.map { Set($0) }, permissions: granted)
+    }
+
+    private func checkCredentials(_ root: ConfigurationObject, _ configuration: GatewayConfiguration) {
+        var names: Set<String> = [], tokens: Set<Secret> = []
+        for credential in configuration.credentials {
+            if !credential.name.isEmpty, !names.insert(credential.name).inserted {
+                root.report("credentials", "the name \"\(credential.name)\" stands twice")
+            }
+            for token in credential.tokens where !tokens.insert(token).inserted {
+                root.report("credentials", "\"\(credential.name)\" has a token that stands twice")
+            }
+        }
+        if configuration.credentials.isEmpty, !configuration.admin.isLoopback {
+            walk.report(
+                "admin.listen", at: nil,
+                "\(configuration.admin) is not allowed without credentials; a loopback address, or configure credentials"
+            )
+        }
+    }
+
+    private func readHook(
+        _ object: ConfigurationObject, _ secrets: inout SecretReader
+    ) -> GatewayConfiguration.Hook? {
+        let allowed = "an https URL, or an http URL on loopback, without user, password or fragment"
+        let text = object.string("url", allowed: allowed) { (try? HookURL($0)) != nil }
+        if !object.has("url") { object.report("url", "missing; \(allowed)") }
+        let keys = secrets.read(object, "secret", 8...256) { HookSecret($0) != nil }
+        let authorities = object.has("authorities") ? readFilePath(object, "authorities") : nil
+        let batch = object.integer("batchJobs", in: 1...500)
+        let timeout = object.integer("timeoutSeconds", in: 1...120)
+        object.finish()
+        guard let text, let url = try? HookURL(text), let keys else { return nil }
+        var hook = GatewayConfiguration.Hook(url: url, secrets: keys, authoritiesFile: authorities)
+        if let batch { hook.batchJobs = Int(batch) }
+        if let timeout { hook.timeoutSeconds = timeout }
+        return hook
+    }
+
+    // MARK: Paths
+
+    private var folder: String {
+        guard let slash = file.lastIndex(of: "/") else { return "" }
+        return String(file[...slash])
+    }
+
+    private func resolved(_ path: String) -> String { path.hasPrefix("/") ? path : folder + path }
+}

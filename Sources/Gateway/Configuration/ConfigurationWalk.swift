@@ -1,0 +1,182 @@
+/// Gathers problems while the tree is read, so that one run names all of them.
+final class ConfigurationWalk {
+    private(set) var problems: [ConfigurationProblem] = []
+
+    func report(_ path: String, at position: TextPosition?, _ text: String) {
+        problems.append(ConfigurationProblem(path: path, position: position, text: text))
+    }
+
+    /// Problems in the order of the file.
+    var sortedProblems: [ConfigurationProblem] {
+        problems.sorted { left, right in
+            guard let first = left.position else { return right.position != nil }
+            guard let second = right.position else { return false }
+            return (first.line, first.column) < (second.line, second.column)
+        }
+    }
+}
+
+/// One object of the tree while it is read: each key is taken once, and what nobody took is unknown.
+final class ConfigurationObject {
+    let walk: ConfigurationWalk
+    let path: String
+    let position: TextPosition
+    private let members: [String: JSON5Member]
+    private var asked: [String] = []
+
+    init(_ members: [JSON5Member], path: String, position: TextPosition, walk: ConfigurationWalk) {
+        // The parser refuses repeated keys.
+        self.members = Dictionary(members.map { ($0.key, $0) }, uniquingKeysWith: { first, _ in first })
+        (self.path, self.position, self.walk) = (path, position, walk)
+    }
+
+    func path(of key: String) -> String { path.isEmpty ? key : "\(path).\(key)" }
+
+    /// True when the key is there and not null.
+    func has(_ key: String) -> Bool { members[key].map { $0.node.value != .null } ?? false }
+
+    func report(_ key: String, _ text: String) {
+        walk.report(path(of: key), at: members[key]?.keyPosition ?? position, text)
+    }
+
+    /// The node under `key`; `nil` when it is absent or null, which mean the same.
+    func node(_ key: String) -> JSON5Node? {
+        asked.append(key)
+        guard let node = members[key]?.node, node.value != .null else { return nil }
+        return node
+    }
+
+    /// The object under `key`; `nil` when it is absent or no object (reported).
+    func object(_ key: String) -> ConfigurationObject? {
+        guard let node = node(key) else { return nil }
+        return Self.object(node, path: path(of: key), walk: walk)
+    }
+
+    /// The objects in the array under `key`; `nil` when it is absent or no array (reported).
+    func objects(_ key: String, limit: Int) -> [ConfigurationObject]? {
+        guard let node = node(key) else { return nil }
+        guard case .array(let nodes) = node.value else {
+            report(key, "\(Self.shown(node)) is not allowed; an array of objects")
+            return nil
+        }
+        if nodes.count > limit { report(key, "\(nodes.count) entries are not allowed; at most \(limit)") }
+        return nodes.prefix(limit).enumerated().compactMap { index, node in
+            Self.object(node, path: "\(path(of: key))[\(index)]", walk: walk)
+        }
+    }
+
+    private static func object(_ node: JSON5Node, path: String, walk: ConfigurationWalk) -> ConfigurationObject? {
+        guard case .object(let members) = node.value else {
+            walk.report(path, at: node.position, "\(shown(node)) is not allowed; an object")
+            return nil
+        }
+        return ConfigurationObject(members, path: path, position: node.position, walk: walk)
+    }
+
+    func boolean(_ key: String) -> Bool? {
+        guard let node = node(key) else { return nil }
+        guard case .boolean(let value) = node.value else {
+            report(key, "\(Self.shown(node)) is not allowed; true or false")
+            return nil
+        }
+        return value
+    }
+
+    func integer(_ key: String, in range: ClosedRange<Int64>) -> Int64? {
+        guard let node = node(key) else { return nil }
+        guard case .integer(let value) = node.value, range.contains(value) else {
+            report(
+                key,
+                "\(Self.shown(node)) is not allowed; an integer from \(range.lowerBound) to \(range.upperBound)")
+            return nil
+        }
+        return value
+    }
+
+    /// A text that `check` accepts; `allowed` says which those are.
+    func string(_ key: String, allowed: String, where check: (String) -> Bool) -> String? {
+        guard let node = node(key) else { return nil }
+        guard case .string(let value) = node.value, check(value) else {
+            report(key, "\(Self.shown(node)) is not allowed; \(allowed)")
+            return nil
+        }
+        return value
+    }
+
+    func choice<Value: RawRepresentable & CaseIterable>(_ key: String, _: Value.Type) -> Value?
+    where Value.RawValue == String {
+        let allowed = Value.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
+        guard let text = string(key, allowed: "one of \(allowed)", where: { Value(rawValue: $0) != nil }) else {
+            return nil
+        }
+        return Value(rawValue: text)
+    }
+
+    /// Texts from a string or an array of strings, each with its position; `nil` when absent or wrong (reported).
+    ///
+    /// `isSecret` keeps the values out of what is reported.
+    func strings(_ key: String, limit: Int, isSecret: Bool = false) -> [String]? {
+        guard let node = node(key) else { return nil }
+        let nodes: [JSON5Node]
+        if case .array(let list) = node.value { nodes = list } else { nodes = [node] }
+        guard 1...limit ~= nodes.count else {
+            report(key, "\(nodes.count) values are not allowed; 1 to \(limit)")
+            return nil
+        }
+        var texts: [String] = []
+        for node in nodes {
+            guard case .string(let text) = node.value else {
+                let shown = isSecret ? "what stands there" : Self.shown(node)
+                report(key, "\(shown) is not allowed; a text or an array of texts")
+                return nil
+            }
+            texts.append(text)
+        }
+        return texts
+    }
+
+    /// Reports every key that nobody asked for.
+    ///
+    /// Call it last.
+    func finish() {
+        let known = asked.sorted()
+        for member in members.values where !asked.contains(member.key) {
+            let near = known.min { Self.distance($0, member.key) < Self.distance($1, member.key) }
+            let hint = near.flatMap { Self.distance($0, member.key) <= 3 ? "; did you mean \($0)?" : nil } ?? ""
+            walk.report(
+                path(of: member.key), at: member.keyPosition,
+                "unknown key\(hint)\(hint.isEmpty ? "; " : " ")allowed here: \(known.joined(separator: ", "))")
+        }
+    }
+
+    /// A value as a message shows it: short, and on one line.
+    static func shown(_ node: JSON5Node) -> String {
+        switch node.value {
+        case .null: "null"
+        case .boolean(let value): "\(value)"
+        case .integer(let value): "\(value)"
+        case .number(let value): "\(value)"
+        case .string(let text):
+            "\"" + text.prefix(64).map { $0.isNewline || $0 == "\0" ? " " : String($0) }.joined()
+                + (text.count > 64 ? "…\"" : "\"")
+        case .array: "an array"
+        case .object: "an object"
+        }
+    }
+
+    /// Edits between two keys, ignoring case; only for hints.
+    private static func distance(_ left: String, _ right: String) -> Int {
+        let first = Array(left.lowercased().utf8.prefix(64)), second = Array(right.lowercased().utf8.prefix(64))
+        var row = Array(0...second.count)
+        for (index, byte) in first.enumerated() {
+            var diagonal = row[0]
+            row[0] = index + 1
+            for (column, other) in second.enumerated() {
+                let above = row[column + 1]
+                row[column + 1] = min(above + 1, row[column] + 1, diagonal + (byte == other ? 0 : 1))
+                diagonal = above
+            }
+        }
+        return row[second.count]
+    }
+}

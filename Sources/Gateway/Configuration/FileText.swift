@@ -1,0 +1,85 @@
+internal import Glibc
+
+/// Whole small files, read and replaced at start and at reload; never on a loop.
+enum FileText {
+    struct Failure: Error, Equatable, CustomStringConvertible {
+        var path: String
+        var reason: String
+        /// The file is not there at all.
+        var isAbsent = false
+        var description: String { "\(path): \(reason)" }
+    }
+
+    struct Contents {
+        var bytes: [UInt8]
+        /// Others than the owner may read it.
+        var isReadableByOthers: Bool
+    }
+
+    /// Reads a regular file of at most `limit` bytes.
+    static func read(_ path: String, limit: Int) throws(Failure) -> Contents {
+        // Without O_NONBLOCK the open of a pipe would wait for its writer for good.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { throw failure(path, errno) }
+        defer { close(descriptor) }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { throw failure(path, errno) }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw Failure(path: path, reason: "not a regular file") }
+        guard status.st_size <= limit else {
+            throw Failure(path: path, reason: "\(status.st_size) bytes are too many; at most \(limit)")
+        }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 64 << 10)
+        while true {
+            let count = Glibc.read(descriptor, &chunk, chunk.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw failure(path, errno) }
+            if count == 0 { break }
+            bytes.append(contentsOf: chunk[..<count])
+            guard bytes.count <= limit else { throw Failure(path: path, reason: "more than \(limit) bytes") }
+        }
+        return Contents(bytes: bytes, isReadableByOthers: status.st_mode & 0o077 != 0)
+    }
+
+    /// Replaces `path` by a file that only its owner can read: all of it or, after a crash, none of it.
+    static func replacePrivately(_ path: String, with bytes: [UInt8]) throws(Failure) {
+        let temporary = path + ".new"
+        unlink(temporary)
+        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw failure(temporary, errno) }
+        var offset = 0
+        while offset < bytes.count {
+            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + offset, $0.count - offset) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else {
+                let code = errno
+                close(descriptor)
+                unlink(temporary)
+                throw failure(temporary, code)
+            }
+            offset += count
+        }
+        guard fsync(descriptor) == 0, close(descriptor) == 0, rename(temporary, path) == 0 else {
+            let code = errno
+            unlink(temporary)
+            throw failure(path, code)
+        }
+    }
+
+    /// Makes a folder for the owner alone, with those above it; an existing one is left as it is.
+    static func makeFolder(_ path: String) throws(Failure) {
+        if mkdir(path, 0o700) == 0 { return }
+        if errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
+            try makeFolder(String(path[..<slash]))
+            if mkdir(path, 0o700) == 0 { return }
+        }
+        let code = errno
+        var status = stat()
+        if code == EEXIST, stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR { return }
+        throw failure(path, code == EEXIST ? ENOTDIR : code)
+    }
+
+    private static func failure(_ path: String, _ code: CInt) -> Failure {
+        Failure(path: path, reason: String(cString: strerror(code)), isAbsent: code == ENOENT)
+    }
+}

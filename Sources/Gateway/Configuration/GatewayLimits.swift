@@ -1,0 +1,152 @@
+package import Delivery
+
+/// Every number of `limits` in the configuration, in force.
+///
+/// Names, ranges and defaults are in `LimitKey.all`; docs/Operations.md lists them, and a test holds the two together.
+package struct GatewayLimits: Sendable {
+    /// What the shards work with, less the heartbeat's range, whose ends are read one at a time.
+    fileprivate(set) var shard = ShardLimits()
+    package fileprivate(set) var heartbeatMinimumSeconds: Int64 = 30
+    package fileprivate(set) var heartbeatMaximumSeconds: Int64 = 1_800
+
+    /// Devices and senders of the whole process.
+    ///
+    /// Each costs about a kilobyte here and nine in the kernel.
+    package fileprivate(set) var connections = 100_000
+    /// Connections that have not said Hello yet; more are turned away with `overloaded`.
+    package fileprivate(set) var connectionsBeforeHello = 16_384
+    package fileprivate(set) var helloTimeoutMilliseconds: Int64 = 5_000
+    /// Body of one frame; holds the largest message (16 KiB) and its alert with room to spare.
+    package fileprivate(set) var frameBytes = 64 << 10
+    /// What waits for one slow reader; holds at least two of the largest frames and a full window.
+    package fileprivate(set) var outboxBytes = 256 << 10
+    /// Items in each loop's mailbox before others are told to come back later.
+    package fileprivate(set) var mailboxItems = 65_536
+
+    package fileprivate(set) var httpConnections = 10_000
+    package fileprivate(set) var httpHeaderBytes = 64 << 10
+    /// From a request's first byte to its last.
+    package fileprivate(set) var httpRequestTimeoutSeconds: Int64 = 15
+    /// Above the 60 s after which common clients drop an idle connection themselves.
+    package fileprivate(set) var httpIdleTimeoutSeconds: Int64 = 75
+    /// Sender services that wait in `lease` at once.
+    package fileprivate(set) var longPolls = 256
+
+    /// What the journal may hold on disk before its contents move to the ordered store.
+    package fileprivate(set) var journalBytes: Int64 = 512 << 20
+    /// Messages older than this leave memory for the ordered store.
+    package fileprivate(set) var spillAfterSeconds: Int64 = 60
+
+    /// The longest a clean stop waits for work under way.
+    package fileprivate(set) var stopTimeoutSeconds: Int64 = 10
+    /// Devices are told to come back within this time after a clean stop, spread evenly.
+    package fileprivate(set) var reconnectSpreadSeconds: Int64 = 30
+
+    package init() {}
+
+    /// The shards' part, complete.
+    package var shardLimits: ShardLimits {
+        var limits = shard
+        // Checked by the configuration before it gets here; a range the wrong way round would trap.
+        limits.heartbeatSeconds = heartbeatMinimumSeconds...max(heartbeatMinimumSeconds, heartbeatMaximumSeconds)
+        return limits
+    }
+}
+
+/// One key of `limits`: its name, what is allowed, and whether a reload can change it.
+package struct LimitKey: Sendable {
+    package let name: String
+    package let range: ClosedRange<Int64>
+    /// False: the new value counts after a restart.
+    package let changesAtReload: Bool
+    package let read: @Sendable (GatewayLimits) -> Int64
+    let write: @Sendable (inout GatewayLimits, Int64) -> Void
+
+    private static func key<Number: FixedWidthInteger & Sendable>(
+        _ name: String, _ path: any WritableKeyPath<GatewayLimits, Number> & Sendable, _ range: ClosedRange<Int64>,
+        scale: Int64 = 1, restart: Bool = false
+    ) -> LimitKey {
+        LimitKey(
+            name: name, range: range, changesAtReload: !restart,
+            read: { Int64($0[keyPath: path]) / scale }, write: { $0[keyPath: path] = Number($1 * scale) })
+    }
+
+    package static let all: [LimitKey] = [
+        // Sessions and delivery.
+        key("windowMessages", \.shard.window, 1...1_024),
+        key("windowBytes", \.shard.windowByteCount, 1_024...(16 << 20)),
+        key("liveDeadlineMilliseconds", \.shard.liveDeadline, 100...600_000),
+        key("backgroundLiveDeadlineMilliseconds", \.shard.backgroundLiveDeadline, 100...600_000),
+        key("unannouncedCloseDelayMilliseconds", \.shard.unannouncedCloseDelay, 0...60_000),
+        key("suspectSilenceMilliseconds", \.shard.suspectSilence, 100...600_000),
+        key("clockToleranceMilliseconds", \.shard.clockTolerance, 1_000...3_600_000),
+        key("heartbeatMinimumSeconds", \.heartbeatMinimumSeconds, 1...86_400),
+        key("heartbeatMaximumSeconds", \.heartbeatMaximumSeconds, 1...86_400),
+        key("heartbeatDefaultSeconds", \.shard.defaultHeartbeatSeconds, 1...86_400),
+        key("sequenceBlock", \.shard.sequenceBlock, 1...1_000_000),
+        key("vendorFirstPatienceMilliseconds", \.shard.vendorFirstPatience, 100...3_600_000),
+        key("noStorageLeasableMilliseconds", \.shard.noStorageLeasable, 1_000...3_600_000),
+        key("waitingCommandsPerDevice", \.shard.waitingPerDevice, 1...65_536),
+        key("waitingCommands", \.shard.waitingInAll, 1...10_000_000),
+        key("dueJobReadAhead", \.shard.dueJobReadAhead, 1...10_000_000),
+        key("cachedDevices", \.shard.cachedDeviceCount, 100...100_000_000),
+        key("sessionlessDeviceLifetimeSeconds", \.shard.sessionlessDeviceLifetime, 60...31_536_000, scale: 1_000),
+        // Connections.
+        key("connections", \.connections, 1...10_000_000),
+        key("connectionsBeforeHello", \.connectionsBeforeHello, 1...10_000_000),
+        key("helloTimeoutMilliseconds", \.helloTimeoutMilliseconds, 100...600_000),
+        key("frameBytes", \.frameBytes, 32_768...131_072, restart: true),
+        key("outboxBytes", \.outboxBytes, 65_536...(1 << 30), restart: true),
+        key("mailboxItems", \.mailboxItems, 64...100_000_000, restart: true),
+        key("httpConnections", \.httpConnections, 1...1_000_000, restart: true),
+        key("httpHeaderBytes", \.httpHeaderBytes, 1_024...(1 << 20), restart: true),
+        key("httpRequestTimeoutSeconds", \.httpRequestTimeoutSeconds, 1...600, restart: true),
+        key("httpIdleTimeoutSeconds", \.httpIdleTimeoutSeconds, 1...86_400, restart: true),
+        key("longPolls", \.longPolls, 1...100_000),
+        // Store.
+        key("journalBytes", \.journalBytes, (16 << 20)...(1 << 40), restart: true),
+        key("spillAfterSeconds", \.spillAfterSeconds, 1...86_400, restart: true),
+        // Stop.
+        key("stopTimeoutSeconds", \.stopTimeoutSeconds, 1...600),
+        key("reconnectSpreadSeconds", \.reconnectSpreadSeconds, 1...3_600),
+    ]
+}
+
+extension GatewayLimits: Equatable {
+    package static func == (left: GatewayLimits, right: GatewayLimits) -> Bool {
+        LimitKey.all.allSatisfy { $0.read(left) == $0.read(right) }
+    }
+}
+
+extension GatewayLimits {
+    /// What must hold between two limits; each entry names the keys and the rule.
+    func brokenRelations() -> [(key: String, rule: String)] {
+        var broken: [(String, String)] = []
+        if heartbeatMinimumSeconds > heartbeatMaximumSeconds {
+            broken.append(
+                (
+                    "heartbeatMinimumSeconds",
+                    "\(heartbeatMinimumSeconds) exceeds heartbeatMaximumSeconds, which is \(heartbeatMaximumSeconds)"
+                ))
+        } else if !(heartbeatMinimumSeconds...heartbeatMaximumSeconds).contains(shard.defaultHeartbeatSeconds) {
+            broken.append(
+                (
+                    "heartbeatDefaultSeconds",
+                    "\(shard.defaultHeartbeatSeconds) lies outside heartbeatMinimumSeconds–heartbeatMaximumSeconds, "
+                        + "which are \(heartbeatMinimumSeconds)–\(heartbeatMaximumSeconds)"
+                ))
+        }
+        if outboxBytes < 2 * frameBytes {
+            broken.append(
+                ("outboxBytes", "\(outboxBytes) is less than twice frameBytes, which is \(frameBytes)"))
+        }
+        if shard.waitingPerDevice > shard.waitingInAll {
+            broken.append(
+                (
+                    "waitingCommandsPerDevice",
+                    "\(shard.waitingPerDevice) exceeds waitingCommands, which is \(shard.waitingInAll)"
+                ))
+        }
+        return broken
+    }
+}

@@ -1,0 +1,81 @@
+/// What the command line of `longwired` asks for.
+package struct LongwiredArguments: Equatable, Sendable {
+    package enum Action: Equatable, Sendable { case run, check, help, version }
+
+    package var action = Action.run
+    /// `nil`: the embedded defaults.
+    package var configurationFile: String?
+    /// Take the wall clock as it is, even when it stands more than an hour ahead of the gateway's time.
+    package var acceptsClock = false
+
+    /// A command line that cannot be understood.
+    ///
+    /// Exit code 64.
+    package struct UsageError: Error, Equatable, CustomStringConvertible {
+        package var reason: String
+        package var description: String { "longwired: \(reason)\nTry `longwired --help`." }
+    }
+
+    package init() {}
+
+    /// Reads a command line.
+    ///
+    /// - Parameter arguments: without the program's name.
+    /// - Throws: `UsageError` for what it does not know.
+    package init(_ arguments: some Sequence<String>) throws(UsageError) {
+        var iterator = arguments.makeIterator()
+        while let argument = iterator.next() {
+            switch argument {
+            case "--help", "-h": action = .help
+            case "--version": if action != .help { action = .version }
+            case "--check": if action == .run { action = .check }
+            case "--accept-clock": acceptsClock = true
+            case "--config", "-c":
+                guard let file = iterator.next() else { throw UsageError(reason: "\(argument) needs a FILE") }
+                try setFile(file)
+            case let other where other.hasPrefix("--config="): try setFile(String(other.dropFirst(9)))
+            default: throw UsageError(reason: "unknown argument \(argument.debugDescription)")
+            }
+        }
+    }
+
+    private mutating func setFile(_ file: String) throws(UsageError) {
+        guard configurationFile == nil else { throw UsageError(reason: "--config is given twice") }
+        guard !file.isEmpty else { throw UsageError(reason: "--config needs a FILE") }
+        configurationFile = file
+    }
+
+    package static let helpText = """
+        longwired: the Longwire gateway.
+
+        Usage: longwired [--config FILE] [--check] [--accept-clock]
+               longwired --help | --version
+
+          --config FILE   The JSON5 configuration; docs/Operations.md lists its keys. Without it: data in
+                          ./longwire-data, devices on 127.0.0.1:7000, senders on 127.0.0.1:7001, HTTP on
+                          127.0.0.1:7080, admin on 127.0.0.1:7081, and a generated demo app whose secrets are
+                          kept in ./longwire-data/demo.json.
+          --check         Read the configuration and the files it names, say what is wrong with it, and stop.
+                          Changes nothing.
+          --accept-clock  Start at the wall clock's time even if it is more than an hour ahead of what the store
+                          remembers. Messages may expire at once.
+          --help          This text.
+          --version       The version.
+
+        Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads the configuration again.
+        Exit codes: 0 clean stop, 64 usage, 70 internal, 74 store, 78 configuration.
+        """
+}
+
+/// How `longwired` ends (sysexits.h).
+package enum ExitCode: Int32, Sendable, CaseIterable {
+    case success = 0
+    /// The command line.
+    case usage = 64
+    /// A fault of ours.
+    case `internal` = 70
+    /// The store: damaged, of a newer version, in use by another process, or a disk that fails.
+    case store = 74
+    /// The configuration, or an address that cannot be bound.
+    case configuration = 78
+}

@@ -1,0 +1,130 @@
+/// Reads secrets: `key` inline or `keyFile` from files, one or several that overlap while they are changed.
+struct SecretReader {
+    let folder: String
+    let walk: ConfigurationWalk
+    private(set) var hasInline = false
+    private(set) var warnings: [String] = []
+
+    init(folder: String, walk: ConfigurationWalk) { (self.folder, self.walk) = (folder, walk) }
+
+    /// The secrets under `key` or `keyFile`, newest first; `nil` when there is none or one is wrong (reported).
+    ///
+    /// `check` tells what else a secret of this kind must be.
+    mutating func read(
+        _ object: ConfigurationObject, _ key: String, _ byteCount: ClosedRange<Int>,
+        where check: (String) -> Bool = { _ in true }
+    ) -> [Secret]? {
+        let fileKey = key + "File"
+        let inline = object.strings(key, limit: ConfigurationLimits.overlappingSecretCount, isSecret: true)
+        let files = object.strings(fileKey, limit: ConfigurationLimits.overlappingSecretCount)
+        guard !(object.has(key) && object.has(fileKey)) else {
+            object.report(fileKey, "not allowed beside \(key); give one of the two")
+            return nil
+        }
+        guard object.has(key) || object.has(fileKey) else {
+            object.report(key, "missing; give \(key), or \(fileKey) with the path of a file that holds it")
+            return nil
+        }
+        var secrets: [Secret] = []
+        if let inline {
+            hasInline = true
+            for text in inline {
+                guard accept(text, byteCount, check, object, key, what: "the value") else { return nil }
+                secrets.append(Secret(text))
+            }
+            return secrets
+        }
+        for path in files ?? [] {
+            let resolved = path.hasPrefix("/") ? path : folder + path
+            let contents: FileText.Contents
+            do {
+                contents = try FileText.read(resolved, limit: ConfigurationLimits.secretFileByteCount)
+            } catch {
+                object.report(fileKey, "\(resolved) cannot be read: \(error.reason)")
+                return nil
+            }
+            if contents.isReadableByOthers {
+                warnings.append("\(resolved) holds a secret and others can read it; chmod 600")
+            }
+            // An editor ends a file with a line end; it is no part of the secret.
+            let text = String(decoding: Self.trimmed(contents.bytes), as: UTF8.self)
+            guard accept(text, byteCount, check, object, fileKey, what: resolved) else { return nil }
+            secrets.append(Secret(text))
+        }
+        return files == nil ? nil : secrets
+    }
+
+    private func accept(
+        _ text: String, _ byteCount: ClosedRange<Int>, _ check: (String) -> Bool, _ object: ConfigurationObject,
+        _ key: String, what: String
+    ) -> Bool {
+        guard Self.isVisible(text, byteCount) else {
+            object.report(
+                key,
+                "\(what) is not allowed (\(text.utf8.count) bytes, not shown); "
+                    + "\(byteCount.lowerBound) to \(byteCount.upperBound) visible ASCII characters")
+            return false
+        }
+        guard check(text) else {
+            object.report(
+                key, "\(what) is not allowed (not shown); \"whsec_\" and the Base64 of 24 to 64 random bytes")
+            return false
+        }
+        return true
+    }
+
+    static func isVisible(_ text: String, _ byteCount: ClosedRange<Int>) -> Bool {
+        byteCount.contains(text.utf8.count) && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+    }
+
+    private static func trimmed(_ bytes: [UInt8]) -> ArraySlice<UInt8> {
+        var slice = bytes[...]
+        while let last = slice.last, last <= 0x20 { slice.removeLast() }
+        while let first = slice.first, first <= 0x20 { slice.removeFirst() }
+        return slice
+    }
+}
+
+/// A hook's signing key as Standard Webhooks writes it: `whsec_` and Base64.
+package struct HookSecret: Sendable {
+    /// 24 to 64 bytes, the key of the HMAC.
+    package let key: [UInt8]
+
+    /// `nil`: not of that form.
+    package init?(_ text: String) {
+        guard text.hasPrefix("whsec_"), let key = Self.base64(text.utf8.dropFirst(6)), 24...64 ~= key.count else {
+            return nil
+        }
+        self.key = key
+    }
+
+    /// Base64 with or without its padding; `nil` for anything else.
+    private static func base64(_ text: Substring.UTF8View.SubSequence) -> [UInt8]? {
+        var digits = Array(text)
+        if digits.last == UInt8(ascii: "="), digits.count % 4 == 0 {
+            digits.removeLast()
+            if digits.last == UInt8(ascii: "=") { digits.removeLast() }
+        }
+        guard digits.count % 4 != 1 else { return nil }
+        var bytes: [UInt8] = []
+        var word: UInt32 = 0, bitCount = 0
+        for digit in digits {
+            let value: UInt8
+            switch digit {
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"): value = digit - 65
+            case UInt8(ascii: "a")...UInt8(ascii: "z"): value = digit - 71
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = digit + 4
+            case UInt8(ascii: "+"): value = 62
+            case UInt8(ascii: "/"): value = 63
+            default: return nil
+            }
+            word = word << 6 | UInt32(value)
+            bitCount += 6
+            if bitCount >= 8 {
+                bitCount -= 8
+                bytes.append(UInt8(truncatingIfNeeded: word >> UInt32(bitCount)))
+            }
+        }
+        return bytes
+    }
+}

@@ -1,0 +1,104 @@
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// The admin listener of one loop: the handoff API, traces, devices, health and metrics.
+final class AdminFront {
+    private enum Question {
+        case device(DeviceAddress)
+        case message(scope: Set<AppKey>?)
+    }
+
+    private struct Pending {
+        var exchange: HTTPExchange
+        var question: Question
+    }
+
+    static let pendingLimit = 4_096
+    private static let busy = APIResponse(
+        status: 503, body: Array(#"{"error":{"code":"busy","message":"too many requests wait here, retry"}}"#.utf8))
+
+    private unowned let owner: GatewayLoop
+    private let api: AdminAPI
+    private var pending = StampedTable<Pending>(limit: AdminFront.pendingLimit)
+
+    init(_ owner: GatewayLoop) {
+        self.owner = owner
+        api = AdminAPI(registry: owner.registry, credentials: owner.snapshot.credentials)
+    }
+
+    func reload(_ snapshot: GatewaySnapshot) {
+        api.registry = snapshot.registry
+        api.credentials = snapshot.credentials
+    }
+
+    func handle(_ exchange: HTTPExchange) {
+        switch exchange.withRequest({ api.handle($0, now: owner.now) }) {
+        case .respond(let response): respond(exchange, response)
+        case .lease(let request): lease(exchange, request)
+        case .results(let results):
+            let isTaken = owner.handoffDesk.settle(results) { [weak self] verdicts in
+                self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
+            }
+            if !isTaken { respond(exchange, Self.busy) }
+        case .extend(let request):
+            let items = request.items.map { ExtendItem(job: $0.job, leaseID: $0.leaseID) }
+            let isTaken = owner.handoffDesk.extend(items, milliseconds: request.leaseMilliseconds) {
+                [weak self] verdicts in
+                self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
+            }
+            if !isTaken { respond(exchange, Self.busy) }
+        case .device(let device):
+            ask(exchange, .device(device)) { owner.queryStatus(of: device, origin: $0) }
+        case .message(let message, let scope):
+            guard let bucket = message.bucket else { return }
+            ask(exchange, .message(scope: scope)) { owner.queryTrace(of: message, bucket: bucket, origin: $0) }
+        case .metrics:
+            MetricsGatherer.gather(owner) { [weak self] page in
+                self?.respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))
+            }
+        case .healthz: respond(exchange, HealthPage.health(owner.context))
+        case .readyz: respond(exchange, HealthPage.readiness(owner.context))
+        }
+    }
+
+    private func lease(_ exchange: HTTPExchange, _ request: LeaseRequest) {
+        let isTaken = owner.handoffDesk.lease(
+            HandoffDesk.LeaseRequest(
+                apps: request.apps, limit: request.limit, leaseMilliseconds: request.leaseMilliseconds,
+                deadline: Int64(owner.loop.now) + request.waitMilliseconds, leaseID: request.leaseID,
+                isCallerPresent: { !exchange.isPeerGone },
+                complete: { [weak self] jobs in
+                    guard let self else { return }
+                    respond(exchange, HandoffAnswer.lease(jobs, registry: api.registry))
+                }), now: Int64(owner.loop.now))
+        if !isTaken { respond(exchange, Self.busy) }
+    }
+
+    private func ask(_ exchange: HTTPExchange, _ question: Question, _ send: (Origin) -> Void) {
+        guard let (slot, stamp) = pending.insert(Pending(exchange: exchange, question: question)) else {
+            return respond(exchange, Self.busy)
+        }
+        send(Route(.admin, loop: owner.index, slot: slot, stamp: stamp).origin(0))
+    }
+
+    func answered(_ route: Route, _ status: DeviceStatus?) {
+        guard let waiting = pending.remove(route.slot, route.stamp), case .device(let device) = waiting.question else {
+            return
+        }
+        respond(waiting.exchange, AdminAnswer.device(status, at: device, registry: api.registry))
+    }
+
+    func answered(_ route: Route, _ trace: MessageTrace?) {
+        guard let waiting = pending.remove(route.slot, route.stamp), case .message(let scope) = waiting.question else {
+            return
+        }
+        respond(waiting.exchange, AdminAnswer.trace(trace, scope: scope, registry: api.registry))
+    }
+
+    private func respond(_ exchange: HTTPExchange, _ response: APIResponse) {
+        owner.metrics.count(.answered(response.status, isAdmin: true))
+        exchange.respond(response)
+    }
+}

@@ -1,0 +1,191 @@
+internal import Delivery
+internal import Wire
+
+/// Leases and settlements over all shards, for the callers of one loop: the handoff API's long polls and the hook.
+///
+/// A lease asks the shards one after another, this loop's own first, so that it never takes more than was asked for.
+/// With nothing due it waits until a shard reports jobs or the wait is over; every second it looks again, because a
+/// report says only "where there were none", which a caller that sees some apps only may miss.
+final class HandoffDesk {
+    struct LeaseRequest {
+        var apps: Set<AppKey>?
+        var limit: Int
+        var leaseMilliseconds: Int64
+        /// Monotonic milliseconds until which an empty answer is put off.
+        var deadline: Int64
+        var leaseID: (UInt64, UInt64)
+        /// Looked at before each lease: jobs leased to a caller that left would wait out their lease.
+        var isCallerPresent: () -> Bool
+        var complete: ([Job]) -> Void
+    }
+
+    private struct Walk {
+        var request: LeaseRequest
+        var jobs: [Job] = []
+        /// How many shards this walk has asked.
+        var asked = 0
+        /// True between a question and its answer.
+        var isAsking = false
+        /// Jobs were reported while the walk was under way: it may have passed them.
+        var wasHinted = false
+    }
+
+    private struct Settlement {
+        var verdicts: [ResultVerdict]
+        /// For each shard asked, the places its verdicts take.
+        var places: [UInt64: [Int]]
+        var complete: ([ResultVerdict]) -> Void
+    }
+
+    /// Sends a command to a shard; the answer comes back through `leased` or `settled`.
+    struct Outlet {
+        var lease: (Int, LeaseCommand) -> Void
+        var settle: (Int, [JobResult], Origin) -> Void
+        var extend: (Int, [ExtendItem], Int64, Origin) -> Void
+    }
+
+    static let waitingLimit = 1_024
+
+    private let loop: Int
+    private let loopCount: Int
+    private var walks = StampedTable<Walk>(limit: HandoffDesk.waitingLimit)
+    private var settlements = StampedTable<Settlement>(limit: HandoffDesk.waitingLimit)
+    var outlet: Outlet?
+
+    init(loop: Int, loopCount: Int) { (self.loop, self.loopCount) = (loop, loopCount) }
+
+    var waitingCount: Int { walks.count }
+
+    /// False when too many are waiting already; `complete` is not called then.
+    func lease(_ request: LeaseRequest, now: Int64) -> Bool {
+        guard let (slot, stamp) = walks.insert(Walk(request: request)) else { return false }
+        step(slot, stamp, now: now)
+        return true
+    }
+
+    /// Settles several jobs; verdicts come in the same order.
+    ///
+    /// False when too many are waiting.
+    func settle(_ results: [JobResult], complete: @escaping ([ResultVerdict]) -> Void) -> Bool {
+        spread(results.map(\.job), complete: complete) { target, places, origin in
+            self.outlet?.settle(target, places.map { results[$0] }, origin)
+        }
+    }
+
+    func extend(_ items: [ExtendItem], milliseconds: Int64, complete: @escaping ([ResultVerdict]) -> Void) -> Bool {
+        spread(items.map(\.job), complete: complete) { target, places, origin in
+            self.outlet?.extend(target, places.map { items[$0] }, milliseconds, origin)
+        }
+    }
+
+    /// A shard's answer to a lease command.
+    func leased(_ origin: Origin, _ jobs: [Job], now: Int64) {
+        guard let route = Route(origin.route), var walk = walks[route.slot, route.stamp] else { return }
+        walk.isAsking = false
+        walk.asked += 1
+        walk.jobs += jobs
+        walks[route.slot, route.stamp] = walk
+        step(route.slot, route.stamp, now: now)
+    }
+
+    func settled(_ origin: Origin, _ verdicts: [ResultVerdict]) {
+        guard let route = Route(origin.route), var settlement = settlements[route.slot, route.stamp] else { return }
+        guard let places = settlement.places.removeValue(forKey: origin.request) else { return }
+        for (place, verdict) in zip(places, verdicts) { settlement.verdicts[place] = verdict }
+        settlements[route.slot, route.stamp] = settlement
+        guard settlement.places.isEmpty else { return }
+        settlements.remove(route.slot, route.stamp)
+        settlement.complete(settlement.verdicts)
+    }
+
+    /// Some shard has due jobs: all that wait look again.
+    func jobsAvailable(now: Int64) { lookAgain(now: now) }
+
+    /// Called about once a second.
+    func tick(now: Int64) { lookAgain(now: now) }
+
+    /// Answers everyone with what they have; for a stop.
+    func drain() {
+        var all: [(UInt32, UInt32)] = []
+        walks.forEach { slot, stamp, _ in all.append((slot, stamp)) }
+        for (slot, stamp) in all {
+            guard let walk = walks.remove(slot, stamp) else { continue }
+            walk.request.complete(walk.jobs)
+        }
+    }
+
+    private func lookAgain(now: Int64) {
+        var idle: [(UInt32, UInt32)] = []
+        var busy: [(UInt32, UInt32)] = []
+        walks.forEach { slot, stamp, walk in
+            if walk.isAsking { busy.append((slot, stamp)) } else { idle.append((slot, stamp)) }
+        }
+        for (slot, stamp) in busy { walks[slot, stamp]?.wasHinted = true }
+        for (slot, stamp) in idle {
+            walks[slot, stamp]?.asked = 0
+            step(slot, stamp, now: now)
+        }
+    }
+
+    /// Moves one walk on: asks the next shard, finishes it, or leaves it waiting.
+    private func step(_ slot: UInt32, _ stamp: UInt32, now: Int64) {
+        guard var walk = walks[slot, stamp], !walk.isAsking else { return }
+        if walk.asked >= loopCount && walk.jobs.isEmpty && walk.wasHinted {
+            walk.wasHinted = false
+            walk.asked = 0
+        }
+        let isFull = walk.jobs.count >= walk.request.limit
+        if isFull || walk.asked >= loopCount {
+            if walk.jobs.isEmpty && now < walk.request.deadline {
+                walks[slot, stamp] = walk  // waits for a hint or the tick
+                return
+            }
+            walks.remove(slot, stamp)
+            walk.request.complete(walk.jobs)
+            return
+        }
+        guard walk.request.isCallerPresent() else {
+            walks.remove(slot, stamp)
+            walk.request.complete(walk.jobs)
+            return
+        }
+        let target = (loop + walk.asked) % loopCount
+        walk.isAsking = true
+        walks[slot, stamp] = walk
+        let route = Route(.handoff, loop: loop, slot: slot, stamp: stamp)
+        outlet?.lease(
+            target,
+            LeaseCommand(
+                origin: route.origin(0), apps: walk.request.apps, limit: walk.request.limit - walk.jobs.count,
+                leaseMilliseconds: walk.request.leaseMilliseconds, leaseID: walk.request.leaseID))
+    }
+
+    private func spread(
+        _ jobs: [MessageID], complete: @escaping ([ResultVerdict]) -> Void,
+        send: (_ target: Int, _ places: [Int], Origin) -> Void
+    ) -> Bool {
+        var verdicts = jobs.map { ResultVerdict(job: $0, verdict: .unknownJob) }
+        var places: [UInt64: [Int]] = [:]
+        for (place, job) in jobs.enumerated() {
+            // An id that names no bucket is none of ours and stays unknown.
+            guard let bucket = job.bucket else { continue }
+            places[UInt64(bucket.loop(of: loopCount)), default: []].append(place)
+        }
+        guard !places.isEmpty else {
+            complete(verdicts)
+            return true
+        }
+        for (place, job) in jobs.enumerated() where job.bucket != nil {
+            verdicts[place].verdict = .storeFailed  // until its shard has spoken
+        }
+        guard
+            let (slot, stamp) = settlements.insert(
+                Settlement(verdicts: verdicts, places: places, complete: complete))
+        else { return false }
+        let route = Route(.handoff, loop: loop, slot: slot, stamp: stamp)
+        for (target, itsPlaces) in places.sorted(by: { $0.key < $1.key }) {
+            send(Int(target), itsPlaces, route.origin(target))
+        }
+        return true
+    }
+}

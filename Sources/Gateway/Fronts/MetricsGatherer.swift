@@ -1,0 +1,82 @@
+internal import Delivery
+internal import EventLoops
+internal import MessageStore
+internal import Platform
+
+/// Gathers `/metrics`: each loop hands out a copy of its numbers on its own thread, the asking loop renders the page.
+enum MetricsGatherer {
+    /// One loop's part.
+    struct Part: Sendable {
+        var metrics: LoopMetrics
+        var statistics: ShardStatistics
+        var deviceSessions: Int
+        var senderSessions: Int
+        var openStreams: Int
+        var waitingLongPolls: Int
+        var mailboxItems: Int
+        var youngRows: Int
+    }
+
+    private final class Collection: Sendable {
+        let parts = Lock<[Part]>([])
+    }
+
+    /// Asks every loop; `complete` gets the page on the asking loop.
+    static func gather(_ asker: GatewayLoop, complete: @escaping ([UInt8]) -> Void) {
+        let collection = Collection()
+        let context = asker.context
+        let done = LoopBound(complete, on: asker.loop)
+        let askingLoop = asker.loop
+        for member in context.members {
+            member.submit { member in
+                let part = member.metricsPart()
+                let isComplete = collection.parts.withLock { parts in
+                    parts.append(part)
+                    return parts.count == context.loopCount
+                }
+                guard isComplete else { return }
+                askingLoop.submit {
+                    done.wrapped(render(collection.parts.withLock { $0 }, context))
+                }
+            }
+        }
+    }
+
+    private static func render(_ parts: [Part], _ context: GatewayContext) -> [UInt8] {
+        var page = MetricsPage()
+        let status = context.status.withLock { $0 }
+        page.add(.buildInformation, 1, [.version: Version.text])
+        page.add(.uptimeSeconds, Double(ClockReader.monotonic() - status.startedAtMonotonic) / 1_000)
+        page.add(.configurationVersion, Double(status.configurationVersion))
+        page.add(.reloads, Double(status.reloadsApplied), [.result: "applied"])
+        page.add(.reloads, Double(status.reloadsRefused), [.result: "refused"])
+        page.add(.clockOffsetSeconds, Double(status.clockOffset) / 1_000)
+        page.add(.clockStepRefused, status.isClockStepRefused ? 1 : 0)
+        page.add(.logLinesLost, Double(context.log.lostLineCount))
+        for part in parts { page.add(part.metrics) }
+        func sum(_ value: (Part) -> Int) -> Double { Double(parts.reduce(0) { $0 + value($1) }) }
+        page.add(.sessions, sum(\.deviceSessions), [.role: "device"])
+        page.add(.sessions, sum(\.senderSessions), [.role: "sender"])
+        page.add(.connections, sum(\.openStreams), [.listener: "frames"])
+        page.add(.longPolls, sum(\.waitingLongPolls))
+        page.add(.mailboxItems, sum(\.mailboxItems))
+        page.add(.youngRows, sum(\.youngRows))
+        page.add(.jobsDue, sum { Int($0.statistics.dueJobs) })
+        addStore(context, to: &page)
+        context.hook.withLock { $0 }?.report(to: &page)
+        return page.render()
+    }
+
+    private static func addStore(_ context: GatewayContext, to page: inout MetricsPage) {
+        let store = context.store.statistics
+        page.add(.commits, Double(store.groupCount))
+        page.add(.commitBytes, Double(store.journalWrittenByteCount))
+        page.add(.longestCommitSeconds, Double(store.longestCommit) / 1_000_000)
+        page.add(.commitTimeSeconds, Double(store.totalCommitTime) / 1_000_000)
+        page.add(.journalBytes, Double(store.journalByteCount))
+        page.add(.uncommittedBytes, Double(store.uncommittedByteCount))
+        page.add(.spilledRows, Double(store.spilledRowCount))
+        page.add(.rowFileBytes, Double(store.rowFileByteCount + store.ephemeralFileByteCount))
+        page.add(.storeAcceptsWrites, context.store.acceptsWrites ? 1 : 0)
+    }
+}

@@ -1,0 +1,125 @@
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// The push listener of one loop: asks `PublicAPI` what a request means, sends its commands to their devices' loops,
+/// and answers when every outcome is in.
+final class PublicFront {
+    private struct PendingPush {
+        var exchange: HTTPExchange
+        var form: PushForm
+        var outcomes: [PublishOutcome?]
+        var missing: Int
+    }
+
+    private struct PendingStatus {
+        var exchange: HTTPExchange
+        var query: StatusQuery
+        var statuses: [DeviceID: DeviceStatus] = [:]
+        var missing: Int
+    }
+
+    /// Requests under way at once on one loop; more are told to come back.
+    static let pendingLimit = 65_536
+
+    private unowned let owner: GatewayLoop
+    private let api: PublicAPI
+    private var pushes = StampedTable<PendingPush>(limit: PublicFront.pendingLimit)
+    private var queries = StampedTable<PendingStatus>(limit: PublicFront.pendingLimit)
+
+    init(_ owner: GatewayLoop) {
+        self.owner = owner
+        api = PublicAPI(
+            registry: owner.registry,
+            tokens: TokenAuthority(key: owner.context.tokenKey, revoked: owner.context.revokedTokens))
+    }
+
+    var hasWorkUnderWay: Bool { pushes.count > 0 || queries.count > 0 }
+
+    func reload(_ snapshot: GatewaySnapshot) { api.registry = snapshot.registry }
+
+    func revoke(_ token: TokenID) {
+        api.tokens.revoke(token)
+        api.tokens.forgetExpired(now: owner.now)
+    }
+
+    func handle(_ exchange: HTTPExchange) {
+        let action = exchange.withRequest { api.handle($0, now: owner.now) }
+        switch action {
+        case .respond(let response): respond(exchange, response)
+        case .push(let pushes, let form): push(exchange, pushes, form)
+        case .userStatus(let query): status(exchange, query)
+        case .revokeToken(let token, let response):
+            owner.revoke(token) { [weak self] in self?.respond(exchange, response) }
+        case .healthz: respond(exchange, HealthPage.health(owner.context))
+        case .readyz: respond(exchange, HealthPage.readiness(owner.context))
+        }
+    }
+
+    // MARK: Push
+
+    private func push(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm) {
+        guard owner.context.isReady else { return respond(exchange, .starting) }
+        let pending = PendingPush(
+            exchange: exchange, form: form, outcomes: Array(repeating: nil, count: items.count), missing: items.count)
+        guard !items.isEmpty else { return respond(exchange, render([], form)) }
+        guard let (slot, stamp) = pushes.insert(pending) else { return respond(exchange, .busy) }
+        let route = Route(.push, loop: owner.index, slot: slot, stamp: stamp)
+        for (index, item) in items.enumerated() {
+            item.withCommand(origin: route.origin(UInt64(index))) { owner.publish($0) }
+        }
+    }
+
+    func answered(_ route: Route, item: Int, _ outcome: PublishOutcome) {
+        guard var pending = pushes[route.slot, route.stamp], pending.outcomes.indices.contains(item),
+            pending.outcomes[item] == nil
+        else { return }
+        pending.outcomes[item] = outcome
+        pending.missing -= 1
+        guard pending.missing == 0 else {
+            pushes[route.slot, route.stamp] = pending
+            return
+        }
+        pushes.remove(route.slot, route.stamp)
+        respond(pending.exchange, render(pending.outcomes.compactMap { $0 }, pending.form))
+    }
+
+    /// Asynchronous batches are answered at the same moment as others, only without the outcomes: accepted means
+    /// durable for them, too.
+    private func render(_ outcomes: [PublishOutcome], _ form: PushForm) -> APIResponse {
+        PushAnswer.render(outcomes: outcomes, form: form, durability: owner.context.isFsync ? .fsync : .os)
+    }
+
+    // MARK: Status
+
+    private func status(_ exchange: HTTPExchange, _ query: StatusQuery) {
+        let devices = query.devices
+        let pending = PendingStatus(
+            exchange: exchange, query: query, missing: devices.count)
+        guard !devices.isEmpty else { return respond(exchange, StatusAnswer.render(query, statuses: [:])) }
+        guard let (slot, stamp) = queries.insert(pending) else { return respond(exchange, .busy) }
+        let route = Route(.userStatus, loop: owner.index, slot: slot, stamp: stamp)
+        for (index, device) in devices.enumerated() {
+            owner.queryStatus(of: device, origin: route.origin(UInt64(index)))
+        }
+    }
+
+    func answered(_ route: Route, _ cid: DeviceID, _ status: DeviceStatus?) {
+        guard var pending = queries[route.slot, route.stamp] else { return }
+        pending.statuses[cid] = status
+        pending.missing -= 1
+        guard pending.missing == 0 else {
+            queries[route.slot, route.stamp] = pending
+            return
+        }
+        queries.remove(route.slot, route.stamp)
+        respond(pending.exchange, StatusAnswer.render(pending.query, statuses: pending.statuses))
+    }
+
+    private func respond(_ exchange: HTTPExchange, _ response: APIResponse) {
+        owner.metrics.count(.answered(response.status, isAdmin: false))
+        owner.metrics.observe(.request, microseconds: Int64(owner.loop.now &- exchange.startedAt) * 1_000)
+        exchange.respond(response)
+    }
+}

@@ -1,0 +1,272 @@
+internal import Cryptography
+internal import Delivery
+internal import EventLoops
+internal import Glibc
+internal import MessageStore
+internal import Platform
+internal import PushAPI
+internal import Wire
+
+/// The whole gateway: opens the store, furnishes the loops, serves until it is told to stop.
+///
+/// Made, run and stopped by one thread, the control thread, which meanwhile tends the clock and takes reloads.
+final class Gateway {
+    private(set) var configuration: GatewayConfiguration
+    private let generated: GeneratedCredentials
+    private let log: Log
+    private let context: GatewayContext
+    private var clock: GatewayClock
+    private let members: [GatewayLoop]
+    private var hook: HookSender?
+    private var listeners: [(loop: EventLoop, close: () -> Void)] = []
+    private(set) var addresses = Addresses()
+    private var lastClockRecord: Int64 = 0
+
+    /// Where the gateway listens, real ports included.
+    struct Addresses {
+        var device = ""
+        var deviceTLS = ""
+        var senders = ""
+        var http = ""
+        var httpTLS = ""
+        var admin = ""
+    }
+
+    /// Opens the store and every listener; nothing is served before `start()`.
+    ///
+    /// - Throws: `StoreError`, `ListenFailure`, `TLSFailure`, `SystemError`, each with its own words.
+    init(
+        _ configuration: GatewayConfiguration, generated: GeneratedCredentials, log: Log, acceptsClock: Bool
+    ) throws {
+        (self.configuration, self.generated, self.log) = (configuration, generated, log)
+        // The store first: a second gateway on the same folder is told which process is the first, and that says more
+        // than a busy port.
+        let store = try EmbeddedStore(StoreSetup.configuration(configuration, log: log))
+        log.write(
+            .info, .storeOpened,
+            [
+                .path: .text(configuration.storePath), .replayedBytes: LogValue(store.recovery.byteCount),
+                .milliseconds: LogValue(store.recovery.milliseconds),
+            ])
+        let loops = LoopSet()
+        do {
+            try loops.make(configuration.loopCount, store: store)
+            var meta = try MetaRows(loading: loops.stores[0])
+            clock = GatewayClock(
+                ClockReader.reading(), bootID: ClockReader.bootID(), stored: meta.clock, acceptsClock: acceptsClock)
+            meta.complete()
+            context = GatewayContext(
+                loopCount: configuration.loopCount, log: log, store: store,
+                isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
+                revokedTokens: meta.revoked)
+            let snapshot = GatewaySnapshot(configuration)
+            var members: [GatewayLoop] = []
+            for index in 0..<configuration.loopCount {
+                members.append(
+                    try GatewayLoop(
+                        index: index, loop: loops.loops[index], store: loops.stores[index], context: context,
+                        snapshot: snapshot, clock: clock.mapping))
+            }
+            self.members = members
+            let mailboxes = members.map { $0.openMailbox() }
+            for member in members { member.connect(mailboxes) }
+            context.setMembers(members.map { GatewayMember($0) })
+            let newMeta = meta
+            context.members[0].submit { newMeta.write(on: $0) }
+            try listen(try ListeningSockets(configuration))
+            if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
+        } catch {
+            loops.close()
+            store.close()
+            throw error
+        }
+    }
+
+    // MARK: Listening
+
+    private func listen(_ sockets: ListeningSockets) throws {
+        if let handles = sockets.device {
+            addresses.device = try open(handles, "device") { DeviceConnection.accept($1, tls: nil, on: $0) }
+        }
+        if let handles = sockets.deviceTLS, let listener = configuration.device.tls {
+            let tls = try Self.tlsContext(listener)
+            addresses.deviceTLS = try open(handles, "device.tls") { DeviceConnection.accept($1, tls: tls, on: $0) }
+        }
+        if let handles = sockets.senders {
+            addresses.senders = try open(handles, "senders") { SenderConnection.accept($1, on: $0) }
+        }
+        if let handles = sockets.http {
+            addresses.http = try openHTTP(handles, "http", tls: nil) { $0.publicFront.handle($1) }
+        }
+        if let handles = sockets.httpTLS, let listener = configuration.http.tls {
+            addresses.httpTLS = try openHTTP(handles, "http.tls", tls: try Self.tlsContext(listener)) {
+                $0.publicFront.handle($1)
+            }
+        }
+        addresses.admin = try openHTTP(sockets.admin, "admin", tls: nil) { $0.adminFront.handle($1) }
+    }
+
+    private static func tlsContext(_ listener: GatewayConfiguration.TLSListener) throws -> TLSContext {
+        try TLSContext(certificatePath: listener.certificateFile, keyPath: listener.keyFile)
+    }
+
+    private func open(
+        _ sockets: [ListeningSocket.Handle], _ name: String,
+        accept: @escaping (GatewayLoop, DetachedConnection) -> Void
+    ) throws -> String {
+        for (member, socket) in zip(members, sockets) {
+            let listener = try Listener(on: member.loop, socket: socket.take()) { [unowned member] connection in
+                accept(member, connection)
+            }
+            listeners.append((member.loop, { listener.close() }))
+        }
+        let bound = sockets[0].address.description
+        log.write(.info, .listening, [.listener: .text(name), .address: .text(bound)])
+        return bound
+    }
+
+    private func openHTTP(
+        _ sockets: [ListeningSocket.Handle], _ name: String, tls: TLSContext?,
+        handle: @escaping (GatewayLoop, HTTPExchange) -> Void
+    ) throws -> String {
+        var settings = HTTPServer.Configuration()
+        settings.headerByteLimit = configuration.limits.httpHeaderBytes
+        // Well above our own bound, which answers in the API's own words; evhttp's refusal is a page of HTML.
+        settings.bodyByteLimit = 32 << 20
+        settings.requestMilliseconds = UInt64(configuration.limits.httpRequestTimeoutSeconds * 1_000)
+        settings.idleMilliseconds = UInt64(configuration.limits.httpIdleTimeoutSeconds * 1_000)
+        settings.connectionLimit = max(1, configuration.limits.httpConnections / members.count)
+        settings.tls = tls
+        for (member, socket) in zip(members, sockets) {
+            let server = try HTTPServer(on: member.loop, socket: socket.take(), configuration: settings) {
+                [unowned member] exchange in
+                handle(member, exchange)
+            }
+            listeners.append((member.loop, { server.stopAccepting() }))
+        }
+        let bound = sockets[0].address.description
+        log.write(.info, .listening, [.listener: .text(name), .address: .text(bound)])
+        return bound
+    }
+
+    // MARK: Life
+
+    func start() throws {
+        if var demo = generated.demo {
+            (demo.deviceAddress, demo.httpAddress) = (addresses.device, addresses.http)
+            (demo.adminAddress, demo.sendersAddress) = (addresses.admin, addresses.senders)
+            try demo.save(in: configuration.storePath)
+        }
+        for member in members { try member.loop.start() }
+    }
+
+    /// To be called about once a second by the control thread.
+    func tend() {
+        let reading = ClockReader.reading()
+        switch clock.observe(reading) {
+        case .forwardStepRefused(let offset):
+            log.write(.error, .clockStepRefused, [.offsetMilliseconds: LogValue(offset)])
+        case .drifts(let offset): log.write(.warning, .clockDrifts, [.offsetMilliseconds: LogValue(offset)])
+        case .agrees: log.write(.info, .clockAgrees)
+        case nil: break
+        }
+        let mapping = clock.mapping
+        let offset = clock.offset
+        context.status.withLock { status in
+            status.clockOffset = offset
+            status.isClockStepRefused = offset > ClockLimits.forwardStep
+        }
+        for member in context.members { member.submit { $0.setClock(mapping) } }
+        hook?.tend()
+        if reading.boot - lastClockRecord > 10_000 {
+            lastClockRecord = reading.boot
+            let record = clock.record(reading)
+            context.members[0].submit { MetaRows.write(record, on: $0) }
+        }
+    }
+
+    /// Reads the configuration again and puts in force what can change, or keeps the old one and says why.
+    func reload() {
+        do throws(ConfigurationError) {
+            var next = try ConfigurationFile.load(configuration.file)
+            var random = SystemRandomNumberGenerator()
+            _ = try GeneratedCredentials.complete(&next, random: &random)
+            for key in next.keysNeedingRestart(since: configuration) {
+                log.write(.warning, .restartNeeded, [.key: .text(key)])
+            }
+            next = next.applied(over: configuration)
+            configuration = next
+            let snapshot = GatewaySnapshot(next)
+            for member in context.members { member.submit { $0.reload(snapshot) } }
+            hook?.update(next.hook)
+            log.setLevel(next.logging.level)
+            context.status.withLock { status in
+                status.configurationVersion = next.version
+                status.reloadsApplied += 1
+            }
+            log.write(.info, .reloaded, [.configuration: LogValue(next.version)])
+        } catch {
+            context.status.withLock { $0.reloadsRefused += 1 }
+            log.write(.error, .reloadRefused, [.error: .text(error.description)])
+        }
+    }
+
+    /// The clean stop: no new connections, everyone told to come back, what was taken in is answered, then the end.
+    func stop() {
+        log.write(.info, .stopping)
+        context.status.withLock { $0.phase = .stopping }
+        hook?.stop(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 500)
+        let closings = listeners.map { LoopClosing(loop: $0.loop, close: $0.close) }
+        for closing in closings { closing.run() }
+        for member in context.members { member.submit { $0.beginStop() } }
+        let deadline = ClockReader.monotonic() + configuration.limits.stopTimeoutSeconds * 1_000
+        while ClockReader.monotonic() < deadline, !isQuiet() { usleep(20_000) }
+        let record = clock.record(ClockReader.reading())
+        let isWritten = Flag()
+        context.members[0].submit { MetaRows.write(record, on: $0) { isWritten.set() } }
+        while ClockReader.monotonic() < deadline, !isWritten.isSet { usleep(5_000) }
+        for member in members { member.loop.stop() }
+        for member in members { member.loop.join() }
+        context.store.close()
+        log.write(.info, .stopped)
+        log.flush()
+    }
+
+    /// True when no loop has work under way that somebody waits for.
+    private func isQuiet() -> Bool {
+        let busy = Lock(0)
+        let answered = Lock(0)
+        let count = members.count
+        for member in context.members {
+            member.submit { loop in
+                let isBusy = loop.hasWorkUnderWay
+                if isBusy { busy.withLock { $0 += 1 } }
+                answered.withLock { $0 += 1 }
+            }
+        }
+        let deadline = ClockReader.monotonic() + 1_000
+        while answered.withLock({ $0 }) < count {
+            guard ClockReader.monotonic() < deadline else { return false }
+            usleep(2_000)
+        }
+        return busy.withLock { $0 } == 0
+    }
+
+    var demo: GeneratedCredentials.Demo? { generated.demo }
+}
+
+/// A one-way flag between threads.
+final class Flag: Sendable {
+    private let value = Lock(false)
+    func set() { value.withLock { $0 = true } }
+    var isSet: Bool { value.withLock { $0 } }
+}
+
+/// Closes a listener on its own loop.
+///
+/// Sound to send because the closure is called on the loop it belongs to and nowhere else.
+private struct LoopClosing: @unchecked Sendable {
+    let loop: EventLoop
+    let close: () -> Void
+    func run() { loop.submit { self.close() } }
+}

@@ -1,0 +1,60 @@
+internal import Delivery
+internal import EventLoops
+internal import MessageStore
+internal import Platform
+internal import PushAPI
+internal import Synchronization
+
+/// What all loops share.
+///
+/// Nothing here changes after the start, but for what is a lock itself.
+final class GatewayContext: Sendable {
+    let loopCount: Int
+    let log: Log
+    let store: EmbeddedStore
+    let isFsync: Bool
+    let queueEpoch: UInt64
+    let tokenKey: [UInt8]
+    /// Revocations known at the start; later ones reach each loop by message.
+    let revokedTokens: Set<TokenID>
+    /// What `/readyz` and `/metrics` say of the process.
+    let status = Lock(GatewayStatus())
+    let hook = Lock<HookDispatcher?>(nil)
+    private let ready = Atomic<Bool>(false)
+    private let boxedMembers = Lock<[GatewayMember]>([])
+
+    init(
+        loopCount: Int, log: Log, store: EmbeddedStore, isFsync: Bool, queueEpoch: UInt64, tokenKey: [UInt8],
+        revokedTokens: Set<TokenID>
+    ) {
+        (self.loopCount, self.log, self.store, self.isFsync) = (loopCount, log, store, isFsync)
+        (self.queueEpoch, self.tokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)
+    }
+
+    /// Every loop's handle, in order; set once before the loops run.
+    var members: [GatewayMember] { boxedMembers.withLock { $0 } }
+    func setMembers(_ members: [GatewayMember]) { boxedMembers.withLock { $0 = members } }
+
+    /// The gateway's own rows are durable: it takes work from now on.
+    func setReady() {
+        ready.store(true, ordering: .relaxed)
+        status.withLock { status in
+            if status.phase == .starting { status.phase = .ready }
+        }
+    }
+
+    /// Looked at for each push, so no lock; nothing is ordered by it.
+    var isReady: Bool { ready.load(ordering: .relaxed) }
+}
+
+/// What the control thread knows, for the pages that any loop may be asked for.
+struct GatewayStatus: Sendable {
+    enum Phase: Sendable { case starting, ready, stopping }
+    var phase = Phase.starting
+    var startedAtMonotonic: Int64 = ClockReader.monotonic()
+    var configurationVersion: UInt64 = 1
+    var reloadsApplied = 0
+    var reloadsRefused = 0
+    var clockOffset: Int64 = 0
+    var isClockStepRefused = false
+}

@@ -1,0 +1,38 @@
+internal import Delivery
+internal import PushAPI
+internal import Wire
+
+/// What a reload replaces on every loop: apps, secrets, limits, credentials, as immutable values.
+struct GatewaySnapshot: Sendable {
+    var version: UInt64
+    var settings: [AppSettings]
+    var registry: AppRegistry
+    var credentials: CredentialSet
+    var limits: GatewayLimits
+    var allowsPlaintextRegistration: Bool
+
+    init(_ configuration: GatewayConfiguration) {
+        version = configuration.version
+        limits = configuration.limits
+        allowsPlaintextRegistration = configuration.allowPlaintextRegistration
+        settings = configuration.apps.map { $0.settings(key: AppKey(appID: $0.appID)) }
+        registry = AppRegistry(
+            configuration.apps.map { app in
+                App(
+                    appID: app.appID, appKey: app.appKey, appSecrets: app.appSecrets.map(\.exposed),
+                    masterSecrets: app.masterSecrets.map(\.exposed), apnsTopic: app.apnsTopic)
+            })
+        credentials = CredentialSet(
+            configuration.credentials.flatMap { credential in
+                credential.tokens.map { token in
+                    PushAPI.Credential(
+                        name: credential.name, token: token.exposed,
+                        apps: credential.apps.map { Set($0.map { AppKey(appID: $0) }) },
+                        may: Set(
+                            credential.permissions.compactMap {
+                                PushAPI.Credential.Permission(rawValue: $0.rawValue)
+                            }))
+                }
+            }, isLoopbackOnly: configuration.credentials.contains { $0.name == "generated" })
+    }
+}

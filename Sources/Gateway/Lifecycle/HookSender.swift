@@ -1,0 +1,147 @@
+internal import Cryptography
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import PushAPI
+
+/// The hook: a sender service that the gateway calls, instead of one that calls the gateway.
+///
+/// It is one more client of the handoff desk. Jobs are leased on loop 0, posted by the dispatcher's thread, and settled
+/// by what the receiver answers. While a batch waits for its next attempt its leases are prolonged, so an outage of the
+/// receiver uses up no attempts; what expires meanwhile is given up.
+final class HookSender: Sendable {
+    private struct Batch: Sendable {
+        var delivery: PushAPI.HookDelivery
+        var prolongAt: Int64
+    }
+
+    private struct State: Sendable {
+        var batches: [String: Batch] = [:]
+        var isLeasing = false
+        var batchJobs: Int
+        var isStopping = false
+    }
+
+    private static let leaseMilliseconds: Int64 = 300_000
+    private static let prolongMilliseconds: Int64 = 120_000
+    private static let waitMilliseconds: Int64 = 30_000
+
+    private let state: Lock<State>
+    private let context: GatewayContext
+    private let log: Log
+
+    init(_ hook: GatewayConfiguration.Hook, context: GatewayContext, log: Log) throws {
+        (self.context, self.log) = (context, log)
+        state = Lock(State(batchJobs: hook.batchJobs))
+        let dispatcher = try HookDispatcher(configuration: hook, policy: self, log: log)
+        context.hook.withLock { $0 = dispatcher }
+    }
+
+    func update(_ hook: GatewayConfiguration.Hook?) {
+        if let hook { state.withLock { $0.batchJobs = hook.batchJobs } }
+        context.hook.withLock { $0 }?.update(hook)
+    }
+
+    func stop(withinMilliseconds bound: Int64) {
+        state.withLock { $0.isStopping = true }
+        context.hook.withLock { $0 }?.stop(withinMilliseconds: bound)
+    }
+
+    /// Leases when there is room and prolongs what is held; called about once a second and when a batch has ended.
+    func tend() {
+        guard let dispatcher = context.hook.withLock({ $0 }) else { return }
+        prolong()
+        let limit = state.withLock { state -> Int in
+            guard !state.isLeasing, !state.isStopping, dispatcher.room > 0 else { return 0 }
+            state.isLeasing = true
+            return state.batchJobs
+        }
+        guard limit > 0 else { return }
+        context.members[0].submit { loop in
+            let request = HandoffDesk.LeaseRequest(
+                apps: nil, limit: limit, leaseMilliseconds: Self.leaseMilliseconds,
+                deadline: Int64(loop.loop.now) + Self.waitMilliseconds, leaseID: SecureRandom.words(),
+                isCallerPresent: { dispatcher.room > 0 },
+                complete: { [registry = loop.registry] jobs in self.post(jobs, registry: registry, by: dispatcher) })
+            if !loop.handoffDesk.lease(request, now: Int64(loop.loop.now)) {
+                self.state.withLock { $0.isLeasing = false }
+            }
+        }
+    }
+
+    private func post(_ jobs: [Job], registry: AppRegistry, by dispatcher: HookDispatcher) {
+        state.withLock { $0.isLeasing = false }
+        guard let first = jobs.first else { return }
+        let batch = PushAPI.HookDelivery(jobs: jobs, leaseID: first.leaseID, registry: registry)
+        let now = ClockReader.monotonic()
+        // Past the last expiry there is nothing left in the batch to show anyone.
+        let gatewayNow = jobs.map { $0.leasedUntil }.max().map { $0 - Self.leaseMilliseconds } ?? 0
+        let lifetime = jobs.map { $0.expiration == 0 ? 60_000 : $0.expiration - gatewayNow }.max() ?? 0
+        state.withLock { state in
+            state.batches[batch.id] = Batch(delivery: batch, prolongAt: now + Self.prolongMilliseconds)
+        }
+        let delivery = HookDelivery(id: batch.id, body: batch.body, giveUpAt: now + max(1_000, lifetime))
+        if !dispatcher.submit(delivery) {
+            // No room after all: the leases lapse and the jobs come again.
+            state.withLock { _ = $0.batches.removeValue(forKey: batch.id) }
+        }
+        tend()
+    }
+
+    private func prolong() {
+        let now = ClockReader.monotonic()
+        let due = state.withLock { state -> [ExtendItem] in
+            var items: [ExtendItem] = []
+            for (id, batch) in state.batches where batch.prolongAt <= now {
+                state.batches[id]?.prolongAt = now + Self.prolongMilliseconds
+                items += batch.delivery.jobs.map { ExtendItem(job: $0.message, leaseID: $0.leaseID) }
+            }
+            return items
+        }
+        guard !due.isEmpty else { return }
+        context.members[0].submit { loop in
+            _ = loop.handoffDesk.extend(due, milliseconds: Self.leaseMilliseconds) { _ in }
+        }
+    }
+}
+
+extension HookSender: HookPolicy {
+    func headers(
+        for delivery: HookDelivery, secrets: [Secret], unixSeconds: Int64
+    ) -> [(name: String, value: String)] {
+        guard let batch = state.withLock({ $0.batches[delivery.id]?.delivery }) else { return [] }
+        let keys = secrets.compactMap { PushAPI.HookSecret($0.exposed) }
+        guard let newest = keys.first else { return [] }
+        var headers = batch.headers(secret: newest, now: unixSeconds * 1_000).map { (name: $0.0, value: $0.1) }
+        // One signature for each secret in force, apart by a space, so that the receiver may change its own at leisure.
+        let signatures = keys.map { $0.signature(id: batch.id, timestamp: unixSeconds, body: batch.body) }
+        for index in headers.indices where headers[index].name == "webhook-signature" {
+            headers[index].value = signatures.joined(separator: " ")
+        }
+        return headers
+    }
+
+    func decide(_ response: HookResponse, for delivery: HookDelivery) -> HookDecision {
+        guard let batch = state.withLock({ $0.batches[delivery.id]?.delivery }) else { return .done }
+        if case .retry = Self.read(response, batch) { return .retry }
+        return .done
+    }
+
+    func ended(_ delivery: HookDelivery, _ outcome: HookOutcome) {
+        guard let batch = state.withLock({ $0.batches.removeValue(forKey: delivery.id) }) else { return }
+        if case .answered(let response) = outcome {
+            if case .settled(let results) = Self.read(response, batch.delivery) {
+                context.members[0].submit { loop in
+                    if !loop.handoffDesk.settle(results, complete: { _ in }) {
+                        loop.log.write(.warning, .hookGivenUp, [.reason: "too many settlements are under way"])
+                    }
+                }
+            }
+        }
+        tend()
+    }
+
+    private static func read(_ response: HookResponse, _ batch: PushAPI.HookDelivery) -> HookAnswer {
+        response.body.withUnsafeBytes { HookAnswer(status: response.status, body: $0, delivery: batch) }
+    }
+}

@@ -1,0 +1,26 @@
+internal import EventLoops
+
+/// Every socket the gateway listens on, one a loop for each address, bound before the first connection is taken.
+struct ListeningSockets {
+    var device: [ListeningSocket.Handle]?
+    var deviceTLS: [ListeningSocket.Handle]?
+    var senders: [ListeningSocket.Handle]?
+    var http: [ListeningSocket.Handle]?
+    var httpTLS: [ListeningSocket.Handle]?
+    var admin: [ListeningSocket.Handle]
+
+    /// - Throws: names the address that cannot be had, and what to do.
+    init(_ configuration: GatewayConfiguration) throws(ListenFailure) {
+        let count = configuration.loopCount
+        func group(_ address: ListenAddress?) throws(ListenFailure) -> [ListeningSocket.Handle]? {
+            guard let address else { return nil }
+            return try ListeningSocket.group(address.description, count: count)
+        }
+        device = try group(configuration.device.plain)
+        deviceTLS = try group(configuration.device.tls?.address)
+        senders = try group(configuration.senders)
+        http = try group(configuration.http.plain)
+        httpTLS = try group(configuration.http.tls?.address)
+        admin = try ListeningSocket.group(configuration.admin.description, count: count)
+    }
+}

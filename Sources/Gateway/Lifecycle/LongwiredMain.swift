@@ -1,0 +1,137 @@
+internal import Cryptography
+internal import EventLoops
+internal import Glibc
+internal import MessageStore
+internal import Platform
+
+/// The whole of `longwired`, from its arguments to its exit code.
+public enum LongwiredMain {
+    /// Runs until a signal ends it.
+    ///
+    /// - Parameter arguments: without the program's name.
+    /// - Returns: the exit code (docs/Errors.md, "Exit codes").
+    public static func run(_ arguments: [String]) -> Int32 {
+        // A peer that closes early must be an error of one write, not the end of the process. The rest is taken by
+        // `waitForSignal`; blocked here, before any thread exists, so that all threads inherit it.
+        signal(SIGPIPE, SIG_IGN)
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
+        pthread_sigmask(SIG_BLOCK, &signals, nil)
+
+        let parsed: LongwiredArguments
+        do throws(LongwiredArguments.UsageError) {
+            parsed = try LongwiredArguments(arguments)
+        } catch {
+            return fail(error.description, .usage)
+        }
+        switch parsed.action {
+        case .help:
+            print(LongwiredArguments.helpText)
+            return ExitCode.success.rawValue
+        case .version:
+            print("longwired \(Version.text)")
+            return ExitCode.success.rawValue
+        case .check, .run: break
+        }
+
+        do {
+            return try serve(parsed, &signals)
+        } catch {
+            return fail(error.description, .configuration)
+        }
+    }
+
+    private static func serve(
+        _ parsed: LongwiredArguments, _ signals: inout sigset_t
+    ) throws(ConfigurationError) -> Int32 {
+        var configuration = try ConfigurationFile.load(parsed.configurationFile)
+        if parsed.action == .check {
+            for warning in configuration.warnings { print("warning: \(warning)") }
+            print("The configuration is valid.")
+            return ExitCode.success.rawValue
+        }
+        var random = SystemRandomNumberGenerator()
+        let generated = try GeneratedCredentials.complete(&configuration, random: &random)
+        let log: Log
+        do {
+            log = try Log(format: configuration.logging.format, level: configuration.logging.level)
+        } catch {
+            return fail("the log's thread cannot be started: \(error)", .internal)
+        }
+        defer { log.close() }
+        for warning in configuration.warnings { log.write(.warning, .configurationWarning, [.detail: .text(warning)]) }
+        let gateway: Gateway
+        do {
+            gateway = try Gateway(configuration, generated: generated, log: log, acceptsClock: parsed.acceptsClock)
+            try gateway.start()
+        } catch {
+            let code = exitCode(of: error)
+            log.write(.error, .fatal, [.error: .text("\(error)"), .exitCode: LogValue(code.rawValue)])
+            log.flush()
+            return fail("\(error)", code)
+        }
+        greet(gateway, generated)
+        serve(gateway, &signals)
+        gateway.stop()
+        return ExitCode.success.rawValue
+    }
+
+    private static func exitCode(of error: any Error) -> ExitCode {
+        switch error {
+        case is StoreError: .store
+        case is ListenFailure, is TLSFailure: .configuration
+        default: .internal
+        }
+    }
+
+    /// Takes signals and tends the gateway about once a second, until a signal asks for the end.
+    private static func serve(_ gateway: Gateway, _ signals: inout sigset_t) {
+        while true {
+            var second = timespec(tv_sec: 1, tv_nsec: 0)
+            switch sigtimedwait(&signals, nil, &second) {
+            case SIGTERM, SIGINT: return
+            case SIGHUP: gateway.reload()
+            default: gateway.tend()
+            }
+        }
+    }
+
+    /// Prints what a person who starts the gateway by hand needs next.
+    ///
+    /// Secrets go to the terminal, never to the log.
+    private static func greet(_ gateway: Gateway, _ generated: GeneratedCredentials) {
+        let addresses = gateway.addresses
+        var lines = ["Longwire \(Version.text) is ready."]
+        func add(_ name: String, _ value: String) {
+            if !value.isEmpty {
+                lines.append("  \(name)\(String(repeating: " ", count: max(1, 16 - name.count)))\(value)")
+            }
+        }
+        add("devices", addresses.device)
+        add("devices (TLS)", addresses.deviceTLS)
+        add("senders", addresses.senders)
+        add("push API", addresses.http.isEmpty ? "" : "http://\(addresses.http)/v2/{appId}")
+        add("push API (TLS)", addresses.httpTLS.isEmpty ? "" : "https://\(addresses.httpTLS)/v2/{appId}")
+        add("admin API", "http://\(addresses.admin)")
+        add("data", gateway.configuration.storePath)
+        if let demo = generated.demo {
+            lines.append("A demo app was generated; its secrets are in \(gateway.configuration.storePath)/demo.json:")
+            add("appId", demo.appID)
+            add("appKey", demo.appKey)
+        }
+        if generated.adminToken != nil && generated.demo == nil {
+            lines.append(
+                "No credentials are configured: a bearer token for the admin API is in "
+                    + "\(gateway.configuration.storePath)/\(GeneratedCredentials.adminTokenFileName)")
+        }
+        print(lines.joined(separator: "\n"))
+        fflush(nil)
+    }
+
+    private static func fail(_ text: String, _ code: ExitCode) -> Int32 {
+        let line = text.hasPrefix("longwired") ? text + "\n" : "longwired: " + text + "\n"
+        _ = line.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
+        return code.rawValue
+    }
+}

@@ -1,0 +1,78 @@
+internal import Delivery
+
+/// Publish commands on their way to another loop, their bytes in one arena.
+///
+/// Sound to send because one loop fills it, gives it away whole and never looks again.
+final class CommandBatch: @unchecked Sendable {
+    private struct Entry {
+        var command: PublishCommand
+        var offset: Int
+        var byteCounts: (Int32, Int32, Int32, Int32, Int32, Int32)
+    }
+
+    /// A batch over this is closed and the next begun, so that one turn's flood does not become one allocation.
+    static let byteLimit = 4 << 20
+
+    private var entries: [Entry] = []
+    private var arena: UnsafeMutableRawPointer
+    private var capacity: Int
+    private(set) var byteCount = 0
+
+    init() {
+        capacity = 16 << 10
+        arena = .allocate(byteCount: capacity, alignment: 16)
+    }
+
+    deinit { arena.deallocate() }
+
+    var count: Int { entries.count }
+
+    /// Copies the command and everything it points to.
+    func append(_ command: borrowing PublishCommand) {
+        var copy = copy command
+        let offset = byteCount
+        let empty = UnsafeRawBufferPointer(start: nil, count: 0)
+        let counts = (
+            add(copy.payload), add(copy.collapseKey), add(copy.alertTitle), add(copy.alertBody),
+            add(copy.vendor?.body ?? empty), add(copy.vendor?.collapseID ?? empty)
+        )
+        (copy.payload, copy.collapseKey, copy.alertTitle, copy.alertBody) = (empty, empty, empty, empty)
+        if copy.vendor != nil { (copy.vendor!.body, copy.vendor!.collapseID) = (empty, empty) }
+        entries.append(Entry(command: copy, offset: offset, byteCounts: counts))
+    }
+
+    /// Hands each command out with its pointers set; they are valid during the call.
+    func forEach(_ body: (borrowing PublishCommand) -> Void) {
+        for entry in entries {
+            var command = entry.command
+            var offset = entry.offset
+            func take(_ count: Int32) -> UnsafeRawBufferPointer {
+                defer { offset += Int(count) }
+                return UnsafeRawBufferPointer(start: arena + offset, count: Int(count))
+            }
+            command.payload = take(entry.byteCounts.0)
+            command.collapseKey = take(entry.byteCounts.1)
+            command.alertTitle = take(entry.byteCounts.2)
+            command.alertBody = take(entry.byteCounts.3)
+            if command.vendor != nil {
+                command.vendor!.body = take(entry.byteCounts.4)
+                command.vendor!.collapseID = take(entry.byteCounts.5)
+            }
+            body(command)
+        }
+    }
+
+    private func add(_ bytes: UnsafeRawBufferPointer) -> Int32 {
+        guard let source = bytes.baseAddress, bytes.count > 0 else { return 0 }
+        if byteCount + bytes.count > capacity {
+            capacity = max(capacity * 2, byteCount + bytes.count)
+            let larger = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 16)
+            larger.copyMemory(from: arena, byteCount: byteCount)
+            arena.deallocate()
+            arena = larger
+        }
+        (arena + byteCount).copyMemory(from: source, byteCount: bytes.count)
+        byteCount += bytes.count
+        return Int32(bytes.count)
+    }
+}

@@ -1,0 +1,294 @@
+internal import Cryptography
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import PushAPI
+internal import Wire
+
+/// One connection on the device listener: first a handshake, then a session.
+///
+/// Everything that can be decided without the device's record is decided here, on whichever loop accepted it; then the
+/// connection moves to the device's loop, which checks the proof against the stored secret.
+final class DeviceConnection: StreamDelegate, Handshaking {
+    private enum Phase {
+        /// Nothing but a Hello may come, and soon.
+        case awaitingHello
+        /// The shard has the Hello; the device may not speak before the Welcome.
+        case awaitingWelcome
+        case open
+        /// Close was sent, or the peer said it; nothing is read any more.
+        case closed
+    }
+
+    private unowned let owner: GatewayLoop
+    private var stream: ByteStream?
+    private var session = SessionRef.none
+    private var phase = Phase.awaitingHello
+    private let isSecure: Bool
+    /// The shard knows the session and must hear of its end.
+    private var isKnownToShard = false
+    /// The peer's end is not of our making and was announced by a Close of its own.
+    private var isAnnounced = false
+
+    private init(owner: GatewayLoop, isSecure: Bool) {
+        (self.owner, self.isSecure) = (owner, isSecure)
+    }
+
+    /// Takes a fresh connection from a listener.
+    static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: GatewayLoop) {
+        let device = DeviceConnection(owner: owner, isSecure: tls != nil)
+        owner.metrics.count(.deviceAccepted)
+        device.stream = ByteStream(
+            attaching: connection, on: owner.loop, delegate: device, outboxByteLimit: owner.limits.outboxBytes,
+            tls: tls)
+        guard owner.beginHandshake(device) else {
+            return device.close(.overloaded, reason: "too many connections are shaking hands; come back later")
+        }
+    }
+
+    /// Takes a connection whose Hello was read on another loop.
+    static func adopt(_ adopted: AdoptedConnection, on owner: GatewayLoop) {
+        let device = DeviceConnection(owner: owner, isSecure: adopted.isSecure)
+        device.phase = .awaitingWelcome
+        device.stream = ByteStream(
+            attaching: adopted.connection, on: owner.loop, delegate: device,
+            outboxByteLimit: owner.limits.outboxBytes)
+        device.enter(adopted.hello)
+    }
+
+    // MARK: Input
+
+    override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+        if phase == .open { owner.heard(session) }
+        owner.metrics.count(.bytesReceived, bytes.count)
+        var offset = 0
+        while offset < bytes.count {
+            // After a Close, ours or theirs, what still comes is of no interest.
+            guard phase != .closed else { return bytes.count }
+            // Frames that came behind the Hello wait until the Welcome is out.
+            guard phase != .awaitingWelcome else { return offset }
+            let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
+            let header: FrameHeader
+            do throws(FrameHeader.ParseError) {
+                guard let parsed = try FrameHeader(parsing: rest.bytes, bodyLimit: owner.limits.frameBytes) else {
+                    return offset
+                }
+                header = parsed
+            } catch {
+                close(error.closeCode, reason: "the frame's header is not acceptable")
+                return bytes.count
+            }
+            // A first frame that is no Hello is refused by its type, before its body has come.
+            if phase == .awaitingHello && header.type != .hello {
+                close(.unexpectedFrame, reason: "the first frame must be a Hello")
+                return bytes.count
+            }
+            let frameByteCount = FrameHeader.byteCount + header.bodyByteCount
+            guard rest.count >= frameByteCount else { return offset }
+            let body = UnsafeRawBufferPointer(rebasing: rest[FrameHeader.byteCount..<frameByteCount])
+            offset += frameByteCount
+            if phase == .awaitingHello {
+                hello(body, after: UnsafeRawBufferPointer(rebasing: bytes[offset...]))
+                // Moved away: the leftover went along.
+                if self.stream == nil { return bytes.count }
+                continue
+            }
+            do throws(WireError) {
+                try take(header.type, body)
+            } catch {
+                close(.malformed, reason: "a frame's body is no message of its type")
+            }
+        }
+        return offset
+    }
+
+    private func take(_ type: FrameType, _ body: UnsafeRawBufferPointer) throws(WireError) {
+        switch type {
+        case .ack:
+            owner.acknowledge(session, try AckView(decoding: body.bytes))
+        case .ping:
+            let nonce = try Ping(decoding: body.bytes).nonce
+            let pong = HeartbeatFrame.pong(nonce: nonce)
+            _ = stream?.write(byteCount: pong.byteCount) { pong.encode(into: $0) }
+        case .pong:
+            // That it came was all that mattered.
+            _ = try Pong(decoding: body.bytes)
+        case .deviceUpdate:
+            owner.update(session, try DeviceUpdate(decoding: body.bytes))
+        case .feedback:
+            owner.feedback(session, try Feedback(decoding: body.bytes))
+        case .upstream:
+            var result = UpstreamResult()
+            result.request = try Upstream(decoding: body.bytes).request
+            result.code = 1
+            result.reason = "no consumer takes upstream messages of this app"
+            send(result)
+        case .close:
+            _ = try Close(decoding: body.bytes)
+            isAnnounced = true
+            finish(.goodbye)
+        default:
+            close(.unexpectedFrame, reason: "a device does not send this type of frame")
+        }
+    }
+
+    // MARK: Handshake
+
+    /// Decides on a Hello and sends the connection where its device lives.
+    private func hello(_ body: UnsafeRawBufferPointer, after rest: UnsafeRawBufferPointer) {
+        let hello: Hello
+        let transcript: HelloTranscript
+        do throws(WireError) {
+            hello = try Hello(decoding: body.bytes)
+            transcript = try HelloTranscript(body: body.bytes)
+        } catch {
+            return close(.malformed, reason: "the Hello cannot be read")
+        }
+        guard hello.role == .device else {
+            return close(.wrongListener, reason: "this listener is for devices; senders have their own")
+        }
+        guard let app = owner.registry[hello.appID] else {
+            return close(.unknownApp, reason: "no app of this id is configured here")
+        }
+        var adopted = AdoptedHello(
+            app: app.key, bucket: Bucket(0), cid: hello.cid, newSecret: nil, transcript: transcript.bytes,
+            hello: hello)
+        if hello.registration {
+            guard isSecure || stream?.peer?.isLoopback == true || owner.snapshot.allowsPlaintextRegistration else {
+                return close(.plaintextRegistration, reason: "register over TLS: the answer holds the device's secret")
+            }
+            var isProven = false
+            for secret in app.appSecrets
+            where HMACSHA256.isCode(hello.proof, of: transcript.bytes, key: Array(secret.utf8)) { isProven = true }
+            guard isProven else { return close(.badProof, reason: "the proof does not match the app's secret") }
+            let (high, low) = SecureRandom.words()
+            adopted.cid = DeviceID(high: high, low: low)
+            adopted.newSecret = SecureRandom.bytes(32)
+        } else if hello.cid.isNone {
+            return close(.malformed, reason: "a Hello names a cid or asks for a registration")
+        }
+        adopted.bucket = app.bucket(of: adopted.cid)
+        owner.endHandshake()
+        phase = .awaitingWelcome
+        let target = adopted.bucket.loop(of: owner.loopCount)
+        if target == owner.index { return enter(adopted) }
+        guard let connection = stream?.detach(unconsumed: rest) else {
+            return close(.internalError, reason: "the connection could not be moved")
+        }
+        stream = nil
+        owner.send(
+            .adopt(AdoptedConnection(connection: connection, isSecure: isSecure, hello: adopted)), to: target)
+    }
+
+    /// Gives the session its slot and the shard its Hello.
+    ///
+    /// The connection is on its device's loop now.
+    private func enter(_ adopted: AdoptedHello) {
+        guard let (slot, stamp) = owner.sessions.insert(self) else {
+            return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
+        }
+        session = SessionRef(slot: slot, stamp: stamp)
+        isKnownToShard = true
+        owner.hello(adopted.command(session: session))
+    }
+
+    func handshakeTimedOut() {
+        guard phase == .awaitingHello else { return }
+        close(.helloTimeout, reason: "no Hello came in time")
+    }
+
+    var isShakingHands: Bool { phase == .awaitingHello && stream != nil }
+
+    // MARK: Output
+
+    func welcome(_ effect: WelcomeEffect) {
+        guard phase == .awaitingWelcome else { return }
+        phase = .open
+        send(effect.welcome)
+        // What came behind the Hello has waited; it is looked at in the next turn.
+        stream?.resumeReading()
+    }
+
+    func send(_ effect: DeliverEffect) {
+        guard phase == .open, let row = MessageRow(effect.row) else { return }
+        let frame = DeliverFrame(
+            sequence: effect.sequence, messageID: row.messageID, taskID: row.taskID, payload: row.payload,
+            isOffline: effect.isOffline, acceptedAt: UInt64(row.acceptedAt), alertedAt: UInt64(effect.alertedAt),
+            attempt: effect.attempt, collapseKey: row.collapseKey, alertTitle: row.alertTitle,
+            alertBody: row.alertBody)
+        _ = stream?.write(byteCount: frame.byteCount) { frame.encode(into: $0) }
+        owner.metrics.count(.deliversSent)
+    }
+
+    func ping() {
+        let frame = HeartbeatFrame.ping(nonce: UInt64(bitPattern: owner.now))
+        _ = stream?.write(byteCount: frame.byteCount) { frame.encode(into: $0) }
+    }
+
+    func send(_ message: some WireMessage) {
+        var bytes: [UInt8] = []
+        message.appendFrame(to: &bytes)
+        _ = bytes.withUnsafeBytes { stream?.write($0) }
+    }
+
+    // MARK: End
+
+    /// Says why and hangs up.
+    ///
+    /// With `isForgotten` the shard itself wants the session closed and need not hear of its end.
+    func close(_ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
+        guard phase != .closed else { return }
+        if isForgotten { isKnownToShard = false }
+        if let stream {
+            var close = Close()
+            close.code = code.rawValue
+            close.reason = "\(reason)"
+            close.serverTime = UInt64(owner.now)
+            (close.retryAfterMinimum, close.retryAfterMaximum) = owner.retryWindow(for: code)
+            var bytes: [UInt8] = []
+            close.appendFrame(to: &bytes)
+            _ = bytes.withUnsafeBytes { stream.write($0) }
+        }
+        owner.log.write(.debug, .connectionClosed, [.code: LogValue(code.rawValue), .reason: .text("\(reason)")])
+        finish(code)
+    }
+
+    private func finish(_ code: CloseCode) {
+        let wasShakingHands = phase == .awaitingHello
+        phase = .closed
+        owner.metrics.count(.closed(code))
+        if wasShakingHands { owner.endHandshake() }
+        leave()
+        stream?.closeAfterFlush()
+    }
+
+    /// Gives the slot back and tells the shard, once.
+    private func leave() {
+        guard session != .none else { return }
+        owner.sessions.remove(session.slot, session.stamp)
+        if isKnownToShard { owner.sessionEnded(session, announced: isAnnounced) }
+        isKnownToShard = false
+        session = .none
+    }
+
+    override func outboxFilled(_ stream: ByteStream) {
+        guard phase != .closed else { return stream.close(.outboxFull) }
+        // There is no room for a Close frame, and a client that does not read would not see it.
+        let wasShakingHands = phase == .awaitingHello
+        phase = .closed
+        owner.metrics.count(.closedForSlowReader)
+        if wasShakingHands { owner.endHandshake() }
+        leave()
+        stream.close(.outboxFull)
+    }
+
+    override func closed(_ stream: ByteStream, _ reason: CloseReason) {
+        self.stream = nil
+        guard phase != .closed else { return }
+        let wasShakingHands = phase == .awaitingHello
+        phase = .closed
+        owner.metrics.count(.closedByPeer)
+        if wasShakingHands { owner.endHandshake() }
+        leave()
+    }
+}

@@ -1,0 +1,485 @@
+internal import Delivery
+internal import EventLoops
+internal import MessageStore
+internal import PushAPI
+internal import Wire
+
+/// One event loop with everything it owns: a delivery shard, its store, sessions, HTTP exchanges in flight.
+///
+/// Confined to its loop's thread. Other loops reach it through its mailbox only. After every call into the shard the
+/// shard's effects are performed at once, since the bytes they point to are valid until the next call.
+final class GatewayLoop {
+    let index: Int
+    let loop: EventLoop
+    /// What all loops share and none changes.
+    let context: GatewayContext
+    let store: EmbeddedShardStore
+
+    private(set) var snapshot: GatewaySnapshot
+    private var shard: Shard
+    private var effects: [Effect] = []
+    private var deferred: [LoopAnswer] = []
+    private var isAnswering = false
+    private var outgoing: [Outgoing]
+    private var mailboxes: [Mailbox<LoopMessage>] = []
+    private var hasJobNews = false
+
+    private(set) var clock: ClockMapping
+    private var cachedNow: GatewayTime = 0
+    private var lastSecond: UInt64 = 0
+
+    var metrics = LoopMetrics()
+    var sessions: StampedTable<DeviceConnection>
+    var senders: StampedTable<SenderConnection>
+    private var handshakes = HandshakeQueue()
+    private var handshakeCount = 0
+    let publisher = NativePublisher()
+    let handoffDesk: HandoffDesk
+    private(set) lazy var publicFront = PublicFront(self)
+    private(set) lazy var adminFront = AdminFront(self)
+    /// Rows of the gateway's own that wait to be durable.
+    private var metaWaiters: [(ticket: Ticket, done: () -> Void)] = []
+
+    /// What this turn gathered for one other loop.
+    private struct Outgoing {
+        var publishes: CommandBatch?
+        var answers: [LoopAnswer] = []
+        var messages: [LoopMessage] = []
+    }
+
+    /// Made on the thread that starts the gateway, before the loop runs.
+    init(
+        index: Int, loop: EventLoop, store: EmbeddedShardStore, context: GatewayContext, snapshot: GatewaySnapshot,
+        clock: ClockMapping
+    ) throws {
+        (self.index, self.loop, self.store) = (index, loop, store)
+        (self.context, self.snapshot, self.clock) = (context, snapshot, clock)
+        outgoing = (0..<context.loopCount).map { _ in Outgoing() }
+        sessions = StampedTable(limit: min(snapshot.limits.connections, Route.slotLimit))
+        senders = StampedTable(limit: min(snapshot.limits.connections, Route.slotLimit))
+        handoffDesk = HandoffDesk(loop: index, loopCount: context.loopCount)
+        let now = clock.time(atBoot: ClockReader.boot())
+        let counters = try CounterRows(loading: store)
+        shard = Shard(
+            limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store, verifier: HelloVerifier(),
+            queueEpoch: context.queueEpoch, counters: counters.rows, now: now)
+        withExtendedLifetime(counters) {}
+        store.observer = self
+        handoffDesk.outlet = HandoffDesk.Outlet(
+            lease: { [unowned self] target, command in lease(on: target, command) },
+            settle: { [unowned self] target, results, origin in settle(on: target, results, origin) },
+            extend: { [unowned self] target, items, milliseconds, origin in
+                extend(on: target, items, milliseconds, origin)
+            })
+        loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
+        loop.onStop {
+            // What the last turn wrote goes to the committer before the shard is taken out of service.
+            store.turnEnded()
+            store.close()
+        }
+        loop.onTick { [unowned self] _ in tick() }
+    }
+
+    /// Opens this loop's mailbox; to be called before any loop runs.
+    func openMailbox() -> Mailbox<LoopMessage> {
+        Mailbox(into: loop, capacity: snapshot.limits.mailboxItems) { [unowned self] messages in receive(messages) }
+    }
+
+    func connect(_ mailboxes: [Mailbox<LoopMessage>]) { self.mailboxes = mailboxes }
+
+    /// Gateway time, read once a turn.
+    var now: GatewayTime {
+        if cachedNow == 0 { cachedNow = clock.time(atBoot: ClockReader.boot()) }
+        return cachedNow
+    }
+
+    var loopCount: Int { context.loopCount }
+    var limits: GatewayLimits { snapshot.limits }
+    var registry: AppRegistry { snapshot.registry }
+    var log: Log { context.log }
+    var statistics: ShardStatistics { shard.statistics }
+
+    /// The control thread moved the clock's mapping.
+    func setClock(_ mapping: ClockMapping) {
+        clock = mapping
+        cachedNow = 0
+    }
+
+    // MARK: Turn
+
+    private func tick() {
+        shard.advance(to: now)
+        perform()
+        handshakes.advance(to: loop.now)
+        if loop.now >= lastSecond + 1_000 {
+            lastSecond = loop.now
+            handoffDesk.tick(now: Int64(loop.now))
+        }
+    }
+
+    /// Sends off what the turn gathered: batches to the committer, messages to the other loops.
+    private func endTurn() {
+        if hasJobNews {
+            hasJobNews = false
+            handoffDesk.jobsAvailable(now: Int64(loop.now))
+        }
+        store.turnEnded()
+        for target in outgoing.indices where target != index { dispatch(to: target) }
+        cachedNow = 0
+        metrics.count(.turns)
+    }
+
+    private func dispatch(to target: Int) {
+        if let batch = outgoing[target].publishes {
+            outgoing[target].publishes = nil
+            outgoing[target].messages.append(.publishes(batch))
+        }
+        if !outgoing[target].answers.isEmpty {
+            outgoing[target].messages.append(.answers(outgoing[target].answers))
+            outgoing[target].answers.removeAll(keepingCapacity: true)
+        }
+        guard !outgoing[target].messages.isEmpty else { return }
+        if mailboxes[target].send(contentsOf: &outgoing[target].messages) { return }
+        refuse(&outgoing[target].messages, to: target)
+    }
+
+    /// The mailbox is full: what asks for something is answered as busy, what answers waits for the next turn.
+    private func refuse(_ messages: inout [LoopMessage], to target: Int) {
+        metrics.count(.mailboxRefusals)
+        var kept: [LoopMessage] = []
+        for message in messages {
+            switch message {
+            case .publishes(let batch):
+                batch.forEach { command in
+                    let outcome = PublishOutcome(code: .busy, cid: command.cid, task: command.task)
+                    answer(.published(command.origin, outcome))
+                }
+            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .answers, .jobsAvailable:
+                kept.append(message)
+            }
+        }
+        messages = kept
+        let member = LoopBound(self, on: loop)
+        loop.submit { member.wrapped.answerDeferred() }
+    }
+
+    // MARK: Handshakes
+
+    /// Counts a connection in; false when too many are shaking hands.
+    func beginHandshake(_ connection: any Handshaking) -> Bool {
+        handshakeCount += 1
+        guard handshakeCount <= limits.connectionsBeforeHello else { return false }
+        handshakes.append(connection, deadline: loop.now + UInt64(limits.helloTimeoutMilliseconds))
+        return true
+    }
+
+    func endHandshake() { handshakeCount -= 1 }
+
+    /// When a closed client may come back: at random in this window, which both ends at 0 leave to the client.
+    func retryWindow(for code: CloseCode) -> (UInt32, UInt32) {
+        switch code {
+        case .overloaded: (1_000, 15_000)
+        case .shuttingDown: (500, UInt32(clamping: limits.reconnectSpreadSeconds * 1_000))
+        case .replaced: (30_000, 60_000)
+        case .clockSkew: (0, 1_000)
+        default: (0, 0)
+        }
+    }
+
+    /// A new configuration is in force.
+    func reload(_ snapshot: GatewaySnapshot) {
+        self.snapshot = snapshot
+        shard.reload(apps: snapshot.settings)
+        publicFront.reload(snapshot)
+        adminFront.reload(snapshot)
+    }
+
+    /// Voids a push token: durably first, then on every loop, then `done` on this one.
+    func revoke(_ token: TokenID, done: @escaping () -> Void) {
+        let answer = LoopBound(done, on: loop)
+        let (asker, context) = (loop, context)
+        context.members[Bucket(0).loop(of: loopCount)].submit { keeper in
+            MetaRows.write(token, on: keeper) {
+                for member in context.members { member.submit { $0.publicFront.revoke(token) } }
+                // Behind the revocation in every loop's queue, this one's own included.
+                asker.submit { answer.wrapped() }
+            }
+        }
+    }
+
+    func metricsPart() -> MetricsGatherer.Part {
+        let statistics = shard.statistics
+        // What the shard counts itself is put into the copy, so that nothing is counted twice on a message's way.
+        var page = metrics
+        page.count(.messagesAccepted, Int(statistics.accepted))
+        for state in FinalState.allCases { page.count(.ended(state), Int(statistics.ended(state))) }
+        page.count(.acksReceived, Int(statistics.ended(.delivered) + statistics.ended(.deliveredOffline)))
+        page.count(.acksIgnored, Int(statistics.acksIgnored))
+        page.count(.alertedTwice, Int(statistics.alertedTwice))
+        page.count(.jobsLeased, Int(statistics.leasesGiven))
+        page.count(.resultAccepted, Int(statistics.resultsAccepted))
+        page.count(.resultRetry, Int(statistics.resultsRetry))
+        page.count(.resultRejected, Int(statistics.resultsRejected))
+        page.count(.resultBadToken, Int(statistics.resultsBadToken))
+        page.count(.resultStale, Int(statistics.resultsStale))
+        return MetricsGatherer.Part(
+            metrics: page, statistics: statistics, deviceSessions: sessions.count, senderSessions: senders.count,
+            openStreams: loop.streamCount, waitingLongPolls: handoffDesk.waitingCount,
+            mailboxItems: mailboxes[index].count, youngRows: store.youngRowCount)
+    }
+
+    /// Somebody waits for an answer that is not out yet.
+    var hasWorkUnderWay: Bool { publicFront.hasWorkUnderWay || shard.statistics.pendingEffects > 0 }
+
+    /// Tells every connection that the gateway stops.
+    func beginStop() {
+        var devices: [DeviceConnection] = []
+        sessions.forEach { _, _, connection in devices.append(connection) }
+        for device in devices { device.close(.shuttingDown, reason: "the gateway is stopping") }
+        var all: [SenderConnection] = []
+        senders.forEach { _, _, connection in all.append(connection) }
+        for sender in all { sender.close(.shuttingDown, reason: "the gateway is stopping") }
+        handoffDesk.drain()
+    }
+
+    // MARK: Rows of the gateway's own
+
+    /// Writes a row of the table `meta`; only on the loop that owns bucket 0.
+    ///
+    /// `done` runs when it is durable.
+    func putMeta(high: UInt64, low: UInt64, item: UInt64, _ value: [UInt8], done: @escaping () -> Void) {
+        let bucket = Bucket(0)
+        precondition(bucket.loop(of: loopCount) == index, "meta rows belong to bucket 0")
+        store.beginBatch(bucket)
+        store.put(
+            StoreKey(bucket, .meta, ownerHigh: high, ownerLow: low, item: item), wakeAt: 0, prior: .maybe(wakeAt: 0),
+            byteCount: value.count
+        ) { $0.copyBytes(from: value) }
+        metaWaiters.append((store.endBatch(), done))
+    }
+
+    // MARK: Into shards, this one or another
+
+    func publish(_ command: borrowing PublishCommand) {
+        let target = command.bucket.loop(of: loopCount)
+        if target == index {
+            shard.publish(command, now: now)
+            perform()
+            return
+        }
+        let batch = outgoing[target].publishes ?? CommandBatch()
+        batch.append(command)
+        if batch.byteCount >= CommandBatch.byteLimit {
+            outgoing[target].publishes = nil
+            outgoing[target].messages.append(.publishes(batch))
+        } else {
+            outgoing[target].publishes = batch
+        }
+    }
+
+    func queryStatus(of device: DeviceAddress, origin: Origin) {
+        let target = device.bucket.loop(of: loopCount)
+        guard target == index else { return send(.deviceStatus(device, origin), to: target) }
+        shard.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: now)
+        perform()
+    }
+
+    func queryTrace(of message: MessageID, bucket: Bucket, origin: Origin) {
+        let target = bucket.loop(of: loopCount)
+        guard target == index else { return send(.trace(message, origin), to: target) }
+        shard.trace(of: message, origin: origin, now: now)
+        perform()
+    }
+
+    private func lease(on target: Int, _ command: LeaseCommand) {
+        guard target == index else { return send(.lease(command), to: target) }
+        shard.lease(command, now: now)
+        perform()
+    }
+
+    private func settle(on target: Int, _ results: [JobResult], _ origin: Origin) {
+        guard target == index else { return send(.settle(results, origin), to: target) }
+        shard.settle(results, origin: origin, now: now)
+        perform()
+    }
+
+    private func extend(on target: Int, _ items: [ExtendItem], _ milliseconds: Int64, _ origin: Origin) {
+        guard target == index else { return send(.extend(items, milliseconds: milliseconds, origin), to: target) }
+        shard.extend(
+            items.map { ($0.job, $0.leaseID) }, milliseconds: milliseconds, origin: origin, now: now)
+        perform()
+    }
+
+    func send(_ message: LoopMessage, to target: Int) { outgoing[target].messages.append(message) }
+
+    // MARK: Sessions
+
+    func hello(_ command: HelloCommand) {
+        shard.hello(command, now: now)
+        perform()
+    }
+
+    func heard(_ session: SessionRef) {
+        shard.heard(session, now: now)
+    }
+
+    func acknowledge(_ session: SessionRef, _ ack: borrowing AckView) {
+        ack.withRanges { ranges in
+            shard.acknowledge(session, cumulative: ack.sequence, ranges: ranges, now: now)
+        }
+        for rejected in ack.rejected where rejected.stream == 0 {
+            shard.reject(session, sequence: rejected.sequence, reason: rejected.reason, now: now)
+        }
+        perform()
+    }
+
+    func update(_ session: SessionRef, _ update: DeviceUpdate) {
+        shard.update(session, update, now: now)
+        perform()
+    }
+
+    func feedback(_ session: SessionRef, _ feedback: Feedback) {
+        shard.feedback(session, feedback, now: now)
+        perform()
+    }
+
+    func sessionEnded(_ session: SessionRef, announced: Bool) {
+        shard.sessionEnded(session, announced: announced, now: now)
+        perform()
+    }
+
+    // MARK: Mailbox
+
+    func receive(_ messages: [LoopMessage]) {
+        for message in messages {
+            switch message {
+            case .publishes(let batch):
+                batch.forEach { command in
+                    shard.publish(command, now: now)
+                    perform()
+                }
+            case .answers(let answers):
+                for answer in answers { take(answer) }
+            case .adopt(let adopted):
+                DeviceConnection.adopt(adopted, on: self)
+            case .lease(let command):
+                lease(on: index, command)
+            case .settle(let results, let origin):
+                settle(on: index, results, origin)
+            case .extend(let items, let milliseconds, let origin):
+                extend(on: index, items, milliseconds, origin)
+            case .deviceStatus(let device, let origin):
+                queryStatus(of: device, origin: origin)
+            case .trace(let message, let origin):
+                shard.trace(of: message, origin: origin, now: now)
+                perform()
+            case .jobsAvailable:
+                handoffDesk.jobsAvailable(now: Int64(loop.now))
+            }
+        }
+    }
+
+    // MARK: Effects
+
+    /// Performs everything the shard wants done, then what must not happen in the midst of it.
+    ///
+    /// While effects are performed the shard is not called: their bytes would move. An answer for this loop itself may
+    /// lead to the next command, so it is put off until they are done.
+    private func perform() {
+        shard.takeEffects(into: &effects)
+        for index in effects.indices { perform(effects[index]) }
+        effects.removeAll(keepingCapacity: true)
+        answerDeferred()
+    }
+
+    private func answerDeferred() {
+        guard !isAnswering, !deferred.isEmpty else { return }
+        isAnswering = true
+        defer { isAnswering = false }
+        var round: [LoopAnswer] = []
+        while !deferred.isEmpty {
+            swap(&round, &deferred)
+            for answer in round { take(answer) }
+            round.removeAll(keepingCapacity: true)
+        }
+    }
+
+    private func perform(_ effect: Effect) {
+        switch effect {
+        case .deliver(let session, let deliver):
+            sessions[session.slot, session.stamp]?.send(deliver)
+        case .publishAnswered(let origin, let outcome):
+            if outcome.code != .accepted { metrics.count(.published(outcome.code)) }
+            answer(.published(origin, outcome))
+        case .welcome(let session, let welcome):
+            sessions[session.slot, session.stamp]?.welcome(welcome)
+        case .ping(let session):
+            sessions[session.slot, session.stamp]?.ping()
+        case .updated(let session, let result):
+            sessions[session.slot, session.stamp]?.send(result)
+        case .close(let session, let code, let reason):
+            sessions[session.slot, session.stamp]?.close(code, reason: reason, isForgotten: true)
+        case .leased(let origin, let jobs):
+            answer(.leased(origin, jobs))
+        case .settled(let origin, let verdicts):
+            answer(.settled(origin, verdicts))
+        case .jobsAvailable:
+            for target in 0..<loopCount where target != index { send(.jobsAvailable, to: target) }
+            hasJobNews = true
+        case .deviceStatus(let origin, let cid, let status):
+            answer(.deviceStatus(origin, cid, status))
+        case .messageTrace(let origin, let trace):
+            answer(.trace(origin, trace))
+        case .log(let event):
+            context.log.write(event)
+        }
+    }
+
+    private func answer(_ answer: LoopAnswer) {
+        guard let route = Route(answer.origin.route) else { return }
+        if route.loop == index { deferred.append(answer) } else { outgoing[route.loop].answers.append(answer) }
+    }
+
+    private func take(_ answer: LoopAnswer) {
+        guard let route = Route(answer.origin.route) else { return }
+        switch answer {
+        case .published(let origin, let outcome):
+            if route.kind == .sender {
+                senders[route.slot, route.stamp]?.answer(origin.request, outcome)
+            } else {
+                publicFront.answered(route, item: Int(origin.request), outcome)
+            }
+        case .leased(let origin, let jobs):
+            handoffDesk.leased(origin, jobs, now: Int64(loop.now))
+        case .settled(let origin, let verdicts):
+            handoffDesk.settled(origin, verdicts)
+        case .deviceStatus(_, let cid, let status):
+            if route.kind == .userStatus {
+                publicFront.answered(route, cid, status)
+            } else {
+                adminFront.answered(route, status)
+            }
+        case .trace(_, let trace):
+            adminFront.answered(route, trace)
+        }
+    }
+}
+
+extension GatewayLoop: ShardStoreObserver {
+    func storeCommitted(upTo ticket: Ticket) {
+        shard.committed(upTo: ticket, now: now)
+        perform()
+        while let first = metaWaiters.first, first.ticket <= ticket {
+            metaWaiters.removeFirst()
+            first.done()
+        }
+    }
+
+    func storeReplied(_ reply: StoreReply) {
+        metrics.count(.coldReads)
+        shard.replied(reply, now: now)
+        perform()
+    }
+
+    func storeCooled(_ key: StoreKey) { shard.cooled(key) }
+}

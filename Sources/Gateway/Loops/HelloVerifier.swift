@@ -1,0 +1,9 @@
+internal import Cryptography
+internal import Delivery
+
+/// Delivery's view of message authentication.
+final class HelloVerifier: ProofVerifier {
+    func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool {
+        HMACSHA256.isCode(proof, of: transcript, key: secret)
+    }
+}

@@ -1,0 +1,67 @@
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// What one loop says to another.
+enum LoopMessage: Sendable {
+    /// Publishes for devices of the receiving loop.
+    case publishes(CommandBatch)
+    /// Answers to what the receiving loop asked.
+    case answers([LoopAnswer])
+    /// A connection whose Hello names a device of the receiving loop.
+    case adopt(AdoptedConnection)
+    case lease(LeaseCommand)
+    case settle([JobResult], Origin)
+    case extend([ExtendItem], milliseconds: Int64, Origin)
+    case deviceStatus(DeviceAddress, Origin)
+    case trace(MessageID, Origin)
+    /// The sending shard has due jobs where it had none.
+    case jobsAvailable
+}
+
+/// One job whose lease is to be prolonged.
+struct ExtendItem: Sendable {
+    var job: MessageID
+    var leaseID: (UInt64, UInt64)
+}
+
+/// An answer on its way back to the loop that asked.
+enum LoopAnswer: Sendable {
+    case published(Origin, PublishOutcome)
+    case leased(Origin, [Job])
+    case settled(Origin, [ResultVerdict])
+    case deviceStatus(Origin, DeviceID, DeviceStatus?)
+    case trace(Origin, MessageTrace?)
+
+    var origin: Origin {
+        switch self {
+        case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _),
+            .deviceStatus(let origin, _, _):
+            origin
+        }
+    }
+}
+
+/// A connection that has said Hello, between its accepting loop and its device's loop.
+struct AdoptedConnection: Sendable {
+    var connection: DetachedConnection
+    var isSecure: Bool
+    var hello: AdoptedHello
+}
+
+/// The parts of a `HelloCommand` that are known before the session has a slot.
+struct AdoptedHello: Sendable {
+    var app: AppKey
+    var bucket: Bucket
+    var cid: DeviceID
+    var newSecret: [UInt8]?
+    var transcript: [UInt8]
+    var hello: Hello
+
+    func command(session: SessionRef) -> HelloCommand {
+        HelloCommand(
+            session: session, app: app, bucket: bucket, cid: cid, newSecret: newSecret, transcript: transcript,
+            proof: hello.proof, hello: hello)
+    }
+}

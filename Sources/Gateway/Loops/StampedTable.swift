@@ -1,0 +1,60 @@
+/// A loop's table of whatever waits for an answer: slots with a stamp each, so that a late answer for an earlier
+/// occupant finds nothing.
+struct StampedTable<Element> {
+    private struct Slot {
+        var stamp: UInt32
+        var element: Element?
+    }
+
+    private var slots: [Slot] = []
+    private var free: [UInt32] = []
+    let limit: Int
+
+    init(limit: Int) { self.limit = limit }
+
+    var count: Int { slots.count - free.count }
+
+    /// `nil` when the table is full; what could not be taken in is to be refused as busy.
+    mutating func insert(_ element: Element) -> (slot: UInt32, stamp: UInt32)? {
+        if let slot = free.popLast() {
+            slots[Int(slot)].element = element
+            return (slot, slots[Int(slot)].stamp)
+        }
+        guard slots.count < limit else { return nil }
+        slots.append(Slot(stamp: 1, element: element))
+        return (UInt32(slots.count - 1), 1)
+    }
+
+    subscript(slot: UInt32, stamp: UInt32) -> Element? {
+        get {
+            guard Int(slot) < slots.count, slots[Int(slot)].stamp == stamp else { return nil }
+            return slots[Int(slot)].element
+        }
+        set {
+            guard Int(slot) < slots.count, slots[Int(slot)].stamp == stamp, slots[Int(slot)].element != nil else {
+                return
+            }
+            slots[Int(slot)].element = newValue
+        }
+    }
+
+    @discardableResult
+    mutating func remove(_ slot: UInt32, _ stamp: UInt32) -> Element? {
+        guard Int(slot) < slots.count, slots[Int(slot)].stamp == stamp, let element = slots[Int(slot)].element else {
+            return nil
+        }
+        slots[Int(slot)].element = nil
+        // 20 bits of the stamp travel in a route; zero is never a live one.
+        let next = (stamp &+ 1) & 0xF_FFFF
+        slots[Int(slot)].stamp = next == 0 ? 1 : next
+        free.append(slot)
+        return element
+    }
+
+    /// Every occupied slot.
+    func forEach(_ body: (UInt32, UInt32, Element) -> Void) {
+        for (index, slot) in slots.enumerated() {
+            if let element = slot.element { body(UInt32(index), slot.stamp, element) }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+// Group commit. Loops hand over the byte ranges of their batches at the end of a turn; the committer takes what all of
+// them have gathered, writes it with one `pwritev`, syncs it, and tells each shard how far it is. While it syncs the
+// next group gathers. After a small group it rests, so that a light load is not one sync per message.
+//
+// A group lies in one segment. What does not fit begins the next one.
+
+internal import Glibc
+package import Platform
+internal import Synchronization
+
+/// A part of a batch in a loop's memory, which must stay as it is until the batch's completion.
+package struct BatchPiece {
+    package var start: UnsafeMutableRawPointer
+    package var byteCount: Int
+    /// The whole record's size on a batch's first piece, which begins with the header; 0 on the others.
+    package var recordByteCount: Int
+    /// On the batch's first piece.
+    package var ticket: UInt64
+
+    @inline(__always)
+    package init(start: UnsafeMutableRawPointer, byteCount: Int, recordByteCount: Int, ticket: UInt64) {
+        (self.start, self.byteCount) = (start, byteCount)
+        (self.recordByteCount, self.ticket) = (recordByteCount, ticket)
+    }
+}
+
+/// The thread that writes the journal.
+package final class Committer: @unchecked Sendable {
+    // Sound because what threads share is behind `queue`, `statisticsLock` and atomics, and everything else
+    // (`current`, the scratch arrays) is touched only by the committer thread.
+
+    package enum Durability: Sendable {
+        /// On the disk.
+        case fsync
+        /// With the operating system: outlasts the process, not the machine.
+        case os
+    }
+
+    package struct Configuration: Sendable {
+        package var durability = Durability.fsync
+        package var smallGroupBatchCount = Limits.smallGroupBatchCount
+        package var gatherMicroseconds = Limits.gatherMicroseconds
+        /// Tests make a write fail with it: called before each group's write with the group's number from 1.
+        package var fault: (@Sendable (Int) -> SystemError?)?
+        package init() {}
+    }
+
+    private struct Queued {
+        var piece: BatchPiece
+        var shard: Int
+    }
+
+    private struct Queue: ~Copyable {
+        var pieces: [Queued] = []
+        var completions: [@Sendable (UInt64) -> Void] = []
+        var isClosing = false
+        var sealBefore: UInt64?
+    }
+
+    private struct Current: ~Copyable {
+        var file: File
+        var generation: UInt64
+        var end: Int
+        var openedAt: UInt64
+        var previousGeneration: UInt64
+        var previousEnd: Int
+        var isEmpty: Bool { end == 0 }
+    }
+
+    package let ledger: SegmentLedger
+    private let configuration: Configuration
+    private let fatal: @Sendable (JournalError) -> Void
+    private let queue = Monitor(Queue())
+    private let uncommitted = Atomic<Int>(0)
+    private let statisticsLock = Lock(JournalStatistics())
+
+    // The committer thread's own.
+    private var current: Current?
+    private var last: (generation: UInt64, end: Int) = (0, 0)
+    private var lastTickets: [UInt64] = []
+    private var groupNumber = 0
+    private var vectors: [UnsafeRawBufferPointer] = []
+    private let headerBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: SegmentHeader.byteCount, alignment: 8)
+
+    /// Prepares the committer; `run()` is its thread's body.
+    ///
+    /// - Parameters:
+    ///   - ledger: where segments come from.
+    ///   - configuration: how and how often to sync.
+    ///   - fatal: called once, on the committer thread, when a write or sync failed; nothing commits after it. The
+    ///     server ends the process with exit code 74.
+    package init(
+        ledger: SegmentLedger, configuration: Configuration, fatal: @escaping @Sendable (JournalError) -> Void
+    ) {
+        (self.ledger, self.configuration, self.fatal) = (ledger, configuration, fatal)
+    }
+
+    deinit { headerBytes.deallocate() }
+
+    /// Adds a shard; `completion` is called on the committer thread with the last ticket that is durable.
+    package func register(_ completion: @escaping @Sendable (UInt64) -> Void) -> Int {
+        queue.withLock { queue in
+            queue.completions.append(completion)
+            return queue.completions.count - 1
+        }
+    }
+
+    /// Bytes handed over and not yet durable.
+    package var uncommittedByteCount: Int { uncommitted.load(ordering: .relaxed) }
+
+    package var statistics: JournalStatistics { statisticsLock.withLock { $0 } }
+
+    /// Hands over batches, whole and in the order of their tickets; never waits for the disk.
+    package func submit(_ pieces: [BatchPiece], shard: Int, byteCount: Int) {
+        uncommitted.add(byteCount, ordering: .relaxed)
+        queue.signal { queue in
+            for piece in pieces { queue.pieces.append(Queued(piece: piece, shard: shard)) }
+        }
+    }
+
+    /// Asks for the current segment to be sealed if its first record was written at or before `time`.
+    package func sealSegment(openedBefore time: UInt64) {
+        queue.signal { $0.sealBefore = max($0.sealBefore ?? 0, time) }
+    }
+
+    /// The thread's body: runs until `close()` and until everything handed over before it is written.
+    package func run() {
+        var work: [Queued] = []
+        var completions: [@Sendable (UInt64) -> Void] = []
+        while true {
+            var isClosing = false
+            var sealBefore: UInt64?
+            queue.wait(while: { $0.pieces.isEmpty && !$0.isClosing && $0.sealBefore == nil }) { queue in
+                swap(&work, &queue.pieces)
+                isClosing = queue.isClosing
+                sealBefore = queue.sealBefore
+                queue.sealBefore = nil
+                if completions.count != queue.completions.count { completions = queue.completions }
+            }
+            if work.isEmpty, isClosing { return }
+            while lastTickets.count < completions.count { lastTickets.append(0) }
+            do throws(JournalError) {
+                let isSmall = try write(work, completions)
+                work.removeAll(keepingCapacity: true)
+                if let sealBefore, let openedAt = current?.openedAt, openedAt <= sealBefore { seal() }
+                if isSmall, !isClosing, configuration.gatherMicroseconds > 0 {
+                    usleep(configuration.gatherMicroseconds)
+                }
+            } catch {
+                fatal(error)
+                return
+            }
+        }
+    }
+
+    /// Lets `run()` end once the queue is empty.
+    package func close() { queue.signal { $0.isClosing = true } }
+
+    // MARK: Writing
+
+    /// Writes `work` in as many groups as it needs segments; true when it was a small one.
+    private func write(_ work: [Queued], _ completions: [@Sendable (UInt64) -> Void]) throws(JournalError) -> Bool {
+        var next = 0
+        var batchCount = 0
+        while next < work.count {
+            if current == nil { try openSegment() }
+            let (end, batches) = try writeGroup(work, from: next, completions)
+            if end == next { seal() }  // not even one batch fits any more
+            next = end
+            batchCount += batches
+        }
+        return batchCount > 0 && batchCount < configuration.smallGroupBatchCount
+    }
+
+    private func openSegment() throws(JournalError) {
+        let taken = try ledger.takeSegment()
+        let generation = taken.generation
+        current = Current(
+            file: taken.file, generation: generation, end: 0, openedAt: SystemClock.monotonicNanoseconds,
+            previousGeneration: last.generation, previousEnd: last.end)
+    }
+
+    private func seal() {
+        guard let segment = current.take() else { return }
+        last = (segment.generation, segment.end)
+        ledger.seal(
+            SealedSegment(generation: segment.generation, lastTickets: lastTickets, openedAt: segment.openedAt))
+    }
+
+    /// Writes and syncs as many batches as the segment takes, and tells their shards.
+    private func writeGroup(
+        _ work: [Queued], from first: Int, _ completions: [@Sendable (UInt64) -> Void]
+    ) throws(JournalError) -> (end: Int, batches: Int) {
+        guard var segment = current.take() else { return (first, 0) }
+        let isFirst = segment.isEmpty
+        let writeStart = segment.end
+        let groupStart = isFirst ? SegmentHeader.byteCount : segment.end
+        vectors.removeAll(keepingCapacity: true)
+        if isFirst {
+            SegmentHeader(
+                generation: segment.generation, segmentByteCount: ledger.folder.segmentByteCount,
+                previousGeneration: segment.previousGeneration, previousEnd: segment.previousEnd
+            ).write(to: headerBytes)
+            vectors.append(UnsafeRawBufferPointer(headerBytes))
+        }
+        var end = groupStart
+        var next = first
+        var batches = 0
+        while next < work.count {
+            let piece = work[next].piece
+            if piece.recordByteCount > 0 {
+                if end + piece.recordByteCount > ledger.folder.segmentByteCount { break }
+                RecordHeader.seal(piece.start, generation: segment.generation, groupStart: groupStart)
+                end += piece.recordByteCount
+                batches += 1
+            }
+            append(piece)
+            next += 1
+        }
+        guard batches > 0 else {
+            // An empty segment takes every batch that a shard may make (`EmbeddedStore` checks the sizes).
+            precondition(!isFirst, "a batch is larger than a segment")
+            current = consume segment
+            return (first, 0)
+        }
+        groupNumber += 1
+        let began = SystemClock.monotonicNanoseconds
+        do throws(SystemError) {
+            if let failure = configuration.fault?(groupNumber) { throw failure }
+            try segment.file.write(gathering: vectors, at: writeStart)
+            if configuration.durability == .fsync { try segment.file.synchronizeData() }
+        } catch {
+            throw .system(error)
+        }
+        let microseconds = (SystemClock.monotonicNanoseconds - began) / 1000
+        segment.end = end
+        current = consume segment
+        complete(work[first..<next], completions)
+        uncommitted.subtract(end - groupStart, ordering: .relaxed)
+        statisticsLock.withLock { $0.add(batches: batches, bytes: end - groupStart, microseconds: microseconds) }
+        return (next, batches)
+    }
+
+    private func append(_ piece: BatchPiece) {
+        // Neighbours in memory, the usual case within one turn, become one vector.
+        if let previous = vectors.last, let start = previous.baseAddress, start + previous.count == piece.start {
+            vectors[vectors.count - 1] = UnsafeRawBufferPointer(
+                start: start, count: previous.count + piece.byteCount)
+        } else {
+            vectors.append(UnsafeRawBufferPointer(start: piece.start, count: piece.byteCount))
+        }
+    }
+
+    private func complete(_ group: ArraySlice<Queued>, _ completions: [@Sendable (UInt64) -> Void]) {
+        for queued in group where queued.piece.recordByteCount > 0 {
+            lastTickets[queued.shard] = max(lastTickets[queued.shard], queued.piece.ticket)
+        }
+        var told = [Bool](repeating: false, count: completions.count)
+        for queued in group where !told[queued.shard] {
+            told[queued.shard] = true
+            completions[queued.shard](lastTickets[queued.shard])
+        }
+    }
+}

@@ -1,0 +1,26 @@
+/// What the committer has done since the start; times in microseconds.
+package struct JournalStatistics: Sendable, Equatable {
+    package var batchCount = 0
+    package var groupCount = 0
+    package var byteCount = 0
+    /// Batches in the largest group.
+    package var largestGroup = 0
+    /// Write and sync of a group, the slowest so far.
+    package var longestCommit: UInt64 = 0
+    package var totalCommitTime: UInt64 = 0
+    /// Groups whose write and sync took below 2^(index + 1) µs; the last bucket has all that took longer.
+    package var commitTimes = [Int](repeating: 0, count: Limits.histogramBucketCount)
+
+    package init() {}
+
+    mutating func add(batches: Int, bytes: Int, microseconds: UInt64) {
+        batchCount += batches
+        groupCount += 1
+        byteCount += bytes
+        largestGroup = max(largestGroup, batches)
+        longestCommit = max(longestCommit, microseconds)
+        totalCommitTime += microseconds
+        let bucket = microseconds == 0 ? 0 : UInt64.bitWidth - 1 - microseconds.leadingZeroBitCount
+        commitTimes[min(bucket, commitTimes.count - 1)] += 1
+    }
+}

@@ -1,0 +1,17 @@
+/// The bounds of this module, each with its reason.
+package enum Limits {
+    /// A segment's size by default: a second or two of the heaviest load, and quick to fill with zeros ahead of time.
+    package static let segmentByteCount = 64 << 20
+    /// The smallest segment: a batch of a few rows must fit.
+    package static let smallestSegmentByteCount = 4096
+    /// Records and segments start at multiples of this, so that the search behind a damaged record is short.
+    package static let alignment = 8
+    /// Groups below this size are followed by a rest, in which the next one gathers: at 20,000 batches a second that
+    /// took the process from 36 to 23 µs of CPU a message and added 0.2 ms to the median.
+    package static let smallGroupBatchCount = 64
+    package static let gatherMicroseconds: UInt32 = 300
+    /// Bytes handed over and not yet synced, all shards together; past it publishes are refused.
+    package static let uncommittedByteCount = 64 << 20
+    /// Powers of two of microseconds in the histogram of commit times; the last one is about 8 s and more.
+    package static let histogramBucketCount = 24
+}

@@ -1,0 +1,188 @@
+// Reading the journal after a stop, clean or not.
+//
+// Segments are read in the order of their generations, records in the order of their bytes, up to the first byte that
+// is not a record of this generation. Usually that is the end. It may also be a torn tail (the machine died during a
+// write; nothing of it was ever answered) or damage to what was synced, and these two must not be confused: the first
+// is cut off silently, the second is refused, since to go on would silently lose accepted messages. Damage shows in
+// one of these ways: a later record of the segment says that its group began, everything before being synced, behind
+// the mismatch; a later segment says that this one ended elsewhere; a file is shorter than it was made; a segment
+// between two others is missing.
+
+internal import Glibc
+internal import Platform
+
+/// The journal as a start finds it.
+package struct Recovery {
+    package struct Segment: Equatable {
+        package var generation: UInt64
+        /// Where its records end.
+        package var end: Int
+        package var batchCount: Int
+    }
+
+    package let folder: SegmentFolder
+    /// Oldest first.
+    package private(set) var segments: [Segment] = []
+    /// The torn write behind the last record, if there is one.
+    package private(set) var tornTail: (generation: UInt64, offset: Int)?
+
+    /// Checks the whole journal and changes nothing.
+    ///
+    /// - Throws: `.damaged` when synced records are not what they were; `.system` when a file cannot be read.
+    package init(folder: SegmentFolder) throws(JournalError) {
+        self.folder = folder
+        var previous: SegmentHeader?
+        for generation in try folder.segments() {
+            let map = try MappedFile(path: folder.segmentPath(generation))
+            let scan = try Self.scan(map, generation: generation)
+            guard let header = scan.header else {
+                // Taken from the pool and never written; or its first group was torn.
+                segments.append(Segment(generation: generation, end: 0, batchCount: 0))
+                continue
+            }
+            if header.previousGeneration != 0, let last = segments.last {
+                try Self.check(last, previous, against: header, in: folder)
+            }
+            previous = header
+            segments.append(
+                Segment(generation: generation, end: scan.end, batchCount: scan.batchCount))
+            tornTail = scan.isTorn ? (generation, scan.end) : nil
+        }
+    }
+
+    package var batchCount: Int { segments.reduce(0) { $0 + $1.batchCount } }
+    package var byteCount: Int { segments.reduce(0) { $0 + $1.end } }
+
+    /// Calls `visit` for each operation of a segment, in order; values are valid during the call of `body` that got it
+    /// and until `replay` returns.
+    ///
+    /// - Throws: `.damaged` when a record passes its checksum and yet makes no sense to this version.
+    package func replay(
+        _ segment: Segment, _ visit: (Operation) -> Void, atEnd body: () throws -> Void = {}
+    ) throws {
+        let map = try MappedFile(path: folder.segmentPath(segment.generation))
+        var offset = SegmentHeader.byteCount
+        while offset < segment.end {
+            guard let header = RecordHeader(in: map.bytes, at: offset, generation: segment.generation) else {
+                throw JournalError.damaged(file: map.path, offset: offset, what: "the file changed while it was read")
+            }
+            let start = offset + RecordHeader.byteCount
+            let record = UnsafeRawBufferPointer(rebasing: map.bytes[start..<start + header.bodyByteCount])
+            guard
+                Operation.readAll(
+                    in: record, bucket: header.bucket, operationCount: header.operationCount, visit)
+            else {
+                throw JournalError.damaged(
+                    file: map.path, offset: offset, what: "the record is whole, but this version cannot read it")
+            }
+            offset += header.recordByteCount
+        }
+        try withExtendedLifetime(map) { try body() }
+    }
+
+    // MARK: Checking
+
+    private struct Scan {
+        var header: SegmentHeader?
+        var end = 0
+        var batchCount = 0
+        var isTorn = false
+    }
+
+    private static func scan(_ map: MappedFile, generation: UInt64) throws(JournalError) -> Scan {
+        var scan = Scan()
+        scan.header = SegmentHeader(in: map.bytes, generation: generation)
+        if let header = scan.header, map.bytes.count < header.segmentByteCount {
+            throw .damaged(
+                file: map.path, offset: map.bytes.count,
+                what: "the file was made with \(header.segmentByteCount) bytes and ends here")
+        }
+        var offset = SegmentHeader.byteCount
+        if scan.header != nil {
+            while let header = RecordHeader(in: map.bytes, at: offset, generation: generation),
+                isWhole(header, in: map.bytes, at: offset)
+            {
+                offset += header.recordByteCount
+                scan.batchCount += 1
+            }
+            scan.end = offset
+        } else {
+            offset = 0
+        }
+        // Whatever is behind the first mismatch must have been written in the same group as it.
+        var probe = offset + (offset == 0 ? SegmentHeader.byteCount : 0)
+        while probe + RecordHeader.byteCount <= map.bytes.count {
+            if let later = RecordHeader(in: map.bytes, at: probe, generation: generation) {
+                let isProof = later.groupStart > max(offset, SegmentHeader.byteCount) && later.groupStart <= probe
+                if isProof {
+                    throw .damaged(
+                        file: map.path, offset: offset,
+                        what:
+                            "the record here does not match its checksum, yet byte \(probe) was written after it was synced"
+                    )
+                }
+                scan.isTorn = true
+            }
+            probe += Limits.alignment
+        }
+        if !scan.isTorn, scan.header != nil, map.bytes.count > offset {
+            let tail = UnsafeRawBufferPointer(rebasing: map.bytes[offset..<min(offset + 40, map.bytes.count)])
+            let found = tail.count >= 24 ? tail.loadUnaligned(fromByteOffset: 16, as: UInt64.self) : 0
+            scan.isTorn = found == generation
+        }
+        return scan
+    }
+
+    private static func isWhole(_ header: RecordHeader, in bytes: UnsafeRawBufferPointer, at offset: Int) -> Bool {
+        guard header.groupStart <= offset, bytes.count - offset >= header.recordByteCount else { return false }
+        let start = offset + RecordHeader.byteCount
+        let body = UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.bodyByteCount])
+        return Checksum.crc32c(body) == header.bodyChecksum
+    }
+
+    /// A segment that follows another proves that the other one was synced to its end.
+    private static func check(
+        _ last: Segment, _ lastHeader: SegmentHeader?, against next: SegmentHeader, in folder: SegmentFolder
+    ) throws(JournalError) {
+        guard last.generation == next.previousGeneration else {
+            throw .damaged(
+                file: folder.segmentPath(next.previousGeneration), offset: 0,
+                what: "the file is missing, though \(SegmentFolder.name("segment", last.generation)) before it is there"
+            )
+        }
+        guard last.end == next.previousEnd else {
+            throw .damaged(
+                file: folder.segmentPath(last.generation), offset: last.end,
+                what: "its records end here, but they were synced up to byte \(next.previousEnd)")
+        }
+    }
+}
+
+/// A file's bytes, mapped for reading.
+private final class MappedFile {
+    let path: String
+    let bytes: UnsafeRawBufferPointer
+
+    init(path: String) throws(JournalError) {
+        self.path = path
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw .system(.last("open", path)) }
+        defer { close(descriptor) }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { throw .system(.last("fstat", path)) }
+        let count = Int(status.st_size)
+        guard count > 0 else {
+            bytes = UnsafeRawBufferPointer(start: nil, count: 0)
+            return
+        }
+        guard let address = mmap(nil, count, PROT_READ, MAP_PRIVATE, descriptor, 0), address != MAP_FAILED else {
+            throw .system(.last("mmap", path))
+        }
+        posix_madvise(address, count, POSIX_MADV_SEQUENTIAL)
+        bytes = UnsafeRawBufferPointer(start: address, count: count)
+    }
+
+    deinit {
+        if let address = bytes.baseAddress { munmap(UnsafeMutableRawPointer(mutating: address), bytes.count) }
+    }
+}

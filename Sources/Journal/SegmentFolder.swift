@@ -1,0 +1,107 @@
+// The folder of segments. A segment in use is named `segment-GENERATION`, one that waits for its next life
+// `free-GENERATION` (that of its last life), one that is being filled with zeros `new`. Sixteen hex digits, so that
+// names sort as generations do. Every change of names is synced before anything relies on it.
+
+internal import Platform
+
+/// The journal's folder on disk.
+package struct SegmentFolder: Sendable {
+    package let path: String
+    package let segmentByteCount: Int
+
+    package init(path: String, segmentByteCount: Int = Limits.segmentByteCount) {
+        precondition(segmentByteCount >= Limits.smallestSegmentByteCount, "a segment is too small for its batches")
+        precondition(segmentByteCount % Limits.alignment == 0, "segments are multiples of eight bytes")
+        (self.path, self.segmentByteCount) = (path, segmentByteCount)
+    }
+
+    /// Makes the folder if it is not there and clears away what a crash left half made.
+    package func prepare() throws(JournalError) {
+        do throws(SystemError) {
+            try FileSystem.createDirectory(path)
+            try FileSystem.removeFile(path + "/new")
+        } catch { throw .system(error) }
+    }
+
+    package static func name(_ prefix: String, _ generation: UInt64) -> String {
+        let digits = String(generation, radix: 16)
+        return prefix + "-" + String(repeating: "0", count: 16 - digits.count) + digits
+    }
+
+    package func segmentPath(_ generation: UInt64) -> String { path + "/" + Self.name("segment", generation) }
+    func freePath(_ generation: UInt64) -> String { path + "/" + Self.name("free", generation) }
+
+    /// The generations of the files whose names begin with `prefix`, ascending.
+    func generations(_ prefix: String) throws(JournalError) -> [UInt64] {
+        do throws(SystemError) {
+            return try FileSystem.list(path).compactMap { name in
+                guard name.hasPrefix(prefix + "-"), name.utf8.count == prefix.utf8.count + 17 else { return nil }
+                return UInt64(name.dropFirst(prefix.utf8.count + 1), radix: 16)
+            }
+        } catch { throw .system(error) }
+    }
+
+    /// Segments that may hold records, oldest first.
+    package func segments() throws(JournalError) -> [UInt64] { try generations("segment") }
+
+    /// Files of the right size that wait for their next life; others are removed.
+    func spares() throws(JournalError) -> [UInt64] {
+        var spares: [UInt64] = []
+        for generation in try generations("free") {
+            do throws(SystemError) {
+                let byteCount = try File(path: freePath(generation), mode: .read).byteCount()
+                if byteCount == segmentByteCount {
+                    spares.append(generation)
+                } else {
+                    try FileSystem.removeFile(freePath(generation))
+                }
+            } catch { throw .system(error) }
+        }
+        return spares
+    }
+
+    /// Makes a file of zeros, synced, under the name `free-GENERATION`.
+    func makeSpare(_ generation: UInt64) throws(JournalError) {
+        do throws(SystemError) {
+            try FileSystem.removeFile(path + "/new")
+            do {
+                let file = try File(path: path + "/new", mode: .createNew)
+                try file.fillWithZeros(byteCount: segmentByteCount)
+            }
+            try FileSystem.rename(path + "/new", to: freePath(generation))
+            try FileSystem.synchronizeDirectory(path)
+        } catch {
+            try? FileSystem.removeFile(path + "/new")
+            throw .system(error)
+        }
+    }
+
+    /// Gives a spare its new generation and opens it.
+    func open(spare: UInt64, as generation: UInt64) throws(JournalError) -> File {
+        do throws(SystemError) {
+            try FileSystem.rename(freePath(spare), to: segmentPath(generation))
+            try FileSystem.synchronizeDirectory(path)
+            return try File(path: segmentPath(generation), mode: .readWrite)
+        } catch { throw .system(error) }
+    }
+
+    /// Ends a segment's life: its records will not be replayed again.
+    ///
+    /// Segments are freed oldest first, each synced before the next: a delete must not go before what it deletes.
+    package func recycle(_ generation: UInt64) throws(JournalError) {
+        do throws(SystemError) {
+            try FileSystem.rename(segmentPath(generation), to: freePath(generation))
+            try FileSystem.synchronizeDirectory(path)
+        } catch { throw .system(error) }
+    }
+
+    func remove(spare: UInt64) throws(JournalError) {
+        do throws(SystemError) { try FileSystem.removeFile(freePath(spare)) } catch { throw .system(error) }
+    }
+
+    /// A generation that no file here has had.
+    package func nextGeneration() throws(JournalError) -> UInt64 {
+        let all = try segments() + generations("free")
+        return (all.max() ?? 0) + 1
+    }
+}

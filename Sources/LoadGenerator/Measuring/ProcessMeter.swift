@@ -1,0 +1,76 @@
+internal import Glibc
+
+/// Another process's CPU and memory, and the kernel's, as /proc tells them.
+struct ProcessMeter: Sendable {
+    var processID: Int32
+
+    /// - Throws: `UsageError` when the process cannot be looked at.
+    init(_ processID: Int32) throws(UsageError) {
+        self.processID = processID
+        guard cpu() != nil else { throw UsageError("--pid \(processID): there is no such process to look at") }
+    }
+
+    /// User and system time in nanoseconds, in steps of a clock tick; `nil` once the process is gone.
+    func cpu() -> Int64? {
+        guard let text = Self.text("/proc/\(processID)/stat") else { return nil }
+        return Self.cpuTicks(stat: text).map { $0 * 1_000_000_000 / Int64(sysconf(CInt(_SC_CLK_TCK))) }
+    }
+
+    struct Memory: Sendable, Equatable {
+        /// Bytes.
+        var resident = 0
+        var proportional = 0
+    }
+
+    func memory() -> Memory? {
+        guard let text = Self.text("/proc/\(processID)/smaps_rollup"),
+            let resident = Self.kilobytes(of: "Rss:", in: text), let proportional = Self.kilobytes(of: "Pss:", in: text)
+        else { return nil }
+        return Memory(resident: resident << 10, proportional: proportional << 10)
+    }
+
+    struct Kernel: Sendable, Equatable {
+        /// Bytes of all slabs of the machine: sockets, files, poll entries.
+        var slab = 0
+        /// Bytes of data in TCP sockets' buffers.
+        var tcp = 0
+    }
+
+    static func kernel() -> Kernel {
+        var result = Kernel()
+        if let text = text("/proc/meminfo") { result.slab = (kilobytes(of: "Slab:", in: text) ?? 0) << 10 }
+        if let text = text("/proc/net/sockstat"), let pages = tcpPages(sockstat: text) {
+            result.tcp = pages * Int(sysconf(CInt(_SC_PAGESIZE)))
+        }
+        return result
+    }
+
+    static func cpuTicks(stat: String) -> Int64? {
+        // The command's name stands in parentheses and may hold anything, blanks and parentheses included.
+        guard let end = stat.lastIndex(of: ")") else { return nil }
+        let fields = stat[stat.index(after: end)...].split(separator: " ")
+        guard fields.count > 12, let user = Int64(fields[11]), let system = Int64(fields[12]) else { return nil }
+        return user + system
+    }
+
+    static func kilobytes(of name: String, in text: String) -> Int? {
+        for line in text.split(separator: "\n") where line.hasPrefix(name) {
+            return line.split(separator: " ").dropFirst().first.flatMap { Int($0) }
+        }
+        return nil
+    }
+
+    static func tcpPages(sockstat text: String) -> Int? {
+        for line in text.split(separator: "\n") where line.hasPrefix("TCP:") {
+            let words = line.split(separator: " ")
+            guard let name = words.firstIndex(of: "mem"), name + 1 < words.count else { return nil }
+            return Int(words[name + 1])
+        }
+        return nil
+    }
+
+    private static func text(_ path: String) -> String? {
+        guard let bytes = (try? TextFile.read(path, limit: 1 << 20)) ?? nil else { return nil }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}

@@ -1,0 +1,93 @@
+/// What a run found, in the order in which it is printed.
+struct Report: Equatable, Sendable {
+    var title: String
+    var metrics: [Metric] = []
+    /// Refusals and failures by what they said.
+    var failures: [String: Int] = [:]
+    /// Sentences the reader must not miss: what bounded the run, what could not be measured.
+    var notes: [String] = []
+
+    init(title: String) { self.title = title }
+
+    mutating func add(_ name: String, _ value: Double, _ title: String) {
+        metrics.append(Metric(name, value, title))
+    }
+
+    mutating func add(latency histogram: Histogram, as name: String, _ title: String) {
+        guard histogram.count > 0 else { return }
+        for (suffix, percent) in [("p50", 50), ("p90", 90), ("p99", 99), ("p99.9", 99.9)] {
+            add("\(name).\(suffix)", Double(histogram.percentile(percent)), "\(title), \(suffix)")
+        }
+        add("\(name).max", Double(histogram.maximum), "\(title), longest")
+    }
+
+    /// What a requirement is judged against; `nil` when the run did not measure it.
+    func value(of name: String) -> Double? { metrics.first { $0.name == name }?.value }
+
+    /// A condition on something that was not measured (`--pid` left out, say) does not hold.
+    func failed(_ requirements: [Requirement]) -> [Requirement] {
+        requirements.filter { requirement in
+            guard let value = value(of: requirement.metric) else { return true }
+            return !requirement.holds(for: value)
+        }
+    }
+
+    func table(_ requirements: [Requirement]) -> String {
+        let width = metrics.map(\.title.count).max() ?? 0
+        let valueWidth = metrics.map(\.text.count).max() ?? 0
+        var lines = [title, ""]
+        for metric in metrics {
+            let left = metric.title + String(repeating: " ", count: width - metric.title.count)
+            let right = String(repeating: " ", count: valueWidth - metric.text.count) + metric.text
+            lines.append("  \(left)  \(right)")
+        }
+        if !failures.isEmpty {
+            lines += ["", "Refusals and failures"]
+            for (text, count) in failures.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
+                lines.append("  \(Metric.grouped(Double(count))) × \(text)")
+            }
+        }
+        if !notes.isEmpty { lines += [""] + notes }
+        if !requirements.isEmpty {
+            let failed = failed(requirements)
+            lines += [""]
+            for requirement in requirements {
+                let found = metrics.first { $0.name == requirement.metric }?.text ?? "not measured"
+                lines.append("  \(failed.contains(requirement) ? "FAILED" : "holds ")  \(requirement.text)  (\(found))")
+            }
+        }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    /// One JSON object on one line; times in nanoseconds, sizes in bytes.
+    func json(mode: Mode, _ requirements: [Requirement]) -> String {
+        let failed = failed(requirements)
+        let metrics = self.metrics.map { "\(Self.quoted($0.name)):\(Self.number($0.value))" }
+        let failures = self.failures.sorted { $0.key < $1.key }.map { "\(Self.quoted($0.key)):\($0.value)" }
+        let conditions = requirements.map { "{\"condition\":\(Self.quoted($0.text)),\"holds\":\(!failed.contains($0))}" }
+        return "{\"mode\":\(Self.quoted(mode.rawValue)),\"title\":\(Self.quoted(title)),"
+            + "\"metrics\":{\(metrics.joined(separator: ","))},\"failures\":{\(failures.joined(separator: ","))},"
+            + "\"notes\":[\(notes.map(Self.quoted).joined(separator: ","))],"
+            + "\"requirements\":[\(conditions.joined(separator: ","))]}\n"
+    }
+
+    private static func number(_ value: Double) -> String {
+        guard value.isFinite else { return "null" }
+        return value == value.rounded() && value.magnitude < 1e15 ? "\(Int64(value))" : "\(value)"
+    }
+
+    static func quoted(_ text: String) -> String {
+        var result = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": result += "\\\""
+            case "\\": result += "\\\\"
+            case _ where scalar.value < 0x20:
+                let digits = String(scalar.value, radix: 16)
+                result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result + "\""
+    }
+}

@@ -1,0 +1,66 @@
+internal import Cryptography
+internal import Glibc
+
+/// The push API's token: one blocking exchange before a run.
+enum HTTPToken {
+    /// Asks `POST /v2/{appId}/auth`, signed as Getui's contract says.
+    ///
+    /// - Throws: `UnavailableError` with what the gateway answered.
+    static func fetch(_ credentials: Credentials, timeoutSeconds: Double) throws(UnavailableError) -> String {
+        let timestamp = String(Clocks.wallMilliseconds())
+        let sign = SHA256.digest(Array((credentials.appKey + timestamp + credentials.masterSecret).utf8)).hex
+        let body = "{\"sign\":\"\(sign)\",\"timestamp\":\"\(timestamp)\",\"appkey\":\(Report.quoted(credentials.appKey))}"
+        let request =
+            "POST /v2/\(credentials.appID)/auth HTTP/1.1\r\nHost: \(credentials.http.text)\r\n"
+            + "Content-Type: application/json;charset=utf-8\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+        let answer = try exchange(credentials.http, Array(request.utf8), timeoutSeconds)
+        let (status, token, message) = answer.withUnsafeBytes { bytes in
+            guard case .response(let response) = HTTPResponseScanner.scan(bytes) else { return (0, nil, nil) as Found }
+            let body = UnsafeRawBufferPointer(rebasing: bytes[response.body])
+            return (
+                response.status, HTTPResponseScanner.text("token", body), HTTPResponseScanner.text("msg", body)
+            )
+        }
+        guard status != 0 else { throw UnavailableError("\(credentials.http.text) does not answer as HTTP") }
+        guard status == 200, let token else {
+            throw UnavailableError("the push API refused to authenticate: HTTP \(status) \(message ?? "")")
+        }
+        return token
+    }
+
+    private typealias Found = (status: Int, token: String?, message: String?)
+
+    private static func exchange(
+        _ endpoint: Endpoint, _ request: [UInt8], _ timeoutSeconds: Double
+    ) throws(UnavailableError) -> [UInt8] {
+        let (descriptor, error) = Socket.connect(to: endpoint, from: 0)
+        guard descriptor >= 0 else { throw UnavailableError("\(endpoint.text): \(errorText(error))") }
+        defer { _ = close(descriptor) }
+        let deadline = Clocks.now() + Int64(timeoutSeconds * 1e9)
+        var sent = 0
+        var answer: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 16 << 10)
+        while true {
+            let left = deadline - Clocks.now()
+            guard left > 0 else { throw UnavailableError("\(endpoint.text) did not answer in time") }
+            let wanted = sent < request.count ? POLLOUT : POLLIN
+            var watched = pollfd(fd: descriptor, events: Int16(wanted), revents: 0)
+            guard poll(&watched, 1, CInt(left / 1_000_000 + 1)) > 0 else { continue }
+            let failure = Socket.pendingError(descriptor)
+            guard failure == 0 else { throw UnavailableError("\(endpoint.text): \(errorText(failure))") }
+            if sent < request.count {
+                let outcome = request.withUnsafeBytes { Socket.send(descriptor, $0.baseAddress! + sent, $0.count - sent) }
+                if case .bytes(let count) = outcome { sent += count }
+                continue
+            }
+            let outcome = chunk.withUnsafeMutableBytes { Socket.receive(descriptor, into: $0.baseAddress!, $0.count) }
+            switch outcome {
+            case .bytes(let count): answer.append(contentsOf: chunk[..<count])
+            case .wouldBlock: continue
+            case .ended: return answer
+            case .failed(let error): throw UnavailableError("\(endpoint.text): \(errorText(error))")
+            }
+            if answer.withUnsafeBytes({ HTTPResponseScanner.scan($0) }) != .incomplete { return answer }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+/// One option of the command line; `--help` is made of the same table that parsing uses, so neither can forget one.
+struct BenchOption {
+    var name: String
+    /// `nil` for a switch.
+    var placeholder: String?
+    var help: String
+    /// `nil`: every mode.
+    var modes: [Mode]?
+    var apply: (inout BenchOptions, String) throws(UsageError) -> Void
+
+    static func named(_ name: String) -> BenchOption? { all.first { $0.name == name } }
+
+    static var all: [BenchOption] { gateway + load + run }
+
+    static var gateway: [BenchOption] {
+        [
+            text("--data", "DIR", "the gateway's data folder, whose demo.json has the rest (longwire-data)", \.dataFolder),
+            optional("--device-address", "HOST:PORT", "the listener for devices (127.0.0.1:7000)", \.deviceAddress),
+            optional("--senders-address", "HOST:PORT", "the listener for senders (127.0.0.1:7001)", \.sendersAddress),
+            optional("--http-address", "HOST:PORT", "the push API (127.0.0.1:7080)", \.httpAddress),
+            optional("--app-id", "ID", "the app", \.appID),
+            optional("--app-key", "KEY", "its key; the mode http needs it", \.appKey),
+            optional("--app-secret", "SECRET", "its secret for registering devices", \.appSecret),
+            optional("--master-secret", "SECRET", "its secret for publishing", \.masterSecret),
+            optional(
+                "--devices-file", "FILE", "registered devices, kept for later runs (DIR/bench-devices)", \.devicesFile),
+            BenchOption(
+                name: "--pid", placeholder: "PID", help: "the gateway's process, to measure its CPU and memory"
+            ) { options, value throws(UsageError) in
+                options.processID = Int32(try whole("--pid", value, 1...Int(Int32.max)))
+            },
+        ]
+    }
+
+    static var load: [BenchOption] {
+        [
+            BenchOption(
+                name: "--connections", placeholder: "N", help: "how many connections (idle 1,000; http 32)",
+                modes: [.idle, .http]
+            ) { options, value throws(UsageError) in
+                options.connectionWish = try whole("--connections", value, 1...1_000_000)
+            },
+            seconds("--hold", "how long to hold them (10)", \.hold, [.idle]),
+            number("--heartbeat", "S", "the heartbeat to ask for, in seconds (300)", 30...1_800, \.heartbeat, [.idle]),
+            number("--devices", "N", "how many devices (1,000)", 1...1_000_000, \.devices, [.live, .http, .offline]),
+            seconds("--duration", "how long to measure (10)", \.duration, [.live, .http]),
+            seconds("--warmup", "how long to run before measuring (2)", \.warmup, [.live, .http]),
+            number(
+                "--payload", "BYTES", "payload of a message, 8 to 16,384 (256)",
+                Limits.smallestPayloadByteCount...Limits.payloadByteCount, \.payloadByteCount, [.live, .offline]),
+            number(
+                "--in-flight", "K", "messages not yet finished at any time (1,000)", 1...Limits.outstandingCount,
+                \.inFlight, [.live, .offline]),
+            BenchOption(
+                name: "--rate", placeholder: "R", help: "messages a second at a fixed pace, instead of --in-flight",
+                modes: [.live]
+            ) { options, value throws(UsageError) in
+                options.rate = try decimal("--rate", value, 1...10_000_000)
+            },
+            number("--senders", "C", "connections on the senders' listener, 1 to 4 (2)", 1...4, \.senders, [.live, .offline]),
+            BenchOption(
+                name: "--drain", placeholder: "S",
+                help: "longest wait for what is still under way (live 10; offline 60)", modes: [.live, .offline]
+            ) { options, value throws(UsageError) in
+                options.drainWish = try decimal("--drain", value, 0...Limits.longestSeconds)
+            },
+            number(
+                "--pipeline", "P", "requests outstanding on a connection (1)", 1...Limits.pipelineDepth, \.pipeline, [.http]),
+            toggle("--connected", "hold the devices connected, acking; without it they are absent", \.isConnected, [.http]),
+            number("--messages", "M", "messages for each device (20)", 1...1_000, \.messages, [.offline]),
+        ]
+    }
+
+    static var run: [BenchOption] {
+        [
+            number("--threads", "T", "threads of the generator (1)", 1...Limits.threadCount, \.threads),
+            number("--handshakes", "H", "connections being opened at any time (256)", 1...20_000, \.handshakes),
+            seconds("--timeout", "longest time for connecting all (120)", \.timeout),
+            BenchOption(
+                name: "--require", placeholder: "CONDITION",
+                help: "e.g. 'p99<10ms', 'loss=0', 'rate>=50000'; may be repeated; exit code 1 if one does not hold"
+            ) { _, _ in },
+            toggle("--json", "print one JSON object instead of the table", \.isJSON),
+            toggle("--quiet", "no progress line", \.isQuiet),
+        ]
+    }
+
+    private static func text(
+        _ name: String, _ placeholder: String, _ help: String, _ path: WritableKeyPath<BenchOptions, String>
+    ) -> BenchOption {
+        BenchOption(name: name, placeholder: placeholder, help: help) { options, value in options[keyPath: path] = value }
+    }
+
+    private static func optional(
+        _ name: String, _ placeholder: String, _ help: String, _ path: WritableKeyPath<BenchOptions, String?>
+    ) -> BenchOption {
+        BenchOption(name: name, placeholder: placeholder, help: help) { options, value in options[keyPath: path] = value }
+    }
+
+    private static func toggle(
+        _ name: String, _ help: String, _ path: WritableKeyPath<BenchOptions, Bool>, _ modes: [Mode]? = nil
+    ) -> BenchOption {
+        BenchOption(name: name, help: help, modes: modes) { options, _ in options[keyPath: path] = true }
+    }
+
+    private static func number(
+        _ name: String, _ placeholder: String, _ help: String, _ allowed: ClosedRange<Int>,
+        _ path: WritableKeyPath<BenchOptions, Int>, _ modes: [Mode]? = nil
+    ) -> BenchOption {
+        BenchOption(name: name, placeholder: placeholder, help: help, modes: modes) { options, value throws(UsageError) in
+            options[keyPath: path] = try whole(name, value, allowed)
+        }
+    }
+
+    private static func seconds(
+        _ name: String, _ help: String, _ path: WritableKeyPath<BenchOptions, Double>, _ modes: [Mode]? = nil
+    ) -> BenchOption {
+        BenchOption(name: name, placeholder: "S", help: help, modes: modes) { options, value throws(UsageError) in
+            options[keyPath: path] = try decimal(name, value, 0...Limits.longestSeconds)
+        }
+    }
+
+    private static func whole(_ name: String, _ text: String, _ allowed: ClosedRange<Int>) throws(UsageError) -> Int {
+        // 20_000 and 20,000 are how people write large numbers; neither can mean anything else here.
+        guard let value = Int(text.filter { $0 != "_" && $0 != "," }), allowed.contains(value) else {
+            throw UsageError("\(name) “\(text)”: a whole number from \(allowed.lowerBound) to \(allowed.upperBound)")
+        }
+        return value
+    }
+
+    private static func decimal(
+        _ name: String, _ text: String, _ allowed: ClosedRange<Double>
+    ) throws(UsageError) -> Double {
+        guard let value = Double(text.filter { $0 != "_" && $0 != "," }), allowed.contains(value) else {
+            throw UsageError("\(name) “\(text)”: a number from \(allowed.lowerBound) to \(allowed.upperBound)")
+        }
+        return value
+    }
+}

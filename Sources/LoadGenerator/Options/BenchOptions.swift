@@ -1,0 +1,103 @@
+/// Everything a command line can say, with its defaults.
+struct BenchOptions: Equatable {
+    var mode = Mode.live
+    var dataFolder = "longwire-data"
+    var appID: String?
+    var appKey: String?
+    var appSecret: String?
+    var masterSecret: String?
+    var deviceAddress: String?
+    var sendersAddress: String?
+    var httpAddress: String?
+    var devicesFile: String?
+    var processID: Int32?
+    var threads = 1
+    var handshakes = 256
+    var timeout = 120.0
+    var isJSON = false
+    var isQuiet = false
+    var wantsHelp = false
+    var requirements: [Requirement] = []
+
+    /// `nil`: the mode's own default.
+    var connectionWish: Int?
+    var hold = 10.0
+    var heartbeat = 300
+    var devices = 1_000
+    var duration = 10.0
+    var warmup = 2.0
+    /// Seconds; `nil`: the mode's own default.
+    var drainWish: Double?
+    var payloadByteCount = 256
+    var inFlight = 1_000
+    /// Messages a second; `nil`: as many as `inFlight` allows.
+    var rate: Double?
+    var senders = 2
+    var pipeline = 1
+    var messages = 20
+    var isConnected = false
+
+    var connections: Int { connectionWish ?? (mode == .http ? 32 : 1_000) }
+    var drain: Double { drainWish ?? (mode == .offline ? 60 : 10) }
+
+    /// Reads what stands behind `longwire bench`.
+    ///
+    /// - Throws: `UsageError` naming the argument and what is allowed. Nothing is read or opened.
+    init(parsing arguments: [String]) throws(UsageError) {
+        var rest = arguments[...]
+        var isModeKnown = false
+        var requirementTexts: [String] = []
+        var seen: Set<String> = []
+        while let argument = rest.popFirst() {
+            if argument == "-h" || argument == "--help" {
+                wantsHelp = true
+                continue
+            }
+            guard argument.hasPrefix("-") else {
+                guard !isModeKnown else { throw UsageError("unexpected argument “\(argument)”") }
+                guard let mode = Mode(rawValue: argument) else {
+                    let known = Mode.allCases.map(\.rawValue).joined(separator: ", ")
+                    throw UsageError("there is no mode “\(argument)”; the modes are \(known)")
+                }
+                (self.mode, isModeKnown) = (mode, true)
+                continue
+            }
+            let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let name = String(parts[0])
+            guard let option = BenchOption.named(name) else { throw UsageError("there is no option “\(name)”") }
+            if let modes = option.modes, isModeKnown, !modes.contains(mode) {
+                let names = modes.map(\.rawValue).joined(separator: ", ")
+                throw UsageError("\(name) belongs to the mode \(names), not to \(mode.rawValue)")
+            }
+            guard seen.insert(name).inserted || name == "--require" else { throw UsageError("\(name) is given twice") }
+            guard option.placeholder != nil else {
+                guard parts.count == 1 else { throw UsageError("\(name) takes no value") }
+                try option.apply(&self, "")
+                continue
+            }
+            let value: String
+            if parts.count == 2 {
+                value = String(parts[1])
+            } else if let next = rest.popFirst() {
+                value = next
+            } else {
+                throw UsageError("\(name) needs a value")
+            }
+            if name == "--require" { requirementTexts.append(value) } else { try option.apply(&self, value) }
+        }
+        guard isModeKnown || wantsHelp else {
+            throw UsageError("which mode? One of \(Mode.allCases.map(\.rawValue).joined(separator: ", ")); see --help")
+        }
+        if wantsHelp { return }
+        for name in seen.sorted() {
+            if let modes = BenchOption.named(name)?.modes, !modes.contains(mode) {
+                throw UsageError("\(name) does not belong to the mode \(mode.rawValue)")
+            }
+        }
+        guard !(seen.contains("--rate") && seen.contains("--in-flight")) else {
+            throw UsageError("--rate and --in-flight exclude each other: a fixed rate, or as fast as it goes")
+        }
+        guard warmup < Limits.longestSeconds - duration else { throw UsageError("--warmup and --duration are too long") }
+        for text in requirementTexts { requirements.append(try Requirement(parsing: text, mode: mode)) }
+    }
+}

@@ -1,0 +1,60 @@
+internal import FoundationEssentials
+
+/// Where the gateway is and who we are to it: `demo.json` of the data folder, overruled by the command line.
+struct Credentials: Equatable {
+    var appID: String
+    var appKey: String
+    var appSecret: String
+    var masterSecret: String
+    var device: Endpoint
+    var senders: Endpoint
+    var http: Endpoint
+
+    /// The shape of `demo.json`; anything may be missing if an option gives it.
+    private struct DemoFile: Decodable {
+        var appId: String?
+        var appKey: String?
+        var appSecret: String?
+        var masterSecret: String?
+        var deviceAddress: String?
+        var sendersAddress: String?
+        var httpAddress: String?
+    }
+
+    /// - Throws: `UsageError` saying which file or option is missing or malformed.
+    init(_ options: BenchOptions) throws(UsageError) {
+        let path = options.dataFolder + "/demo.json"
+        var file = DemoFile()
+        var explanation = "there is no \(path)"
+        do {
+            if let bytes = try TextFile.read(path, limit: Limits.credentialsByteCount) {
+                do {
+                    file = try JSONDecoder().decode(DemoFile.self, from: Data(bytes))
+                    explanation = "\(path) does not have it"
+                } catch {
+                    throw UsageError("\(path) is not the gateway's JSON")
+                }
+            }
+        } catch let error as UsageError {
+            throw error
+        } catch {
+            throw UsageError("\(path) cannot be read")
+        }
+        func needed(_ name: String, _ given: String?, _ found: String?) throws(UsageError) -> String {
+            guard let value = given ?? found, !value.isEmpty else {
+                throw UsageError("\(name) is needed: \(explanation); give --data or \(name)")
+            }
+            return value
+        }
+        appID = try needed("--app-id", options.appID, file.appId)
+        let isHTTP = options.mode == .http
+        let publishes = options.mode != .idle
+        appKey = isHTTP ? try needed("--app-key", options.appKey, file.appKey) : ""
+        appSecret = try needed("--app-secret", options.appSecret, file.appSecret)
+        masterSecret = publishes ? try needed("--master-secret", options.masterSecret, file.masterSecret) : ""
+        device = try Endpoint(options.deviceAddress ?? file.deviceAddress ?? "127.0.0.1:7000", for: "--device-address")
+        senders = try Endpoint(
+            options.sendersAddress ?? file.sendersAddress ?? "127.0.0.1:7001", for: "--senders-address")
+        http = try Endpoint(options.httpAddress ?? file.httpAddress ?? "127.0.0.1:7080", for: "--http-address")
+    }
+}

@@ -1,0 +1,55 @@
+internal import Glibc
+
+/// Small files, whole.
+enum TextFile {
+    /// - Returns: `nil` when there is no such file.
+    /// - Throws: `UsageError` when it cannot be read or is larger than `limit`.
+    static func read(_ path: String, limit: Int) throws(UsageError) -> [UInt8]? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            if errno == ENOENT { return nil }
+            throw UsageError("\(path) cannot be opened: \(errorText(errno))")
+        }
+        defer { _ = close(descriptor) }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 64 << 10)
+        while true {
+            let count = Glibc.read(descriptor, &chunk, chunk.count)
+            if count < 0 && errno == EINTR { continue }
+            guard count >= 0 else { throw UsageError("\(path) cannot be read: \(errorText(errno))") }
+            if count == 0 { return bytes }
+            bytes.append(contentsOf: chunk[..<count])
+            guard bytes.count <= limit else { throw UsageError("\(path) is larger than \(limit) bytes") }
+        }
+    }
+
+    /// Replaces the file at once, readable by its owner only: a run that is stopped leaves the old one.
+    static func replace(_ path: String, with bytes: [UInt8]) throws(UsageError) {
+        let draft = path + ".new"
+        let descriptor = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw UsageError("\(draft) cannot be written: \(errorText(errno))") }
+        var written = 0
+        while written < bytes.count {
+            let count = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress! + written, bytes.count - written) }
+            if count < 0 && errno == EINTR { continue }
+            guard count > 0 else {
+                let reason = errorText(errno)
+                _ = close(descriptor)
+                _ = unlink(draft)
+                throw UsageError("\(draft) cannot be written: \(reason)")
+            }
+            written += count
+        }
+        _ = close(descriptor)
+        guard rename(draft, path) == 0 else { throw UsageError("\(path) cannot be replaced: \(errorText(errno))") }
+    }
+}
+
+/// What the system calls this error number.
+func errorText(_ number: CInt) -> String {
+    var buffer = [CChar](repeating: 0, count: 128)
+    // The XSI form fills the buffer; whichever form the C library has, an untouched buffer still ends in a zero.
+    _ = strerror_r(number, &buffer, buffer.count)
+    let text = String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    return text.isEmpty ? "error \(number)" : text
+}

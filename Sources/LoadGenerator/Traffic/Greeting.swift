@@ -1,0 +1,41 @@
+internal import Cryptography
+internal import Wire
+
+/// A first frame with its proof (Proto/README.md, "Handshake").
+enum Greeting {
+    /// A registered device's, or a new one's when its cid is none.
+    static func device(
+        _ identity: DeviceIdentity, _ credentials: Credentials, timestamp: UInt64, heartbeatSeconds: UInt32
+    ) -> [UInt8] {
+        var hello = Hello()
+        hello.appID = credentials.appID
+        hello.timestamp = timestamp
+        hello.heartbeatSeconds = heartbeatSeconds
+        hello.client = "longwire bench"
+        guard !identity.cid.isNone else {
+            hello.registration = true
+            return frame(hello, key: Array(credentials.appSecret.utf8))
+        }
+        hello.cid = identity.cid
+        return frame(hello, key: identity.secret)
+    }
+
+    static func sender(_ credentials: Credentials, timestamp: UInt64) -> [UInt8] {
+        var hello = Hello()
+        hello.appID = credentials.appID
+        hello.role = .sender
+        hello.timestamp = timestamp
+        hello.client = "longwire bench"
+        return frame(hello, key: Array(credentials.masterSecret.utf8))
+    }
+
+    private static func frame(_ unproven: Hello, key: [UInt8]) -> [UInt8] {
+        var hello = unproven
+        var message = Array(HelloTranscript.label.withUTF8Buffer { Array($0) })
+        hello.appendBody(to: &message)
+        hello.proof = HMACSHA256.code(key: key, message: message)
+        var bytes: [UInt8] = []
+        hello.appendFrame(to: &bytes)
+        return bytes
+    }
+}

@@ -1,0 +1,291 @@
+internal import Glibc
+internal import Platform
+internal import Wire
+
+// Devices: connecting, greeting, receiving and acking.
+extension Worker {
+    /// From the next turn on, opens all devices' connections, `handshakes` at a time.
+    mutating func beginConnecting() {
+        nextDevice = 0
+        tally.connectStartedAt = Clocks.now()
+        now = tally.connectStartedAt
+    }
+
+    var isConnecting: Bool { nextDevice < deviceCount || !again.isEmpty || opening > 0 }
+
+    mutating func startHandshakes() {
+        while opening < plan.handshakes {
+            if nextDevice < deviceCount {
+                nextDevice += 1
+                openDevice(nextDevice - 1)
+            } else if let index = again.popLast() {
+                openDevice(index)
+            } else {
+                return
+            }
+        }
+    }
+
+    private mutating func openDevice(_ index: Int) {
+        let place = plan.firstDevice + index
+        let (descriptor, error) = Socket.connect(
+            to: plan.credentials.device, from: plan.credentials.device.source(of: place))
+        devices[index].startedAt = Clocks.now()
+        devices[index].attempts += 1
+        opening += 1
+        guard descriptor >= 0 else {
+            return giveUp(index, "connecting a device: \(errorText(error))", retries: false)
+        }
+        devices[index].descriptor = descriptor
+        devices[index].phase = .connecting
+        if (try? poller.add(descriptor, token: Kind.device.rawValue << 32 | UInt64(index))) == nil {
+            giveUp(index, "epoll: \(errorText(errno))", retries: false)
+        }
+    }
+
+    @inline(__always)
+    mutating func deviceReady(_ index: Int, _ event: Poller.Ready) {
+        let device = devices + index
+        guard device.pointee.descriptor >= 0 else { return }
+        if device.pointee.phase == .connecting {
+            let error = Socket.pendingError(device.pointee.descriptor)
+            guard error == 0 else {
+                return giveUp(index, "connecting a device: \(errorText(error))", retries: true)
+            }
+            guard event.isWritable else { return }
+            device.pointee.phase = .greeting
+            sendHello(index)
+        }
+        if event.isWritable, device.pointee.output.count > 0 { flush(index) }
+        if event.isReadable || event.isHungUp { receive(index) }
+    }
+
+    private mutating func sendHello(_ index: Int) {
+        let wall = Int64(Clocks.wallMilliseconds()) + clockOffset
+        let timestamp = max(UInt64(max(0, wall)), devices[index].identity.lastTimestamp + 1)
+        devices[index].identity.lastTimestamp = timestamp
+        let frame = Greeting.device(
+            devices[index].identity, plan.credentials, timestamp: timestamp,
+            heartbeatSeconds: plan.options.heartbeatSeconds)
+        frame.withUnsafeBytes { write(index, $0.baseAddress!, $0.count) }
+    }
+
+    /// Sends, and keeps what the socket does not take for when it does.
+    @inline(__always)
+    mutating func write(_ index: Int, _ start: UnsafeRawPointer, _ count: Int) {
+        let device = devices + index
+        guard device.pointee.descriptor >= 0 else { return }
+        guard device.pointee.output.count == 0 else { return device.pointee.output.append(start, count) }
+        switch Socket.send(device.pointee.descriptor, start, count) {
+        case .bytes(let sent): if sent < count { device.pointee.output.append(start + sent, count - sent) }
+        case .wouldBlock: device.pointee.output.append(start, count)
+        case .ended, .failed: break  // the read side reports it, with the gateway's Close if it sent one
+        }
+    }
+
+    private mutating func flush(_ index: Int) {
+        let device = devices + index
+        guard let start = device.pointee.output.start else { return }
+        if case .bytes(let sent) = Socket.send(device.pointee.descriptor, start, device.pointee.output.count) {
+            device.pointee.output.drop(first: sent)
+        }
+    }
+
+    private mutating func receive(_ index: Int) {
+        let device = devices + index
+        while device.pointee.descriptor >= 0 {
+            let kept = device.pointee.input.take(into: scratch)
+            let room = Limits.receiveByteCount - kept
+            switch Socket.receive(device.pointee.descriptor, into: scratch + kept, room) {
+            case .wouldBlock: return device.pointee.input.store(scratch, kept)
+            case .ended: return lose(index, "the gateway closed a device's connection without a Close")
+            case .failed(let error): return lose(index, "a device's connection failed: \(errorText(error))")
+            case .bytes(let count):
+                let known = device.pointee.lastSequence
+                let used = readFrames(index, kept + count)
+                guard device.pointee.descriptor >= 0 else { return }
+                if device.pointee.lastSequence > known { acknowledge(index) }
+                device.pointee.input.store(scratch + used, kept + count - used)
+                // Edge-triggered: a short read has emptied the socket, the next bytes are a new edge.
+                if count < room { return }
+            }
+        }
+    }
+
+    /// Handles the whole frames at the front of `scratch`.
+    ///
+    /// - Returns: how many bytes they took.
+    private mutating func readFrames(_ index: Int, _ byteCount: Int) -> Int {
+        var offset = 0
+        while let head = FrameHead(UnsafeRawBufferPointer(start: scratch + offset, count: byteCount - offset)) {
+            guard head.bodyByteCount <= Limits.frameBodyByteCount else {
+                tally.malformed += 1
+                lose(index, "the gateway sent a frame of \(head.bodyByteCount) bytes")
+                return byteCount
+            }
+            let end = offset + FrameHead.byteCount + head.bodyByteCount
+            guard end <= byteCount else { break }
+            let body = UnsafeRawBufferPointer(start: scratch + offset + FrameHead.byteCount, count: head.bodyByteCount)
+            switch FrameType(rawValue: head.type) {
+            case .deliver: delivered(index, body)
+            case .ping: answerPing(index, body)
+            case .welcome: welcome(index, body)
+            case .close:
+                closed(index, body)
+                return byteCount
+            default: break
+            }
+            guard devices[index].descriptor >= 0 else { return byteCount }
+            offset = end
+        }
+        return offset
+    }
+
+    @inline(__always)
+    private mutating func delivered(_ index: Int, _ body: UnsafeRawBufferPointer) {
+        guard let scan = DeliverScan(body) else {
+            tally.malformed += 1
+            return
+        }
+        guard scan.stream == 0 else { return }
+        if scan.sequence <= devices[index].lastSequence {
+            tally.disordered += 1
+        } else {
+            devices[index].lastSequence = scan.sequence
+        }
+        guard let mark = scan.mark, mark >> 48 == plan.runTag, mark >> 40 & 0xFF == UInt64(plan.index & 0xFF) else {
+            tally.foreign += 1
+            return
+        }
+        switch ledger.markDelivered(mark & 0xFF_FFFF_FFFF) {
+        case .first(let event):
+            tally.delivered += 1
+            tally.drainEndedAt = now
+            if event.isMeasured, waitsForDelivery { tally.deliverLatency.record(now - event.dueAt) }
+            if isMeasuring { tally.measuredDelivered += 1 }
+            if waitsForDelivery, event.isFinished { outstanding -= 1 }
+        case .repeated: tally.repeats += 1
+        case .unknown: tally.foreign += 1
+        }
+    }
+
+    /// One cumulative Ack for all that one read brought.
+    @inline(__always)
+    private mutating func acknowledge(_ index: Int) {
+        withUnsafeTemporaryAllocation(byteCount: FrameWriter.largestAckByteCount, alignment: 8) { buffer in
+            let count = FrameWriter.ack(stream: 0, sequence: devices[index].lastSequence, at: buffer.baseAddress!)
+            write(index, buffer.baseAddress!, count)
+        }
+        tally.acks += 1
+    }
+
+    private mutating func answerPing(_ index: Int, _ body: UnsafeRawBufferPointer) {
+        guard let ping = try? Ping(decoding: body.bytes) else { return }
+        heartbeat(index, .pong(nonce: ping.nonce))
+    }
+
+    private mutating func heartbeat(_ index: Int, _ frame: HeartbeatFrame) {
+        withUnsafeTemporaryAllocation(byteCount: HeartbeatFrame.largestByteCount, alignment: 8) { buffer in
+            let count = frame.encode(into: buffer)
+            write(index, buffer.baseAddress!, count)
+        }
+    }
+
+    private mutating func welcome(_ index: Int, _ body: UnsafeRawBufferPointer) {
+        guard devices[index].phase == .greeting, let welcome = try? Welcome(decoding: body.bytes) else {
+            tally.malformed += 1
+            return lose(index, "the gateway sent a Welcome that does not belong there")
+        }
+        if devices[index].identity.cid.isNone {
+            guard !welcome.cid.isNone, !welcome.deviceSecret.isEmpty else {
+                return giveUp(index, "a registration's Welcome has no cid or secret", retries: false)
+            }
+            devices[index].identity.cid = welcome.cid
+            devices[index].identity.secret = welcome.deviceSecret
+        }
+        devices[index].phase = .ready
+        opening -= 1
+        tally.connected += 1
+        tally.connectEndedAt = now
+        tally.connectLatency.record(now - devices[index].startedAt)
+        let heartbeat = Int64(welcome.heartbeatSeconds) * 1_000_000_000
+        if heartbeat > 0, heartbeatNanoseconds == 0 || heartbeat < heartbeatNanoseconds {
+            heartbeatNanoseconds = heartbeat
+            nextHeartbeatAt = now + heartbeat / Int64(deviceCount)
+        }
+        if case .register = plan.job { leave(index) }
+    }
+
+    /// The gateway ends this connection and says why; 300, 301 and the hundreds 1 and 2 are worth another attempt.
+    private mutating func closed(_ index: Int, _ body: UnsafeRawBufferPointer) {
+        guard let close = try? Close(decoding: body.bytes) else {
+            tally.malformed += 1
+            return lose(index, "the gateway sent a Close that is malformed")
+        }
+        let text = "Close \(close.code) \(close.reason)"
+        guard devices[index].phase == .greeting else { return lose(index, text) }
+        switch CloseCode(rawValue: close.code) {
+        case .clockSkew where close.serverTime > 0:
+            clockOffset = Int64(clamping: close.serverTime) - Int64(Clocks.wallMilliseconds())
+            giveUp(index, text, retries: true)
+        case .unknownDevice:
+            // Forgotten there: it comes back as a new device.
+            devices[index].identity = DeviceIdentity(cid: .none, secret: [])
+            giveUp(index, text, retries: true)
+        default: giveUp(index, text, retries: close.code / 100 == 1 || close.code / 100 == 2)
+        }
+    }
+
+    private mutating func lose(_ index: Int, _ text: String) {
+        guard devices[index].phase == .ready else { return giveUp(index, text, retries: true) }
+        tally.lostConnections += 1
+        fail(text)
+        shut(index, .absent)
+    }
+
+    /// An attempt to connect failed; it is repeated a few times where that may help.
+    private mutating func giveUp(_ index: Int, _ text: String, retries: Bool) {
+        opening -= 1
+        fail(text)
+        if retries, devices[index].attempts < Limits.attemptCount {
+            shut(index, .absent)
+            again.append(index)
+        } else {
+            shut(index, .failed)
+            tally.failedDevices += 1
+        }
+    }
+
+    /// Says goodbye first, so that the gateway knows at once that the device is not reachable.
+    mutating func leave(_ index: Int) {
+        guard devices[index].descriptor >= 0 else { return }
+        var close = Close()
+        close.code = CloseCode.goodbye.rawValue
+        var frame: [UInt8] = []
+        close.appendFrame(to: &frame)
+        frame.withUnsafeBytes { write(index, $0.baseAddress!, $0.count) }
+        shut(index, .absent)
+    }
+
+    private mutating func shut(_ index: Int, _ phase: DeviceConnection.Phase) {
+        if devices[index].descriptor >= 0 { _ = Glibc.close(devices[index].descriptor) }
+        devices[index].descriptor = -1
+        devices[index].phase = phase
+        devices[index].input.clear()
+        devices[index].output.clear()
+    }
+
+    /// Sends each device's Ping once a heartbeat, spread evenly, a few a turn.
+    @inline(__always)
+    mutating func keepAlive() {
+        guard heartbeatNanoseconds > 0, now >= nextHeartbeatAt else { return }
+        let step = max(1, heartbeatNanoseconds / Int64(max(1, deviceCount)))
+        var left = 64
+        while now >= nextHeartbeatAt, left > 0 {
+            if devices[heartbeatCursor].phase == .ready { heartbeat(heartbeatCursor, .ping(nonce: 0)) }
+            heartbeatCursor = (heartbeatCursor + 1) % deviceCount
+            nextHeartbeatAt += step
+            left -= 1
+        }
+    }
+}

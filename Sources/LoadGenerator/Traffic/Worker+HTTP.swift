@@ -1,0 +1,145 @@
+internal import Glibc
+internal import Platform
+internal import Wire
+
+// The push API: keep-alive connections, each with up to `pipeline` requests outstanding.
+extension Worker {
+    mutating func openHTTP() {
+        for index in 0..<httpCount { openHTTP(index) }
+    }
+
+    private mutating func openHTTP(_ index: Int) {
+        https[index].attempts += 1
+        guard https[index].attempts <= Limits.attemptCount else {
+            if tally.fatal == nil { tally.fatal = "an HTTP connection failed \(Limits.attemptCount) times" }
+            return
+        }
+        let (descriptor, error) = Socket.connect(
+            to: plan.credentials.http, from: plan.credentials.http.source(of: plan.firstDevice + index))
+        guard descriptor >= 0 else { return restart(index, "connecting over HTTP: \(errorText(error))") }
+        https[index].descriptor = descriptor
+        https[index].phase = .connecting
+        if (try? poller.add(descriptor, token: Kind.http.rawValue << 32 | UInt64(index))) == nil {
+            restart(index, "epoll: \(errorText(errno))")
+        }
+    }
+
+    var readyHTTP: Int { (0..<httpCount).count { https[$0].phase == .ready } }
+
+    @inline(__always)
+    mutating func httpReady(_ index: Int, _ event: Poller.Ready) {
+        let connection = https + index
+        guard connection.pointee.descriptor >= 0 else { return }
+        if connection.pointee.phase == .connecting {
+            let error = Socket.pendingError(connection.pointee.descriptor)
+            guard error == 0 else { return restart(index, "connecting over HTTP: \(errorText(error))") }
+            guard event.isWritable else { return }
+            connection.pointee.phase = .ready
+            if publishesHTTP { sendRequests(index) }
+        }
+        if event.isWritable, let start = connection.pointee.output.start,
+            case .bytes(let sent) = Socket.send(connection.pointee.descriptor, start, connection.pointee.output.count)
+        {
+            connection.pointee.output.drop(first: sent)
+        }
+        if event.isReadable || event.isHungUp { receiveAnswers(index) }
+    }
+
+    /// Tops the connection up to its depth, in one send.
+    mutating func sendRequests(_ index: Int) {
+        let connection = https + index
+        guard connection.pointee.phase == .ready, connection.pointee.output.count == 0 else { return }
+        var used = 0
+        let dueAt = Clocks.now()
+        while connection.pointee.outstanding < plan.options.pipeline,
+            used + request.bytes.count <= Limits.receiveByteCount
+        {
+            let cid = devices[randomIndex(below: deviceCount)].identity.cid
+            request.fill(
+                cidHigh: cid.high, cidLow: cid.low, run: plan.runTag << 8 | UInt64(plan.index & 0xFF),
+                number: UInt64(tally.published))
+            request.bytes.withUnsafeBytes { (scratch + used).copyMemory(from: $0.baseAddress!, byteCount: $0.count) }
+            used += request.bytes.count
+            connection.pointee.pushSent(dueAt)
+            tally.published += 1
+        }
+        guard used > 0 else { return }
+        switch Socket.send(connection.pointee.descriptor, scratch, used) {
+        case .bytes(let sent): if sent < used { connection.pointee.output.append(scratch + sent, used - sent) }
+        case .wouldBlock: connection.pointee.output.append(scratch, used)
+        case .ended, .failed: break  // reported by the read side
+        }
+    }
+
+    private mutating func receiveAnswers(_ index: Int) {
+        let connection = https + index
+        while connection.pointee.descriptor >= 0 {
+            let kept = connection.pointee.input.take(into: scratch)
+            let room = Limits.receiveByteCount - kept
+            switch Socket.receive(connection.pointee.descriptor, into: scratch + kept, room) {
+            case .wouldBlock:
+                connection.pointee.input.store(scratch, kept)
+                return
+            case .ended: return restart(index, "the gateway closed an HTTP connection")
+            case .failed(let error): return restart(index, "an HTTP connection failed: \(errorText(error))")
+            case .bytes(let count):
+                guard let used = readAnswers(index, kept + count) else { return }
+                connection.pointee.input.store(scratch + used, kept + count - used)
+                if publishesHTTP { sendRequests(index) }
+                if count < room { return }
+            }
+        }
+    }
+
+    /// - Returns: how many bytes the whole answers took; `nil` when the connection was given up.
+    private mutating func readAnswers(_ index: Int, _ byteCount: Int) -> Int? {
+        var offset = 0
+        while offset < byteCount {
+            let rest = UnsafeRawBufferPointer(start: scratch + offset, count: byteCount - offset)
+            switch HTTPResponseScanner.scan(rest) {
+            case .incomplete: return offset
+            case .malformed:
+                restart(index, "an HTTP answer that cannot be read")
+                return nil
+            case .response(let response):
+                let body = UnsafeRawBufferPointer(rebasing: rest[response.body])
+                offset += response.body.upperBound
+                guard let sentAt = https[index].popSent() else {
+                    restart(index, "an HTTP answer that nobody asked for")
+                    return nil
+                }
+                https[index].attempts = 0
+                httpAnswered(response.status, body, sentAt)
+                guard response.keepsAlive else {
+                    restart(index, "the gateway asked to close an HTTP connection")
+                    return nil
+                }
+            }
+        }
+        return offset
+    }
+
+    private mutating func httpAnswered(_ status: Int, _ body: UnsafeRawBufferPointer, _ sentAt: Int64) {
+        let code = HTTPResponseScanner.code(body)
+        if isMeasuring { tally.answerLatency.record(now - sentAt) }
+        if status == 200, code == 0 {
+            tally.accepted += 1
+            if isMeasuring { tally.measuredAccepted += 1 }
+            return
+        }
+        tally.refused += 1
+        fail("HTTP \(status), code \(code.map(String.init) ?? "none"): \(HTTPResponseScanner.text("msg", body) ?? "")")
+    }
+
+    private mutating func restart(_ index: Int, _ text: String) {
+        let connection = https + index
+        if connection.pointee.descriptor >= 0 { _ = Glibc.close(connection.pointee.descriptor) }
+        connection.pointee.descriptor = -1
+        connection.pointee.phase = .closed
+        connection.pointee.input.clear()
+        connection.pointee.output.clear()
+        fail(text)
+        while connection.pointee.popSent() != nil { tally.failedRequests += 1 }
+        openHTTP(index)
+    }
+}

@@ -1,0 +1,180 @@
+// What a worker does from its start to its end, one function a job. Each ends by itself: every loop has a deadline.
+extension Worker {
+    private static var idleTurn: Int64 { 5_000_000 }
+
+    /// Connects all devices; those that fail are counted, and a gateway that nobody answers for ends the run.
+    private mutating func connectDevices() {
+        beginConnecting()
+        let deadline = now + plan.options.timeout
+        while isConnecting, now < deadline, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
+        if isConnecting {
+            fail("connecting did not end within the time of --timeout")
+            tally.failedDevices += deviceCount - tally.connected - tally.failedDevices
+            // What is still under way is not started again behind the measurement's back.
+            nextDevice = deviceCount
+            again.removeAll()
+        }
+        if tally.connected == 0, deviceCount > 0, tally.fatal == nil {
+            let reason = tally.failures.max { $0.value < $1.value }?.key ?? "no answer"
+            tally.fatal = "no device could connect: \(reason)"
+        }
+    }
+
+    private mutating func connectSenders() {
+        guard tally.fatal == nil else { return }
+        openSenders()
+        let deadline = now + plan.options.timeout
+        while readySenders < senderCount, now < deadline, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
+        if readySenders < senderCount, tally.fatal == nil { tally.fatal = "the senders' listener did not answer" }
+    }
+
+    mutating func runRegister() { connectDevices() }
+
+    mutating func runIdle() {
+        connectDevices()
+        guard tally.fatal == nil, let start = pass(.ready) else { return }
+        begin(at: start)
+        let end = start + plan.options.hold
+        while now < end, tally.fatal == nil { turn(nanoseconds: min(Self.idleTurn * 4, end - now)) }
+        finish()
+    }
+
+    mutating func runLive() {
+        connectDevices()
+        connectSenders()
+        guard tally.fatal == nil, let start = pass(.ready) else { return }
+        let measureFrom = start + plan.options.warmup
+        let end = measureFrom + plan.options.duration
+        var paced: UInt64 = 0
+        while now < end, tally.fatal == nil {
+            if !isMeasuring, now >= measureFrom { begin(at: now) }
+            let wait = plan.rate.map { publishPaced(start, $0, &paced) } ?? publishClosed()
+            flushSenders()
+            turn(nanoseconds: max(0, min(wait, end - now)))
+        }
+        finish()
+        drain(until: now + plan.options.drain)
+    }
+
+    /// Keeps `inFlight` messages under way; each is due when it is encoded.
+    private mutating func publishClosed() -> Int64 {
+        now = Clocks.now()
+        while outstanding < plan.inFlight {
+            guard let device = randomReadyDevice(), publish(to: device, dueAt: now, isMeasured: isMeasuring) else {
+                break
+            }
+        }
+        // The sockets tell when there is room again.
+        return Self.idleTurn
+    }
+
+    /// Publishes all that is due by now, each with the time it was due at, however late this comes.
+    ///
+    /// - Returns: how long until the next is due.
+    private mutating func publishPaced(_ start: Int64, _ rate: Double, _ count: inout UInt64) -> Int64 {
+        now = Clocks.now()
+        while outstanding < Limits.outstandingCount {
+            let dueAt = start + Pace.due(count, rate: rate)
+            guard dueAt <= now else { return dueAt - now }
+            guard let device = randomReadyDevice(), publish(to: device, dueAt: dueAt, isMeasured: isMeasuring) else {
+                break
+            }
+            count += 1
+        }
+        return Limits.tickNanoseconds
+    }
+
+    private mutating func randomReadyDevice() -> Int? {
+        // With nearly all devices there, a few throws find one; a fleet that is gone must not hang the thread.
+        for _ in 0..<32 {
+            let index = randomIndex(below: deviceCount)
+            if devices[index].phase == .ready { return index }
+        }
+        return (0..<deviceCount).first { devices[$0].phase == .ready }
+    }
+
+    private mutating func drain(until deadline: Int64) {
+        while outstanding > 0, now < deadline, tally.fatal == nil {
+            flushSenders()
+            turn(nanoseconds: Self.idleTurn)
+        }
+    }
+
+    mutating func runHTTP() {
+        if plan.options.connectsDevices { connectDevices() }
+        guard tally.fatal == nil else { return }
+        openHTTP()
+        let deadline = Clocks.now() + plan.options.timeout
+        while readyHTTP < httpCount, now < deadline, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
+        if readyHTTP < httpCount, tally.fatal == nil { tally.fatal = "the push API did not answer" }
+        guard tally.fatal == nil, let start = pass(.ready) else { return }
+        publishesHTTP = true
+        for index in 0..<httpCount { sendRequests(index) }
+        let measureFrom = start + plan.options.warmup
+        let end = measureFrom + plan.options.duration
+        while now < end, tally.fatal == nil {
+            if !isMeasuring, now >= measureFrom { begin(at: now) }
+            turn(nanoseconds: max(0, min(Self.idleTurn, end - now)))
+        }
+        finish()
+        publishesHTTP = false
+        // Let what is under way be answered, so that the next run does not meet it.
+        let grace = now + 1_000_000_000
+        while now < grace, (0..<httpCount).contains(where: { https[$0].outstanding > 0 }), tally.fatal == nil {
+            turn(nanoseconds: Self.idleTurn)
+        }
+    }
+
+    mutating func runOffline() {
+        waitsForDelivery = false
+        connectSenders()
+        guard tally.fatal == nil, let start = pass(.ready) else { return }
+        begin(at: start)
+        let total = deviceCount * plan.options.messagesPerDevice
+        let deadline = start + plan.options.timeout
+        var next = 0
+        while next < total || outstanding > 0, now < deadline, tally.fatal == nil {
+            now = Clocks.now()
+            while next < total, outstanding < plan.inFlight,
+                publish(to: next % deviceCount, dueAt: now, isMeasured: true)
+            { next += 1 }
+            flushSenders()
+            turn(nanoseconds: Self.idleTurn)
+        }
+        if next < total || outstanding > 0 { fail("enqueueing did not end within the time of --timeout") }
+        finish()
+        guard tally.fatal == nil, let returnAt = pass(.second) else { return }
+        tally.phaseStartedAt = min(tally.phaseStartedAt, returnAt)
+        connectDevices()
+        let end = returnAt + plan.options.drain
+        while tally.delivered < tally.accepted, now < end, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
+        // A moment longer: a message that comes twice does so right behind.
+        let grace = now + 200_000_000
+        while now < grace, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
+        for index in 0..<deviceCount { leave(index) }
+    }
+
+    private mutating func begin(at time: Int64) {
+        isMeasuring = true
+        tally.phaseStartedAt = time
+        tally.waited = 0
+        tally.threadCPU = -Clocks.threadCPU()
+    }
+
+    private mutating func finish() {
+        guard isMeasuring else { return }
+        isMeasuring = false
+        tally.phaseEndedAt = Clocks.now()
+        tally.threadCPU += Clocks.threadCPU()
+    }
+}
+
+/// When the messages of a fixed rate fall due.
+enum Pace {
+    /// Nanoseconds from the start for the `number`-th message, moved up to the end of its tick.
+    @inline(__always)
+    static func due(_ number: UInt64, rate: Double) -> Int64 {
+        let exact = Int64(Double(number) * 1e9 / rate)
+        return (exact + Limits.tickNanoseconds - 1) / Limits.tickNanoseconds * Limits.tickNanoseconds
+    }
+}

@@ -1,0 +1,178 @@
+internal import Glibc
+internal import Platform
+internal import Wire
+
+// Senders: pipelined Publish frames out, PublishResult frames in.
+extension Worker {
+    mutating func openSenders() {
+        for index in 0..<senderCount {
+            let (descriptor, error) = Socket.connect(to: plan.credentials.senders, from: 0)
+            guard descriptor >= 0 else { return endSender(index, "connecting a sender: \(errorText(error))") }
+            senders[index].descriptor = descriptor
+            if (try? poller.add(descriptor, token: Kind.sender.rawValue << 32 | UInt64(index))) == nil {
+                return endSender(index, "epoll: \(errorText(errno))")
+            }
+        }
+    }
+
+    @inline(__always)
+    mutating func senderReady(_ index: Int, _ event: Poller.Ready) {
+        let sender = senders + index
+        guard sender.pointee.descriptor >= 0 else { return }
+        if sender.pointee.phase == .connecting {
+            let error = Socket.pendingError(sender.pointee.descriptor)
+            guard error == 0 else { return endSender(index, "connecting a sender: \(errorText(error))") }
+            guard event.isWritable else { return }
+            sender.pointee.phase = .greeting
+            let wall = Int64(Clocks.wallMilliseconds()) + clockOffset
+            let frame = Greeting.sender(plan.credentials, timestamp: UInt64(max(0, wall)))
+            frame.withUnsafeBytes {
+                (sender.pointee.buffer + sender.pointee.tail).copyMemory(from: $0.baseAddress!, byteCount: $0.count)
+                sender.pointee.tail += $0.count
+            }
+        }
+        if event.isWritable { flushSender(index) }
+        if event.isReadable || event.isHungUp { receiveResults(index) }
+    }
+
+    /// Sends what waits; what the socket does not take stays, and the front of the buffer is used again.
+    @inline(__always)
+    mutating func flushSender(_ index: Int) {
+        let sender = senders + index
+        let waiting = sender.pointee.tail - sender.pointee.head
+        guard waiting > 0, sender.pointee.descriptor >= 0 else { return }
+        if case .bytes(let sent) = Socket.send(
+            sender.pointee.descriptor, sender.pointee.buffer + sender.pointee.head, waiting)
+        {
+            sender.pointee.head += sent
+        }
+        let rest = sender.pointee.tail - sender.pointee.head
+        if rest == 0 {
+            (sender.pointee.head, sender.pointee.tail) = (0, 0)
+        } else if sender.pointee.head > Limits.sendByteCount / 2 {
+            sender.pointee.buffer.copyMemory(from: sender.pointee.buffer + sender.pointee.head, byteCount: rest)
+            (sender.pointee.head, sender.pointee.tail) = (0, rest)
+        }
+    }
+
+    /// Encodes one message for one device, if a sender has room for it.
+    ///
+    /// - Returns: false when all are full; nothing has happened then.
+    @inline(__always)
+    mutating func publish(to device: Int, dueAt: Int64, isMeasured: Bool) -> Bool {
+        let byteCount = payload.count + FrameWriter.publishOverheadByteCount
+        for _ in 0..<senderCount {
+            let index = nextSender
+            nextSender = nextSender + 1 == senderCount ? 0 : nextSender + 1
+            let sender = senders + index
+            guard sender.pointee.phase == .ready, sender.pointee.hasRoom(byteCount) else { continue }
+            let number = ledger.append(dueAt: dueAt, isMeasured: isMeasured)
+            let mark = Payload.mark(runTag: plan.runTag, worker: plan.index, number: number)
+            let cid = devices[device].identity.cid
+            sender.pointee.tail += payload.withUnsafeBytes {
+                FrameWriter.publish(
+                    request: number, cid: cid, mark: mark, payload: $0, at: sender.pointee.buffer + sender.pointee.tail)
+            }
+            tally.published += 1
+            outstanding += 1
+            return true
+        }
+        return false
+    }
+
+    mutating func flushSenders() {
+        for index in 0..<senderCount where senders[index].phase == .ready { flushSender(index) }
+    }
+
+    private mutating func receiveResults(_ index: Int) {
+        let sender = senders + index
+        while sender.pointee.descriptor >= 0 {
+            let kept = sender.pointee.input.take(into: scratch)
+            let room = Limits.receiveByteCount - kept
+            switch Socket.receive(sender.pointee.descriptor, into: scratch + kept, room) {
+            case .wouldBlock: return sender.pointee.input.store(scratch, kept)
+            case .ended: return endSender(index, "the gateway closed a sender's connection without a Close")
+            case .failed(let error): return endSender(index, "a sender's connection failed: \(errorText(error))")
+            case .bytes(let count):
+                let used = readResults(index, kept + count)
+                guard sender.pointee.descriptor >= 0 else { return }
+                sender.pointee.input.store(scratch + used, kept + count - used)
+                if count < room { return }
+            }
+        }
+    }
+
+    private mutating func readResults(_ index: Int, _ byteCount: Int) -> Int {
+        var offset = 0
+        while let head = FrameHead(UnsafeRawBufferPointer(start: scratch + offset, count: byteCount - offset)) {
+            guard head.bodyByteCount <= Limits.frameBodyByteCount else {
+                endSender(index, "the gateway sent a frame of \(head.bodyByteCount) bytes")
+                return byteCount
+            }
+            let end = offset + FrameHead.byteCount + head.bodyByteCount
+            guard end <= byteCount else { break }
+            let body = UnsafeRawBufferPointer(start: scratch + offset + FrameHead.byteCount, count: head.bodyByteCount)
+            switch FrameType(rawValue: head.type) {
+            case .publishResult: answered(body)
+            case .welcome:
+                senders[index].phase = .ready
+                readySenders += 1
+            case .ping:
+                if let ping = try? Ping(decoding: body.bytes) { answerSenderPing(index, ping) }
+            case .close:
+                let close = (try? Close(decoding: body.bytes)) ?? Close()
+                endSender(index, "a sender's Close \(close.code) \(close.reason)")
+                return byteCount
+            default: break
+            }
+            offset = end
+        }
+        return offset
+    }
+
+    private mutating func answerSenderPing(_ index: Int, _ ping: Ping) {
+        guard senders[index].hasRoom(HeartbeatFrame.largestByteCount) else { return }
+        let tail = senders[index].buffer + senders[index].tail
+        senders[index].tail += HeartbeatFrame.pong(nonce: ping.nonce).encode(
+            into: UnsafeMutableRawBufferPointer(start: tail, count: HeartbeatFrame.largestByteCount))
+        flushSender(index)
+    }
+
+    @inline(__always)
+    private mutating func answered(_ body: UnsafeRawBufferPointer) {
+        guard let scan = ResultScan(body) else {
+            tally.malformed += 1
+            return
+        }
+        let outcome = scan.code == 0 ? ledger.markAccepted(scan.request) : ledger.markRefused(scan.request)
+        guard case .first(let event) = outcome else {
+            tally.malformed += 1
+            return fail("a PublishResult for a request that was not waiting")
+        }
+        if scan.code == 0 {
+            tally.accepted += 1
+            if isMeasuring { tally.measuredAccepted += 1 }
+            if event.isMeasured { tally.resultLatency.record(now - event.dueAt) }
+        } else {
+            tally.refused += 1
+            refused(code: scan.code, body)
+        }
+        if event.isFinished || !waitsForDelivery { outstanding -= 1 }
+    }
+
+    private mutating func refused(code: UInt64, _ body: UnsafeRawBufferPointer) {
+        let reason = (try? PublishResult(decoding: body.bytes))?.reason ?? ""
+        fail("publish refused with \(code) \(reason)")
+    }
+
+    private mutating func endSender(_ index: Int, _ text: String) {
+        if senders[index].descriptor >= 0 { _ = Glibc.close(senders[index].descriptor) }
+        if senders[index].phase == .ready { readySenders -= 1 }
+        senders[index].descriptor = -1
+        senders[index].phase = .failed
+        senders[index].input.clear()
+        fail(text)
+        // Without one of its senders a run measures something else than was asked for.
+        if tally.fatal == nil { tally.fatal = text }
+    }
+}

@@ -1,0 +1,187 @@
+internal import Glibc
+internal import Platform
+internal import Synchronization
+
+/// One thread of the generator: its poller, its share of the devices, its senders and its HTTP connections.
+///
+/// A worker publishes to its own devices only, so nothing is shared with other threads while it runs: no locks, and a
+/// message's due time, answer and delivery meet in one ledger. All state hangs off this one value, which is entered once.
+struct Worker: ~Copyable {
+    enum Kind: UInt64 { case device = 0, sender, http }
+
+    let plan: WorkerPlan
+    let coordinator: Coordinator
+    var poller: Poller
+    let devices: UnsafeMutablePointer<DeviceConnection>
+    let deviceCount: Int
+    let senders: UnsafeMutablePointer<SenderConnection>
+    let senderCount: Int
+    let https: UnsafeMutablePointer<HTTPConnection>
+    let httpCount: Int
+    let scratch: UnsafeMutableRawPointer
+
+    var tally = WorkerTally()
+    var ledger = MessageLedger()
+    var payload: [UInt8]
+    var request: HTTPRequestTemplate
+    var random: UInt64
+
+    // Connecting.
+    var opening = 0
+    var nextDevice: Int
+    var again: [Int] = []
+    var clockOffset: Int64 = 0
+    var heartbeatNanoseconds: Int64 = 0
+    var nextHeartbeatAt: Int64 = 0
+    var heartbeatCursor = 0
+
+    // Publishing.
+    var outstanding = 0
+    var nextSender = 0
+    var readySenders = 0
+    var isMeasuring = false
+    var waitsForDelivery = true
+    var publishesHTTP = false
+    var now: Int64
+    var shownConnected = 0
+    var shownAccepted = 0
+    var shownDelivered = 0
+
+    init(_ plan: WorkerPlan, _ coordinator: Coordinator) throws(Poller.Failure) {
+        poller = try Poller()
+        (self.plan, self.coordinator) = (plan, coordinator)
+        (deviceCount, senderCount, httpCount) = (plan.devices.count, plan.senders, plan.httpConnections)
+        devices = .allocate(capacity: max(1, deviceCount))
+        for (index, identity) in plan.devices.enumerated() {
+            (devices + index).initialize(to: DeviceConnection(identity: identity))
+        }
+        senders = .allocate(capacity: max(1, senderCount))
+        for index in 0..<senderCount { (senders + index).initialize(to: SenderConnection()) }
+        https = .allocate(capacity: max(1, httpCount))
+        for index in 0..<httpCount { (https + index).initialize(to: HTTPConnection()) }
+        scratch = .allocate(byteCount: Limits.receiveByteCount, alignment: 64)
+        payload = Payload.bytes(plan.options.payloadByteCount)
+        request = HTTPRequestTemplate(plan.credentials, token: plan.httpToken)
+        random = 0x9E37_79B9_7F4A_7C15 &+ UInt64(plan.index) &* 0xBF58_476D_1CE4_E5B9 | 1
+        nextDevice = deviceCount
+        now = Clocks.now()
+    }
+
+    deinit {
+        for index in 0..<deviceCount {
+            if devices[index].descriptor >= 0 { _ = close(devices[index].descriptor) }
+            devices[index].input.clear()
+            devices[index].output.clear()
+        }
+        devices.deinitialize(count: deviceCount)
+        devices.deallocate()
+        for index in 0..<senderCount {
+            if senders[index].descriptor >= 0 { _ = close(senders[index].descriptor) }
+            senders[index].input.clear()
+            senders[index].buffer.deallocate()
+        }
+        senders.deinitialize(count: senderCount)
+        senders.deallocate()
+        for index in 0..<httpCount {
+            if https[index].descriptor >= 0 { _ = close(https[index].descriptor) }
+            https[index].input.clear()
+            https[index].output.clear()
+            https[index].sentAt.deallocate()
+        }
+        https.deinitialize(count: httpCount)
+        https.deallocate()
+        scratch.deallocate()
+    }
+
+    /// Does the plan's job; returns when it is done, its time is over, or the run is aborted.
+    mutating func run() {
+        switch plan.job {
+        case .register: runRegister()
+        case .idle: runIdle()
+        case .live: runLive()
+        case .http: runHTTP()
+        case .offline: runOffline()
+        }
+        tally.remainder = ledger.remainder()
+        tally.devices = (0..<deviceCount).map { devices[$0].identity }
+    }
+
+    /// One turn: starts handshakes, waits for readiness at most `nanoseconds`, handles what is ready, keeps alive.
+    mutating func turn(nanoseconds: Int64) {
+        startHandshakes()
+        let before = nanoseconds > 0 ? Clocks.now() : 0
+        guard let count = try? poller.wait(nanoseconds: nanoseconds) else {
+            tally.fatal = "epoll failed: \(errorText(errno))"
+            return
+        }
+        now = Clocks.now()
+        if isMeasuring { tally.waited += nanoseconds > 0 ? now - before : 0 }
+        for position in 0..<count {
+            let event = poller.ready(at: position)
+            let index = Int(event.token & 0xFFFF_FFFF)
+            switch Kind(rawValue: event.token >> 32) {
+            case .device: deviceReady(index, event)
+            case .sender: senderReady(index, event)
+            case .http: httpReady(index, event)
+            case nil: break
+            }
+        }
+        keepAlive()
+        showProgress()
+    }
+
+    /// Stands at a gate, still answering the gateway, until everybody is there.
+    ///
+    /// - Returns: the phase's beginning; `nil` when the run is aborted.
+    mutating func pass(_ phase: Coordinator.Phase) -> Int64? {
+        coordinator.arrive(phase)
+        while tally.fatal == nil {
+            switch coordinator.gate(phase) {
+            case .open(let time): return time
+            case .aborted: return nil
+            case .closed: turn(nanoseconds: 2_000_000)
+            }
+        }
+        return nil
+    }
+
+    /// xorshift64*: which device the next message is for; not for secrets.
+    @inline(__always)
+    mutating func randomIndex(below bound: Int) -> Int {
+        random ^= random >> 12
+        random ^= random << 25
+        random ^= random >> 27
+        let word = random &* 0x2545_F491_4F6C_DD1D
+        return Int((word.multipliedFullWidth(by: UInt64(bound))).high)
+    }
+
+    mutating func fail(_ text: String) { tally.failures[text, default: 0] += 1 }
+
+    private mutating func showProgress() {
+        if tally.connected != shownConnected {
+            _ = coordinator.connected.add(tally.connected - shownConnected, ordering: .relaxed)
+            shownConnected = tally.connected
+        }
+        if tally.accepted != shownAccepted {
+            _ = coordinator.accepted.add(tally.accepted - shownAccepted, ordering: .relaxed)
+            shownAccepted = tally.accepted
+        }
+        if tally.delivered != shownDelivered {
+            _ = coordinator.delivered.add(tally.delivered - shownDelivered, ordering: .relaxed)
+            shownDelivered = tally.delivered
+        }
+    }
+}
+
+/// What messages carry: eight bytes for the number, then printable text, since real payloads are text.
+enum Payload {
+    static func bytes(_ count: Int) -> [UInt8] {
+        (0..<count).map { index in index < 8 ? 0 : UInt8(ascii: "a") + UInt8(index % 26) }
+    }
+
+    /// Run tag (16 bits), worker (8) and number (40) as the payload's first eight bytes.
+    @inline(__always)
+    static func mark(runTag: UInt64, worker: Int, number: UInt64) -> UInt64 {
+        runTag << 48 | UInt64(worker & 0xFF) << 40 | number & 0xFF_FFFF_FFFF
+    }
+}

@@ -1,0 +1,77 @@
+// A shard's knowledge of cold alarms: for each of its buckets how far they have been reported (the cursor) and when the
+// next one is (the watermark). A row that turns cold with an alarm behind the cursor is remembered by itself (late); it
+// is rare, since Delivery handles young alarms in its own wheel.
+
+internal import Delivery
+internal import Wire
+
+struct AlarmClock: ~Copyable {
+    private let shardCount: Int
+    private let shardIndex: Int
+    private var watermarks: [Int64]
+    private var cursors: [Alarm?]
+    private var late: [Alarm] = []
+    private(set) var next = Int64.max
+
+    init(shardIndex: Int, shardCount: Int, watermarks: [Int64]) {
+        (self.shardIndex, self.shardCount, self.watermarks) = (shardIndex, shardCount, watermarks)
+        cursors = Array(repeating: nil, count: watermarks.count)
+        next = watermarks.min() ?? .max
+    }
+
+    static func buckets(shardIndex: Int, shardCount: Int) -> [UInt16] {
+        stride(from: shardIndex, to: Bucket.count, by: shardCount).map { UInt16($0) }
+    }
+
+    /// A row has turned cold.
+    mutating func add(_ alarm: Alarm) {
+        let place = Int(alarm.key.bucket.index) / shardCount
+        if let cursor = cursors[place], alarm <= cursor {
+            late.append(alarm)
+        } else {
+            watermarks[place] = min(watermarks[place], alarm.wakeAt)
+        }
+        next = min(next, alarm.wakeAt)
+    }
+
+    /// What to look at for alarms up to `time`.
+    mutating func makeWork(upTo time: Int64, limit: Int) -> ReadOperation.AlarmWork {
+        var work = ReadOperation.AlarmWork(time: time, limit: max(limit, 1), scans: [], late: [])
+        if !late.isEmpty {
+            var rest: [Alarm] = []
+            for alarm in late {
+                if alarm.wakeAt <= time, work.late.count < work.limit {
+                    work.late.append(alarm)
+                } else {
+                    rest.append(alarm)
+                }
+            }
+            late = rest
+        }
+        for place in watermarks.indices where watermarks[place] <= time {
+            work.scans.append(
+                AlarmScan(place: place, bucket: UInt16(place * shardCount + shardIndex), cursor: cursors[place]))
+        }
+        // Earliest first: with a limit, the most overdue buckets must not wait for the others.
+        work.scans.sort { watermarks[$0.place] < watermarks[$1.place] }
+        return work
+    }
+
+    mutating func finish(_ work: ReadOperation.AlarmWork) {
+        for scan in work.scans where scan.wasRead {
+            cursors[scan.place] = scan.cursor
+            watermarks[scan.place] = scan.nextAlarm
+        }
+        recompute()
+    }
+
+    /// The read failed: ask again later.
+    mutating func giveBack(_ work: ReadOperation.AlarmWork) {
+        late.append(contentsOf: work.late)
+        recompute()
+    }
+
+    private mutating func recompute() {
+        next = min(watermarks.min() ?? .max, late.map(\.wakeAt).min() ?? .max)
+    }
+}

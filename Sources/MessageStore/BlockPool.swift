@@ -1,0 +1,111 @@
+// A shard's memory for batches and values. A block is filled from the front and never changed behind; it is reused when
+// it is full, no live row stands in it, and what stands in it is durable (until then the committer reads it).
+
+internal import Delivery
+
+/// One piece of memory and who needs it.
+struct Block {
+    var start: UnsafeMutableRawPointer
+    var capacity: Int
+    var used: Int
+    /// Rows that stand in it: young ones, and those lent to the spiller.
+    var liveCount: Int
+    var isFull: Bool
+    /// The committer may still have to read it.
+    var isAwaited: Bool
+}
+
+struct BlockPool: ~Copyable {
+    private var blocks: [Block] = []
+    private var freeNumbers: [UInt32] = []
+    private var spares: [UnsafeMutableRawPointer] = []
+    /// Full blocks with their last tickets, in the order of these.
+    private var awaited: [(block: UInt32, ticket: Ticket)] = []
+    private var awaitedHead = 0
+    private(set) var byteCount = 0
+
+    init() {}
+
+    deinit {
+        for block in blocks where block.capacity > 0 { block.start.deallocate() }
+        for spare in spares { spare.deallocate() }
+    }
+
+    @inline(__always) func start(_ block: UInt32) -> UnsafeMutableRawPointer { blocks[Int(block)].start }
+    @inline(__always) func used(_ block: UInt32) -> Int { blocks[Int(block)].used }
+    @inline(__always) func room(_ block: UInt32) -> Int { blocks[Int(block)].capacity - blocks[Int(block)].used }
+
+    /// Takes the next `byteCount` bytes of a block that has room for them; returns their offset.
+    @inline(__always) mutating func advance(_ block: UInt32, by byteCount: Int) -> Int {
+        let offset = blocks[Int(block)].used
+        blocks[Int(block)].used += byteCount
+        return offset
+    }
+
+    @inline(__always) mutating func align(_ block: UInt32) {
+        blocks[Int(block)].used = min((blocks[Int(block)].used + 7) & ~7, blocks[Int(block)].capacity)
+    }
+
+    /// An empty block of the usual size, or larger if `byteCount` asks for it.
+    mutating func take(atLeast byteCount: Int, isAwaited: Bool) -> UInt32 {
+        let capacity = max(Limits.blockByteCount, (byteCount + 7) & ~7)
+        let start: UnsafeMutableRawPointer
+        if capacity == Limits.blockByteCount, let spare = spares.popLast() {
+            start = spare
+        } else {
+            start = .allocate(byteCount: capacity, alignment: 64)
+        }
+        self.byteCount += capacity
+        let block = Block(
+            start: start, capacity: capacity, used: 0, liveCount: 0, isFull: false, isAwaited: isAwaited)
+        if let number = freeNumbers.popLast() {
+            blocks[Int(number)] = block
+            return number
+        }
+        blocks.append(block)
+        return UInt32(blocks.count - 1)
+    }
+
+    @inline(__always) mutating func retain(_ block: UInt32) { blocks[Int(block)].liveCount += 1 }
+
+    @inline(__always) mutating func release(_ block: UInt32) {
+        blocks[Int(block)].liveCount -= 1
+        if blocks[Int(block)].liveCount == 0 { freeIfDone(block) }
+    }
+
+    /// Nothing more goes into the block; its bytes are needed until `ticket` is durable.
+    mutating func fill(_ block: UInt32, lastTicket ticket: Ticket) {
+        blocks[Int(block)].isFull = true
+        if blocks[Int(block)].isAwaited { awaited.append((block, ticket)) } else { freeIfDone(block) }
+    }
+
+    mutating func committed(upTo ticket: Ticket) {
+        while awaitedHead < awaited.count, awaited[awaitedHead].ticket <= ticket {
+            let block = awaited[awaitedHead].block
+            awaitedHead += 1
+            blocks[Int(block)].isAwaited = false
+            freeIfDone(block)
+        }
+        if awaitedHead == awaited.count {
+            awaited.removeAll(keepingCapacity: true)
+            awaitedHead = 0
+        } else if awaitedHead > 1024 {
+            awaited.removeFirst(awaitedHead)
+            awaitedHead = 0
+        }
+    }
+
+    private mutating func freeIfDone(_ number: UInt32) {
+        let block = blocks[Int(number)]
+        guard block.isFull, !block.isAwaited, block.liveCount == 0 else { return }
+        byteCount -= block.capacity
+        if block.capacity == Limits.blockByteCount, spares.count < Limits.spareBlockCount {
+            spares.append(block.start)
+        } else {
+            block.start.deallocate()
+        }
+        blocks[Int(number)].capacity = 0
+        blocks[Int(number)].isFull = false
+        freeNumbers.append(number)
+    }
+}

@@ -1,0 +1,222 @@
+// Cold reads. A reader thread knows only the disk; the reply is made here, on the loop, by laying young rows over what
+// it found.
+//
+// One thing could go wrong: a row that was young when the reader looked (so the disk did not have it) and that has left
+// memory by the time of the reply. Therefore rows stay in memory, though spilled, until every read that was under way
+// when the loop learned of the spill has been answered. Epochs count that: each batch of cooled rows begins a new one.
+
+public import Delivery
+internal import Wire
+
+/// Reads under way by the epoch in which they were asked for.
+struct ReadEpochs {
+    private var current: UInt64 = 0
+    private var oldest: UInt64 = 0
+    private var counts: [Int] = [0]
+
+    mutating func begin() -> UInt64 {
+        counts[counts.count - 1] += 1
+        return current
+    }
+
+    mutating func end(_ epoch: UInt64) {
+        counts[Int(epoch - oldest)] -= 1
+        while counts.count > 1, counts[0] == 0 {
+            counts.removeFirst()
+            oldest += 1
+        }
+    }
+
+    /// Ends the current epoch and returns its number.
+    mutating func advance() -> UInt64 {
+        defer { current += 1 }
+        if counts.count == 1, counts[0] == 0 {
+            oldest += 1
+        } else {
+            counts.append(0)
+        }
+        return current
+    }
+
+    /// Whether every read of this epoch and those before it has ended.
+    func isOver(_ epoch: UInt64) -> Bool { oldest > epoch }
+}
+
+extension EmbeddedShardStore {
+    public func read(_ requests: [StoreRead]) -> ReadToken {
+        lastToken += 1
+        let parts = requests.map { request in
+            var part = ReadOperation.Part(request: request)
+            // What memory knows it will still know at the reply (see the epochs).
+            if case .get(let key) = request, young(key) != .unknown { part.isComplete = true }
+            return part
+        }
+        send(ReadOperation(token: lastToken, epoch: epochs.begin(), mailbox: mailbox, parts: parts))
+        return lastToken
+    }
+
+    public func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
+        lastToken += 1
+        // One at a time, since each begins where the one before it ended.
+        if isReadingAlarms {
+            waitingAlarmRequests.append((lastToken, time, limit))
+        } else {
+            startAlarmRead(token: lastToken, upTo: time, limit: limit)
+        }
+        return lastToken
+    }
+
+    /// While a request for alarms is under way there is no use in another one.
+    public var nextAlarm: Int64 { isReadingAlarms ? .max : clock.next }
+
+    private func startAlarmRead(token: ReadToken, upTo time: Int64, limit: Int) {
+        isReadingAlarms = true
+        let work = clock.makeWork(upTo: time, limit: limit)
+        send(ReadOperation(token: token, epoch: epochs.begin(), mailbox: mailbox, parts: [], alarms: work))
+    }
+
+    private func send(_ operation: ReadOperation) { store.readers.submit(operation) }
+
+    /// Takes a reader's answer, and either queues the reply or asks for more.
+    func finish(_ operation: ReadOperation) {
+        if let failure = operation.failure {
+            epochs.end(operation.epoch)
+            readyReplies.append(StoreReply(token: operation.token, results: [], failure: failure))
+            if let work = operation.alarms {
+                clock.giveBack(work)
+                alarmReadEnded()
+            }
+            return
+        }
+        if let work = operation.alarms { return finishAlarms(work, operation) }
+        var results: [StoreReadResult] = []
+        results.reserveCapacity(operation.parts.count)
+        var needsMore = false
+        for part in operation.parts {
+            guard let result = merge(part, operation) else {
+                needsMore = true
+                continue
+            }
+            results.append(result)
+        }
+        if needsMore {
+            send(operation)
+            return
+        }
+        epochs.end(operation.epoch)
+        readyReplies.append(StoreReply(token: operation.token, results: results, owner: operation))
+    }
+
+    func deliverReadyReplies() {
+        guard !readyReplies.isEmpty else { return }
+        var replies: [StoreReply] = []
+        swap(&replies, &readyReplies)
+        for reply in replies { observer?.storeReplied(reply) }
+    }
+
+    // MARK: Merging
+
+    /// `nil` when the disk must be asked for more: all that came is deleted or was not counted far enough.
+    private func merge(_ part: ReadOperation.Part, _ operation: ReadOperation) -> StoreReadResult? {
+        switch part.request {
+        case .get(let key):
+            if let number = index.find(key) {
+                return .row(index[number].pointee.isDeleted ? nil : keep(number, operation))
+            }
+            return .row(part.rows.first.map { StoredRow(key: key, wakeAt: $0.wakeAt, value: $0.value) })
+        case .scan(let start, let rowLimit, let byteLimit):
+            var rows: [StoredRow] = []
+            var byteCount = 0
+            var isCut = false
+            walk(part, from: start) { key, wakeAt, value, number in
+                if !rows.isEmpty, rows.count >= rowLimit || byteCount + value.count > byteLimit {
+                    isCut = true
+                    return false
+                }
+                byteCount += value.count
+                if let number {
+                    rows.append(keep(number, operation))
+                } else {
+                    rows.append(StoredRow(key: key, wakeAt: wakeAt, value: value))
+                }
+                return true
+            }
+            if rows.isEmpty, !part.isComplete { return nil }
+            return .rows(rows, isComplete: part.isComplete && !isCut)
+        case .measure(let start, let rowLimit):
+            var (rowCount, byteCount, first, last) = (0, 0, UInt64(0), UInt64(0))
+            walk(part, from: start) { key, _, value, _ in
+                guard rowCount < rowLimit else { return false }
+                if rowCount == 0 { first = key.item }
+                last = key.item
+                rowCount += 1
+                byteCount += value.count
+                return true
+            }
+            if rowCount < rowLimit, !part.isComplete { return nil }
+            return .measure(rowCount: rowCount, byteCount: byteCount, firstItem: first, lastItem: last)
+        }
+    }
+
+    /// Visits what the partition holds now, in item order, as far as the part's rows tell about the disk.
+    private func walk(
+        _ part: ReadOperation.Part, from start: StoreKey,
+        _ visit: (StoreKey, Int64, UnsafeRawBufferPointer, UInt32?) -> Bool
+    ) {
+        let bound = part.isComplete ? UInt64.max : part.rows.last?.key.item ?? 0
+        if !part.isComplete, part.rows.isEmpty { return }
+        var slot = index.firstSlot(from: start)
+        var next = 0
+        while true {
+            let cold = next < part.rows.count ? part.rows[next] : nil
+            guard slot != noSlot, index[slot].pointee.item <= bound else {
+                guard let cold, visit(cold.key, cold.wakeAt, cold.value, nil) else { return }
+                next += 1
+                continue
+            }
+            let young = index[slot]
+            if let cold, cold.key.item < young.pointee.item {
+                guard visit(cold.key, cold.wakeAt, cold.value, nil) else { return }
+                next += 1
+                continue
+            }
+            if let cold, cold.key.item == young.pointee.item { next += 1 }
+            if !young.pointee.isDeleted {
+                let location = ValueLocation(
+                    block: young.pointee.block, offset: young.pointee.offset, byteCount: young.pointee.byteCount)
+                guard visit(young.pointee.key, young.pointee.wakeAt, value(at: location), slot) else { return }
+            }
+            slot = start.hasItems ? young.pointee.itemAfter : noSlot
+        }
+    }
+
+    /// A young row for a reply, which may outlive it.
+    private func keep(_ number: UInt32, _ operation: ReadOperation) -> StoredRow {
+        let slot = index[number]
+        let location = ValueLocation(
+            block: slot.pointee.block, offset: slot.pointee.offset, byteCount: slot.pointee.byteCount)
+        return StoredRow(key: slot.pointee.key, wakeAt: slot.pointee.wakeAt, value: operation.keep(value(at: location)))
+    }
+
+    // MARK: Alarms
+
+    private func finishAlarms(_ work: ReadOperation.AlarmWork, _ operation: ReadOperation) {
+        clock.finish(work)
+        if !work.stale.isEmpty { store.dropStale(work.stale) }
+        // A young row has its alarm with Delivery, or had it cleared.
+        let rows = work.rows.filter { index.find($0.key) == nil }
+            .map { StoredRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }
+        epochs.end(operation.epoch)
+        readyReplies.append(
+            StoreReply(
+                token: operation.token, results: [.rows(rows, isComplete: clock.next > work.time)], owner: operation))
+        alarmReadEnded()
+    }
+
+    private func alarmReadEnded() {
+        isReadingAlarms = false
+        guard !waitingAlarmRequests.isEmpty else { return }
+        let (token, time, limit) = waitingAlarmRequests.removeFirst()
+        startAlarmRead(token: token, upTo: time, limit: limit)
+    }
+}

@@ -1,0 +1,353 @@
+// The store of one process: the journal for the young, RocksDB for what stays.
+//
+//     FOLDER/lock      held while a process works here; names it
+//     FOLDER/format    "longwire store 1"
+//     FOLDER/journal/  segments
+//     FOLDER/rows/     RocksDB
+//     FOLDER/spill/    files on their way into RocksDB; emptied at each start
+//
+// Threads: one committer, one spiller, a few readers, all made and joined here. Shards are made before the loops run
+// and closed on their loops before the store is.
+
+internal import Delivery
+package import Journal
+internal import Platform
+internal import Synchronization
+internal import Wire
+
+/// A folder with everything that Longwire must not forget, opened by this process alone.
+public final class EmbeddedStore: @unchecked Sendable {
+    // Sound because `shards` is behind a lock, `threads` and `lock` are used by the opener only (`open` and `close` are
+    // called by one thread), and the rest is immutable or synchronizes itself.
+
+    /// The version of what this code writes.
+    public static let formatVersion = 1
+
+    /// How a store works; the defaults are right for a server.
+    public struct Configuration: Sendable {
+        public enum Durability: Sendable {
+            /// Accepted means on the disk.
+            case fsync
+            /// Accepted means with the operating system: outlasts the process, not the machine.
+            case os
+        }
+        public var folder: String
+        public var durability = Durability.fsync
+        public var segmentByteCount = Journal.Limits.segmentByteCount
+        public var journalByteLimit = Limits.journalByteCount
+        public var uncommittedByteLimit = Journal.Limits.uncommittedByteCount
+        public var youngMilliseconds = Limits.youngMilliseconds
+        public var blockCacheByteCount = Limits.blockCacheByteCount
+        public var readerCount = Limits.readerCount
+        public var ephemeralByteLimit = Limits.ephemeralByteCount
+        public var deletionsBeforeCompaction = Limits.deletionsBeforeCompaction
+        /// After a small group the committer rests this long, so that the next one gathers; 0 for no rest.
+        public var gatherMicroseconds = Journal.Limits.gatherMicroseconds
+        /// Wall-clock milliseconds, for the age of request and trace rows.
+        public var now: @Sendable () -> Int64 = { Int64(SystemClock.wallMilliseconds) }
+        /// Called on a thread of the store when it cannot go on. By default it says why on standard error and ends the
+        /// process with code 74; one that returns leaves a store that commits nothing any more.
+        public var fatal: @Sendable (StoreError) -> Void = EmbeddedStore.exit(because:)
+        package var committerFault: (@Sendable (Int) -> SystemFault?)?
+        package var spillerTickMilliseconds = Limits.spillerTickMilliseconds
+        package var spillFault: (@Sendable (SpillStep) -> Void)?
+
+        public init(folder: String) { self.folder = folder }
+    }
+
+    /// A failure for tests to inject: the value of `errno`.
+    package struct SystemFault: Sendable {
+        package var code: Int32
+        package init(code: Int32) { self.code = code }
+    }
+    /// The points of a spill at which a test may look or stop.
+    package enum SpillStep: Sendable { case collected, ingested, recycled }
+
+    /// What a start found.
+    public struct RecoveryReport: Sendable, Equatable {
+        public var segmentCount = 0
+        public var batchCount = 0
+        public var byteCount = 0
+        public var hadTornTail = false
+        public var milliseconds = 0
+    }
+
+    let configuration: Configuration
+    let committer: Committer
+    let readers: Readers
+    let spiller: Spiller
+    let database: RowDatabase
+    package let ledger: SegmentLedger
+    public let recovery: RecoveryReport
+    private let hasColdRows: Bool
+    private let hasColdEphemeralRows: Bool
+    private let shards = Lock<[ObjectIdentifier: ShardMailbox]>([:])
+    private var threads: [JoinableThread] = []
+    private var lock: LockFile?
+    private var isOpen = true
+
+    var batchByteLimit: Int { configuration.segmentByteCount - 64 }
+
+    /// Opens the folder, made if it is not there, and replays the journal.
+    ///
+    /// - Parameter configuration: the folder and how to work in it.
+    /// - Throws: every case of `StoreError`; the folder is then as it was, or as a crash at that point would leave it.
+    public init(_ configuration: Configuration) throws(StoreError) {
+        self.configuration = configuration
+        let began = SystemClock.monotonicMilliseconds
+        let lock = try Self.takeFolder(configuration.folder)
+        let folder = SegmentFolder(
+            path: configuration.folder + "/journal", segmentByteCount: configuration.segmentByteCount)
+        let journal: Recovery
+        do throws(JournalError) {
+            try folder.prepare()
+            journal = try Recovery(folder: folder)
+        } catch { throw StoreError(error) }
+        database = try RowDatabase(
+            path: configuration.folder + "/rows", cacheByteCount: configuration.blockCacheByteCount)
+        let run = SortedRun(database: database, folder: configuration.folder + "/spill")
+        do throws(StoreError) {
+            try Self.replay(journal, into: run, period: Periods.current(configuration.now()))
+            hasColdRows = try !database.isEmpty(database.rows)
+            var hasEphemeral = false
+            for family in database.ephemeralFamilies where !hasEphemeral {
+                hasEphemeral = try !database.isEmpty(family.family)
+            }
+            hasColdEphemeralRows = hasEphemeral
+            do throws(JournalError) { ledger = try SegmentLedger(folder: folder) } catch { throw StoreError(error) }
+        } catch {
+            database.close()
+            throw error
+        }
+        var journalConfiguration = Committer.Configuration()
+        journalConfiguration.durability = configuration.durability == .fsync ? .fsync : .os
+        journalConfiguration.gatherMicroseconds = configuration.gatherMicroseconds
+        if let fault = configuration.committerFault {
+            journalConfiguration.fault = { group in
+                fault(group).map { SystemError(operation: "write", subject: "journal", code: $0.code) }
+            }
+        }
+        let fatal = configuration.fatal
+        committer = Committer(ledger: ledger, configuration: journalConfiguration) { fatal(StoreError($0)) }
+        readers = Readers(database: database)
+        spiller = Spiller(
+            run: run, ledger: ledger, committer: committer, configuration: configuration,
+            hasUnknownPeriods: hasColdEphemeralRows)
+        recovery = RecoveryReport(
+            segmentCount: journal.segments.count, batchCount: journal.batchCount, byteCount: journal.byteCount,
+            hadTornTail: journal.tornTail != nil, milliseconds: Int(SystemClock.monotonicMilliseconds - began))
+        self.lock = consume lock
+        try startThreads()
+    }
+
+    deinit { precondition(!isOpen, "EmbeddedStore dropped without close()") }
+
+    // MARK: Opening
+
+    private static func takeFolder(_ folder: String) throws(StoreError) -> LockFile {
+        do throws(SystemError) {
+            try FileSystem.createDirectory(folder)
+        } catch { throw StoreError(error) }
+        let lock: LockFile
+        do throws(LockFile.Failure) {
+            lock = try LockFile(path: folder + "/lock")
+        } catch {
+            switch error {
+            case .heldByAnotherProcess(_, let process): throw .inUse(folder: folder, process: process)
+            case .system(let error): throw StoreError(error)
+            }
+        }
+        try checkFormat(folder)
+        do throws(SystemError) {
+            try FileSystem.removeTree(folder + "/spill")
+            try FileSystem.createDirectory(folder + "/spill")
+            try FileSystem.createDirectory(folder + "/rows")
+        } catch { throw StoreError(error) }
+        return lock
+    }
+
+    private static func checkFormat(_ folder: String) throws(StoreError) {
+        let path = folder + "/format"
+        let prefix = "longwire store "
+        do throws(SystemError) {
+            guard FileSystem.exists(path) else {
+                try FileSystem.replace(path, with: Array("\(prefix)\(formatVersion)\n".utf8))
+                return
+            }
+            let text = String(decoding: try FileSystem.read(path), as: UTF8.self)
+            let line = text.prefix { $0 != "\n" }
+            guard line.hasPrefix(prefix), let found = Int(line.dropFirst(prefix.count)) else {
+                throw SystemError(operation: "format", subject: path, code: 0)
+            }
+            guard found <= formatVersion else {
+                throw SystemError(operation: "newer", subject: path, code: CInt(clamping: found))
+            }
+        } catch {
+            switch error.operation {
+            case "format": throw .unknownFormat(file: path)
+            case "newer": throw .newerFormat(folder: folder, found: Int(error.code), supported: formatVersion)
+            default: throw StoreError(error)
+            }
+        }
+    }
+
+    /// Moves the journal into the database, a segment at a time, oldest first.
+    private static func replay(_ journal: Recovery, into run: SortedRun, period: Int64) throws(StoreError) {
+        for segment in journal.segments {
+            do {
+                var rows: [SpilledRow] = []
+                var unreadable: UInt8?
+                try journal.replay(segment) { operation in
+                    guard let key = operation.storeKey else {
+                        unreadable = operation.table
+                        return
+                    }
+                    rows.append(
+                        SpilledRow(
+                            key: key, value: operation.isPut ? operation.value : nil, wakeAt: operation.wakeAt,
+                            coldAlarm: operation.coldAlarm, slot: noSlot,
+                            version: operation.isPut && operation.prior == .nothing ? brandNew : 0, block: 0))
+                } atEnd: {
+                    if let unreadable {
+                        throw StoreError.damagedJournal(
+                            file: journal.folder.segmentPath(segment.generation), offset: 0,
+                            what: "it has rows of table \(unreadable), which this version does not know")
+                    }
+                    guard !rows.isEmpty else { return }
+                    dropShortLived(&rows)
+                    _ = try run.ingest(&rows, period: period)
+                }
+                try journal.folder.recycle(segment.generation)
+            } catch let error as StoreError {
+                throw error
+            } catch let error as JournalError {
+                throw StoreError(error)
+            } catch {
+                throw .system(what: "\(error)")
+            }
+        }
+    }
+
+    /// The mark of a row that was the first ever under its key, in `SpilledRow.version`.
+    private static let brandNew: UInt32 = 1
+
+    /// Takes out rows that were first put and then removed within one segment: the database need not hear of them.
+    private static func dropShortLived(_ rows: inout [SpilledRow]) {
+        rows.sort { $0.key < $1.key }
+        var kept = 0
+        var start = 0
+        while start < rows.count {
+            var end = start + 1
+            while end < rows.count, rows[end].key == rows[start].key { end += 1 }
+            if rows[start].version != brandNew || rows[end - 1].value != nil {
+                for index in start..<end {
+                    rows[kept] = rows[index]
+                    kept += 1
+                }
+            }
+            start = end
+        }
+        rows.removeLast(rows.count - kept)
+    }
+
+    private func startThreads() throws(StoreError) {
+        let (committer, readers, spiller, fatal) = (committer, readers, spiller, configuration.fatal)
+        do throws(SystemError) {
+            threads.append(try JoinableThread(named: "committer") { committer.run() })
+            threads.append(try JoinableThread(named: "spiller") { spiller.run(fatal: fatal) })
+            for number in 0..<max(configuration.readerCount, 1) {
+                threads.append(try JoinableThread(named: "reader \(number)") { readers.run() })
+            }
+        } catch {
+            close()
+            throw StoreError(error)
+        }
+    }
+
+    // MARK: Shards
+
+    /// Makes the store's side of shard `index` of `count`; before any loop runs, or on the shard's loop.
+    ///
+    /// - Parameters:
+    ///   - index: the shard has the buckets whose number leaves this rest when divided by `count`.
+    ///   - count: the same for all shards of a run; free to differ from one run to the next.
+    ///   - post: runs a closure on the shard's loop, soon, in order; called from the store's threads.
+    /// - Returns: the shard, to be closed on its loop before the store is.
+    /// - Throws: `.database` when the alarms' heads cannot be read.
+    public func makeShard(
+        index: Int, of count: Int, post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) throws(StoreError) -> EmbeddedShardStore {
+        precondition(count > 0 && (0..<count).contains(index), "no such shard")
+        let watermarks = try readers.firstAlarms(of: AlarmClock.buckets(shardIndex: index, shardCount: count))
+        let mailbox = ShardMailbox(post: post)
+        let number = committer.register { mailbox.committed(upTo: $0) }
+        let shard = EmbeddedShardStore(
+            store: self, shardIndex: index, shardCount: count, mailbox: mailbox, committerShard: number,
+            watermarks: watermarks, hasColdRows: hasColdRows, hasColdEphemeralRows: hasColdEphemeralRows)
+        shards.withLock { $0[ObjectIdentifier(mailbox)] = mailbox }
+        spiller.add(mailbox, number: number)
+        return shard
+    }
+
+    func retire(_ shard: EmbeddedShardStore) {
+        shards.withLock { $0[ObjectIdentifier(shard.mailbox)] = nil }
+        spiller.remove(shard.mailbox)
+    }
+
+    func collected(_ rows: [SpilledRow], from shard: EmbeddedShardStore) {
+        spiller.collected(rows, from: shard.mailbox)
+    }
+
+    func dropStale(_ alarms: [Alarm]) { spiller.dropStale(alarms) }
+
+    public var acceptsWrites: Bool {
+        committer.uncommittedByteCount < configuration.uncommittedByteLimit
+            && ledger.byteCount <= configuration.journalByteLimit
+    }
+
+    /// Every period on disk was begun since the start, so that the filters know all its ids.
+    var hasOnlyKnownPeriods: Bool { spiller.hasOnlyKnownPeriods }
+    var oldestPeriod: Int64 { spiller.oldestPeriod }
+
+    // MARK: Operating
+
+    /// Moves everything that is young out of the journal as soon as it can; takes effect in the background.
+    public func requestSpill() { spiller.requestSpill() }
+
+    /// Compacts the ordered store completely, now, on the calling thread: for tests and maintenance.
+    public func compact() {
+        database.compact(database.rows)
+        database.compact(database.alarms)
+    }
+
+    /// Stops: writes what was handed over, ends the threads, closes the files. The journal stays for the next start.
+    ///
+    /// Every shard has been closed on its loop, and no loop calls the store any more.
+    public func close() {
+        guard isOpen else { return }
+        isOpen = false
+        precondition(shards.withLock { $0.isEmpty }, "close the shards before the store")
+        committer.close()
+        spiller.close()
+        readers.close()
+        for thread in threads { thread.join() }
+        threads.removeAll()
+        database.close()
+        lock = nil
+    }
+
+    @Sendable private static func exit(because error: StoreError) {
+        StandardError.write("longwire: \(error)\n")
+        StandardError.exit(code: 74)
+    }
+}
+
+extension Operation {
+    /// `nil` when the table or the bucket is none that this version knows.
+    var storeKey: StoreKey? {
+        guard let bucket = Bucket(exactly: UInt64(bucket)), let table = StoreKey.Table(rawValue: table) else {
+            return nil
+        }
+        return StoreKey(bucket, table, ownerHigh: ownerHigh, ownerLow: ownerLow, item: item)
+    }
+}

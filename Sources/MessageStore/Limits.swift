@@ -1,0 +1,42 @@
+internal import Journal
+
+/// The bounds of this module, each with its reason.
+package enum Limits {
+    /// A row's value: the largest message with its vendor content, and room to grow.
+    package static let valueByteCount = 128 << 10
+    /// A block of a shard's memory. A row that stays pins its block, so blocks are small; yet a turn's batches should
+    /// stand in one, so that they are one piece of the write.
+    static let blockByteCount = 64 << 10
+    /// Free blocks kept for reuse, a shard: what a busy turn and its commit need.
+    static let spareBlockCount = 64
+    /// Journal on disk before spilling is forced: bounds memory, disk and the time of a start.
+    package static let journalByteCount = 512 << 20
+    /// Spilling by bound begins at this share of it, so that the bound itself is met only when the disk falls behind.
+    static let spillShare = 0.75
+    /// Rows older than this leave for the ordered store: most messages are long gone by then.
+    package static let youngMilliseconds: UInt64 = 60_000
+    /// RocksDB's cache of blocks, indexes and filters; all its read memory is in it.
+    package static let blockCacheByteCount = 64 << 20
+    /// Nothing goes through memtables but a few deletes of stale alarms.
+    static let memtableByteCount = 1 << 20
+    /// RocksDB's own log of events.
+    static let infoLogByteCount = 1 << 20
+    /// Reader threads: a cold read is one or two seeks; more threads than disks can seek gain nothing.
+    package static let readerCount = 2
+    /// Rows that a loop collects or drops for the spiller in one turn, about a tenth of a millisecond's work.
+    static let sliceRowCount = 500
+    /// Request and trace rows live this long after they were written, at least.
+    static let ephemeralMilliseconds: Int64 = 24 * 3_600_000
+    /// One column family a period; it is dropped as a whole a day after its end.
+    static let periodMilliseconds: Int64 = 4 * 3_600_000
+    /// Request and trace rows on disk, all periods together; past it the oldest period goes early.
+    package static let ephemeralByteCount = 4 << 30
+    /// A shard's filter of request ids, all periods together: at ten bits an id about 13 million of them.
+    static let filterByteCount = 16 << 20
+    /// Deletes that reached the ordered store before it is told to compact their range.
+    package static let deletionsBeforeCompaction = 20_000
+    /// Segment files kept for reuse.
+    static let spareSegmentCount = 2
+    /// The spiller looks after ages and periods this often.
+    static let spillerTickMilliseconds: UInt64 = 500
+}

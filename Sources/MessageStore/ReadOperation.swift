@@ -1,0 +1,75 @@
+// A request on its way to a reader thread and back. It belongs to one thread at a time: the loop fills in what to read,
+// a reader adds what the disk has, the loop merges young rows over it, and the reply keeps it for its bytes' sake.
+
+internal import Delivery
+
+/// A row as the disk has it.
+struct ColdRow {
+    var key: StoreKey
+    var wakeAt: Int64
+    var value: UnsafeRawBufferPointer
+}
+
+/// A bucket whose alarms are wanted, and what came of it.
+struct AlarmScan {
+    /// Its place among the shard's buckets.
+    var place: Int
+    var bucket: UInt16
+    /// The last alarm looked at.
+    var cursor: Alarm?
+    /// The first one behind `cursor`.
+    var nextAlarm = Int64.max
+    var wasRead = false
+}
+
+final class ReadOperation: @unchecked Sendable {
+    // Sound because it is handed from thread to thread through locked queues and used by one at a time.
+
+    struct Part {
+        var request: StoreRead
+        var rows: [ColdRow] = []
+        /// Nothing more on the disk: the partition ended, or memory knew the answer.
+        var isComplete = false
+    }
+
+    struct AlarmWork {
+        var time: Int64
+        var limit: Int
+        var scans: [AlarmScan]
+        /// Alarms that became cold behind their bucket's cursor.
+        var late: [Alarm]
+        /// Entries of the alarm family without a row that has them.
+        var stale: [Alarm] = []
+        var rows: [ColdRow] = []
+    }
+
+    let token: ReadToken
+    let epoch: UInt64
+    let mailbox: ShardMailbox
+    var parts: [Part]
+    var alarms: AlarmWork?
+    var failure: String?
+    private var buffers: [UnsafeMutableRawBufferPointer] = []
+    private var bufferUsed = 0
+
+    init(token: ReadToken, epoch: UInt64, mailbox: ShardMailbox, parts: [Part], alarms: AlarmWork? = nil) {
+        (self.token, self.epoch, self.mailbox) = (token, epoch, mailbox)
+        (self.parts, self.alarms) = (parts, alarms)
+    }
+
+    deinit { for buffer in buffers { buffer.deallocate() } }
+
+    /// Keeps a copy of `bytes` for the life of the operation.
+    func keep(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        guard !bytes.isEmpty else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        if buffers.last.map({ $0.count - bufferUsed < bytes.count }) ?? true {
+            buffers.append(.allocate(byteCount: max(bytes.count, buffers.isEmpty ? 1024 : 16 << 10), alignment: 8))
+            bufferUsed = 0
+        }
+        guard let buffer = buffers.last else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        let copy = UnsafeMutableRawBufferPointer(rebasing: buffer[bufferUsed..<bufferUsed + bytes.count])
+        copy.copyMemory(from: bytes)
+        bufferUsed = min((bufferUsed + bytes.count + 7) & ~7, buffer.count)
+        return UnsafeRawBufferPointer(copy)
+    }
+}

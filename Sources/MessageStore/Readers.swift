@@ -1,0 +1,224 @@
+// The threads that read the ordered store for the loops.
+
+internal import Delivery
+internal import Platform
+internal import Wire
+
+/// A queue of reads and what its threads do with one.
+final class Readers: Sendable {
+    private struct Queue: ~Copyable {
+        var operations: [ReadOperation] = []
+        var head = 0
+        var isOpen = true
+    }
+
+    private let database: RowDatabase
+    private let queue = Monitor(Queue())
+
+    init(database: RowDatabase) { self.database = database }
+
+    func submit(_ operation: ReadOperation) {
+        queue.signal { $0.operations.append(operation) }
+    }
+
+    func close() { queue.broadcast { $0.isOpen = false } }
+
+    /// A reader thread's body.
+    func run() {
+        while true {
+            let operation: ReadOperation? = queue.wait(while: { $0.isOpen && $0.head == $0.operations.count }) {
+                queue in
+                guard queue.isOpen else { return nil }
+                let operation = queue.operations[queue.head]
+                queue.head += 1
+                if queue.head == queue.operations.count || queue.head > 4096 {
+                    queue.operations.removeFirst(queue.head)
+                    queue.head = 0
+                }
+                return operation
+            }
+            guard let operation else { return }
+            do throws(StoreError) {
+                try perform(operation)
+            } catch {
+                operation.failure = error.description
+            }
+            operation.mailbox.put { $0.replies.append(operation) }
+        }
+    }
+
+    private func perform(_ operation: ReadOperation) throws(StoreError) {
+        for index in operation.parts.indices where !operation.parts[index].isComplete {
+            switch operation.parts[index].request {
+            case .get(let key):
+                if let row = try get(key, operation) { operation.parts[index].rows.append(row) }
+                operation.parts[index].isComplete = true
+            case .scan(let start, let rowLimit, let byteLimit):
+                try scan(&operation.parts[index], start, rowLimit, byteLimit, operation, isValueNeeded: true)
+            case .measure(let start, let rowLimit):
+                try scan(&operation.parts[index], start, rowLimit, .max, operation, isValueNeeded: false)
+            }
+        }
+        guard var alarms = operation.alarms else { return }
+        operation.alarms = nil
+        defer { operation.alarms = alarms }
+        try readAlarms(&alarms, operation)
+    }
+
+    private func get(_ key: StoreKey, _ operation: ReadOperation) throws(StoreError) -> ColdRow? {
+        let keyBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.rowKeyByteCount, alignment: 8)
+        defer { keyBytes.deallocate() }
+        guard let start = keyBytes.baseAddress else { return nil }
+        KeyCoding.write(key, to: start)
+        func find(_ family: ColumnFamily) throws(StoreError) -> ColdRow? {
+            let found = try database.get(UnsafeRawBufferPointer(keyBytes), in: family) { stored in
+                Self.row(key, stored, operation)
+            }
+            return found ?? nil
+        }
+        guard key.table.isEphemeral else { return try find(database.rows) }
+        for family in database.ephemeralFamilies.reversed() {
+            if let row = try find(family.family) { return row }
+        }
+        return nil
+    }
+
+    private static func row(_ key: StoreKey, _ stored: UnsafeRawBufferPointer, _ operation: ReadOperation) -> ColdRow? {
+        guard stored.count >= KeyCoding.rowPrefixByteCount else { return nil }
+        return ColdRow(
+            key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
+            value: operation.keep(UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
+    }
+
+    /// Reads on where the part's rows end, up to the bounds, at least one row.
+    private func scan(
+        _ part: inout ReadOperation.Part, _ first: StoreKey, _ rowLimit: Int, _ byteLimit: Int,
+        _ operation: ReadOperation, isValueNeeded: Bool
+    ) throws(StoreError) {
+        guard first.hasItems else {
+            if let row = try get(first, operation) { part.rows.append(row) }
+            part.isComplete = true
+            return
+        }
+        var start = first
+        if let last = part.rows.last {
+            guard last.key.item < .max else {
+                part.isComplete = true
+                return
+            }
+            start.item = last.key.item + 1
+        }
+        let keyBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.rowKeyByteCount, alignment: 8)
+        defer { keyBytes.deallocate() }
+        guard let keyStart = keyBytes.baseAddress else { return }
+        KeyCoding.write(start, to: keyStart)
+        var rows: [ColdRow] = []
+        var byteCount = 0
+        var isComplete = true
+        try database.scan(from: UnsafeRawBufferPointer(keyBytes), in: database.rows) { keyBytes, stored in
+            guard let key = KeyCoding.readKey(keyBytes), key.isInPartition(of: first) else { return false }
+            if !rows.isEmpty, rows.count >= rowLimit || byteCount + stored.count > byteLimit {
+                isComplete = false
+                return false
+            }
+            byteCount += stored.count
+            if isValueNeeded {
+                if let row = Self.row(key, stored, operation) { rows.append(row) }
+            } else if stored.count >= KeyCoding.rowPrefixByteCount {
+                // Only the count of the bytes is of interest: the pointer is never followed.
+                let value = UnsafeRawBufferPointer(start: keyStart, count: stored.count - KeyCoding.rowPrefixByteCount)
+                rows.append(ColdRow(key: key, wakeAt: 0, value: value))
+            }
+            return true
+        }
+        part.rows.append(contentsOf: rows)
+        part.isComplete = isComplete
+    }
+
+    // MARK: Alarms
+
+    private func readAlarms(_ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation) throws(StoreError) {
+        for alarm in work.late {
+            if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt { work.rows.append(row) }
+        }
+        guard !work.scans.isEmpty else { return }
+        let keyBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.alarmKeyByteCount, alignment: 8)
+        defer { keyBytes.deallocate() }
+        guard let keyStart = keyBytes.baseAddress else { return }
+        let iterator = try DatabaseIterator(database, database.alarms)
+        for index in work.scans.indices where work.rows.count < work.limit {
+            let bucket = work.scans[index].bucket
+            if let cursor = work.scans[index].cursor {
+                KeyCoding.write(cursor, to: keyStart)
+                try iterator.seek(UnsafeRawBufferPointer(keyBytes))
+                if let entry = iterator.current, KeyCoding.readAlarm(entry.key) == cursor { try iterator.advance() }
+            } else {
+                keyStart.storeBytes(of: bucket.bigEndian, as: UInt16.self)
+                try iterator.seek(UnsafeRawBufferPointer(rebasing: keyBytes[..<2]))
+            }
+            work.scans[index].wasRead = true
+            while let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
+                alarm.key.bucket.index == bucket
+            {
+                if alarm.wakeAt > work.time || work.rows.count >= work.limit {
+                    work.scans[index].nextAlarm = alarm.wakeAt
+                    break
+                }
+                if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt {
+                    work.rows.append(row)
+                } else {
+                    work.stale.append(alarm)
+                }
+                work.scans[index].cursor = alarm
+                try iterator.advance()
+            }
+        }
+    }
+
+    /// The first alarm of each bucket in `buckets`, in their order.
+    func firstAlarms(of buckets: [UInt16]) throws(StoreError) -> [Int64] {
+        var first = [Int64](repeating: .max, count: buckets.count)
+        guard try !database.isEmpty(database.alarms) else { return first }
+        let iterator = try DatabaseIterator(database, database.alarms)
+        for (index, bucket) in buckets.enumerated() {
+            var prefix = bucket.bigEndian
+            var failure: StoreError?
+            withUnsafeBytes(of: &prefix) { bytes in
+                do throws(StoreError) { try iterator.seek(bytes) } catch { failure = error }
+            }
+            if let failure { throw failure }
+            if let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
+                alarm.key.bucket.index == bucket
+            {
+                first[index] = alarm.wakeAt
+            }
+        }
+        return first
+    }
+
+    /// Every cold row of a table in `buckets`, for the start.
+    func loadAll(
+        table: StoreKey.Table, buckets: [UInt16], _ body: (StoredRow) -> Void
+    ) throws(StoreError) {
+        precondition(!table.isEphemeral, "ephemeral tables are not loaded")
+        for bucket in buckets {
+            let prefix: [UInt8] = [UInt8(bucket >> 8), UInt8(bucket & 0xFF), table.rawValue]
+            var failure: StoreError?
+            prefix.withUnsafeBytes { bytes in
+                do throws(StoreError) {
+                    try database.scan(from: bytes, in: database.rows) { keyBytes, stored in
+                        guard let key = KeyCoding.readKey(keyBytes), key.bucket.index == bucket, key.table == table,
+                            stored.count >= KeyCoding.rowPrefixByteCount
+                        else { return false }
+                        body(
+                            StoredRow(
+                                key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
+                                value: UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
+                        return true
+                    }
+                } catch { failure = error }
+            }
+            if let failure { throw failure }
+        }
+    }
+}

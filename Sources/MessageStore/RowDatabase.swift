@@ -1,0 +1,382 @@
+// RocksDB, wrapped. Only the spiller's thread writes (and the start, before there are threads); readers read.
+//
+// Rows come in as sorted files, never through a memtable, so there is no write-ahead log to sync: what an ingestion
+// has taken in is on disk. Column families: `rows`, `alarms`, and one `ephemeral-PERIOD` for each period whose request
+// and trace rows are still kept.
+
+internal import CRocksDB
+internal import Delivery
+internal import Platform
+
+/// A column family; readers may hold one while it is dropped.
+final class ColumnFamily: @unchecked Sendable {
+    // Sound because RocksDB's handles may be used from any thread, and this one is destroyed with its last reference.
+    let name: String
+    let handle: OpaquePointer
+    init(name: String, handle: OpaquePointer) { (self.name, self.handle) = (name, handle) }
+    deinit { rocksdb_column_family_handle_destroy(handle) }
+}
+
+/// A family of request and trace rows.
+struct EphemeralFamily: Sendable {
+    var period: Int64
+    var family: ColumnFamily
+}
+
+/// The ordered store on disk.
+final class RowDatabase: @unchecked Sendable {
+    // Sound because RocksDB is safe to use from several threads, `ephemeral` is behind a lock, and `close()` is called
+    // once no thread uses the object any more.
+
+    let path: String
+    private let database: OpaquePointer
+    private let options: OpaquePointer
+    private let readOptions: OpaquePointer
+    private let ingestOptions: OpaquePointer
+    private let environmentOptions: OpaquePointer
+    private var rowsFamily: ColumnFamily?
+    private var alarmsFamily: ColumnFamily?
+    private let ephemeral: Lock<[EphemeralFamily]>
+    private var isOpen = true
+
+    var rows: ColumnFamily { rowsFamily.unsafelyUnwrapped }
+    var alarms: ColumnFamily { alarmsFamily.unsafelyUnwrapped }
+    /// Oldest first.
+    var ephemeralFamilies: [EphemeralFamily] { ephemeral.withLock { $0 } }
+
+    static func ephemeralName(_ period: Int64) -> String { "ephemeral-\(period)" }
+
+    init(path: String, cacheByteCount: Int) throws(StoreError) {
+        self.path = path
+        options = Self.makeOptions(cacheByteCount: cacheByteCount)
+        readOptions = rocksdb_readoptions_create()
+        ingestOptions = rocksdb_ingestexternalfileoptions_create()
+        rocksdb_ingestexternalfileoptions_set_move_files(ingestOptions, 1)
+        environmentOptions = rocksdb_envoptions_create()
+        var names = Set(["default", "rows", "alarms"])
+        if FileSystem.exists(path + "/CURRENT") {
+            var count = 0
+            var error: UnsafeMutablePointer<CChar>?
+            let list = rocksdb_list_column_families(options, path, &count, &error)
+            if let error { throw StoreError(operation: "list its column families", message: take(error)) }
+            for index in 0..<count { if let name = list?[index] { names.insert(String(cString: name)) } }
+            rocksdb_list_column_families_destroy(list, count)
+        }
+        let ordered = names.sorted()
+        var handles = [OpaquePointer?](repeating: nil, count: ordered.count)
+        var error: UnsafeMutablePointer<CChar>?
+        let copies = ordered.map { strdupe($0) }
+        defer { for copy in copies { copy.deallocate() } }
+        let pointers = copies.map { UnsafePointer<CChar>?($0) }
+        let familyOptions = [OpaquePointer?](repeating: options, count: ordered.count)
+        let opened = rocksdb_open_column_families(
+            options, path, CInt(ordered.count), pointers, familyOptions, &handles, &error)
+        if let error { throw StoreError(operation: "open", message: take(error)) }
+        guard let opened else { throw StoreError(operation: "open", message: "no reason given") }
+        database = opened
+        var periods: [EphemeralFamily] = []
+        for (name, handle) in zip(ordered, handles) {
+            guard let handle else { continue }
+            let family = ColumnFamily(name: name, handle: handle)
+            switch name {
+            case "rows": rowsFamily = family
+            case "alarms": alarmsFamily = family
+            default:
+                if name.hasPrefix("ephemeral-"), let period = Int64(name.dropFirst(10)) {
+                    periods.append(EphemeralFamily(period: period, family: family))
+                }
+            }
+        }
+        ephemeral = Lock(periods.sorted { $0.period < $1.period })
+    }
+
+    private static func makeOptions(cacheByteCount: Int) -> OpaquePointer {
+        let options: OpaquePointer = rocksdb_options_create()
+        rocksdb_options_set_create_if_missing(options, 1)
+        rocksdb_options_set_create_missing_column_families(options, 1)
+        rocksdb_options_set_paranoid_checks(options, 1)
+        rocksdb_options_set_write_buffer_size(options, Limits.memtableByteCount)
+        rocksdb_options_set_max_write_buffer_number(options, 2)
+        rocksdb_options_set_max_background_jobs(options, 2)
+        rocksdb_options_set_max_open_files(options, 512)
+        rocksdb_options_set_target_file_size_base(options, 32 << 20)
+        rocksdb_options_set_max_bytes_for_level_base(options, 128 << 20)
+        rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1)
+        rocksdb_options_set_level0_file_num_compaction_trigger(options, 4)
+        rocksdb_options_set_compression(options, CInt(rocksdb_no_compression))
+        rocksdb_options_set_bytes_per_sync(options, 1 << 20)
+        // Warnings and worse, in few small files.
+        rocksdb_options_set_info_log_level(options, 2)
+        rocksdb_options_set_max_log_file_size(options, Limits.infoLogByteCount)
+        rocksdb_options_set_keep_log_file_num(options, 2)
+        rocksdb_options_add_compact_on_deletion_collector_factory(options, 1024, 256)
+        let table: OpaquePointer = rocksdb_block_based_options_create()
+        let cache: OpaquePointer = rocksdb_cache_create_lru(cacheByteCount)
+        rocksdb_block_based_options_set_block_cache(table, cache)
+        rocksdb_cache_destroy(cache)  // the table options keep it
+        rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1)
+        rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(table, 1)
+        rocksdb_block_based_options_set_block_size(table, 8 << 10)
+        rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom_full(10))
+        rocksdb_options_set_block_based_table_factory(options, table)
+        rocksdb_block_based_options_destroy(table)
+        return options
+    }
+
+    /// Closes the database; handles go first, since Debian's build asserts that none is left.
+    func close() {
+        guard isOpen else { return }
+        isOpen = false
+        rowsFamily = nil
+        alarmsFamily = nil
+        ephemeral.withLock { $0.removeAll() }
+        rocksdb_close(database)
+        rocksdb_readoptions_destroy(readOptions)
+        rocksdb_ingestexternalfileoptions_destroy(ingestOptions)
+        rocksdb_envoptions_destroy(environmentOptions)
+        rocksdb_options_destroy(options)
+    }
+
+    deinit { precondition(!isOpen, "RowDatabase dropped without close()") }
+
+    // MARK: Reading
+
+    /// Looks a key up and lends its stored bytes; `nil` when it is not there.
+    func get<Result>(
+        _ key: UnsafeRawBufferPointer, in family: ColumnFamily, _ body: (UnsafeRawBufferPointer) -> Result
+    ) throws(StoreError) -> Result? {
+        var error: UnsafeMutablePointer<CChar>?
+        let slice = rocksdb_get_pinned_cf(
+            database, readOptions, family.handle, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count,
+            &error)
+        if let error { throw StoreError(operation: "read", message: take(error)) }
+        guard let slice else { return nil }
+        defer { rocksdb_pinnableslice_destroy(slice) }
+        var count = 0
+        let bytes = rocksdb_pinnableslice_value(slice, &count)
+        return body(UnsafeRawBufferPointer(start: bytes, count: count))
+    }
+
+    /// Visits the entries from `start` on, until `body` returns false or the family ends.
+    ///
+    /// - Parameters:
+    ///   - start: where to begin.
+    ///   - family: where to look.
+    ///   - body: gets key and value, valid during the call.
+    /// - Throws: `.database` when a block cannot be read.
+    func scan(
+        from start: UnsafeRawBufferPointer, in family: ColumnFamily,
+        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Bool
+    ) throws(StoreError) {
+        let iterator = try DatabaseIterator(self, family)
+        try iterator.seek(start)
+        while let (key, value) = iterator.current {
+            guard body(key, value) else { return }
+            try iterator.advance()
+        }
+    }
+
+    fileprivate func makeIterator(_ family: ColumnFamily) -> OpaquePointer? {
+        rocksdb_create_iterator_cf(database, readOptions, family.handle)
+    }
+
+    /// Whether a family has no entry at all.
+    func isEmpty(_ family: ColumnFamily) throws(StoreError) -> Bool {
+        let iterator = try DatabaseIterator(self, family)
+        try iterator.seekToFirst()
+        return iterator.current == nil
+    }
+
+    /// Bytes of a family's files.
+    func fileByteCount(_ family: ColumnFamily) -> Int {
+        var value: UInt64 = 0
+        guard
+            rocksdb_property_int_cf(database, family.handle, "rocksdb.total-sst-files-size", &value) == 0
+        else { return 0 }
+        return Int(clamping: value)
+    }
+
+    // MARK: Writing
+
+    /// Takes in sorted, synced files; they are moved.
+    func ingest(_ files: [String], into family: ColumnFamily) throws(StoreError) {
+        let copies = files.map { strdupe($0) }
+        defer { for copy in copies { copy.deallocate() } }
+        let pointers = copies.map { UnsafePointer<CChar>?($0) }
+        var error: UnsafeMutablePointer<CChar>?
+        rocksdb_ingest_external_file_cf(database, family.handle, pointers, pointers.count, ingestOptions, &error)
+        if let error { throw StoreError(operation: "ingest", message: take(error)) }
+    }
+
+    fileprivate func makeWriter() -> OpaquePointer? { rocksdb_sstfilewriter_create(environmentOptions, options) }
+
+    /// The family of `period`, made if it is not there.
+    func ephemeralFamily(_ period: Int64) throws(StoreError) -> ColumnFamily {
+        if let found = ephemeralFamilies.first(where: { $0.period == period }) { return found.family }
+        var error: UnsafeMutablePointer<CChar>?
+        let name = Self.ephemeralName(period)
+        let handle = rocksdb_create_column_family(database, options, name, &error)
+        if let error { throw StoreError(operation: "create a column family", message: take(error)) }
+        guard let handle else { throw StoreError(operation: "create a column family", message: "no reason given") }
+        let family = ColumnFamily(name: name, handle: handle)
+        ephemeral.withLock { families in
+            families.append(EphemeralFamily(period: period, family: family))
+            families.sort { $0.period < $1.period }
+        }
+        return family
+    }
+
+    /// Drops a period with all its rows; a reader at work in it finishes unharmed.
+    func dropEphemeral(_ period: Int64) throws(StoreError) {
+        let found: ColumnFamily? = ephemeral.withLock { families in
+            guard let index = families.firstIndex(where: { $0.period == period }) else { return nil }
+            return families.remove(at: index).family
+        }
+        guard let found else { return }
+        var error: UnsafeMutablePointer<CChar>?
+        rocksdb_drop_column_family(database, found.handle, &error)
+        if let error { throw StoreError(operation: "drop a column family", message: take(error)) }
+    }
+
+    /// Removes keys whose loss in a crash does no harm.
+    func deleteLoosely(_ keys: [[UInt8]], in family: ColumnFamily) throws(StoreError) {
+        let options: OpaquePointer = rocksdb_writeoptions_create()
+        defer { rocksdb_writeoptions_destroy(options) }
+        rocksdb_writeoptions_disable_WAL(options, 1)
+        for key in keys {
+            var error: UnsafeMutablePointer<CChar>?
+            key.withUnsafeBytes {
+                rocksdb_delete_cf(
+                    database, options, family.handle, $0.baseAddress?.assumingMemoryBound(to: CChar.self), $0.count,
+                    &error)
+            }
+            if let error { throw StoreError(operation: "delete", message: take(error)) }
+        }
+    }
+
+    /// Marks the files of a family for compaction, in RocksDB's own threads and time.
+    ///
+    /// The collector of deletions marks only files that RocksDB writes itself, not ingested ones.
+    func suggestCompaction(_ family: ColumnFamily) throws(StoreError) {
+        let low = [UInt8](repeating: 0, count: 1)
+        let high = [UInt8](repeating: 0xFF, count: 40)
+        var error: UnsafeMutablePointer<CChar>?
+        low.withUnsafeBytes { low in
+            high.withUnsafeBytes { high in
+                rocksdb_suggest_compact_range_cf(
+                    database, family.handle, low.baseAddress?.assumingMemoryBound(to: CChar.self), low.count,
+                    high.baseAddress?.assumingMemoryBound(to: CChar.self), high.count, &error)
+            }
+        }
+        if let error { throw StoreError(operation: "compact", message: take(error)) }
+    }
+
+    /// Compacts a family now, on the calling thread.
+    func compact(_ family: ColumnFamily) {
+        rocksdb_compact_range_cf(database, family.handle, nil, 0, nil, 0)
+    }
+}
+
+/// A cursor over one family, as it was when the cursor was made.
+struct DatabaseIterator: ~Copyable {
+    private let raw: OpaquePointer
+
+    init(_ database: RowDatabase, _ family: ColumnFamily) throws(StoreError) {
+        guard let raw = database.makeIterator(family) else {
+            throw StoreError(operation: "read", message: "no iterator")
+        }
+        self.raw = raw
+    }
+
+    deinit { rocksdb_iter_destroy(raw) }
+
+    func seek(_ key: UnsafeRawBufferPointer) throws(StoreError) {
+        rocksdb_iter_seek(raw, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count)
+        try check()
+    }
+
+    func seekToFirst() throws(StoreError) {
+        rocksdb_iter_seek_to_first(raw)
+        try check()
+    }
+
+    func advance() throws(StoreError) {
+        rocksdb_iter_next(raw)
+        try check()
+    }
+
+    /// Key and value under the cursor, valid until it moves; `nil` past the end.
+    var current: (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer)? {
+        guard rocksdb_iter_valid(raw) != 0 else { return nil }
+        var (keyCount, valueCount) = (0, 0)
+        let key = rocksdb_iter_key(raw, &keyCount)
+        let value = rocksdb_iter_value(raw, &valueCount)
+        return (
+            UnsafeRawBufferPointer(start: key, count: keyCount),
+            UnsafeRawBufferPointer(start: value, count: valueCount)
+        )
+    }
+
+    private func check() throws(StoreError) {
+        guard rocksdb_iter_valid(raw) == 0 else { return }
+        var error: UnsafeMutablePointer<CChar>?
+        rocksdb_iter_get_error(raw, &error)
+        if let error { throw StoreError(operation: "read", message: take(error)) }
+    }
+}
+
+/// Writes one sorted file for ingestion; keys in strictly ascending order.
+struct SortedFileWriter: ~Copyable {
+    let path: String
+    private let raw: OpaquePointer
+    private(set) var entryCount = 0
+
+    init(_ database: RowDatabase, path: String) throws(StoreError) {
+        guard let raw = database.makeWriter() else { throw StoreError(operation: "write", message: "no writer") }
+        var error: UnsafeMutablePointer<CChar>?
+        rocksdb_sstfilewriter_open(raw, path, &error)
+        if let error {
+            rocksdb_sstfilewriter_destroy(raw)
+            throw StoreError(operation: "write", message: take(error))
+        }
+        self.raw = raw
+        self.path = path
+    }
+
+    deinit { rocksdb_sstfilewriter_destroy(raw) }
+
+    mutating func put(_ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) throws(StoreError) {
+        var error: UnsafeMutablePointer<CChar>?
+        rocksdb_sstfilewriter_put(
+            raw, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count,
+            value.baseAddress?.assumingMemoryBound(to: CChar.self), value.count, &error)
+        if let error { throw StoreError(operation: "write", message: take(error)) }
+        entryCount += 1
+    }
+
+    mutating func delete(_ key: UnsafeRawBufferPointer) throws(StoreError) {
+        var error: UnsafeMutablePointer<CChar>?
+        rocksdb_sstfilewriter_delete(raw, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count, &error)
+        if let error { throw StoreError(operation: "write", message: take(error)) }
+        entryCount += 1
+    }
+
+    /// Ends and syncs the file.
+    func finish() throws(StoreError) {
+        var error: UnsafeMutablePointer<CChar>?
+        rocksdb_sstfilewriter_finish(raw, &error)
+        if let error { throw StoreError(operation: "write", message: take(error)) }
+    }
+}
+
+private func take(_ message: UnsafeMutablePointer<CChar>) -> String {
+    defer { rocksdb_free(message) }
+    return String(cString: message)
+}
+
+private func strdupe(_ text: String) -> UnsafeMutablePointer<CChar> {
+    let bytes = text.utf8CString
+    let copy = UnsafeMutablePointer<CChar>.allocate(capacity: bytes.count)
+    _ = UnsafeMutableBufferPointer(start: copy, count: bytes.count).initialize(from: bytes)
+    return copy
+}

@@ -1,0 +1,55 @@
+internal import Delivery
+internal import Platform
+internal import Synchronization
+
+/// What other threads have for a shard; one post to its loop for however much has gathered.
+final class ShardMailbox: @unchecked Sendable {
+    // Sound because `content` is a lock, the two atomics are atomics, and `shard` is set before the mailbox is shared and
+    // afterwards read and cleared on the shard's loop only (the posted closure runs there).
+
+    struct CooledRows {
+        var rows: [SpilledRow]
+        /// Where request and trace rows among them went.
+        var period: Int64
+    }
+
+    struct Content {
+        var replies: [ReadOperation] = []
+        var cooled: [CooledRows] = []
+        /// The spiller wants the rows up to this ticket.
+        var collect: Ticket?
+    }
+
+    weak var shard: EmbeddedShardStore?
+    private let post: @Sendable (@escaping @Sendable () -> Void) -> Void
+    private let content = Lock(Content())
+    private let committedTicket = Atomic<UInt64>(0)
+    private let isArmed = Atomic<Bool>(false)
+
+    init(post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) { self.post = post }
+
+    func committed(upTo ticket: Ticket) {
+        // Releasing: the loop that sees the ticket may reuse the memory that the committer has finished with.
+        committedTicket.store(ticket, ordering: .releasing)
+        wake()
+    }
+
+    func put(_ change: (inout Content) -> Void) {
+        content.withLock(change)
+        wake()
+    }
+
+    /// Posts unless a post is under way already.
+    func wake() {
+        guard !isArmed.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        post { self.shard?.drain() }
+    }
+
+    /// On the loop: everything so far; what comes later posts anew.
+    func take(_ content: inout Content) -> Ticket {
+        // Disarmed before the content is read: whatever comes after that read posts again.
+        _ = isArmed.exchange(false, ordering: .acquiringAndReleasing)
+        self.content.withLock { swap(&$0, &content) }
+        return committedTicket.load(ordering: .acquiring)
+    }
+}

@@ -1,0 +1,232 @@
+// The spiller moves what stays from the journal to the ordered store, one segment at a time, oldest first: it asks each
+// shard for the rows that still live, sorts and ingests them, tells the shards, and gives the segment back. Most
+// segments have little in them that still lives.
+//
+// It is the only thread that writes to RocksDB while the server runs, and so it also drops old periods, cleans up stale
+// alarms and asks for compactions.
+
+internal import Delivery
+internal import Journal
+internal import Platform
+internal import Synchronization
+
+final class Spiller: @unchecked Sendable {
+    // Sound because `state` is a monitor, the counters are atomics, and everything else is the spiller thread's own.
+
+    private struct State: ~Copyable {
+        var mailboxes: [(number: Int, mailbox: ShardMailbox)] = []
+        /// Shards that have not answered the current collection.
+        var missing: Set<ObjectIdentifier> = []
+        var collected: [(mailbox: ShardMailbox, rows: [SpilledRow])] = []
+        var stale: [Alarm] = []
+        var isOpen = true
+        /// A shard has gone and taken its memory along: from now on the journal alone has its rows, and stays.
+        var hasLostShard = false
+        /// Everything sealed is to be spilled until the journal has been empty once.
+        var isSpillingAll = false
+        var lastFailure: String?
+    }
+
+    private let run: SortedRun
+    private let ledger: SegmentLedger
+    private let committer: Committer
+    private let configuration: EmbeddedStore.Configuration
+    private let state = Monitor(State())
+    private let spilledRows = Atomic<Int>(0)
+    private let spilledDeletions = Atomic<Int>(0)
+    private let oldestPeriodBegin: Atomic<Int64>
+    private let newestUnknownPeriod: Atomic<Int64>
+    private var deletionsSinceCompaction = 0
+
+    init(
+        run: SortedRun, ledger: SegmentLedger, committer: Committer, configuration: EmbeddedStore.Configuration,
+        hasUnknownPeriods: Bool
+    ) {
+        (self.run, self.ledger, self.committer) = (run, ledger, committer)
+        self.configuration = configuration
+        let periods = run.database.ephemeralFamilies.map(\.period)
+        oldestPeriodBegin = Atomic(periods.first ?? .max)
+        newestUnknownPeriod = Atomic(hasUnknownPeriods ? periods.last ?? .min : .min)
+    }
+
+    // MARK: For other threads
+
+    var spilledRowCount: Int { spilledRows.load(ordering: .relaxed) }
+    var spilledDeletionCount: Int { spilledDeletions.load(ordering: .relaxed) }
+    var lastFailure: String? { state.withLock { $0.lastFailure } }
+    var oldestPeriod: Int64 { oldestPeriodBegin.load(ordering: .relaxed) }
+    var hasOnlyKnownPeriods: Bool {
+        let newest = newestUnknownPeriod.load(ordering: .relaxed)
+        return newest == .min || newest < oldestPeriod
+    }
+
+    func add(_ mailbox: ShardMailbox, number: Int) {
+        state.withLock { $0.mailboxes.append((number, mailbox)) }
+    }
+
+    func remove(_ mailbox: ShardMailbox) {
+        state.broadcast { state in
+            state.hasLostShard = true
+            state.missing.remove(ObjectIdentifier(mailbox))
+        }
+    }
+
+    func collected(_ rows: [SpilledRow], from mailbox: ShardMailbox) {
+        state.broadcast { state in
+            guard state.missing.remove(ObjectIdentifier(mailbox)) != nil else { return }
+            state.collected.append((mailbox, rows))
+        }
+    }
+
+    func dropStale(_ alarms: [Alarm]) { state.withLock { $0.stale.append(contentsOf: alarms) } }
+
+    func requestSpill() {
+        state.withLock { $0.isSpillingAll = true }
+        ledger.wake()
+    }
+
+    func close() {
+        state.broadcast { $0.isOpen = false }
+        ledger.close()
+    }
+
+    // MARK: The thread
+
+    func run(fatal: @Sendable (StoreError) -> Void) {
+        do throws(StoreError) {
+            while ledger.wait(atMostMilliseconds: configuration.spillerTickMilliseconds) {
+                // A missing spare only costs the committer time; if the disk is full it will say so itself.
+                do throws(JournalError) { try ledger.keepSpare() } catch { note(StoreError(error)) }
+                let isSpillingAll = state.withLock { $0.isSpillingAll }
+                let now = SystemClock.monotonicNanoseconds
+                let age = configuration.youngMilliseconds * 1_000_000
+                committer.sealSegment(openedBefore: isSpillingAll ? now : now > age ? now - age : 0)
+                while let segment = ledger.oldestSealed, isDue(segment, isSpillingAll, now) {
+                    guard try spill(segment) else { break }
+                }
+                if isSpillingAll, ledger.segmentCount == 0 { state.withLock { $0.isSpillingAll = false } }
+                try cleanAlarms()
+                try dropPeriods()
+                try compactIfNeeded()
+            }
+        } catch {
+            fatal(error)
+        }
+    }
+
+    private func isDue(_ segment: SealedSegment, _ isSpillingAll: Bool, _ now: UInt64) -> Bool {
+        isSpillingAll || segment.openedAt + configuration.youngMilliseconds * 1_000_000 <= now
+            || Double(ledger.byteCount) > Double(configuration.journalByteLimit) * Limits.spillShare
+    }
+
+    /// Moves one segment's rows; false when the store closes meanwhile.
+    private func spill(_ segment: SealedSegment) throws(StoreError) -> Bool {
+        guard let parts = collect(segment) else { return false }
+        configuration.spillFault?(.collected)
+        var rows = parts.flatMap(\.rows)
+        let period = max(Periods.current(configuration.now()), run.database.ephemeralFamilies.last?.period ?? .min)
+        while !rows.isEmpty {
+            do throws(StoreError) {
+                let outcome = try run.ingest(&rows, period: period)
+                spilledRows.add(outcome.rowCount, ordering: .relaxed)
+                spilledDeletions.add(outcome.deletionCount, ordering: .relaxed)
+                deletionsSinceCompaction += outcome.deletionCount
+                break
+            } catch {
+                // A full disk may get room again: nothing is lost meanwhile, the journal has it all, and new
+                // publishes are refused once it is at its bound.
+                guard case .diskFull = error else { throw error }
+                note(error)
+                guard ledger.wait(atMostMilliseconds: configuration.spillerTickMilliseconds) else { return false }
+            }
+        }
+        updatePeriods()
+        configuration.spillFault?(.ingested)
+        for part in parts where !part.rows.isEmpty {
+            part.mailbox.put { $0.cooled.append(ShardMailbox.CooledRows(rows: part.rows, period: period)) }
+        }
+        do throws(JournalError) {
+            try ledger.recycleOldest(keepingSpares: Limits.spareSegmentCount)
+        } catch { throw StoreError(error) }
+        configuration.spillFault?(.recycled)
+        return true
+    }
+
+    /// Asks every shard for its live rows of the segment; `nil` when the store closes meanwhile.
+    private func collect(_ segment: SealedSegment) -> [(mailbox: ShardMailbox, rows: [SpilledRow])]? {
+        let asked: [(number: Int, mailbox: ShardMailbox)]? = state.withLock { state in
+            guard !state.hasLostShard else { return nil }
+            let asked = state.mailboxes.filter { shard in
+                shard.number < segment.lastTickets.count && segment.lastTickets[shard.number] > 0
+            }
+            state.collected.removeAll()
+            state.missing = Set(asked.map { ObjectIdentifier($0.mailbox) })
+            return asked
+        }
+        guard let asked else { return nil }
+        for (number, mailbox) in asked { mailbox.put { $0.collect = segment.lastTickets[number] } }
+        var parts: [(mailbox: ShardMailbox, rows: [SpilledRow])] = []
+        let isWhole: Bool = state.wait(while: { $0.isOpen && !$0.missing.isEmpty }) { state in
+            swap(&parts, &state.collected)
+            return state.isOpen && !state.hasLostShard
+        }
+        return isWhole ? parts : nil
+    }
+
+    private func note(_ error: StoreError) { state.withLock { $0.lastFailure = error.description } }
+
+    // MARK: Housekeeping
+
+    private func updatePeriods() {
+        oldestPeriodBegin.store(run.database.ephemeralFamilies.first?.period ?? .max, ordering: .relaxed)
+    }
+
+    private func dropPeriods() throws(StoreError) {
+        let now = configuration.now()
+        var families = run.database.ephemeralFamilies
+        var byteCount = families.reduce(0) { $0 + run.database.fileByteCount($1.family) }
+        while let oldest = families.first {
+            let isOverBudget = byteCount > configuration.ephemeralByteLimit && families.count > 1
+            guard Periods.isOver(oldest.period, now: now) || isOverBudget else { break }
+            byteCount -= run.database.fileByteCount(oldest.family)
+            try run.database.dropEphemeral(oldest.period)
+            families.removeFirst()
+            updatePeriods()
+        }
+    }
+
+    /// Removes alarms that no row has; looked at again here, where nothing can change in between.
+    private func cleanAlarms() throws(StoreError) {
+        let alarms = state.withLock { state in
+            var alarms: [Alarm] = []
+            swap(&alarms, &state.stale)
+            return alarms
+        }
+        guard !alarms.isEmpty else { return }
+        var keys: [[UInt8]] = []
+        for alarm in alarms {
+            var rowKey = [UInt8](repeating: 0, count: KeyCoding.rowKeyByteCount)
+            rowKey.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(alarm.key, to: start) } }
+            var wakeAt: Int64?
+            let failure: StoreError? = rowKey.withUnsafeBytes { bytes in
+                do throws(StoreError) {
+                    wakeAt = try run.database.get(bytes, in: run.database.rows) { $0.loadUnaligned(as: Int64.self) }
+                    return nil
+                } catch { return error }
+            }
+            if let failure { throw failure }
+            guard wakeAt != alarm.wakeAt else { continue }
+            var alarmKey = [UInt8](repeating: 0, count: KeyCoding.alarmKeyByteCount)
+            alarmKey.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(alarm, to: start) } }
+            keys.append(alarmKey)
+        }
+        try run.database.deleteLoosely(keys, in: run.database.alarms)
+    }
+
+    private func compactIfNeeded() throws(StoreError) {
+        guard deletionsSinceCompaction >= configuration.deletionsBeforeCompaction else { return }
+        deletionsSinceCompaction = 0
+        try run.database.suggestCompaction(run.database.rows)
+        try run.database.suggestCompaction(run.database.alarms)
+    }
+}

@@ -1,0 +1,79 @@
+internal import Journal
+internal import Platform
+
+/// Why the store cannot be opened or go on. Each description says what, where and what to do.
+public enum StoreError: Error, Equatable, CustomStringConvertible {
+    /// Another process works on the folder.
+    case inUse(folder: String, process: Int32?)
+    /// The folder was written by a later version.
+    case newerFormat(folder: String, found: Int, supported: Int)
+    /// The folder has a format file that no version wrote.
+    case unknownFormat(file: String)
+    /// Synced bytes of the journal are gone or changed.
+    case damagedJournal(file: String, offset: Int, what: String)
+    /// No room on the disk.
+    case diskFull(what: String)
+    /// The folder or a file in it may not be written.
+    case notWritable(what: String)
+    /// Any other failed system call.
+    case system(what: String)
+    /// RocksDB refused.
+    case database(operation: String, what: String)
+
+    public var description: String {
+        switch self {
+        case .inUse(let folder, let process?):
+            "the store in \(folder) is in use by process \(process): stop that process, or give this one another folder"
+        case .inUse(let folder, nil):
+            "the store in \(folder) is in use by another process: stop it, or give this one another folder"
+        case .newerFormat(let folder, let found, let supported):
+            "the store in \(folder) has format \(found), and this version reads up to \(supported): "
+                + "run the version that wrote it, or a later one"
+        case .unknownFormat(let file):
+            "\(file) does not name a store format: this is not a store's folder, or the file was changed; "
+                + "restore it from a backup"
+        case .damagedJournal(let file, let offset, let what):
+            "\(file) is damaged at byte \(offset): \(what). Accepted messages may be lost; nothing was changed. "
+                + "Restore the store's folder from a backup, or move the journal folder away to start without its messages"
+        case .diskFull(let what):
+            "no room on the disk (\(what)): free some space and start again; nothing that was accepted is lost"
+        case .notWritable(let what):
+            "the store may not be written (\(what)): give the server's user write access to the folder"
+        case .system(let what):
+            "the store failed (\(what)): look at the system's log for the disk; nothing that was accepted is lost"
+        case .database(let operation, let what):
+            "the store's database failed to \(operation) (\(what)): look at the system's log for the disk"
+        }
+    }
+
+    init(_ error: SystemError) {
+        // EACCES, EPERM, EROFS
+        self =
+            if error.isOutOfSpace {
+                .diskFull(what: error.description)
+            } else if [1, 13, 30].contains(error.code) {
+                .notWritable(what: error.description)
+            } else {
+                .system(what: error.description)
+            }
+    }
+
+    init(_ error: JournalError) {
+        switch error {
+        case .system(let error): self.init(error)
+        case .damaged(let file, let offset, let what): self = .damagedJournal(file: file, offset: offset, what: what)
+        }
+    }
+
+    /// RocksDB tells causes only in words.
+    init(operation: String, message: String) {
+        self =
+            if message.contains("No space left") {
+                .diskFull(what: message)
+            } else if message.contains("Permission denied") || message.contains("Read-only") {
+                .notWritable(what: message)
+            } else {
+                .database(operation: operation, what: message)
+            }
+    }
+}

@@ -1,0 +1,27 @@
+internal import Glibc
+internal import Platform
+
+/// A thread that can stand in an array until it is joined.
+final class JoinableThread {
+    private var thread: Thread?
+
+    init(named name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
+        thread = try Thread(named: name, body)
+    }
+
+    func join() {
+        guard let thread = thread.take() else { return }
+        thread.join()
+    }
+}
+
+/// The last words of a process that cannot go on.
+enum StandardError {
+    static func write(_ text: String) {
+        let bytes = Array(text.utf8)
+        _ = Glibc.write(2, bytes, bytes.count)
+    }
+
+    /// Ends the process at once: destructors and other threads must not touch a store that has failed.
+    static func exit(code: CInt) -> Never { _exit(code) }
+}

@@ -1,0 +1,267 @@
+// What a shard knows of the rows in the journal. A slot a row, in pages that never move; a hash table from keys to
+// slots; for the tables with items a list of each partition in item order; and one list of all slots by age, the
+// spiller's to-do list.
+//
+// A slot is *live* or *deleted* (the disk may still hold the row, so its absence must be remembered). It leaves when its
+// row, or its removal, has reached the ordered store, or when a row that was never there is deleted.
+
+internal import Delivery
+internal import Wire
+
+/// No slot, no partition.
+let noSlot = UInt32.max
+
+/// One young row, or the memory of its removal.
+struct YoungSlot {
+    var ownerHigh: UInt64
+    var ownerLow: UInt64
+    var item: UInt64
+    var wakeAt: Int64
+    /// The alarm that the ordered store has under the key, as far as known; 0 for none.
+    var coldAlarm: Int64
+    var ticket: UInt64
+    var block: UInt32
+    var offset: UInt32
+    var byteCount: UInt32
+    /// Counts every change of the slot, its reuse included.
+    var version: UInt32
+    var ageBefore: UInt32
+    var ageAfter: UInt32
+    var itemBefore: UInt32
+    var itemAfter: UInt32
+    var partition: UInt32
+    var bucket: UInt16
+    var table: UInt8
+    var isDeleted: Bool
+    var mayBeCold: Bool
+    /// With the spiller, so not in the list by age.
+    var isCollected: Bool
+    /// Freshly made by `findOrInsert`.
+    var isNew: Bool
+
+    var key: StoreKey {
+        StoreKey(
+            Bucket(bucket), StoreKey.Table(rawValue: table) ?? .meta, ownerHigh: ownerHigh, ownerLow: ownerLow,
+            item: item)
+    }
+}
+
+private struct Partition {
+    var ownerHigh: UInt64
+    var ownerLow: UInt64
+    var first: UInt32
+    var last: UInt32  // while free: the next free partition
+    var bucket: UInt16
+    var table: UInt8
+}
+
+struct YoungIndex: ~Copyable {
+    private static let pageShift: UInt32 = 12
+    private static let pageSize = 1 << 12
+
+    private var pages: [UnsafeMutablePointer<YoungSlot>] = []
+    private var partitionPages: [UnsafeMutablePointer<Partition>] = []
+    private var freeSlot = noSlot
+    private var freePartition = noSlot
+    private var slotTable = OpenTable()
+    private var partitionTable = OpenTable()
+    private(set) var oldest = noSlot
+    private var youngest = noSlot
+    private(set) var slotCount = 0
+
+    init() {}
+
+    deinit {
+        for page in pages { page.deallocate() }
+        for page in partitionPages { page.deallocate() }
+    }
+
+    @inline(__always) subscript(slot: UInt32) -> UnsafeMutablePointer<YoungSlot> {
+        pages[Int(slot >> Self.pageShift)] + Int(slot & 0xFFF)
+    }
+
+    @inline(__always) private func partition(_ index: UInt32) -> UnsafeMutablePointer<Partition> {
+        partitionPages[Int(index >> Self.pageShift)] + Int(index & 0xFFF)
+    }
+
+    // MARK: Finding
+
+    @inline(__always) private static func mix(_ word: UInt64) -> UInt64 {
+        var word = word
+        word ^= word >> 32
+        word = word &* 0xD6E8_FEB8_6659_FD93
+        return word ^ word >> 29
+    }
+
+    @inline(__always) private static func partitionHash(_ key: StoreKey) -> UInt64 {
+        let place = UInt64(key.table.rawValue) << 16 | UInt64(key.bucket.index)
+        return mix(
+            key.ownerLow &* 0x9E37_79B9_7F4A_7C15 ^ key.ownerHigh &* 0xC2B2_AE3D_27D4_EB4F
+                ^ place &* 0xFF51_AFD7_ED55_8CCD)
+    }
+
+    @inline(__always) private static func slotHash(_ key: StoreKey, _ partitionHash: UInt64) -> UInt64 {
+        key.item == 0 ? partitionHash : mix(partitionHash ^ key.item &* 0x1656_67B1_9E37_79F9)
+    }
+
+    @inline(__always) private func find(_ key: StoreKey, _ hash: UInt64) -> UInt32? {
+        slotTable.find(hash) { slot in
+            let candidate = self[slot]
+            return candidate.pointee.ownerLow == key.ownerLow && candidate.pointee.item == key.item
+                && candidate.pointee.ownerHigh == key.ownerHigh && candidate.pointee.bucket == key.bucket.index
+                && candidate.pointee.table == key.table.rawValue
+        }
+    }
+
+    func find(_ key: StoreKey) -> UInt32? { find(key, Self.slotHash(key, Self.partitionHash(key))) }
+
+    /// The slot of a key, made if there is none (then `isNew` is set).
+    mutating func findOrInsert(_ key: StoreKey) -> UInt32 {
+        let partitionHash = Self.partitionHash(key)
+        let hash = Self.slotHash(key, partitionHash)
+        if let found = find(key, hash) { return found }
+        let index = takeSlot()
+        let slot = self[index]
+        let version = slot.pointee.version
+        slot.pointee = YoungSlot(
+            ownerHigh: key.ownerHigh, ownerLow: key.ownerLow, item: key.item, wakeAt: 0, coldAlarm: 0, ticket: 0,
+            block: 0, offset: 0, byteCount: 0, version: version, ageBefore: noSlot, ageAfter: noSlot,
+            itemBefore: noSlot, itemAfter: noSlot, partition: noSlot, bucket: key.bucket.index,
+            table: key.table.rawValue, isDeleted: true, mayBeCold: false, isCollected: false, isNew: true)
+        slotTable.insert(hash, index)
+        if key.hasItems { link(index, partitionHash, key) }
+        slotCount += 1
+        return index
+    }
+
+    /// Forgets a slot.
+    mutating func remove(_ index: UInt32) {
+        let slot = self[index]
+        unlinkAge(index)
+        let key = slot.pointee.key
+        let partitionHash = Self.partitionHash(key)
+        if slot.pointee.partition != noSlot { unlink(index, partitionHash) }
+        slotTable.remove(Self.slotHash(key, partitionHash), index)
+        slot.pointee.version &+= 1
+        slot.pointee.ageAfter = freeSlot
+        freeSlot = index
+        slotCount -= 1
+    }
+
+    private mutating func takeSlot() -> UInt32 {
+        if freeSlot == noSlot {
+            let page = UnsafeMutablePointer<YoungSlot>.allocate(capacity: Self.pageSize)
+            let first = UInt32(pages.count) << Self.pageShift
+            pages.append(page)
+            UnsafeMutableRawPointer(page).initializeMemory(
+                as: UInt8.self, repeating: 0, count: Self.pageSize * MemoryLayout<YoungSlot>.stride)
+            for offset in stride(from: Self.pageSize - 1, through: 0, by: -1) {
+                page[offset].ageAfter = freeSlot
+                freeSlot = first + UInt32(offset)
+            }
+        }
+        let index = freeSlot
+        freeSlot = self[index].pointee.ageAfter
+        return index
+    }
+
+    // MARK: Age
+
+    /// Makes a slot the youngest.
+    mutating func touch(_ index: UInt32) {
+        unlinkAge(index)
+        let slot = self[index]
+        slot.pointee.ageBefore = youngest
+        slot.pointee.ageAfter = noSlot
+        if youngest == noSlot { oldest = index } else { self[youngest].pointee.ageAfter = index }
+        youngest = index
+    }
+
+    /// Takes a slot out of the list by age.
+    mutating func unlinkAge(_ index: UInt32) {
+        let slot = self[index]
+        let (before, after) = (slot.pointee.ageBefore, slot.pointee.ageAfter)
+        if before != noSlot {
+            self[before].pointee.ageAfter = after
+        } else if oldest == index {
+            oldest = after
+        } else {
+            return  // not in the list
+        }
+        if after != noSlot { self[after].pointee.ageBefore = before } else { youngest = before }
+        slot.pointee.ageBefore = noSlot
+        slot.pointee.ageAfter = noSlot
+    }
+
+    // MARK: Partitions
+
+    /// The first slot of `key`'s partition with an item at or after `key.item`, deleted ones included.
+    func firstSlot(from key: StoreKey) -> UInt32 {
+        guard key.hasItems else { return find(key) ?? noSlot }
+        guard let found = findPartition(key, Self.partitionHash(key)) else { return noSlot }
+        var slot = partition(found).pointee.first
+        if slot != noSlot, self[slot].pointee.item < key.item, let exact = find(key) { return exact }
+        while slot != noSlot, self[slot].pointee.item < key.item { slot = self[slot].pointee.itemAfter }
+        return slot
+    }
+
+    private func findPartition(_ key: StoreKey, _ hash: UInt64) -> UInt32? {
+        partitionTable.find(hash) { index in
+            let candidate = partition(index)
+            return candidate.pointee.ownerLow == key.ownerLow && candidate.pointee.ownerHigh == key.ownerHigh
+                && candidate.pointee.bucket == key.bucket.index && candidate.pointee.table == key.table.rawValue
+        }
+    }
+
+    /// Puts a slot in its place; sequences grow, so the place is nearly always the end.
+    private mutating func link(_ index: UInt32, _ hash: UInt64, _ key: StoreKey) {
+        let slot = self[index]
+        guard let found = findPartition(key, hash) else {
+            let made = takePartition()
+            partition(made).pointee = Partition(
+                ownerHigh: key.ownerHigh, ownerLow: key.ownerLow, first: index, last: index, bucket: key.bucket.index,
+                table: key.table.rawValue)
+            partitionTable.insert(hash, made)
+            slot.pointee.partition = made
+            return
+        }
+        slot.pointee.partition = found
+        var before = partition(found).pointee.last
+        while before != noSlot, self[before].pointee.item > key.item { before = self[before].pointee.itemBefore }
+        let after = before == noSlot ? partition(found).pointee.first : self[before].pointee.itemAfter
+        slot.pointee.itemBefore = before
+        slot.pointee.itemAfter = after
+        if before == noSlot { partition(found).pointee.first = index } else { self[before].pointee.itemAfter = index }
+        if after == noSlot { partition(found).pointee.last = index } else { self[after].pointee.itemBefore = index }
+    }
+
+    private mutating func unlink(_ index: UInt32, _ hash: UInt64) {
+        let slot = self[index]
+        let place = slot.pointee.partition
+        let (before, after) = (slot.pointee.itemBefore, slot.pointee.itemAfter)
+        if before == noSlot { partition(place).pointee.first = after } else { self[before].pointee.itemAfter = after }
+        if after == noSlot { partition(place).pointee.last = before } else { self[after].pointee.itemBefore = before }
+        if partition(place).pointee.first == noSlot {
+            partitionTable.remove(hash, place)
+            partition(place).pointee.last = freePartition
+            freePartition = place
+        }
+    }
+
+    private mutating func takePartition() -> UInt32 {
+        if freePartition == noSlot {
+            let page = UnsafeMutablePointer<Partition>.allocate(capacity: Self.pageSize)
+            let first = UInt32(partitionPages.count) << Self.pageShift
+            partitionPages.append(page)
+            UnsafeMutableRawPointer(page).initializeMemory(
+                as: UInt8.self, repeating: 0, count: Self.pageSize * MemoryLayout<Partition>.stride)
+            for offset in stride(from: Self.pageSize - 1, through: 0, by: -1) {
+                page[offset].last = freePartition
+                freePartition = first + UInt32(offset)
+            }
+        }
+        let index = freePartition
+        freePartition = partition(index).pointee.last
+        return index
+    }
+}

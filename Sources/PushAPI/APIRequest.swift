@@ -1,0 +1,125 @@
+/// One HTTP request as the APIs need it.
+///
+/// The pointers are valid during the call that takes it.
+public struct APIRequest {
+    public enum Method: Sendable { case get, head, post, put, delete, other }
+
+    public var method: Method
+    /// The request target as it came: raw path and query, nothing decoded.
+    public var target: UnsafeRawBufferPointer
+    /// The header `token`, if there is one.
+    public var token: UnsafeRawBufferPointer?
+    /// The header `Authorization`, if there is one.
+    public var authorization: UnsafeRawBufferPointer?
+    public var body: UnsafeRawBufferPointer
+    public var peerIsLoopback: Bool
+
+    public init(
+        method: Method, target: UnsafeRawBufferPointer, token: UnsafeRawBufferPointer? = nil,
+        authorization: UnsafeRawBufferPointer? = nil,
+        body: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0), peerIsLoopback: Bool = false
+    ) {
+        (self.method, self.target, self.token, self.authorization) = (method, target, token, authorization)
+        (self.body, self.peerIsLoopback) = (body, peerIsLoopback)
+    }
+}
+
+/// A target's path: its segments, percent-decoded, empty ones left out (Getui's SDKs send doubled and trailing slashes).
+struct RequestPath {
+    private var bytes: [UInt8] = []
+    private var ends: [Int] = []
+    /// More segments than any route has.
+    private(set) var isTooDeep = false
+
+    init(_ target: UnsafeRawBufferPointer) {
+        var path = target[...]
+        for scheme in ["http://", "https://"] where path.starts(with: scheme.utf8) {
+            // The absolute form: the path begins at the first slash after the host.
+            let rest = path.dropFirst(scheme.utf8.count)
+            path = rest.firstIndex(of: UInt8(ascii: "/")).map { rest[$0...] } ?? rest.suffix(0)
+        }
+        bytes.reserveCapacity(path.count)
+        var place = path.startIndex
+        var start = 0
+        scan: while place < path.endIndex {
+            let byte = path[place]
+            switch byte {
+            case UInt8(ascii: "?"), UInt8(ascii: "#"): break scan
+            case UInt8(ascii: "/"): endSegment(&start)
+            case UInt8(ascii: "%"):
+                if place + 2 < path.endIndex, let high = hexValue(path[place + 1]), let low = hexValue(path[place + 2])
+                {
+                    bytes.append(high << 4 | low)
+                    place += 2
+                } else {
+                    bytes.append(byte)
+                }
+            default: bytes.append(byte)
+            }
+            place += 1
+        }
+        endSegment(&start)
+    }
+
+    private mutating func endSegment(_ start: inout Int) {
+        guard bytes.count > start else { return }
+        if ends.count < Limits.pathSegmentCount { ends.append(bytes.count) } else { isTooDeep = true }
+        start = bytes.count
+    }
+
+    var count: Int { ends.count }
+
+    subscript(index: Int) -> ArraySlice<UInt8> { bytes[(index == 0 ? 0 : ends[index - 1])..<ends[index]] }
+
+    func text(_ index: Int) -> String { String(decoding: self[index], as: UTF8.self) }
+
+    func matches(_ index: Int, _ name: StaticString) -> Bool {
+        let segment = self[index]
+        guard segment.count == name.utf8CodeUnitCount else { return false }
+        return segment.elementsEqual(UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
+    }
+}
+
+func hexValue(_ digit: UInt8) -> UInt8? {
+    switch digit {
+    case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+    case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+    case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+    default: nil
+    }
+}
+
+/// One HTTP answer.
+public struct APIResponse: Sendable, Equatable {
+    public enum ContentType: Sendable {
+        /// Getui's SDKs decode by the declared charset, so it is always declared.
+        case json
+        case text
+        /// Prometheus's exposition format.
+        case metrics
+
+        public var headerValue: StaticString {
+            switch self {
+            case .json: "application/json;charset=utf-8"
+            case .text: "text/plain;charset=utf-8"
+            case .metrics: "text/plain;version=0.0.4;charset=utf-8"
+            }
+        }
+    }
+
+    public var status: Int
+    public var contentType: ContentType
+    public var body: [UInt8]
+    /// The methods a 405 names in its header `Allow`.
+    public var allow: String?
+    /// True when `WWW-Authenticate: Bearer` belongs in the header.
+    public var asksForBearer: Bool
+
+    public init(
+        status: Int, contentType: ContentType = .json, body: [UInt8] = [], allow: String? = nil,
+        asksForBearer: Bool = false
+    ) {
+        (self.status, self.contentType, self.body) = (status, contentType, body)
+        (self.allow, self.asksForBearer) = (allow, asksForBearer)
+    }
+}

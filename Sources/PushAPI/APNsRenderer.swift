@@ -1,0 +1,252 @@
+// Renders what APNs is to get, once per task: Getui's `push_channel.ios`, or a bare title and body, becomes APNs's JSON
+// body with two holes, the msgId's 32 digits and the badge's.
+
+internal import Delivery
+internal import Wire
+
+/// A rendered notification; the body is in the writer that rendered it, the pointers live as the parsed document does.
+struct APNsContent {
+    var shape: ParsedPush.Vendor
+    var collapseID = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// The alert's texts as the live channel carries them, so that a foreground app can show them itself.
+    var alertTitle = UnsafeRawBufferPointer(start: nil, count: 0)
+    var alertBody = UnsafeRawBufferPointer(start: nil, count: 0)
+}
+
+enum APNsRenderer {
+    /// Thirty-two characters that stand in for the msgId.
+    private static let messageIDHole: StaticString = "00000000000000000000000000000000"
+
+    /// Renders a `push_channel.ios` object into an emptied `writer`; `nil` when there is nothing in it to send.
+    static func render(
+        ios: JSONValue, task: TaskID, into writer: inout JSONWriter
+    ) throws(GetuiFault) -> APNsContent? {
+        writer.removeAll()
+        guard ios.hasContent else { return nil }
+        guard ios.kind == .object else { throw .type("ios") }
+        let kind = try tokenKind(ios)
+        let aps = try object(ios["aps"], "aps")
+        let payload = try string(ios["payload"], "payload")
+        let media = try multimedia(ios["multimedia"])
+        let badge = kind == .alert ? try autoBadge(ios["auto_badge"]) : .none
+        let alert = try alert(aps)
+        guard aps != nil || payload != nil || media != nil || badge != .none || kind == .liveActivity else {
+            return nil
+        }
+
+        var content = APNsContent(
+            shape: ParsedPush.Vendor(
+                tokenKind: kind, pushType: .alert, priority: 10, badge: badge, messageIDOffset: -1, badgeOffset: -1))
+        switch kind {
+        case .voip: content.shape.pushType = .voip
+        case .liveActivity:
+            content.shape.pushType = .liveActivity
+            try checkLiveActivity(ios, aps)
+        case .alert:
+            if try isSilent(aps, hasAlert: alert != nil, badge: badge) {
+                (content.shape.pushType, content.shape.priority) = (.background, 5)
+            }
+            if let alert { (content.alertTitle, content.alertBody) = texts(of: alert) }
+        }
+        content.collapseID = try collapseID(ios["apns-collapse-id"])
+
+        writer.beginObject()
+        if aps != nil || badge != .none || media != nil {
+            content.shape.badgeOffset = writeAPS(aps, alert: alert, badge: badge, hasMedia: media != nil, to: &writer)
+        }
+        if let payload {
+            writer.key("payload")
+            writer.string(bytes: payload)
+        }
+        if let media {
+            writer.key("longwire_media")
+            writer.value(media)
+        }
+        try close(&content, task: task, writer: &writer)
+        return content
+    }
+
+    /// Renders a plain alert into an emptied `writer`; not both texts are empty.
+    static func render(
+        alertTitle: UnsafeRawBufferPointer, alertBody: UnsafeRawBufferPointer, task: TaskID,
+        into writer: inout JSONWriter
+    ) throws(GetuiFault) -> APNsContent {
+        writer.removeAll()
+        var content = APNsContent(
+            shape: ParsedPush.Vendor(
+                tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1, badgeOffset: -1))
+        writer.beginObject()
+        writer.key("aps")
+        writer.beginObject()
+        writer.key("alert")
+        writer.beginObject()
+        if alertTitle.count > 0 {
+            writer.key("title")
+            writer.string(bytes: alertTitle)
+        }
+        if alertBody.count > 0 {
+            writer.key("body")
+            writer.string(bytes: alertBody)
+        }
+        writer.endObject()
+        writer.endObject()
+        (content.alertTitle, content.alertBody) = (alertTitle, alertBody)
+        try close(&content, task: task, writer: &writer)
+        return content
+    }
+
+    /// Ends the body with `_gmid_`, which Getui's client statistics read, and checks the size APNs will see.
+    private static func close(
+        _ content: inout APNsContent, task: TaskID, writer: inout JSONWriter
+    ) throws(GetuiFault) {
+        writer.key("_gmid_")
+        writer.string("\(task.text):\(messageIDHole)")
+        content.shape.messageIDOffset = Int32(writer.bytes.count - 1 - messageIDHole.utf8CodeUnitCount)
+        writer.endObject()
+        let limit = content.shape.tokenKind == .voip ? Limits.apnsVoIPBodyByteCount : Limits.apnsBodyByteCount
+        let byteCount = writer.bytes.count + (content.shape.badgeOffset >= 0 ? Limits.badgeDigitCount : 0)
+        guard byteCount <= limit else {
+            throw .size("ios", "the APNs body has \(byteCount) bytes with the ids, at most \(limit)")
+        }
+    }
+
+    /// - Returns: where the badge's digits go, or −1.
+    private static func writeAPS(
+        _ aps: JSONValue?, alert: JSONValue?, badge: VendorContent.Badge, hasMedia: Bool, to writer: inout JSONWriter
+    ) -> Int32 {
+        writer.key("aps")
+        writer.beginObject()
+        if let aps {
+            for (key, value) in aps.members {
+                if value.isNull || (key.equals("alert") && alert == nil) { continue }
+                if (badge != .none && key.equals("badge")) || (hasMedia && key.equals("mutable-content")) { continue }
+                writer.key(bytes: key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
+                if key.equals("content-state"), value.isEmptyContainer {
+                    writer.raw("{}")  // PHP writes [] for it, which ActivityKit cannot decode.
+                } else {
+                    writer.value(value)
+                }
+            }
+        }
+        if hasMedia {
+            writer.key("mutable-content")
+            writer.integer(Int64(1))
+        }
+        var offset: Int32 = -1
+        if badge != .none {
+            writer.key("badge")
+            writer.hole()
+            offset = Int32(writer.bytes.count)
+        }
+        writer.endObject()
+        return offset
+    }
+
+    private static func tokenKind(_ ios: JSONValue) throws(GetuiFault) -> TokenKind {
+        guard let type = ios["type"] else { return .alert }
+        guard type.kind == .string else { throw .type("type") }
+        if type.equals("notify") { return .alert }
+        if type.equals("voip") { return .voip }
+        if type.equals("liveactivity") { return .liveActivity }
+        throw .invalid("type", "one of notify, voip, liveactivity")
+    }
+
+    private static func object(_ value: JSONValue?, _ name: String) throws(GetuiFault) -> JSONValue? {
+        guard let value, value.hasContent else { return nil }
+        guard value.kind == .object else { throw .type(name) }
+        return value
+    }
+
+    private static func string(_ value: JSONValue?, _ name: String) throws(GetuiFault) -> UnsafeRawBufferPointer? {
+        guard let value, value.hasContent else { return nil }
+        guard let bytes = value.stringBytes else { throw .type(name) }
+        guard scalarCount(bytes) != nil else { throw .invalid(name, "not valid Unicode") }
+        return bytes.count > 0 ? bytes : nil
+    }
+
+    /// `aps.alert` when it says something: a string, or an object that is not empty.
+    private static func alert(_ aps: JSONValue?) throws(GetuiFault) -> JSONValue? {
+        guard let alert = aps?["alert"], alert.hasContent else { return nil }
+        switch alert.kind {
+        case .string: return alert.stringBytes?.isEmpty == false ? alert : nil
+        case .object: return alert
+        default: throw .type("alert")
+        }
+    }
+
+    private static func texts(of alert: JSONValue) -> (UnsafeRawBufferPointer, UnsafeRawBufferPointer) {
+        let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        if let text = alert.stringBytes { return (none, text) }
+        return (alert["title"]?.stringBytes ?? none, alert["body"]?.stringBytes ?? none)
+    }
+
+    /// True for a background push; refuses what APNs could neither show nor wake the app for.
+    private static func isSilent(
+        _ aps: JSONValue?, hasAlert: Bool, badge: VendorContent.Badge
+    ) throws(GetuiFault) -> Bool {
+        if hasAlert { return false }
+        // Getui's name for "no sound" makes no notification audible, so it does not make it an alert either.
+        let sound = aps?["sound"]
+        let hasSound = sound.map { $0.hasContent && !$0.equals("") && !$0.equals("com.gexin.ios.silence") } ?? false
+        let hasBadge = badge != .none || aps?["badge"] != nil
+        if hasSound || hasBadge { return false }
+        guard aps?["content-available"]?.lenientInteger == 1 else {
+            throw .invalid("aps", "it needs an alert, a sound, a badge or content-available 1")
+        }
+        return true
+    }
+
+    private static func checkLiveActivity(_ ios: JSONValue, _ aps: JSONValue?) throws(GetuiFault) {
+        guard let identifier = ios["laId"] else { throw .null("laId") }
+        guard let bytes = identifier.stringBytes else { throw .type("laId") }
+        guard bytes.count > 0 else { throw .empty("laId") }
+        guard let aps else { throw .null("aps") }
+        guard aps["event"]?.stringBytes?.isEmpty == false else { throw .invalid("event", "update or end") }
+    }
+
+    /// `"+1"`, `"-1"` change the stored badge, `"5"` or 5 sets it.
+    static func autoBadge(_ value: JSONValue?) throws(GetuiFault) -> VendorContent.Badge {
+        guard let value, value.hasContent else { return .none }
+        if let number = value.integer {
+            guard let number = Int32(exactly: number) else { throw .invalid("auto_badge") }
+            return number < 0 ? .add(number) : .set(number)
+        }
+        guard let text = value.stringBytes else { throw .type("auto_badge") }
+        guard let first = text.first else { return .none }
+        guard text.count <= 11, let number = Int32(String(decoding: text, as: UTF8.self)) else {
+            throw .invalid("auto_badge", "like +1, -1 or 5")
+        }
+        let isChange = first == UInt8(ascii: "+") || first == UInt8(ascii: "-")
+        return isChange ? .add(number) : .set(number)
+    }
+
+    private static func collapseID(_ value: JSONValue?) throws(GetuiFault) -> UnsafeRawBufferPointer {
+        guard let text = try string(value, "apns-collapse-id") else {
+            return UnsafeRawBufferPointer(start: nil, count: 0)
+        }
+        guard text.count <= Limits.apnsCollapseIDByteCount else {
+            throw .size("apns-collapse-id", "at most \(Limits.apnsCollapseIDByteCount) bytes")
+        }
+        return text
+    }
+
+    private static func multimedia(_ value: JSONValue?) throws(GetuiFault) -> JSONValue? {
+        guard let value, value.hasContent else { return nil }
+        guard value.kind == .array else { throw .type("multimedia") }
+        var count = 0
+        for item in value.elements {
+            count += 1
+            guard count <= Limits.multimediaCount else {
+                throw .size("multimedia", "at most \(Limits.multimediaCount)")
+            }
+            guard item.kind == .object else { throw .type("multimedia") }
+            guard let url = item["url"] else { throw .null("multimedia.url") }
+            guard url.stringBytes?.isEmpty == false else { throw .invalid("multimedia.url") }
+            guard let type = item["type"]?.lenientInteger, (1...3).contains(type) else {
+                throw .invalid("multimedia.type", "1 image, 2 audio, 3 video")
+            }
+            if let onlyWiFi = item["only_wifi"], onlyWiFi.lenientBool == nil { throw .type("multimedia.only_wifi") }
+        }
+        return value
+    }
+}

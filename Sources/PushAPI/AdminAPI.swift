@@ -1,0 +1,200 @@
+// The admin listener's API: handoff, traces, devices, health.
+
+internal import Cryptography
+public import Delivery
+public import Wire
+
+/// What the gateway is to do about one request on the admin listener.
+public enum AdminAction {
+    case respond(APIResponse)
+    /// Lease due jobs, waiting for some if there are none; then `HandoffAnswer.lease`.
+    case lease(LeaseRequest)
+    /// Settle jobs on their loops (`MessageID.bucket` routes); then `HandoffAnswer.verdicts`.
+    case results([JobResult])
+    /// Prolong leases; then `HandoffAnswer.verdicts`.
+    case extend(ExtendRequest)
+    /// Ask the device's loop; then `AdminAnswer.device`.
+    case device(DeviceAddress)
+    /// Ask the message's loop; then `AdminAnswer.trace`, which hides apps outside the scope.
+    case message(MessageID, scope: Set<AppKey>?)
+    case metrics
+    case healthz
+    case readyz
+}
+
+/// A sender service asks for jobs.
+public struct LeaseRequest: Sendable {
+    /// The credential's name, for logs and metrics.
+    public var holder: String
+    /// Apps it may see; `nil`: all.
+    public var apps: Set<AppKey>?
+    public var limit: Int
+    public var leaseMilliseconds: Int64
+    /// How long to wait for a first job; 0: not at all.
+    public var waitMilliseconds: Int64
+    public var leaseID: (UInt64, UInt64)
+
+    public init(
+        holder: String, apps: Set<AppKey>?, limit: Int, leaseMilliseconds: Int64, waitMilliseconds: Int64,
+        leaseID: (UInt64, UInt64)
+    ) {
+        (self.holder, self.apps, self.limit) = (holder, apps, limit)
+        (self.leaseMilliseconds, self.waitMilliseconds, self.leaseID) = (leaseMilliseconds, waitMilliseconds, leaseID)
+    }
+}
+
+/// A sender service needs more time for jobs it holds.
+public struct ExtendRequest: Sendable {
+    public struct Item: Sendable {
+        public var job: MessageID
+        public var leaseID: (UInt64, UInt64)
+        public init(job: MessageID, leaseID: (UInt64, UInt64)) { (self.job, self.leaseID) = (job, leaseID) }
+    }
+    public var items: [Item]
+    /// From now on, not from the lease's old end.
+    public var leaseMilliseconds: Int64
+    public init(items: [Item], leaseMilliseconds: Int64) {
+        (self.items, self.leaseMilliseconds) = (items, leaseMilliseconds)
+    }
+}
+
+/// Turns requests into actions.
+///
+/// One a loop, confined to it.
+public final class AdminAPI {
+    /// Both replaced at a reload.
+    public var registry: AppRegistry
+    public var credentials: CredentialSet
+    let random: RandomWords
+    private let parser = JSONParser(byteLimit: Limits.adminBodyByteCount)
+
+    public init(registry: AppRegistry, credentials: CredentialSet, random: RandomWords = RandomWords()) {
+        (self.registry, self.credentials, self.random) = (registry, credentials, random)
+    }
+
+    /// Never traps and never throws: whatever the bytes are, there is an answer.
+    public func handle(_ request: APIRequest, now: GatewayTime) -> AdminAction {
+        do throws(AdminFault) {
+            return try route(request)
+        } catch {
+            return .respond(error.response)
+        }
+    }
+
+    private func route(_ request: APIRequest) throws(AdminFault) -> AdminAction {
+        let path = RequestPath(request.target)
+        guard path.count >= 1, !path.isTooDeep else { throw .notFound }
+        if path.count == 1 {
+            // Probes carry no credential; they say nothing that a connect would not.
+            if path.matches(0, "healthz") { return try probe(request, .healthz) }
+            if path.matches(0, "readyz") { return try probe(request, .readyz) }
+            if path.matches(0, "metrics") {
+                guard request.method == .get else { throw .method("GET") }
+                _ = try authorize(request, for: nil)
+                return .metrics
+            }
+            throw .notFound
+        }
+        guard path.matches(0, "v1") else { throw .notFound }
+        if path.count == 3, path.matches(1, "handoff") {
+            if path.matches(2, "lease") { return .lease(try lease(try body(request, .handoff), request)) }
+            if path.matches(2, "results") { return .results(try results(try body(request, .handoff).value)) }
+            if path.matches(2, "extend") { return .extend(try extend(try body(request, .handoff).value)) }
+        }
+        if path.count == 3, path.matches(1, "messages") {
+            guard request.method == .get else { throw .method("GET") }
+            let credential = try authorize(request, for: .trace)
+            guard let message = MessageID(hex: path[2]), message.bucket != nil else {
+                throw .invalid("msgId is 32 lower-case hex digits as the gateway gave them")
+            }
+            return .message(message, scope: credential.apps)
+        }
+        if path.count == 5, path.matches(1, "apps"), path.matches(3, "devices") {
+            guard request.method == .get else { throw .method("GET") }
+            let credential = try authorize(request, for: .trace)
+            guard let app = registry[path.text(2)], credential.sees(app.key) else {
+                throw AdminFault(.notFound, "no such app, or not one of this credential's")
+            }
+            guard let cid = DeviceID(hex: path[4]) else { throw .invalid("cid is 32 lower-case hex digits") }
+            return .device(DeviceAddress(app: app.key, bucket: app.bucket(of: cid), cid: cid))
+        }
+        throw .notFound
+    }
+
+    private func probe(_ request: APIRequest, _ action: AdminAction) throws(AdminFault) -> AdminAction {
+        guard request.method == .get || request.method == .head else { throw .method("GET, HEAD") }
+        return action
+    }
+
+    /// Finds the request's credential and checks that it has `permission`; `nil`: any credential will do.
+    private func authorize(
+        _ request: APIRequest, for permission: Credential.Permission?
+    ) throws(AdminFault) -> Credential {
+        if credentials.isLoopbackOnly, !request.peerIsLoopback {
+            throw AdminFault(.forbidden, "no credentials are configured, so only loopback peers are served")
+        }
+        guard let credential = credentials.credential(authorization: request.authorization) else {
+            throw AdminFault(.unauthorized, "this needs Authorization: Bearer with a configured credential's token")
+        }
+        if let permission, !credential.permits(permission) {
+            throw AdminFault(.forbidden, "credential \(credential.name) lacks the permission \(permission.rawValue)")
+        }
+        return credential
+    }
+
+    /// A POST's body, once its sender may send one.
+    private func body(
+        _ request: APIRequest, _ permission: Credential.Permission
+    ) throws(AdminFault) -> (value: JSONValue, credential: Credential) {
+        guard request.method == .post else { throw .method("POST") }
+        let credential = try authorize(request, for: permission)
+        guard request.body.count <= Limits.adminBodyByteCount else {
+            throw AdminFault(.bodyTooLarge, "a body has at most \(Limits.adminBodyByteCount) bytes")
+        }
+        do throws(JSONError) {
+            return (try parser.parse(request.body), credential)
+        } catch {
+            throw AdminFault(.badJSON, "the body is not JSON: \(error.explanation)")
+        }
+    }
+
+    private func lease(
+        _ body: (value: JSONValue, credential: Credential), _ request: APIRequest
+    ) throws(AdminFault) -> LeaseRequest {
+        let fields = try HandoffFields(body.value, known: ["channel", "max", "leaseSeconds", "waitSeconds"])
+        guard let channel = try fields.text("channel") else { throw .invalid("channel is missing; it is \"apns\"") }
+        guard channel == "apns" else { throw .invalid("channel is \"apns\"; there is no other") }
+        let limit = try fields.integer("max", in: 1...Int64(Limits.leaseJobCount)) ?? 100
+        let seconds = try fields.integer("leaseSeconds", in: Limits.leaseSeconds) ?? 60
+        let wait = try fields.integer("waitSeconds", in: Limits.waitSeconds) ?? 0
+        return LeaseRequest(
+            holder: body.credential.name, apps: body.credential.apps, limit: Int(limit),
+            leaseMilliseconds: seconds * 1_000, waitMilliseconds: wait * 1_000,
+            leaseID: (random.next() | 1, random.next()))
+    }
+
+    private func results(_ body: JSONValue) throws(AdminFault) -> [JobResult] {
+        let list = try HandoffFields.list(body, "results")
+        var results: [JobResult] = []
+        for (index, item) in list.elements.enumerated() {
+            guard index < Limits.leaseJobCount else { throw .invalid("results has at most \(Limits.leaseJobCount)") }
+            results.append(try HandoffFields.result(item, at: "results[\(index)]", leaseID: nil))
+        }
+        return results
+    }
+
+    private func extend(_ body: JSONValue) throws(AdminFault) -> ExtendRequest {
+        let fields = try HandoffFields(body, known: ["jobs", "leaseSeconds"])
+        guard let seconds = try fields.integer("leaseSeconds", in: Limits.leaseSeconds) else {
+            throw .invalid("leaseSeconds is missing")
+        }
+        guard let jobs = body["jobs"], jobs.kind == .array else { throw .invalid("jobs is an array") }
+        var items: [ExtendRequest.Item] = []
+        for (index, item) in jobs.elements.enumerated() {
+            guard index < Limits.leaseJobCount else { throw .invalid("jobs has at most \(Limits.leaseJobCount)") }
+            let fields = try HandoffFields(item, known: ["jobId", "leaseId"], at: "jobs[\(index)]")
+            items.append(ExtendRequest.Item(job: try fields.job(), leaseID: try fields.lease()))
+        }
+        return ExtendRequest(items: items, leaseMilliseconds: seconds * 1_000)
+    }
+}

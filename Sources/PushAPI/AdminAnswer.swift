@@ -1,0 +1,180 @@
+// The admin listener's answers about devices and messages.
+
+public import Delivery
+public import Wire
+
+public enum AdminAnswer {
+    /// A device, or that there is none.
+    public static func device(_ status: DeviceStatus?, at address: DeviceAddress, registry: AppRegistry) -> APIResponse
+    {
+        guard let status, status.app == address.app else {
+            return AdminFault(.notFound, "no such device in this app").response
+        }
+        var writer = JSONWriter(capacity: 1_024)
+        writer.beginObject()
+        writer.key("appId")
+        writer.string(registry.appID(of: status.app))
+        writer.key("cid")
+        writer.string(address.cid.description)
+        writer.key("bucket")
+        writer.integer(Int64(address.bucket.index))
+        writer.key("connected")
+        writer.bool(status.isConnected)
+        writer.key("reachable")
+        writer.bool(status.isReachable)
+        writer.key("suspect")
+        writer.bool(status.isSuspect)
+        writer.key("state")
+        writer.string(status.applicationState.name)
+        writer.key("keepsRunning")
+        writer.bool(status.keepsRunning)
+        writer.key("generation")
+        writer.integer(status.generation)
+        writer.key("heartbeatSeconds")
+        writer.integer(status.heartbeatSeconds)
+        writer.key("lastSeenAt")
+        writer.integer(status.lastSeenAt)
+        writer.key("registeredAt")
+        writer.integer(status.registeredAt)
+        writer.key("queue")
+        writer.beginObject()
+        writer.key("messages")
+        writer.integer(Int64(status.queuedMessageCount))
+        writer.key("bytes")
+        writer.integer(Int64(status.queuedByteCount))
+        writer.key("inFlight")
+        writer.integer(Int64(status.inFlightCount))
+        writer.key("nextSequence")
+        writer.integer(status.nextSequence)
+        writer.endObject()
+        writer.key("badge")
+        writer.integer(Int64(status.badge))
+        writer.key("pushModeOff")
+        writer.bool(status.pushModeOff)
+        writer.key("tokens")
+        writer.beginArray()
+        for token in status.tokens { write(token, to: &writer) }
+        writer.endArray()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// A token is a secret of the device: eight characters tell tokens apart and send nothing.
+    private static func write(_ token: DeviceStatus.Token, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.key("kind")
+        writer.string(token.kind.name)
+        writer.key("environment")
+        writer.string(token.environment.name)
+        writer.key("topic")
+        writer.string(token.topic)
+        writer.key("token")
+        writer.string(String(token.token.prefix(8)) + "…")
+        writer.key("quarantined")
+        writer.bool(token.isQuarantined)
+        writer.endObject()
+    }
+
+    /// A message's life so far, or that it is unknown (or belongs to an app outside `scope`).
+    public static func trace(_ trace: MessageTrace?, scope: Set<AppKey>?, registry: AppRegistry) -> APIResponse {
+        guard let trace, scope?.contains(trace.app) ?? true else {
+            return AdminFault(.notFound, "no such message, or its trace is older than a day").response
+        }
+        var writer = JSONWriter(capacity: 512 + 96 * trace.steps.count)
+        writer.beginObject()
+        writer.key("msgId")
+        writer.string(trace.message.description)
+        writer.key("taskId")
+        writer.string(trace.task.text)
+        writer.key("appId")
+        writer.string(registry.appID(of: trace.app))
+        writer.key("cid")
+        writer.string(trace.cid.description)
+        writer.key("strategy")
+        writer.integer(Int64(trace.strategy.rawValue))
+        writer.key("offline")
+        writer.bool(trace.isOffline)
+        writer.key("sequence")
+        writer.integer(trace.sequence)
+        writer.key("acceptedAt")
+        writer.integer(trace.acceptedAt)
+        writer.key("expiresAt")
+        writer.integer(trace.expiresAt)
+        writer.key("state")
+        writer.string(trace.finalState?.name ?? "pending")
+        if !trace.finalReason.isEmpty {
+            writer.key("reason")
+            writer.string(trace.finalReason)
+        }
+        writer.key("steps")
+        writer.beginArray()
+        for step in trace.steps {
+            writer.beginObject()
+            writer.key("event")
+            writer.string(step.event.name)
+            writer.key("time")
+            writer.integer(step.time)
+            if !step.detail.isEmpty {
+                writer.key("detail")
+                writer.string(step.detail)
+            }
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+}
+
+extension ApplicationState {
+    public var name: StaticString {
+        switch self {
+        case .foreground: "foreground"
+        case .background: "background"
+        case .terminated: "terminated"
+        }
+    }
+}
+
+extension FinalState {
+    /// The name in traces, metrics and `Welcome.dropped`.
+    public var name: StaticString {
+        switch self {
+        case .delivered: "delivered"
+        case .deliveredOffline: "deliveredOffline"
+        case .opened: "opened"
+        case .handedOff: "handedOff"
+        case .expired: "expired"
+        case .collapsed: "collapsed"
+        case .revoked: "revoked"
+        case .overflowed: "overflowed"
+        case .failed: "failed"
+        }
+    }
+}
+
+extension TraceEvent {
+    /// The name in traces (docs/Errors.md, "Trace events").
+    public var name: StaticString {
+        switch self {
+        case .accepted: "accepted"
+        case .sent: "sent"
+        case .resent: "resent"
+        case .timedOut: "timedOut"
+        case .jobDue: "jobDue"
+        case .leased: "leased"
+        case .leaseLapsed: "leaseLapsed"
+        case .vendorAccepted: "vendorAccepted"
+        case .vendorRetry: "vendorRetry"
+        case .vendorRejected: "vendorRejected"
+        case .badToken: "badToken"
+        case .exhausted: "exhausted"
+        case .cancelled: "cancelled"
+        case .alertedTwice: "alertedTwice"
+        case .opened: "opened"
+        case .shown: "shown"
+        case .acked: "acked"
+        case .ended: "ended"
+        }
+    }
+}

@@ -1,0 +1,61 @@
+/// The admin listener's refusals (docs/Errors.md, "Handoff and admin API").
+struct AdminFault: Error, Equatable {
+    enum Code: String, CaseIterable {
+        case badJSON, invalidParameter, unauthorized, forbidden, notFound, methodNotAllowed, bodyTooLarge, unavailable
+
+        var httpStatus: Int {
+            switch self {
+            case .badJSON, .invalidParameter: 400
+            case .unauthorized: 401
+            case .forbidden: 403
+            case .notFound: 404
+            case .methodNotAllowed: 405
+            case .bodyTooLarge: 413
+            case .unavailable: 503
+            }
+        }
+    }
+
+    var code: Code
+    var message: String
+    /// What a 405 names in its header `Allow`.
+    var allow: String?
+
+    init(_ code: Code, _ message: String, allow: String? = nil) {
+        (self.code, self.message, self.allow) = (code, message, allow)
+    }
+
+    static let notFound = AdminFault(.notFound, "no such path")
+    static func invalid(_ message: String) -> AdminFault { AdminFault(.invalidParameter, message) }
+    static func method(_ allowed: String) -> AdminFault {
+        AdminFault(.methodNotAllowed, "use \(allowed)", allow: allowed)
+    }
+
+    var response: APIResponse {
+        var writer = JSONWriter(capacity: 64 + message.utf8.count)
+        writer.beginObject()
+        writer.key("error")
+        writer.beginObject()
+        writer.key("code")
+        writer.string(code.rawValue)
+        writer.key("message")
+        writer.string(message)
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(
+            status: code.httpStatus, body: writer.bytes, allow: allow, asksForBearer: code == .unauthorized)
+    }
+}
+
+extension APIResponse {
+    /// The admin listener's "not now": starting, stopping, or the store is behind.
+    ///
+    /// Safe to repeat.
+    public static func adminUnavailable(_ message: String) -> APIResponse {
+        AdminFault(.unavailable, message).response
+    }
+
+    public static let adminBodyTooLarge = AdminFault(
+        .bodyTooLarge, "a body has at most \(Limits.adminBodyByteCount) bytes"
+    ).response
+}

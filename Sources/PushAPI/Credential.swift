@@ -1,0 +1,50 @@
+internal import Cryptography
+public import Wire
+
+/// Who may use the admin listener, and for what.
+public struct Credential: Sendable {
+    public enum Permission: String, Sendable, CaseIterable { case handoff, trace, upstream, admin }
+
+    public var name: String
+    /// Apps it may see; `nil`: all.
+    public var apps: Set<AppKey>?
+    /// `admin` includes the others.
+    public var may: Set<Permission>
+    /// Only the digest is kept.
+    private let digest: [UInt8]
+
+    public init(name: String, token: String, apps: Set<AppKey>? = nil, may: Set<Permission>) {
+        (self.name, self.apps, self.may) = (name, apps, may)
+        digest = SHA256.digest(Array(token.utf8)).bytes
+    }
+
+    func permits(_ permission: Permission) -> Bool { may.contains(permission) || may.contains(.admin) }
+
+    func sees(_ app: AppKey) -> Bool { apps?.contains(app) ?? true }
+
+    func matches(_ digest: [UInt8]) -> Bool { constantTimeEquals(self.digest, digest) }
+}
+
+/// The credentials in force.
+public struct CredentialSet: Sendable {
+    private let credentials: [Credential]
+    /// True when none is configured and the only one was generated at start: then only loopback peers are served.
+    public let isLoopbackOnly: Bool
+
+    public init(_ credentials: [Credential], isLoopbackOnly: Bool = false) {
+        (self.credentials, self.isLoopbackOnly) = (credentials, isLoopbackOnly)
+    }
+
+    /// The credential of an `Authorization` header's value.
+    func credential(authorization: UnsafeRawBufferPointer?) -> Credential? {
+        guard let authorization, authorization.count > 7 else { return nil }
+        let scheme = authorization.prefix(7).map { (65...90).contains($0) ? $0 + 32 : $0 }
+        guard scheme.elementsEqual("bearer ".utf8) else { return nil }
+        let token = authorization.dropFirst(7).drop { $0 == UInt8(ascii: " ") }
+        let digest = SHA256.digest(Array(token)).bytes
+        // All are compared, so that the time taken does not tell how many there are before the match.
+        var found: Credential?
+        for credential in credentials where credential.matches(digest) { found = found ?? credential }
+        return found
+    }
+}

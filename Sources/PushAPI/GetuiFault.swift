@@ -1,0 +1,99 @@
+/// Getui's result codes, as far as this gateway answers them (docs/Errors.md, "Push API").
+public enum GetuiCode: Int, Sendable, CaseIterable {
+    case ok = 0
+    /// The body is not JSON.
+    case failure = 1
+    /// The gateway is starting or stopping.
+    case starting = 2
+    case notFound = 404
+    case methodNotAllowed = 405
+    /// The token is wrong, expired or revoked.
+    case badToken = 10001
+    /// A parameter is missing, wrong, too large, or names something that does not exist.
+    case parameter = 20001
+    /// A device's queue is full and its app's policy is to refuse.
+    case quota = 30009
+    /// Nothing was accepted; repeat the same request with the same request id.
+    case busy = 30019
+
+    /// Only 200, 400, 401, 403 and 404 let Getui's Java SDK see what was said.
+    public var httpStatus: Int {
+        switch self {
+        case .ok, .failure, .starting: 200
+        case .notFound: 404
+        case .methodNotAllowed: 405
+        case .badToken: 401
+        case .parameter: 400
+        case .quota, .busy: 403
+        }
+    }
+}
+
+/// A refusal in Getui's terms.
+struct GetuiFault: Error, Equatable {
+    var code: GetuiCode
+    var message: String
+    /// What a 405 names in its header `Allow`.
+    var allow: String?
+
+    init(code: GetuiCode, message: String, allow: String? = nil) {
+        (self.code, self.message, self.allow) = (code, message, allow)
+    }
+
+    // The templates of Getui's 20001, the parameter's name first. What follows a comma is ours.
+    static func invalid(_ name: String, _ detail: String = "") -> GetuiFault { parameter("\(name) is invalid", detail) }
+    static func empty(_ name: String) -> GetuiFault { parameter("\(name) can not be empty") }
+    static func null(_ name: String) -> GetuiFault { parameter("\(name) cannot be null") }
+    static func type(_ name: String) -> GetuiFault { parameter("\(name) type error") }
+    static func size(_ name: String, _ detail: String = "") -> GetuiFault {
+        parameter("\(name) size over limit", detail)
+    }
+    static func parameter(_ text: String, _ detail: String = "") -> GetuiFault {
+        GetuiFault(code: .parameter, message: detail.isEmpty ? text : "\(text), \(detail)")
+    }
+
+    static let targetUser = GetuiFault.parameter("target user is invalid")
+    static let token = GetuiFault(code: .badToken, message: "token is invalid or has expired")
+    static func notJSON(_ error: JSONError) -> GetuiFault {
+        GetuiFault(code: .failure, message: "body is not JSON: \(error.explanation)")
+    }
+
+    static let notFound = GetuiFault(code: .notFound, message: "not found.")
+    static func methodNotAllowed(_ allowed: String) -> GetuiFault {
+        GetuiFault(code: .methodNotAllowed, message: "method not allowed, use \(allowed)", allow: allowed)
+    }
+
+    var response: APIResponse {
+        var response = APIResponse.getui(code, message)
+        response.allow = allow
+        return response
+    }
+}
+
+extension APIResponse {
+    /// Getui's envelope without data.
+    public static func getui(_ code: GetuiCode, _ message: String = "success") -> APIResponse {
+        var writer = JSONWriter(capacity: 64 + message.utf8.count)
+        writer.beginObject()
+        writer.envelope(code, message)
+        writer.endObject()
+        return APIResponse(status: code.httpStatus, body: writer.bytes)
+    }
+
+    /// Nothing can be accepted now (the store is behind, the loops' mailboxes are full): safe to repeat as it is.
+    public static let busy = APIResponse.getui(.busy, "the gateway is busy, nothing was accepted, retry")
+    /// The gateway is starting or stopping.
+    public static let starting = APIResponse.getui(.starting, "the gateway is not ready, retry")
+    /// The body did not fit; for a front that finds out while it reads.
+    public static let bodyTooLarge = APIResponse.getui(
+        .parameter, "body size over limit, at most \(Limits.requestBodyByteCount) bytes")
+}
+
+extension JSONWriter {
+    mutating func envelope(_ code: GetuiCode, _ message: String) {
+        key("code")
+        integer(Int64(code.rawValue))
+        key("msg")
+        string(message)
+    }
+}

@@ -1,0 +1,135 @@
+// The handoff API's answers; the hook's requests carry the same jobs.
+
+public import Delivery
+internal import Wire
+
+public enum HandoffAnswer {
+    /// The leased jobs, none when there were none within the wait.
+    public static func lease(_ jobs: [Job], registry: AppRegistry) -> APIResponse {
+        var writer = JSONWriter(capacity: 64 + 1_024 * jobs.count)
+        writer.beginObject()
+        writer.key("jobs")
+        writer.beginArray()
+        for job in jobs { write(job, registry: registry, to: &writer) }
+        writer.endArray()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// What became of results, or of extensions, in the order they were given.
+    public static func verdicts(_ verdicts: [ResultVerdict]) -> APIResponse {
+        var writer = JSONWriter(capacity: 64 + 80 * verdicts.count)
+        writer.beginObject()
+        writer.key("results")
+        writer.beginArray()
+        for verdict in verdicts {
+            writer.beginObject()
+            writer.key("jobId")
+            writer.string(verdict.job.description)
+            writer.key("verdict")
+            writer.string(verdict.verdict.name)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    static func write(_ job: Job, registry: AppRegistry, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.key("jobId")
+        writer.string(job.message.description)
+        writer.key("msgId")
+        writer.string(job.message.description)
+        writer.key("taskId")
+        writer.string(job.task.text)
+        writer.key("appId")
+        writer.string(registry.appID(of: job.app))
+        writer.key("cid")
+        writer.string(job.cid.description)
+        writer.key("deviceToken")
+        writer.string(job.token)
+        writer.key("tokenKind")
+        writer.string(job.tokenKind.name)
+        writer.key("environment")
+        writer.string(job.environment.name)
+        writer.key("topic")
+        writer.string(job.topic)
+        writer.key("pushType")
+        writer.string(job.pushType.name)
+        writer.key("priority")
+        writer.integer(Int64(job.priority))
+        writer.key("expiration")
+        writer.integer(apnsExpiration(job.expiration))
+        writer.key("collapseId")
+        writer.string(job.collapseID)
+        writer.key("apnsId")
+        writer.string(uuid(job.message))
+        writer.key("body")
+        writer.raw(job.body)
+        writer.key("attempt")
+        writer.integer(Int64(job.attempt))
+        writer.key("acceptedAt")
+        writer.integer(job.acceptedAt)
+        writer.key("leaseId")
+        writer.string(hex(job.leaseID))
+        writer.key("leasedUntil")
+        writer.integer(job.leasedUntil)
+        writer.endObject()
+    }
+
+    /// Absolute seconds, as the header apns-expiration wants them; 0: APNs must not store it.
+    private static func apnsExpiration(_ milliseconds: GatewayTime) -> Int64 { max(0, milliseconds) / 1_000 }
+
+    static func hex(_ words: (UInt64, UInt64)) -> String { MessageID(high: words.0, low: words.1).description }
+
+    /// A msgId in the form of a UUID, which apns-id requires.
+    static func uuid(_ message: MessageID) -> String {
+        var text = Array(message.description.utf8)
+        for place in [20, 16, 12, 8] { text.insert(UInt8(ascii: "-"), at: place) }
+        return String(decoding: text, as: UTF8.self)
+    }
+}
+
+extension ResultVerdict.Verdict {
+    public var name: StaticString {
+        switch self {
+        case .recorded: "recorded"
+        case .stale: "stale"
+        case .cancelled: "cancelled"
+        case .unknownJob: "unknownJob"
+        case .storeFailed: "storeFailed"
+        }
+    }
+}
+
+extension TokenKind {
+    public var name: StaticString {
+        switch self {
+        case .alert: "alert"
+        case .voip: "voip"
+        case .liveActivity: "liveActivity"
+        }
+    }
+}
+
+extension TokenEnvironment {
+    public var name: StaticString {
+        switch self {
+        case .production: "production"
+        case .sandbox: "sandbox"
+        }
+    }
+}
+
+extension PushType {
+    /// The value of the header apns-push-type.
+    public var name: StaticString {
+        switch self {
+        case .alert: "alert"
+        case .background: "background"
+        case .voip: "voip"
+        case .liveActivity: "liveactivity"
+        }
+    }
+}

@@ -1,0 +1,97 @@
+// Strict reading of the handoff API's bodies: a sender service is a program of the operator's, and a misspelt key that
+// silently means a default would cost more than an error.
+
+internal import Delivery
+internal import Wire
+
+/// One object of a body, whose keys are all known.
+struct HandoffFields {
+    private let object: JSONValue
+    private let place: String
+
+    /// Takes an object with no key besides the known ones; `place` is what error messages call it.
+    init(_ value: JSONValue, known: [StaticString], at place: String = "") throws(AdminFault) {
+        guard value.kind == .object else {
+            throw .invalid(place.isEmpty ? "the body is an object" : "\(place) is an object")
+        }
+        (object, self.place) = (value, place.isEmpty ? "" : place + ".")
+        for (key, _) in value.members where !known.contains(where: { key.equals($0) }) {
+            throw .invalid("\(self.place)\(key.string?.prefix(64) ?? "") is unknown here")
+        }
+    }
+
+    /// The body itself when it is an array, or the array under `name`.
+    static func list(_ body: JSONValue, _ name: StaticString) throws(AdminFault) -> JSONValue {
+        if body.kind == .array { return body }
+        _ = try HandoffFields(body, known: [name])
+        guard let list = body[name], list.kind == .array else { throw .invalid("\(name) is an array") }
+        return list
+    }
+
+    func text(_ name: StaticString) throws(AdminFault) -> String? {
+        guard let value = object[name] else { return nil }
+        guard let text = value.string else { throw .invalid("\(place)\(name) is a string") }
+        return text
+    }
+
+    func integer(_ name: StaticString, in range: ClosedRange<Int64>) throws(AdminFault) -> Int64? {
+        guard let value = object[name] else { return nil }
+        guard let number = value.integer, range.contains(number) else {
+            throw .invalid("\(place)\(name) is an integer from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return number
+    }
+
+    func job() throws(AdminFault) -> MessageID {
+        guard let bytes = object["jobId"]?.stringBytes, let job = MessageID(hex: bytes), job.bucket != nil else {
+            throw .invalid("\(place)jobId is 32 lower-case hex digits, as leased")
+        }
+        return job
+    }
+
+    func lease() throws(AdminFault) -> (UInt64, UInt64) {
+        // Any 32 hex digits make two words; the type is borrowed for its reader.
+        guard let bytes = object["leaseId"]?.stringBytes, let words = MessageID(hex: bytes) else {
+            throw .invalid("\(place)leaseId is 32 lower-case hex digits, as leased")
+        }
+        return (words.high, words.low)
+    }
+
+    /// Reads one result, whose lease the item names; a hook's answer means the job's own, given as `leaseID`.
+    static func result(
+        _ item: JSONValue, at place: String, leaseID: (UInt64, UInt64)?
+    ) throws(AdminFault) -> JobResult {
+        let fields = try HandoffFields(
+            item, known: ["jobId", "leaseId", "outcome", "reason", "vendorId", "timestamp", "retryAfterSeconds"],
+            at: place)
+        let job = try fields.job()
+        let lease: (UInt64, UInt64)
+        if let leaseID { lease = leaseID } else { lease = try fields.lease() }
+        let outcome: JobResult.Outcome
+        switch try fields.text("outcome") {
+        case "accepted": outcome = .accepted
+        case "retry": outcome = .retry
+        case "rejected": outcome = .rejected
+        case "badToken": outcome = .badToken
+        default: throw .invalid("\(place).outcome is one of accepted, retry, rejected, badToken")
+        }
+        let reason = try fields.text("reason") ?? ""
+        let vendorID = try fields.text("vendorId") ?? ""
+        let timestamp = try fields.integer("timestamp", in: 0...(1 << 52)) ?? 0
+        let retryAfter = try fields.integer("retryAfterSeconds", in: Limits.retryAfterSeconds) ?? 0
+        return JobResult(
+            job: job, leaseID: lease, outcome: outcome, reason: truncated(reason), vendorID: truncated(vendorID),
+            timestamp: timestamp, retryAfterMilliseconds: retryAfter * 1_000)
+    }
+
+    /// At most `Limits.vendorReasonByteCount` bytes, cut between characters.
+    private static func truncated(_ text: String) -> String {
+        guard text.utf8.count > Limits.vendorReasonByteCount else { return text }
+        var count = 0
+        let kept = text.unicodeScalars.prefix { scalar in
+            count += UTF8.width(scalar)
+            return count <= Limits.vendorReasonByteCount
+        }
+        return String(kept)
+    }
+}

@@ -1,0 +1,125 @@
+// The hook: jobs are posted to a sender service instead of being leased by it. Pure functions; the gateway's outbound
+// thread sends what is built here and hands the answer back.
+//
+// Signed as Standard Webhooks 1.0 asks (standardwebhooks.com): `v1,` and the base 64 of
+// HMAC-SHA256(secret, id ‖ "." ‖ timestamp in seconds ‖ "." ‖ body).
+
+internal import Cryptography
+public import Delivery
+internal import Wire
+
+/// The key shared with the sender service, written `whsec_` and base 64.
+public struct HookSecret: Sendable {
+    private let key: [UInt8]
+
+    /// `nil` unless the text is `whsec_` followed by the base 64 of 24 to 64 bytes, as the specification asks.
+    public init?(_ text: String) {
+        let prefix = "whsec_"
+        guard text.hasPrefix(prefix), let key = Base64.decode(text.utf8.dropFirst(prefix.utf8.count), .standard),
+            (24...64).contains(key.count)
+        else { return nil }
+        self.key = key
+    }
+
+    /// The header `webhook-signature`.
+    public func signature(id: String, timestamp: Int64, body: [UInt8]) -> String {
+        let signed = Array("\(id).\(timestamp).".utf8) + body
+        return "v1," + Base64.encode(HMACSHA256.code(key: key, message: signed), .standard)
+    }
+}
+
+/// One batch on its way to the hook.
+///
+/// A retry sends the same id and body with a new timestamp and signature.
+public struct HookDelivery: Sendable {
+    public let id: String
+    public let body: [UInt8]
+    public let jobs: [Job]
+
+    /// Takes freshly leased jobs, at least one; their lease names the delivery, too.
+    public init(jobs: [Job], leaseID: (UInt64, UInt64), registry: AppRegistry) {
+        id = "msg_" + HandoffAnswer.hex(leaseID)
+        self.jobs = jobs
+        var writer = JSONWriter(capacity: 128 + 1_024 * jobs.count)
+        writer.beginObject()
+        writer.key("type")
+        writer.string("longwire.handoff")
+        writer.key("channel")
+        writer.string("apns")
+        writer.key("jobs")
+        writer.beginArray()
+        for job in jobs { HandoffAnswer.write(job, registry: registry, to: &writer) }
+        writer.endArray()
+        writer.endObject()
+        body = writer.bytes
+    }
+
+    /// The request's headers at `now`, name and value.
+    public func headers(secret: HookSecret, now: GatewayTime) -> [(String, String)] {
+        let seconds = now / 1_000
+        return [
+            ("content-type", "application/json;charset=utf-8"),
+            ("webhook-id", id),
+            ("webhook-timestamp", String(seconds)),
+            ("webhook-signature", secret.signature(id: id, timestamp: seconds, body: body)),
+        ]
+    }
+}
+
+/// What the hook's answer means.
+public enum HookAnswer: Sendable {
+    /// One result a job, in the delivery's order: settle them.
+    case settled([JobResult])
+    /// 202: the results will come through the handoff API; the leases run on.
+    case deferred
+    /// Nothing is known: send the same delivery again after a while. The reason is for logs and has no body in it.
+    case retry(reason: String)
+
+    /// Reads an answer.
+    ///
+    /// An empty 2xx accepts every job. A 2xx with a body names outcomes, `[{jobId, outcome, …}]` or
+    /// `{"results": […]}`, and jobs it does not name are accepted; names of other jobs are ignored. A body that cannot be
+    /// read is no acceptance: the delivery is repeated.
+    public init(status: Int, body: UnsafeRawBufferPointer, delivery: HookDelivery) {
+        guard status != 202 else {
+            self = .deferred
+            return
+        }
+        guard (200...299).contains(status) else {
+            self = .retry(reason: "status \(status)")
+            return
+        }
+        let isBlank = body.allSatisfy { [0x20, 0x09, 0x0A, 0x0D].contains($0) }
+        do throws(AdminFault) {
+            self = .settled(try Self.results(isBlank ? nil : body, delivery))
+        } catch {
+            self = .retry(reason: "status \(status), but \(error.message)")
+        }
+    }
+
+    private static func results(
+        _ body: UnsafeRawBufferPointer?, _ delivery: HookDelivery
+    ) throws(AdminFault) -> [JobResult] {
+        var results = delivery.jobs.map { JobResult(job: $0.message, leaseID: $0.leaseID, outcome: .accepted) }
+        guard let body else { return results }
+        var places: [MessageID: Int] = [:]
+        for (place, job) in delivery.jobs.enumerated() { places[job.message] = place }
+
+        let parser = JSONParser(byteLimit: Limits.hookAnswerByteCount)
+        let root: JSONValue
+        do throws(JSONError) {
+            root = try parser.parse(body)
+        } catch {
+            throw AdminFault(.badJSON, "its body is not JSON: \(error.explanation)")
+        }
+        if root.isNull || (root.kind == .object && root.isEmptyContainer) { return results }
+        for (index, item) in try HandoffFields.list(root, "results").elements.enumerated() {
+            let result = try HandoffFields.result(item, at: "results[\(index)]", leaseID: (0, 0))
+            guard let place = places[result.job] else { continue }
+            var named = result
+            named.leaseID = results[place].leaseID
+            results[place] = named
+        }
+        return withExtendedLifetime(parser) { results }
+    }
+}

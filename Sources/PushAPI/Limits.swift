@@ -1,0 +1,63 @@
+/// The bounds of this module, with the reason for each.
+public enum Limits {
+    /// A request body.
+    ///
+    /// 200 batch items of a full transmission (3,072 characters of six bytes each, as PHP escapes them) and a full APNs
+    /// body fit, with room. Larger ones are answered 400 with 20001, never 413, which Getui's SDKs cannot read; the
+    /// HTTP server's own cap must therefore be higher.
+    public static let requestBodyByteCount = 8 << 20
+    /// Nested containers in a body.
+    ///
+    /// Getui's deepest documented path has seven.
+    public static let jsonDepth = 64
+    /// Getui: request_id has 10 to 32 characters.
+    public static let requestIDCharacterCount = 10...32
+    /// Getui: msg_list.
+    public static let batchItemCount = 200
+    /// Getui: cids in one status query.
+    ///
+    /// The HTTP server must take a request line of 40 KiB for it.
+    public static let statusCount = 1_000
+    /// Getui: a transmission's characters (Unicode scalars here).
+    public static let transmissionCharacterCount = 3_072
+    /// A message's payload, whatever it came from (design: kept verbatim, up to 16 KiB).
+    public static let payloadByteCount = 16 << 10
+    /// A key names something; it is no payload.
+    ///
+    /// Part of every queued row.
+    public static let collapseKeyByteCount = 64
+    /// Apple's bound for apns-collapse-id.
+    public static let apnsCollapseIDByteCount = 64
+    /// Apple's bounds for a notification's body.
+    public static let apnsBodyByteCount = 4_096
+    public static let apnsVoIPBodyByteCount = 5_120
+    /// A frame's `apns` object: one that renders to a full body, written with escapes and white space.
+    public static let nativeAPNsByteCount = 32 << 10
+    /// A badge is a non-negative 32-bit number: ten digits at most, and the size check counts all ten.
+    public static let badgeDigitCount = 10
+    /// Getui: attachments of one notification.
+    public static let multimediaCount = 3
+    /// Getui: three days.
+    public static let timeToLive: Int64 = 259_200_000
+    /// Getui's current default: two hours.
+    public static let defaultTimeToLive: Int64 = 7_200_000
+    /// Getui documents none; ten minutes forgives a badly kept clock and bounds a replay of the sign.
+    public static let timestampTolerance: Int64 = 600_000
+    /// Getui: a token lives for 24 hours.
+    public static let tokenLifetime: Int64 = 86_400_000
+    /// Path segments of the longest route, and then some; a longer path is no route.
+    public static let pathSegmentCount = 12
+
+    /// 500 results with long reasons take about 200 KB.
+    public static let adminBodyByteCount = 1 << 20
+    /// Jobs of one lease, and results of one call: both fit one committed batch a loop comfortably.
+    public static let leaseJobCount = 500
+    public static let leaseSeconds: ClosedRange<Int64> = 5...300
+    public static let waitSeconds: ClosedRange<Int64> = 0...30
+    /// A sender may put off a retry for a day; a message lives for three.
+    public static let retryAfterSeconds: ClosedRange<Int64> = 0...86_400
+    /// The vendor's reason is kept in the trace row.
+    public static let vendorReasonByteCount = 64
+    /// The hook's answer: 500 outcomes of 400 bytes.
+    public static let hookAnswerByteCount = 1 << 20
+}

@@ -1,0 +1,213 @@
+// Publish frames of trusted senders: the same rules and the same rendering as for the push API, without JSON unless the
+// frame carries some.
+
+internal import Cryptography
+public import Delivery
+public import Wire
+
+/// PublishResult.code.
+///
+/// Stable numbers: those below 32 are `PublishOutcome.Code`'s own.
+public enum PublishResultCode: UInt32, Sendable, CaseIterable {
+    case accepted = 0
+    case unknownDevice = 1
+    case queueFull = 2
+    case noToken = 3
+    case requestConflict = 4
+    case requestPending = 5
+    case busy = 6
+    case storeFailed = 7
+    case ignored = 8
+    /// A field is missing or wrong; the reason names it. Do not repeat unchanged.
+    case invalidParameter = 64
+    /// A field is too large; the reason names it. Do not repeat unchanged.
+    case sizeOverLimit = 65
+
+    public init(_ code: PublishOutcome.Code) {
+        switch code {
+        case .accepted: self = .accepted
+        case .unknownDevice: self = .unknownDevice
+        case .queueFull: self = .queueFull
+        case .noToken: self = .noToken
+        case .requestConflict: self = .requestConflict
+        case .requestPending: self = .requestPending
+        case .busy: self = .busy
+        case .storeFailed: self = .storeFailed
+        case .ignored: self = .ignored
+        }
+    }
+
+    /// The text for PublishResult.reason; empty when there is nothing to say.
+    public var reason: StaticString {
+        switch self {
+        case .accepted: ""
+        case .unknownDevice: "no such cid in this app"
+        case .queueFull: "the device's queue is full"
+        case .noToken: "strategies 2 and 4 need an alert or apns, and a usable device token"
+        case .requestConflict: "request_id was used with another message"
+        case .requestPending: "the same request is under way, repeat it to get its answer"
+        case .busy: "the gateway is busy, nothing was accepted, retry"
+        case .storeFailed: "the store cannot be read now, nothing was accepted, retry"
+        case .ignored: "the device is blacklisted or long inactive"
+        case .invalidParameter: "a parameter is invalid"
+        case .sizeOverLimit: "a parameter is too large"
+        }
+    }
+
+    /// True when nothing was accepted and the same frame may be sent again.
+    public var isRetryable: Bool { self == .requestPending || self == .busy || self == .storeFailed }
+}
+
+/// Why a Publish frame was refused before it reached a device.
+public struct NativePublishFault: Error, Sendable, Equatable {
+    public var code: PublishResultCode
+    public var reason: String
+    public init(code: PublishResultCode, reason: String) { (self.code, self.reason) = (code, reason) }
+}
+
+/// A Publish frame's fields, as views of the received bytes.
+public struct NativePublish {
+    public var cid: DeviceID
+    public var payload: UnsafeRawBufferPointer
+    public var timeToLive: Int64
+    public var hasTimeToLive: Bool
+    public var strategy: UInt32
+    public var collapseKey: UnsafeRawBufferPointer
+    public var requestID: UnsafeRawBufferPointer
+    public var alertTitle: UnsafeRawBufferPointer
+    public var alertBody: UnsafeRawBufferPointer
+    /// A `push_channel.ios` object in JSON, or empty.
+    public var apns: UnsafeRawBufferPointer
+
+    public init(
+        cid: DeviceID, payload: UnsafeRawBufferPointer, timeToLive: Int64, hasTimeToLive: Bool, strategy: UInt32,
+        collapseKey: UnsafeRawBufferPointer, requestID: UnsafeRawBufferPointer, alertTitle: UnsafeRawBufferPointer,
+        alertBody: UnsafeRawBufferPointer, apns: UnsafeRawBufferPointer
+    ) {
+        (self.cid, self.payload, self.timeToLive, self.hasTimeToLive) = (cid, payload, timeToLive, hasTimeToLive)
+        (self.strategy, self.collapseKey, self.requestID) = (strategy, collapseKey, requestID)
+        (self.alertTitle, self.alertBody, self.apns) = (alertTitle, alertBody, apns)
+    }
+}
+
+/// Turns Publish frames into commands.
+///
+/// One a loop, confined to it.
+public final class NativePublisher {
+    private let random: RandomWords
+    private let parser = JSONParser(byteLimit: Limits.nativeAPNsByteCount)
+    private var writer = JSONWriter(capacity: 4_096)
+    private var digestInput: [UInt8] = []
+
+    public init(random: RandomWords = RandomWords()) { self.random = random }
+
+    /// Checks a frame and calls `body` with its command, whose pointers die when `body` returns.
+    ///
+    /// Without an alert and without `apns` no JSON is touched and nothing is allocated. `body` must not call this
+    /// publisher again: the rendered bytes are lent from its one buffer.
+    public func withCommand<Result>(
+        _ publish: NativePublish, app: App, origin: Origin, now: GatewayTime, _ body: (PublishCommand) -> Result
+    ) throws(NativePublishFault) -> Result {
+        let strategy = try check(publish)
+        let task = TaskID(kind: .single, now: now, random: random)
+        let content: APNsContent?
+        do throws(GetuiFault) {
+            content = try render(publish, task: task)
+        } catch {
+            let isSize = error.message.contains("size over limit")
+            throw NativePublishFault(code: isSize ? .sizeOverLimit : .invalidParameter, reason: error.message)
+        }
+        var key: (UInt64, UInt64) = (0, 0)
+        var digest: UInt64 = 0
+        if publish.requestID.count > 0 {
+            key = requestKey(app: app.key, endpoint: "publish", requestID: publish.requestID)
+            digest = requestDigest(publish)
+        }
+        // What the publisher says of the alert wins over what its APNs object says.
+        let hasAlert = publish.alertTitle.count > 0 || publish.alertBody.count > 0
+        let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        let title = hasAlert ? publish.alertTitle : content?.alertTitle ?? none
+        let text = hasAlert ? publish.alertBody : content?.alertBody ?? none
+        return writer.bytes.withUnsafeBytes { rendered in
+            let vendor = content.map { content in
+                VendorContent(
+                    tokenKind: content.shape.tokenKind, pushType: content.shape.pushType,
+                    priority: content.shape.priority, badge: content.shape.badge, body: rendered,
+                    messageIDOffset: content.shape.messageIDOffset, badgeOffset: content.shape.badgeOffset,
+                    collapseID: content.collapseID)
+            }
+            return body(
+                PublishCommand(
+                    origin: origin, app: app.key, bucket: app.bucket(of: publish.cid), cid: publish.cid, task: task,
+                    messageDigest: messageDigest(of: task, for: publish.cid), strategy: strategy,
+                    timeToLive: publish.hasTimeToLive ? publish.timeToLive : app.defaultTimeToLive, requestKey: key,
+                    requestDigest: digest, isBulk: false, payload: publish.payload, collapseKey: publish.collapseKey,
+                    alertTitle: title, alertBody: text, vendor: vendor))
+        }
+    }
+
+    private func check(_ publish: NativePublish) throws(NativePublishFault) -> Strategy {
+        guard !publish.cid.isNone else { throw .invalid("cid has 16 bytes and is not zero") }
+        guard publish.payload.count > 0 else { throw .invalid("payload can not be empty") }
+        guard publish.payload.count <= Limits.payloadByteCount else {
+            throw .tooLarge("payload size over limit, at most \(Limits.payloadByteCount) bytes")
+        }
+        if publish.hasTimeToLive, !(-1...Limits.timeToLive).contains(publish.timeToLive) {
+            throw .invalid("ttl_ms is invalid, 0 to \(Limits.timeToLive), or -1")
+        }
+        guard publish.collapseKey.count <= Limits.collapseKeyByteCount else {
+            throw .tooLarge("collapse_key size over limit, at most \(Limits.collapseKeyByteCount) bytes")
+        }
+        if publish.requestID.count > 0 {
+            guard let count = scalarCount(publish.requestID), Limits.requestIDCharacterCount.contains(count) else {
+                throw .invalid("request_id is invalid, it has 10 to 32 characters")
+            }
+        }
+        if publish.strategy == 0 { return .liveElseVendor }
+        guard let raw = UInt8(exactly: publish.strategy), let strategy = Strategy(rawValue: raw) else {
+            throw .invalid("strategy is invalid, 1 to 4")
+        }
+        return strategy
+    }
+
+    private func render(_ publish: NativePublish, task: TaskID) throws(GetuiFault) -> APNsContent? {
+        if publish.apns.count > 0 {
+            let ios: JSONValue
+            do throws(JSONError) {
+                ios = try parser.parse(publish.apns)
+            } catch {
+                throw .invalid("apns", "it is not JSON: \(error.explanation)")
+            }
+            if let content = try APNsRenderer.render(ios: ios, task: task, into: &writer) { return content }
+        }
+        guard publish.alertTitle.count > 0 || publish.alertBody.count > 0 else { return nil }
+        return try APNsRenderer.render(
+            alertTitle: publish.alertTitle, alertBody: publish.alertBody, task: task, into: &writer)
+    }
+
+    /// Over every field that the publisher chose, each led by its length.
+    private func requestDigest(_ publish: NativePublish) -> UInt64 {
+        digestInput.removeAll(keepingCapacity: true)
+        let ttl = publish.hasTimeToLive ? publish.timeToLive : .min
+        for word in [publish.cid.high, publish.cid.low, UInt64(bitPattern: ttl), UInt64(publish.strategy)] {
+            digestInput.append(bigEndian: word)
+        }
+        let pieces = [
+            publish.payload, publish.collapseKey, publish.alertTitle, publish.alertBody, publish.apns,
+        ]
+        for piece in pieces {
+            digestInput.append(bigEndian: UInt64(piece.count))
+            digestInput.append(contentsOf: piece)
+        }
+        return SHA256.digest(digestInput).words.0
+    }
+}
+
+extension NativePublishFault {
+    fileprivate static func invalid(_ reason: String) -> NativePublishFault {
+        NativePublishFault(code: .invalidParameter, reason: reason)
+    }
+    fileprivate static func tooLarge(_ reason: String) -> NativePublishFault {
+        NativePublishFault(code: .sizeOverLimit, reason: reason)
+    }
+}

@@ -1,0 +1,45 @@
+// Getui's rules for `push_message.notification`. iOS never shows one; it is checked as Getui checks it, and its JSON
+// travels as the message's payload.
+
+enum NotificationRules {
+    private static let textLimits: [(name: StaticString, count: Int)] = [
+        ("title", 50), ("body", 256), ("big_text", 512), ("big_image", 1_024), ("logo", 64), ("logo_url", 256),
+        ("channel_id", 64), ("channel_name", 64), ("intent", 4_096), ("url", 1_024), ("payload", 3_072),
+    ]
+    private static let clickTypes: [StaticString] = ["intent", "url", "payload", "payload_custom", "startapp", "none"]
+
+    static func check(_ notification: JSONValue) throws(GetuiFault) {
+        guard notification.kind == .object else { throw .type("notification") }
+        for name in ["title", "body"] as [StaticString] {
+            guard let text = notification[name] else { throw .null("\(name)") }
+            if text.equals("") { throw .empty("\(name)") }
+        }
+        for (name, limit) in textLimits {
+            guard let text = notification[name], text.hasContent else { continue }
+            guard let bytes = text.stringBytes else { throw .type("\(name)") }
+            guard let count = scalarCount(bytes) else { throw .invalid("\(name)", "not valid Unicode") }
+            guard count <= limit else { throw .size("\(name)", "at most \(limit) characters") }
+        }
+        if isGiven(notification["big_text"]), isGiven(notification["big_image"]) {
+            throw .parameter("choose one of big_text and big_image")
+        }
+        guard let clickType = notification["click_type"] else { throw .null("click_type") }
+        guard clickTypes.contains(where: { clickType.equals($0) }) else {
+            throw .invalid("click_type", "one of \(clickTypes.map { "\($0)" }.joined(separator: ", "))")
+        }
+        try check("channel_level", in: 0...4, notification["channel_level"])
+        try check("notify_id", in: 0...2_147_483_647, notification["notify_id"])
+        try check("badge_add_num", in: 1...2_147_483_647, notification["badge_add_num"])
+    }
+
+    private static func isGiven(_ value: JSONValue?) -> Bool { value?.stringBytes?.isEmpty == false }
+
+    private static func check(
+        _ name: String, in range: ClosedRange<Int64>, _ value: JSONValue?
+    ) throws(GetuiFault) {
+        guard let value, value.hasContent, !value.equals("") else { return }
+        guard let number = value.lenientInteger, range.contains(number) else {
+            throw .invalid(name, "\(range.lowerBound) to \(range.upperBound)")
+        }
+    }
+}

@@ -1,0 +1,80 @@
+internal import Cryptography
+internal import Delivery
+internal import Wire
+
+// Pushes.
+extension PublicAPI {
+    /// `POST /push/single/cid`.
+    func pushSingle(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+        let body = try parameters(request)
+        let digest = SHA256.digest(request.body).words.0
+        let push = try messages.parse(
+            body, app: app, endpoint: "push/single/cid", itemIndex: 0, requestDigest: digest, now: now)
+        return .push([push], PushForm(kind: .single))
+    }
+
+    /// `POST /push/single/batch/cid`: every item stands on its own; a bad one does not spoil the others.
+    func pushBatch(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+        let body = try parameters(request)
+        guard let list = body?["msg_list"] else { throw .null("msg_list") }
+        guard list.kind == .array || list.isEmptyContainer else { throw .type("msg_list") }
+        guard list.hasContent else { throw .empty("msg_list") }
+        var isAsync = false
+        if let value = body?["is_async"] {
+            guard let flag = value.lenientBool else { throw .type("is_async") }
+            isAsync = flag
+        }
+        var count = 0
+        for _ in list.elements { count += 1 }
+        guard count <= Limits.batchItemCount else { throw .size("msg_list", "at most \(Limits.batchItemCount)") }
+
+        var form = PushForm(kind: .batch(isAsync: isAsync))
+        var pushes: [ParsedPush] = []
+        pushes.reserveCapacity(count)
+        var canonical = JSONWriter(capacity: 1_024)
+        for (index, item) in list.elements.enumerated() {
+            do throws(GetuiFault) {
+                guard item.kind == .object else { throw .type("msg_list") }
+                // The item's own content, so that an item keeps its identity when a retry groups items differently.
+                canonical.removeAll()
+                canonical.value(item)
+                let digest = SHA256.digest(canonical.bytes).words.0
+                let push = try messages.parse(
+                    item, app: app, endpoint: "push/single/batch/cid", itemIndex: index, requestDigest: digest, now: now
+                )
+                pushes.append(push)
+            } catch {
+                form.refused.append(PushForm.Refused(itemIndex: index, code: error.code, message: error.message))
+            }
+        }
+        guard !pushes.isEmpty else { return .respond(PushAnswer.nothingAccepted(form.refused)) }
+        return .push(pushes, form)
+    }
+
+    /// `GET /user/status/{c1,c2…}`.
+    func statusQuery(_ segment: ArraySlice<UInt8>, app: App) throws(GetuiFault) -> StatusQuery {
+        var query = StatusQuery()
+        var seen = Set<DeviceID>()
+        var count = 0
+        for text in segment.split(separator: UInt8(ascii: ",")) {
+            count += 1
+            guard count <= Limits.statusCount else { throw .size("cid", "at most \(Limits.statusCount)") }
+            guard let cid = DeviceID(hex: text) else {
+                query.unknown.append(String(decoding: text.prefix(64), as: UTF8.self))
+                continue
+            }
+            guard seen.insert(cid).inserted else { continue }
+            query.devices.append(DeviceAddress(app: app.key, bucket: app.bucket(of: cid), cid: cid))
+        }
+        guard count > 0 else { throw .empty("cid") }
+        return query
+    }
+}
+
+/// Whose status is asked for.
+public struct StatusQuery: Sendable {
+    public var devices: [DeviceAddress] = []
+    /// What was asked for and cannot be a cid.
+    public var unknown: [String] = []
+    public init() {}
+}

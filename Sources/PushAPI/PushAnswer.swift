@@ -1,0 +1,223 @@
+// The push listener's answers: Getui's envelope, and beside it what Longwire knows more.
+
+public import Delivery
+public import Wire
+
+/// How durable an accepted message is; every answer says it.
+public enum Durability: Sendable {
+    /// Synced to disk before the answer.
+    case fsync
+    /// Handed to the operating system before the answer: survives the process, not the machine.
+    case os
+
+    var name: StaticString {
+        switch self {
+        case .fsync: "fsync"
+        case .os: "os"
+        }
+    }
+}
+
+public enum PushAnswer {
+    /// The answer to a push whose messages have all been decided on.
+    ///
+    /// `outcomes` has one for each message of the action, in its order.
+    public static func render(outcomes: [PublishOutcome], form: PushForm, durability: Durability) -> APIResponse {
+        if form.kind == .single, let outcome = outcomes.first, let fault = fault(of: outcome) { return fault.response }
+        let reached = outcomes.filter { fault(of: $0) == nil }
+        var refused = form.refused
+        if reached.count < outcomes.count || !refused.isEmpty {
+            refused += refusals(outcomes, parsedOutside: form.refused)
+            refused.sort { $0.itemIndex < $1.itemIndex }
+        }
+        guard !reached.isEmpty else { return nothingAccepted(refused) }
+
+        var writer = JSONWriter(capacity: 192 + 384 * outcomes.count)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        if form.kind != .batch(isAsync: true) {
+            writer.key("data")
+            writer.beginObject()
+            for outcome in reached {
+                writer.key(outcome.task.text)
+                writer.beginObject()
+                writer.key(outcome.cid.description)
+                writer.string(statusWord(outcome))
+                writer.endObject()
+            }
+            writer.endObject()
+        }
+        writer.key("longwire")
+        writer.beginObject()
+        writer.key("durability")
+        writer.string(durability.name)
+        writer.key("messages")
+        writer.beginArray()
+        for outcome in reached { describe(outcome, to: &writer) }
+        writer.endArray()
+        if !refused.isEmpty { write(refused, to: &writer) }
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// A batch of which nothing was accepted: the first refusal speaks, unless waiting could help.
+    static func nothingAccepted(_ refused: [PushForm.Refused]) -> APIResponse {
+        let speaker = refused.first { $0.code == .busy } ?? refused.first
+        let code = speaker?.code ?? .parameter
+        var writer = JSONWriter(capacity: 128 + 96 * refused.count)
+        writer.beginObject()
+        writer.envelope(code, speaker?.message ?? "msg_list can not be empty")
+        writer.key("longwire")
+        writer.beginObject()
+        write(refused, to: &writer)
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: code.httpStatus, body: writer.bytes)
+    }
+
+    /// The outcomes that are refusals, numbered as the items they belong to.
+    private static func refusals(
+        _ outcomes: [PublishOutcome], parsedOutside: [PushForm.Refused]
+    ) -> [PushForm.Refused] {
+        // Outcomes follow the accepted items in order, so an outcome's item is the next one not refused in parsing.
+        let taken = Set(parsedOutside.map(\.itemIndex))
+        var itemIndex = 0
+        var refused: [PushForm.Refused] = []
+        for outcome in outcomes {
+            while taken.contains(itemIndex) { itemIndex += 1 }
+            if let fault = fault(of: outcome) {
+                refused.append(PushForm.Refused(itemIndex: itemIndex, code: fault.code, message: fault.message))
+            }
+            itemIndex += 1
+        }
+        return refused
+    }
+
+    private static func write(_ refused: [PushForm.Refused], to writer: inout JSONWriter) {
+        writer.key("refused")
+        writer.beginArray()
+        for item in refused {
+            writer.beginObject()
+            writer.key("index")
+            writer.integer(Int64(item.itemIndex))
+            writer.envelope(item.code, item.message)
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+
+    private static func describe(_ outcome: PublishOutcome, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.key("cid")
+        writer.string(outcome.cid.description)
+        writer.key("taskId")
+        writer.string(outcome.task.text)
+        if outcome.code == .ignored {
+            writer.key("channel")
+            writer.string("ignored")
+            writer.endObject()
+            return
+        }
+        writer.key("msgId")
+        writer.string(outcome.message.description)
+        writer.key("ttl")
+        writer.integer(outcome.timeToLive)
+        writer.key("channel")
+        writer.string(outcome.isLive ? "live" : "queued")
+        writer.key("fallback")
+        writer.string(outcome.fallback.name)
+        if outcome.fallback == .none {
+            writer.key("fallbackReason")
+            writer.string(outcome.fallbackReason.name)
+        }
+        if outcome.isRepeat {
+            writer.key("repeat")
+            writer.bool(true)
+        }
+        writer.endObject()
+    }
+
+    private static func statusWord(_ outcome: PublishOutcome) -> StaticString {
+        if outcome.code == .ignored { return "successed_ignore" }
+        return outcome.isLive ? "successed_online" : "successed_offline"
+    }
+
+    /// Why a publish reached nothing; `nil` when it was accepted or deliberately ignored.
+    static func fault(of outcome: PublishOutcome) -> GetuiFault? {
+        switch outcome.code {
+        case .accepted, .ignored: nil
+        case .unknownDevice: .targetUser
+        case .queueFull: GetuiFault(code: .quota, message: "the queue of cid \(outcome.cid) is full")
+        case .noToken where outcome.fallbackReason == .noContent:
+            .invalid("strategy", "2 and 4 need something in push_channel.ios to send")
+        case .noToken: .invalid("strategy", "2 and 4 need a usable device token, and cid \(outcome.cid) has none")
+        case .requestConflict: .parameter("request_id cannot be repeat.", "it was used with another body")
+        case .requestPending:
+            GetuiFault(code: .busy, message: "the same request is under way, repeat it to get its answer")
+        case .busy: GetuiFault(code: .busy, message: "the gateway is busy, nothing was accepted, retry")
+        case .storeFailed: GetuiFault(code: .busy, message: "the store cannot be read now, nothing was accepted, retry")
+        }
+    }
+}
+
+extension PublishOutcome.Fallback {
+    var name: StaticString {
+        switch self {
+        case .none: "none"
+        case .armed: "armed"
+        case .due: "due"
+        }
+    }
+}
+
+extension PublishOutcome.FallbackReason {
+    /// Why there is no fallback; empty when there is one.
+    public var name: StaticString {
+        switch self {
+        case .applies: ""
+        case .noToken: "noToken"
+        case .noContent: "noContent"
+        case .strategy: "strategy"
+        case .timeToLive: "ttl"
+        case .pushModeOff: "pushModeOff"
+        }
+    }
+}
+
+public enum StatusAnswer {
+    /// The answer to `user/status`: devices that do not exist are absent from `data` and named beside it.
+    public static func render(_ query: StatusQuery, statuses: [DeviceID: DeviceStatus]) -> APIResponse {
+        var unknown = query.unknown
+        var writer = JSONWriter(capacity: 128 + 112 * query.devices.count)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        writer.key("data")
+        writer.beginObject()
+        for device in query.devices {
+            guard let status = statuses[device.cid], status.app == device.app else {
+                unknown.append(device.cid.description)
+                continue
+            }
+            writer.key(device.cid.description)
+            writer.beginObject()
+            writer.key("last_login_time")
+            writer.string(String(status.lastSeenAt))
+            writer.key("status")
+            writer.string(status.isReachable ? "online" : "offline")
+            writer.endObject()
+        }
+        writer.endObject()
+        if !unknown.isEmpty {
+            writer.key("longwire")
+            writer.beginObject()
+            writer.key("unknown")
+            writer.beginArray()
+            for text in unknown { writer.string(text) }
+            writer.endArray()
+            writer.endObject()
+        }
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+}

@@ -1,0 +1,108 @@
+// Access tokens that need no store: what a token says is in it, signed with a key of the gateway.
+//
+// A token is 48 bytes in URL base 64, 64 characters: app key (8 bytes), expiry in ms (8), random (8), then the first 24
+// bytes of HMAC-SHA256(gateway key, "longwire token 1" ‖ the 24 bytes before). Tokens of one app live side by side; only
+// revoked ones are remembered, and only until they would have expired.
+
+internal import Cryptography
+public import Delivery
+public import Wire
+
+/// What names a token in the set of revoked ones.
+public struct TokenID: Hashable, Sendable {
+    public var expiresAt: GatewayTime
+    public var random: UInt64
+    public init(expiresAt: GatewayTime, random: UInt64) { (self.expiresAt, self.random) = (expiresAt, random) }
+}
+
+/// Issues and checks tokens.
+///
+/// A value: each loop holds a snapshot, and a revocation posts a new one to all of them.
+public struct TokenAuthority: Sendable {
+    private let key: [UInt8]
+    private var revoked: Set<TokenID>
+
+    /// - Parameters:
+    ///   - key: at least 32 secret random bytes that outlive a restart, or every token dies with the process.
+    ///   - revoked: the revocations that are still of use.
+    public init(key: [UInt8], revoked: Set<TokenID> = []) {
+        (self.key, self.revoked) = (key, revoked)
+    }
+
+    /// From now on this token counts for nothing.
+    public mutating func revoke(_ token: TokenID) { revoked.insert(token) }
+
+    /// Drops revocations of tokens that have expired anyway.
+    public mutating func forgetExpired(now: GatewayTime) { revoked = revoked.filter { $0.expiresAt > now } }
+
+    public var revokedTokens: Set<TokenID> { revoked }
+
+    /// A new token's text.
+    public func issue(for app: AppKey, expiresAt: GatewayTime, random: UInt64) -> String {
+        var body: [UInt8] = []
+        body.reserveCapacity(48)
+        for word in [app.word, UInt64(bitPattern: expiresAt), random] { body.append(bigEndian: word) }
+        body.append(contentsOf: mac(of: body))
+        return Base64.encode(body, .url)
+    }
+
+    private func mac(of body: [UInt8]) -> ArraySlice<UInt8> {
+        HMACSHA256.code(key: key, message: Array("longwire token 1".utf8) + body).prefix(24)
+    }
+
+    /// A token taken apart; nothing about it is proven yet.
+    struct Parsed: Equatable {
+        var words: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64)
+        var app: AppKey { AppKey(words.0) }
+        var id: TokenID { TokenID(expiresAt: GatewayTime(bitPattern: words.1), random: words.2) }
+
+        /// Takes the same time wherever the first difference is.
+        static func == (left: Parsed, right: Parsed) -> Bool {
+            let (left, right) = (left.words, right.words)
+            let first = (left.0 ^ right.0) | (left.1 ^ right.1) | (left.2 ^ right.2)
+            return first | (left.3 ^ right.3) | (left.4 ^ right.4) | (left.5 ^ right.5) == 0
+        }
+
+        /// `nil` for anything that is no 64 characters of URL base 64.
+        init?(_ text: some Collection<UInt8>) {
+            guard text.count == 64, let bytes = Base64.decode(text, .url), bytes.count == 48 else { return nil }
+            words = bytes.withUnsafeBytes { bytes in
+                func word(_ index: Int) -> UInt64 {
+                    UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: index * 8, as: UInt64.self))
+                }
+                return (word(0), word(1), word(2), word(3), word(4), word(5))
+            }
+        }
+    }
+
+    /// True when this gateway made the token.
+    func isAuthentic(_ token: Parsed) -> Bool {
+        var body: [UInt8] = []
+        for word in [token.words.0, token.words.1, token.words.2] { body.append(bigEndian: word) }
+        var code: [UInt8] = []
+        for word in [token.words.3, token.words.4, token.words.5] { code.append(bigEndian: word) }
+        return constantTimeEquals(code, Array(mac(of: body)))
+    }
+
+    /// True when an authentic token may still be used.
+    func isInForce(_ token: Parsed, now: GatewayTime) -> Bool {
+        token.id.expiresAt > now && !revoked.contains(token.id)
+    }
+}
+
+/// The authentic tokens seen last, so that a busy sender's token costs one HMAC and not one a request.
+///
+/// One a loop.
+struct TokenCache {
+    private var slots = [TokenAuthority.Parsed?](repeating: nil, count: 64)
+
+    func contains(_ token: TokenAuthority.Parsed) -> Bool { slots[Int(token.id.random & 63)] == token }
+    mutating func insert(_ token: TokenAuthority.Parsed) { slots[Int(token.id.random & 63)] = token }
+    mutating func removeAll() { self = TokenCache() }
+}
+
+extension [UInt8] {
+    mutating func append(bigEndian word: UInt64) {
+        Swift.withUnsafeBytes(of: word.bigEndian) { append(contentsOf: $0) }
+    }
+}

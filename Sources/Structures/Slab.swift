@@ -1,0 +1,93 @@
+/// Fixed places for values of one type, named by small numbers.
+///
+/// A slot is used again after its value was removed, and a value never moves: a pointer to it stays good until then.
+/// Memory comes in chunks and is kept for reuse, so that steady work allocates nothing.
+@frozen public struct Slab<Element>: ~Copyable {
+    @inlinable static var chunkShift: UInt32 { 9 }
+    @inlinable static var chunkCount: Int { 1 << Int(chunkShift) }
+
+    @usableFromInline var chunks: UnsafeMutablePointer<UnsafeMutablePointer<Element>>
+    @usableFromInline var chunkCapacity: Int
+    @usableFromInline var allocatedChunks = 0
+    /// One bit a slot: occupied.
+    @usableFromInline var occupied: [UInt64] = []
+    @usableFromInline var free: [UInt32] = []
+
+    /// How many values are held.
+    @inlinable public var count: Int { usedCount }
+    @usableFromInline var usedCount: Int = 0
+
+    /// One above the highest slot ever used.
+    @inlinable public var highWater: UInt32 { usedSlots }
+    @usableFromInline var usedSlots: UInt32 = 0
+
+    @inlinable public init() {
+        chunkCapacity = 16
+        chunks = .allocate(capacity: chunkCapacity)
+    }
+
+    deinit {
+        for slot in 0..<highWater where isOccupied(slot) { pointer(slot).deinitialize(count: 1) }
+        for index in 0..<allocatedChunks { chunks[index].deallocate() }
+        chunks.deallocate()
+    }
+
+    /// Stores a value; O(1) but for one chunk allocation every 512 new slots.
+    @inlinable public mutating func insert(_ value: consuming Element) -> UInt32 {
+        let slot: UInt32
+        if let recycled = free.popLast() {
+            slot = recycled
+        } else {
+            slot = highWater
+            precondition(slot < UInt32.max - 1, "slab is full")
+            if Int(slot >> Self.chunkShift) == allocatedChunks { addChunk() }
+            usedSlots += 1
+        }
+        address(slot).initialize(to: value)
+        occupied[Int(slot >> 6)] |= 1 << UInt64(slot & 63)
+        usedCount += 1
+        return slot
+    }
+
+    /// Takes a value out; its slot may be used again at once.
+    @discardableResult
+    @inlinable public mutating func remove(_ slot: UInt32) -> Element {
+        precondition(isOccupied(slot), "empty slot")
+        occupied[Int(slot >> 6)] &= ~(1 << UInt64(slot & 63))
+        free.append(slot)
+        usedCount -= 1
+        return address(slot).move()
+    }
+
+    @inlinable public func isOccupied(_ slot: UInt32) -> Bool {
+        slot < highWater && occupied[Int(slot >> 6)] & 1 << UInt64(slot & 63) != 0
+    }
+
+    /// The value's place, good until the value is removed.
+    @inlinable public func pointer(_ slot: UInt32) -> UnsafeMutablePointer<Element> {
+        precondition(isOccupied(slot), "empty slot")
+        return address(slot)
+    }
+
+    @inlinable public subscript(slot: UInt32) -> Element {
+        get { pointer(slot).pointee }
+        nonmutating _modify { yield &pointer(slot).pointee }
+    }
+
+    @inlinable func address(_ slot: UInt32) -> UnsafeMutablePointer<Element> {
+        chunks[Int(slot >> Self.chunkShift)] + (Int(slot) & (Self.chunkCount - 1))
+    }
+
+    @inlinable mutating func addChunk() {
+        if allocatedChunks == chunkCapacity {
+            let wider = UnsafeMutablePointer<UnsafeMutablePointer<Element>>.allocate(capacity: chunkCapacity * 2)
+            wider.moveInitialize(from: chunks, count: allocatedChunks)
+            chunks.deallocate()
+            chunks = wider
+            chunkCapacity *= 2
+        }
+        (chunks + allocatedChunks).initialize(to: .allocate(capacity: Self.chunkCount))
+        allocatedChunks += 1
+        occupied.append(contentsOf: repeatElement(0, count: Self.chunkCount / 64))
+    }
+}

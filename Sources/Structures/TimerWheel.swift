@@ -1,0 +1,177 @@
+/// Many deadlines, one per id, in hierarchical slots: O(1) to set, move and cancel; amortised O(1) to expire.
+///
+/// An id is a small number of the caller's (a slab slot); each has at most one deadline. A deadline lies in the level
+/// of the highest bit in which it differs from the current tick, so a lower level's entries always come before a
+/// higher level's, and no slot ever wraps around.
+public struct TimerWheel: ~Copyable {
+    private struct Node {
+        var tick: Int64 = 0
+        var next: UInt32 = .max
+        var previous: UInt32 = .max
+        var list: UInt16 = .max
+    }
+
+    private static let levelCount = 8
+    private static let overdueList = UInt16(levelCount * 64)
+
+    private let resolution: Int64
+    private var current: Int64
+    private var nodes: UnsafeMutablePointer<Node>
+    private var nodeCapacity: Int
+    private let heads: UnsafeMutablePointer<UInt32>
+    /// One bit a slot, one word a level: the slot has entries.
+    private let occupancy: UnsafeMutablePointer<UInt64>
+
+    /// How many ids have a deadline.
+    public private(set) var count = 0
+
+    /// - Parameters:
+    ///   - resolution: the length of one tick, in the unit of all times given here (milliseconds, as a rule).
+    ///   - now: where the wheel starts.
+    public init(resolution: Int64, now: Int64) {
+        precondition(resolution > 0, "a tick takes time")
+        self.resolution = resolution
+        current = now / resolution
+        nodeCapacity = 64
+        nodes = .allocate(capacity: nodeCapacity)
+        nodes.initialize(repeating: Node(), count: nodeCapacity)
+        heads = .allocate(capacity: Int(Self.overdueList) + 1)
+        heads.initialize(repeating: .max, count: Int(Self.overdueList) + 1)
+        occupancy = .allocate(capacity: Self.levelCount)
+        occupancy.initialize(repeating: 0, count: Self.levelCount)
+    }
+
+    deinit {
+        nodes.deallocate()
+        heads.deallocate()
+        occupancy.deallocate()
+    }
+
+    /// Sets or moves the id's deadline; one that has passed already expires at the next `advance`.
+    public mutating func schedule(_ id: UInt32, at time: Int64) {
+        if Int(id) >= nodeCapacity { grow(toHold: id) }
+        if nodes[Int(id)].list != .max { unlink(id) } else { count += 1 }
+        // Rounded up: nothing may expire before its time.
+        let whole = time / resolution
+        nodes[Int(id)].tick = time > whole * resolution ? whole + 1 : whole
+        link(id)
+    }
+
+    /// Forgets the id's deadline, if it has one.
+    public mutating func cancel(_ id: UInt32) {
+        guard Int(id) < nodeCapacity, nodes[Int(id)].list != .max else { return }
+        unlink(id)
+        count -= 1
+    }
+
+    public func isScheduled(_ id: UInt32) -> Bool { Int(id) < nodeCapacity && nodes[Int(id)].list != .max }
+
+    /// The id's deadline, rounded up to a tick; `nil` when it has none.
+    public func deadline(of id: UInt32) -> Int64? {
+        isScheduled(id) ? nodes[Int(id)].tick * resolution : nil
+    }
+
+    /// No deadline is earlier than this; `Int64.max` when there is none.
+    public var earliest: Int64 {
+        if heads[Int(Self.overdueList)] != .max { return current * resolution }
+        guard let level = lowestLevel else { return .max }
+        return slotStart(level: level) * resolution
+    }
+
+    /// Moves the clock on and appends the ids whose deadline has come; they have none afterwards.
+    public mutating func advance(to time: Int64, expired: inout [UInt32]) {
+        let target = max(current, time / resolution)
+        drainOverdue(&expired)
+        while let level = lowestLevel {
+            let start = slotStart(level: level)
+            guard start <= target else { break }
+            current = start
+            let slot = occupancy[level].trailingZeroBitCount
+            let list = level * 64 + slot
+            var id = heads[list]
+            heads[list] = .max
+            occupancy[level] &= ~(1 << UInt64(slot))
+            while id != .max {
+                let next = nodes[Int(id)].next
+                nodes[Int(id)].list = .max
+                if nodes[Int(id)].tick <= current {
+                    count -= 1
+                    expired.append(id)
+                } else {
+                    link(id)
+                }
+                id = next
+            }
+        }
+        current = target
+    }
+
+    private mutating func drainOverdue(_ expired: inout [UInt32]) {
+        var id = heads[Int(Self.overdueList)]
+        heads[Int(Self.overdueList)] = .max
+        while id != .max {
+            let next = nodes[Int(id)].next
+            nodes[Int(id)].list = .max
+            count -= 1
+            expired.append(id)
+            id = next
+        }
+    }
+
+    private var lowestLevel: Int? {
+        for level in 0..<Self.levelCount where occupancy[level] != 0 { return level }
+        return nil
+    }
+
+    private func slotStart(level: Int) -> Int64 {
+        let shift = Int64(6 * level)
+        let prefix = level + 1 == Self.levelCount ? 0 : (current >> (shift + 6)) << (shift + 6)
+        return prefix | Int64(occupancy[level].trailingZeroBitCount) << shift
+    }
+
+    private mutating func link(_ id: UInt32) {
+        // Beyond what the levels can tell apart an entry waits at the far end and is placed again from there.
+        let farthest = (Int64(1) << Int64(6 * Self.levelCount)) - 1
+        let tick = min(nodes[Int(id)].tick, farthest)
+        let list: UInt16
+        if tick <= current {
+            list = Self.overdueList
+        } else {
+            let level = (63 - (UInt64(bitPattern: tick ^ current) | 63).leadingZeroBitCount) / 6
+            let slot = Int(tick >> Int64(6 * level)) & 63
+            list = UInt16(level * 64 + slot)
+            occupancy[level] |= 1 << UInt64(slot)
+        }
+        let head = heads[Int(list)]
+        nodes[Int(id)].next = head
+        nodes[Int(id)].previous = .max
+        nodes[Int(id)].list = list
+        if head != .max { nodes[Int(head)].previous = id }
+        heads[Int(list)] = id
+    }
+
+    private mutating func unlink(_ id: UInt32) {
+        let node = nodes[Int(id)]
+        if node.next != .max { nodes[Int(node.next)].previous = node.previous }
+        if node.previous != .max {
+            nodes[Int(node.previous)].next = node.next
+        } else {
+            heads[Int(node.list)] = node.next
+            if node.next == .max, node.list != Self.overdueList {
+                occupancy[Int(node.list >> 6)] &= ~(1 << UInt64(node.list & 63))
+            }
+        }
+        nodes[Int(id)].list = .max
+    }
+
+    private mutating func grow(toHold id: UInt32) {
+        var capacity = nodeCapacity
+        while capacity <= Int(id) { capacity *= 2 }
+        let wider = UnsafeMutablePointer<Node>.allocate(capacity: capacity)
+        wider.moveInitialize(from: nodes, count: nodeCapacity)
+        (wider + nodeCapacity).initialize(repeating: Node(), count: capacity - nodeCapacity)
+        nodes.deallocate()
+        nodes = wider
+        nodeCapacity = capacity
+    }
+}

@@ -1,0 +1,6 @@
+extension AckView {
+    /// The ranges in place, for a caller that takes them as a buffer.
+    @unsafe public func withRanges<Result>(_ body: (UnsafeBufferPointer<SequenceRange>) -> Result) -> Result {
+        unsafe ranges.span.withUnsafeBufferPointer { unsafe body(UnsafeBufferPointer(rebasing: $0[0..<rangeCount])) }
+    }
+}

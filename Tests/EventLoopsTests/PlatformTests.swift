@@ -1,0 +1,92 @@
+import Platform
+import Testing
+
+@Suite("Platform")
+struct PlatformTests {
+    @Test("CRC32C matches the published check value, in one piece, in two, and continued")
+    func checksum() {
+        let text = Array("123456789".utf8)
+        #expect(Checksum.crc32c(text.span.bytes) == 0xE306_9283)
+        let first = Checksum.crc32c(text.span.bytes.extracting(first: 4))
+        #expect(Checksum.crc32c(text.span.bytes.extracting(droppingFirst: 4), seed: first) == 0xE306_9283)
+        #expect(Checksum.crc32c(text.span.bytes, seed: 1) != 0xE306_9283)
+    }
+
+    @Test("pieces are written one behind the other, more of them than one call takes")
+    func gatheredWrite() throws {
+        try withTemporaryDirectory { folder in
+            let bytes = (0..<5000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+            let file = try File(path: folder + "/f", mode: .createNew)
+            try bytes.withUnsafeBytes { all in
+                var pieces: [UnsafeRawBufferPointer] = []
+                var start = 0
+                // Two bytes a piece make 2,500 of them; empty ones stand between.
+                while start < all.count {
+                    pieces.append(UnsafeRawBufferPointer(rebasing: all[start..<start + 2]))
+                    pieces.append(UnsafeRawBufferPointer(start: nil, count: 0))
+                    start += 2
+                }
+                try file.write(gathering: pieces, at: 3)
+            }
+            try file.synchronizeData()
+            #expect(try FileSystem.read(folder + "/f") == [0, 0, 0] + bytes)
+        }
+    }
+
+    @Test("a prepared file is all zeros, also where something stood before")
+    func zeros() throws {
+        try withTemporaryDirectory { folder in
+            let file = try File(path: folder + "/f", mode: .createNew)
+            try file.write([UInt8](repeating: 9, count: 5000).span.bytes, at: 0)
+            try file.fillWithZeros(byteCount: 3000)
+            #expect(try file.byteCount() == 3000)
+            #expect(try FileSystem.read(folder + "/f") == [UInt8](repeating: 0, count: 3000))
+        }
+    }
+
+    @Test("replacing a file leaves the new content and no draft")
+    func replace() throws {
+        try withTemporaryDirectory { folder in
+            try FileSystem.createDirectory(folder + "/a/b")
+            try FileSystem.replace(folder + "/a/b/f", with: [1, 2, 3])
+            try FileSystem.replace(folder + "/a/b/f", with: [4])
+            #expect(try FileSystem.read(folder + "/a/b/f") == [4])
+            #expect(try FileSystem.list(folder + "/a/b") == ["f"])
+            try FileSystem.removeTree(folder + "/a")
+            #expect(try FileSystem.list(folder).isEmpty)
+        }
+    }
+
+    @Test("a second holder of the lock file is told the first one's process, and may come when it is gone")
+    func lockFile() throws {
+        try withTemporaryDirectory { folder in
+            let path = folder + "/lock"
+            do {
+                let first = try LockFile(path: path)
+                let text = String(decoding: try FileSystem.read(path), as: UTF8.self)
+                let process = try #require(Int32(text.dropLast()))
+                #expect(throws: LockFile.Failure.heldByAnotherProcess(path: path, process: process)) {
+                    _ = try LockFile(path: path)
+                }
+                _ = consume first
+            }
+            _ = try LockFile(path: path)
+        }
+    }
+
+    @Test("a missing file's error names the call and the path")
+    func missingFile() {
+        let error = #expect(throws: SystemError.self) { _ = try File(path: "/nowhere/at/all", mode: .read) }
+        #expect(error?.isNotFound == true)
+        #expect(error?.description == "open /nowhere/at/all: No such file or directory")
+    }
+
+    @Test("a bounded wait ends although nobody signals, and a signal ends an unbounded one")
+    func monitor() throws {
+        let monitor = Monitor(false)
+        #expect(monitor.wait(atMostMilliseconds: 5, while: { !$0 }, then: { $0 }) == false)
+        let thread = try Thread(named: "setter") { monitor.signal { $0 = true } }
+        #expect(monitor.wait(while: { !$0 }, then: { $0 }))
+        thread.join()
+    }
+}

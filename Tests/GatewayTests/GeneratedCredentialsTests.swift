@@ -1,0 +1,57 @@
+import Testing
+
+@testable import Gateway
+
+@Suite("Generated credentials")
+struct GeneratedCredentialsTests {
+    private func complete(_ folder: String, demo: Bool) throws -> (GatewayConfiguration, GeneratedCredentials) {
+        var configuration = GatewayConfiguration()
+        configuration.storePath = folder
+        configuration.usesDemoApp = demo
+        var random = SystemRandomNumberGenerator()
+        let generated = try GeneratedCredentials.complete(&configuration, random: &random)
+        return (configuration, generated)
+    }
+
+    @Test("the demo app is made once, kept for its owner only, and found again")
+    func demo() throws {
+        let folder = TemporaryFolder()
+        let (configuration, first) = try complete(folder.path, demo: true)
+        var demo = try #require(first.demo)
+        #expect(configuration.app(id: demo.appID)?.masterSecrets == [demo.masterSecret])
+        #expect(configuration.credential(bearing: demo.adminToken.bytes)?.may(.admin) == true)
+        #expect(try !FileText.read("\(folder.path)/demo.json", limit: 10_000).isReadableByOthers)
+        demo.deviceAddress = "127.0.0.1:7000"
+        try demo.save(in: folder.path)
+        let (_, second) = try complete(folder.path, demo: true)
+        #expect(second.demo == demo)
+        #expect(second.adminToken == demo.adminToken)
+        #expect(folder.names == ["demo.json"])
+    }
+
+    @Test("without credentials the admin listener gets one token that stays")
+    func adminToken() throws {
+        let folder = TemporaryFolder()
+        let first = try complete(folder.path, demo: false).1
+        #expect(first.demo == nil)
+        #expect(first.adminToken != nil)
+        #expect(try complete(folder.path, demo: false).1 == first)
+        #expect(folder.names == ["admin-token"])
+    }
+
+    @Test("a damaged file is refused, not replaced", arguments: ["demo.json", "admin-token"])
+    func damaged(name: String) throws {
+        let folder = TemporaryFolder()
+        folder.write(name, "?")
+        #expect(throws: ConfigurationError.self) { try complete(folder.path, demo: name == "demo.json") }
+        #expect(try FileText.read("\(folder.path)/\(name)", limit: 10).bytes == [UInt8(ascii: "?")])
+    }
+
+    @Test("a data folder that cannot be made is named")
+    func noFolder() throws {
+        let folder = TemporaryFolder()
+        let file = folder.write("file", "")
+        let error = #expect(throws: ConfigurationError.self) { try complete(file, demo: true) }
+        #expect(error?.description.contains(file) == true)
+    }
+}

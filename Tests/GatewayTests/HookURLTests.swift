@@ -1,0 +1,43 @@
+import Testing
+
+@testable import Gateway
+
+@Suite("Hook URL and secret")
+struct HookURLTests {
+    @Test(
+        "https anywhere and http on this machine",
+        arguments: [
+            "https://example.com/a?b=c", "https://10.0.0.1:8443", "http://127.0.0.1:9/x", "http://localhost/",
+            "http://[::1]:80/", "HTTP://127.8.8.8",
+        ])
+    func takes(text: String) throws {
+        #expect(try HookURL(text).text == text)
+    }
+
+    static let refused: [(text: String, refusal: HookURL.Refusal)] = [
+        ("", .malformed), ("example.com", .malformed), ("ftp://127.0.0.1", .malformed), ("https://", .malformed),
+        ("https:///path", .malformed), ("https://a b", .malformed), ("https://a\\b", .malformed),
+        ("https://a#f", .malformed), ("https://a:0", .malformed), ("https://a:x", .malformed),
+        ("https://[::1", .malformed), ("https://user@host", .hasCredentials), ("http://a:b@127.0.0.1", .hasCredentials),
+        ("http://example.com", .plaintextBeyondLoopback), ("http://127.0.0.1.example.com", .plaintextBeyondLoopback),
+        ("http://0.0.0.0", .plaintextBeyondLoopback), ("http://[::2]/", .plaintextBeyondLoopback),
+        ("http://2130706433/", .plaintextBeyondLoopback),
+    ]
+
+    @Test("all else is refused", arguments: refused)
+    func refuses(text: String, refusal: HookURL.Refusal) {
+        #expect(throws: refusal) { try HookURL(text) }
+    }
+
+    @Test("a secret is whsec_ and Base64 of 24 to 64 bytes")
+    func secret() {
+        #expect(HookSecret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX")?.key == Array(0..<24))
+        #expect(HookSecret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGA==")?.key == Array(0..<25))
+        #expect(HookSecret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGA")?.key == Array(0..<25))
+        for text in [
+            "", "whsec_", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX", "whsec_AAEC", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRY?",
+        ] {
+            #expect(HookSecret(text) == nil)
+        }
+    }
+}

@@ -1,0 +1,32 @@
+import Testing
+
+@testable import Gateway
+
+@Suite("Command line of longwired")
+struct LongwiredArgumentsTests {
+    @Test("what is asked for is understood")
+    func understood() throws {
+        #expect(try LongwiredArguments([]).action == .run)
+        let check = try LongwiredArguments(["--check", "--config", "f"])
+        #expect(check.action == .check)
+        #expect(check.configurationFile == "f")
+        #expect(try LongwiredArguments(["--config=f"]).configurationFile == "f")
+        #expect(try LongwiredArguments(["--check", "--help"]).action == .help)
+        #expect(try LongwiredArguments(["--version"]).action == .version)
+        #expect(try LongwiredArguments(["--accept-clock"]).acceptsClock)
+    }
+
+    @Test(
+        "what is not known is a usage error",
+        arguments: [["x"], ["--confg", "f"], ["--config"], ["--config="], ["-c", "a", "-c", "b"]])
+    func notUnderstood(arguments: [String]) {
+        #expect(throws: LongwiredArguments.UsageError.self) { try LongwiredArguments(arguments) }
+    }
+
+    @Test("the help names every option")
+    func help() {
+        for option in ["--config", "--check", "--accept-clock", "--help", "--version"] {
+            #expect(LongwiredArguments.helpText.contains(option))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+import Delivery
+import Testing
+
+@testable import Gateway
+
+@Suite("Reload")
+struct ReloadTests {
+    private func read(_ text: String) throws -> GatewayConfiguration {
+        try ConfigurationFile.read(Array(text.utf8), file: "f")
+    }
+
+    @Test("apps, credentials, hook and soft limits change; listeners, store and loops wait for a restart")
+    func applied() throws {
+        let old = try read("{demo: true, loops: 1}")
+        let new = try read(
+            """
+            {demo: true, loops: 2, device: {listen: '127.0.0.1:9'}, admin: {listen: '127.0.0.1:10'},
+             senders: {listen: 'off'}, store: {path: '/elsewhere', durability: 'os'},
+             apps: [\(ConfigurationFileTests.app)], log: {format: 'json', level: 'error'},
+             limits: {windowMessages: 5, frameBytes: 65537, outboxBytes: 262145}}
+            """)
+        #expect(
+            new.keysNeedingRestart(since: old) == [
+                "device.listen", "senders.listen", "admin.listen", "store.path", "store.durability", "loops",
+                "log.format", "limits.frameBytes", "limits.outboxBytes",
+            ])
+        let applied = new.applied(over: old)
+        #expect(applied.keysNeedingRestart(since: old).isEmpty)
+        #expect(applied.version == old.version + 1)
+        #expect(applied.apps == new.apps)
+        #expect(applied.logging == .init(format: .text, level: .error))
+        #expect(applied.limits.shardLimits.window == 5)
+        #expect(applied.limits.frameBytes == GatewayLimits().frameBytes)
+        #expect(applied.loopCount == 1)
+        #expect(applied.storePath == old.storePath)
+    }
+
+    @Test("a TLS listener takes new files and keeps its address; one that appears waits")
+    func tlsListener() {
+        var old = GatewayConfiguration()
+        var new = old
+        let address = ListenAddress(host: "::1", port: 1)
+        new.device.tls = .init(address: ListenAddress(host: "::1", port: 2), certificateFile: "b", keyFile: "b")
+        #expect(new.applied(over: old).device.tls == nil)
+        #expect(new.keysNeedingRestart(since: old) == ["device.tls.listen"])
+        old.device.tls = .init(address: address, certificateFile: "a", keyFile: "a")
+        #expect(new.applied(over: old).device.tls == .init(address: address, certificateFile: "b", keyFile: "b"))
+    }
+}

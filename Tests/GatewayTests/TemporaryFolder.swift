@@ -1,0 +1,42 @@
+import Glibc
+
+/// A folder of a test's own, removed with everything in it.
+final class TemporaryFolder {
+    let path: String
+
+    init() {
+        var template = Array("/tmp/longwire-test-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { preconditionFailure("no temporary folder: \(errno)") }
+        path = template.withUnsafeBufferPointer { String(cString: $0.baseAddress!) }
+    }
+
+    deinit {
+        for name in names { unlink("\(path)/\(name)") }
+        for name in names { rmdir("\(path)/\(name)") }
+        rmdir(path)
+    }
+
+    var names: [String] {
+        guard let folder = opendir(path) else { return [] }
+        defer { closedir(folder) }
+        var names: [String] = []
+        while let entry = readdir(folder) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        return names.sorted()
+    }
+
+    @discardableResult
+    func write(_ name: String, _ text: String, mode: mode_t = 0o600) -> String {
+        let file = "\(path)/\(name)"
+        let descriptor = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+        precondition(descriptor >= 0, "cannot write \(file)")
+        _ = text.utf8CString.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count - 1) }
+        close(descriptor)
+        chmod(file, mode)
+        return file
+    }
+}

@@ -1,0 +1,396 @@
+import Delivery
+import Testing
+import Wire
+
+@testable import PushAPI
+
+@Suite("Admin API")
+struct AdminAPITests {
+    private let app = Fixture().app
+    private let api: AdminAPI
+
+    init() {
+        let other = App(appID: "otherApp", appKey: "k", appSecrets: ["a"], masterSecrets: ["b"])
+        api = AdminAPI(
+            registry: AppRegistry([app, other]),
+            credentials: CredentialSet([
+                Credential(name: "sender", token: "sender-token", apps: [app.key], may: [.handoff]),
+                Credential(name: "support", token: "support-token", apps: [app.key], may: [.trace]),
+                Credential(name: "root", token: "root-token", may: [.admin]),
+            ]), random: RandomWords { 0x1234_5678 })
+    }
+
+    private func call(
+        _ method: APIRequest.Method, _ target: String, _ body: String = "", bearer: String? = "root-token",
+        isLoopback: Bool = false, api: AdminAPI? = nil
+    ) -> AdminAction {
+        let pieces = [Array(target.utf8), Array(body.utf8), Array((bearer.map { "Bearer \($0)" } ?? "").utf8)]
+        return pieces[0].withUnsafeBytes { target in
+            pieces[1].withUnsafeBytes { body in
+                pieces[2].withUnsafeBytes { authorization in
+                    (api ?? self.api).handle(
+                        APIRequest(
+                            method: method, target: target, authorization: bearer == nil ? nil : authorization,
+                            body: body, peerIsLoopback: isLoopback), now: Fixture.now)
+                }
+            }
+        }
+    }
+
+    private func refusal(_ action: AdminAction) -> APIResponse? {
+        if case .respond(let response) = action { return response }
+        return nil
+    }
+
+    private func expect(_ action: AdminAction, _ status: Int, _ code: String, _ part: String = "") {
+        let response = refusal(action)
+        #expect(response?.status == status)
+        #expect(
+            response?.text.hasPrefix(#"{"error":{"code":"\#(code)","message":""#) == true, "\(response?.text ?? "")")
+        #expect(part.isEmpty || response?.text.contains(part) == true, "\(response?.text ?? "")")
+    }
+
+    @Test("a lease takes its numbers, its app scope and a lease id")
+    func lease() {
+        let body = #"{"channel":"apns","max":500,"leaseSeconds":5,"waitSeconds":30}"#
+        guard case .lease(let lease) = call(.post, "/v1/handoff/lease", body, bearer: "sender-token") else {
+            Issue.record("no lease")
+            return
+        }
+        #expect(lease.holder == "sender" && lease.apps == [app.key])
+        #expect(lease.limit == 500 && lease.leaseMilliseconds == 5_000 && lease.waitMilliseconds == 30_000)
+        #expect(lease.leaseID != (0, 0))
+        guard case .lease(let plain) = call(.post, "/v1/handoff/lease", #"{"channel":"apns"}"#) else {
+            Issue.record("no lease")
+            return
+        }
+        #expect(plain.apps == nil && plain.limit == 100)
+        #expect(plain.leaseMilliseconds == 60_000 && plain.waitMilliseconds == 0)
+    }
+
+    static let refusedLeases: [(String, String)] = [
+        ("[]", "the body is an object"), ("null", "the body is an object"), ("{}", "channel is missing"),
+        (#"{"channel":"fcm"}"#, "channel is"), (#"{"channel":1}"#, "channel is a string"),
+        (#"{"channel":"apns","max":0}"#, "max is an integer from 1 to 500"),
+        (#"{"channel":"apns","max":501}"#, "max is an integer"),
+        (#"{"channel":"apns","max":"5"}"#, "max is an integer"),
+        (#"{"channel":"apns","max":1.5}"#, "max is an integer"),
+        (#"{"channel":"apns","leaseSeconds":4}"#, "leaseSeconds is an integer from 5 to 300"),
+        (#"{"channel":"apns","leaseSeconds":301}"#, "leaseSeconds"),
+        (#"{"channel":"apns","waitSeconds":31}"#, "waitSeconds is an integer from 0 to 30"),
+        (#"{"channel":"apns","waitSeconds":-1}"#, "waitSeconds"),
+        (#"{"channel":"apns","leaseSecond":60}"#, "leaseSecond is unknown here"),
+    ]
+
+    @Test("a lease's faults are specific", arguments: refusedLeases)
+    func leaseFaults(body: String, part: String) {
+        expect(call(.post, "/v1/handoff/lease", body), 400, "invalidParameter", part)
+    }
+
+    private static let jobID = "00f00000000000000000000000000001"
+    private static let leaseID = "0000000000000001000000000000000f"
+
+    @Test("results come as an array or under their name, with everything they may carry")
+    func results() {
+        let long = String(repeating: "é", count: 40)
+        let item =
+            #"{"jobId":"\#(Self.jobID)","leaseId":"\#(Self.leaseID)","outcome":"retry","reason":"\#(long)","#
+            + #""vendorId":"v","timestamp":17,"retryAfterSeconds":9}"#
+        for body in ["[\(item)]", #"{"results":[\#(item)]}"#] {
+            guard case .results(let results) = call(.post, "/v1/handoff/results", body), let result = results.first
+            else {
+                Issue.record("no results")
+                return
+            }
+            #expect(result.job == MessageID(Self.jobID))
+            #expect(result.leaseID == (1, 15))
+            #expect(result.outcome == .retry)
+            #expect(result.reason == String(repeating: "é", count: 32))
+            #expect(result.vendorID == "v" && result.timestamp == 17 && result.retryAfterMilliseconds == 9_000)
+        }
+        guard case .results(let none) = call(.post, "/v1/handoff/results", "[]") else {
+            Issue.record("no results")
+            return
+        }
+        #expect(none.isEmpty)
+    }
+
+    static let refusedResults: [(String, String)] = [
+        ("{}", "results is an array"), ("[1]", "results[0] is an object"),
+        ("[{}]", "results[0].jobId is 32 lower-case hex digits"),
+        (#"[{"jobId":"ff000000000000000000000000000001"}]"#, "results[0].jobId"),
+        (#"[{"jobId":"\#(jobID)"}]"#, "results[0].leaseId"),
+        (#"[{"jobId":"\#(jobID)","leaseId":"\#(leaseID)","outcome":"done"}]"#, "results[0].outcome is one of"),
+        (
+            #"[{"jobId":"\#(jobID)","leaseId":"\#(leaseID)","outcome":"accepted","retryAfterSeconds":86401}]"#,
+            "retryAfter"
+        ),
+        (#"[{"jobId":"\#(jobID)","leaseId":"\#(leaseID)","outcome":"accepted","x":1}]"#, "results[0].x is unknown"),
+        (
+            "[\(Array(repeating: #"{"jobId":"\#(jobID)","leaseId":"\#(leaseID)","outcome":"accepted"}"#, count: 501).joined(separator: ","))]",
+            "at most 500"
+        ),
+    ]
+
+    @Test("a result's faults name its place", arguments: refusedResults)
+    func resultFaults(body: String, part: String) {
+        expect(call(.post, "/v1/handoff/results", body), 400, "invalidParameter", part)
+    }
+
+    @Test("an extension names jobs and seconds")
+    func extend() {
+        let body = #"{"leaseSeconds":60,"jobs":[{"jobId":"\#(Self.jobID)","leaseId":"\#(Self.leaseID)"}]}"#
+        guard case .extend(let request) = call(.post, "/v1/handoff/extend", body) else {
+            Issue.record("no extension")
+            return
+        }
+        #expect(request.leaseMilliseconds == 60_000 && request.items.map(\.leaseID.1) == [15])
+        expect(call(.post, "/v1/handoff/extend", #"{"jobs":[]}"#), 400, "invalidParameter", "leaseSeconds is missing")
+        expect(call(.post, "/v1/handoff/extend", #"{"leaseSeconds":60}"#), 400, "invalidParameter", "jobs is an array")
+    }
+
+    @Test("who has no credential, the wrong permission or the wrong app is told so")
+    func authorization() {
+        let lease = "/v1/handoff/lease"
+        for bearer in [nil, "", "wrong", "root-toke", "root-token2"] {
+            let action = call(.post, lease, #"{"channel":"apns"}"#, bearer: bearer, isLoopback: true)
+            expect(action, 401, "unauthorized")
+            #expect(refusal(action)?.asksForBearer == true)
+        }
+        expect(call(.post, lease, "{}", bearer: "support-token"), 403, "forbidden", "lacks the permission handoff")
+        expect(call(.get, "/v1/messages/\(Self.jobID)", bearer: "sender-token"), 403, "forbidden")
+        expect(call(.get, "/v1/apps/otherApp/devices/\(Fixture.cid)", bearer: "support-token"), 404, "notFound")
+        expect(call(.get, "/metrics", bearer: nil), 401, "unauthorized")
+    }
+
+    @Test("a generated credential serves loopback peers only")
+    func loopback() {
+        let api = AdminAPI(
+            registry: AppRegistry([app]),
+            credentials: CredentialSet(
+                [Credential(name: "generated", token: "t", may: [.admin])], isLoopbackOnly: true))
+        expect(call(.get, "/metrics", bearer: "t", api: api), 403, "forbidden")
+        guard case .metrics = call(.get, "/metrics", bearer: "t", isLoopback: true, api: api) else {
+            Issue.record("no metrics")
+            return
+        }
+    }
+
+    @Test("devices, messages, metrics and probes are found; probes need no credential")
+    func routes() {
+        guard
+            case .device(let address) = call(.get, "/v1/apps/demoApp/devices/\(Fixture.cid)", bearer: "support-token"),
+            case .message(let message, scope: let scope) = call(
+                .get, "/v1/messages/\(Self.jobID)", bearer: "support-token"),
+            case .metrics = call(.get, "/metrics"), case .healthz = call(.get, "/healthz", bearer: nil),
+            case .readyz = call(.head, "/readyz/", bearer: nil)
+        else {
+            Issue.record("a route is missing")
+            return
+        }
+        #expect(address == DeviceAddress(app: app.key, bucket: app.bucket(of: Fixture.cid), cid: Fixture.cid))
+        #expect(message == MessageID(Self.jobID) && scope == [app.key])
+        expect(call(.get, "/v1/messages/xyz"), 400, "invalidParameter")
+        expect(call(.get, "/v1/apps/demoApp/devices/xyz"), 400, "invalidParameter")
+        for path in ["", "/", "/v1", "/v1/handoff", "/v1/handoff/x", "/v2/demoApp/auth", "/a/b/c"] {
+            expect(call(.get, path), 404, "notFound")
+        }
+        let wrong = call(.get, "/v1/handoff/lease")
+        expect(wrong, 405, "methodNotAllowed")
+        #expect(refusal(wrong)?.allow == "POST")
+        expect(call(.delete, "/metrics"), 405, "methodNotAllowed")
+    }
+
+    @Test("a body that is no JSON or too large has its own error")
+    func bodies() {
+        for body in ["", "{", "{\"a\":01}"] { expect(call(.post, "/v1/handoff/lease", body), 400, "badJSON") }
+        let large = String(repeating: " ", count: Limits.adminBodyByteCount + 1)
+        expect(call(.post, "/v1/handoff/results", large), 413, "bodyTooLarge")
+        #expect(APIResponse.adminUnavailable("starting").status == 503)
+    }
+
+    @Test("random bodies are refused or taken, never a trap")
+    func randomBodies() {
+        var generator = SplitMix(seed: 3)
+        let pieces = [
+            "{", "}", "[", "]", ",", ":", #""jobId""#, #""leaseId""#, #""outcome""#, #""\#(Self.jobID)""#, "1", "-1",
+            #""accepted""#, "null", #""channel":"apns""#,
+        ]
+        for _ in 0..<5_000 {
+            let body = (0..<Int(generator.next() % 12)).map { _ in pieces[Int(generator.next() % UInt64(pieces.count))]
+            }
+            for path in ["lease", "results", "extend"] { _ = call(.post, "/v1/handoff/\(path)", body.joined()) }
+        }
+    }
+}
+
+@Suite("Admin answers")
+struct AdminAnswerTests {
+    private let app = Fixture().app
+    private var registry: AppRegistry { AppRegistry([app]) }
+
+    @Test("a device shows its session, queue and badge, and only the head of its tokens")
+    func device() {
+        let address = DeviceAddress(app: app.key, bucket: app.bucket(of: Fixture.cid), cid: Fixture.cid)
+        let answer = AdminAnswer.device(deviceStatus(app: app.key), at: address, registry: registry)
+        #expect(
+            answer.text
+                == #"{"appId":"demoApp","cid":"\#(Fixture.cid)","bucket":1271,"connected":false,"reachable":false,"#
+                + #""suspect":false,"state":"background","keepsRunning":false,"generation":3,"heartbeatSeconds":300,"#
+                + #""lastSeenAt":17,"registeredAt":5,"queue":{"messages":2,"bytes":99,"inFlight":1,"nextSequence":8},"#
+                + #""badge":4,"pushModeOff":false,"tokens":[{"kind":"alert","environment":"sandbox","topic":"t","#
+                + #""token":"abcdef01…","quarantined":true}]}"#)
+        #expect(AdminAnswer.device(nil, at: address, registry: registry).status == 404)
+        #expect(AdminAnswer.device(deviceStatus(app: AppKey(1)), at: address, registry: registry).status == 404)
+    }
+
+    @Test("a trace tells every step, and hides from a credential what is not its app's")
+    func trace() {
+        let task = TaskID(kind: .single, month: 1, day: 2, random: (3, 4))
+        var trace = MessageTrace(
+            message: MessageID(high: 1, low: 2), task: task, cid: Fixture.cid, app: app.key, strategy: .liveElseVendor,
+            isOffline: true, sequence: 9, acceptedAt: 10, expiresAt: 20, finalState: nil, finalReason: "",
+            steps: [.init(event: .accepted, time: 10), .init(event: .vendorRejected, time: 11, detail: "Bad\"Device")])
+        let answer = AdminAnswer.trace(trace, scope: nil, registry: registry)
+        #expect(
+            answer.text
+                == #"{"msgId":"00000000000000010000000000000002","taskId":"\#(task.text)","appId":"demoApp","#
+                + #""cid":"\#(Fixture.cid)","strategy":1,"offline":true,"sequence":9,"acceptedAt":10,"expiresAt":20,"#
+                + #""state":"pending","steps":[{"event":"accepted","time":10},"#
+                + #"{"event":"vendorRejected","time":11,"detail":"Bad\"Device"}]}"#)
+        (trace.finalState, trace.finalReason) = (.failed, "noToken")
+        let final = AdminAnswer.trace(trace, scope: [app.key], registry: registry)
+        #expect(final.text.contains(#""state":"failed","reason":"noToken""#))
+        #expect(AdminAnswer.trace(trace, scope: [AppKey(1)], registry: registry).status == 404)
+        #expect(AdminAnswer.trace(nil, scope: nil, registry: registry).status == 404)
+    }
+
+    @Test("a leased job has every field of the contract")
+    func lease() {
+        let answer = HandoffAnswer.lease([job(1)], registry: registry)
+        #expect(
+            answer.text
+                == #"{"jobs":[{"jobId":"00f00000000000010000000000000001","msgId":"00f00000000000010000000000000001","#
+                + #""taskId":"RASS_0102_000000030000000000000004","appId":"demoApp","cid":"\#(Fixture.cid)","#
+                + #""deviceToken":"beef","tokenKind":"alert","environment":"sandbox","topic":"com.example.demo","#
+                + #""pushType":"alert","priority":10,"expiration":1700000,"collapseId":"c","#
+                + #""apnsId":"00f00000-0000-0001-0000-000000000001","body":{"aps":{}},"attempt":2,"acceptedAt":5,"#
+                + #""leaseId":"00000000000000070000000000000008","leasedUntil":6}]}"#)
+        #expect(HandoffAnswer.lease([], registry: registry).text == #"{"jobs":[]}"#)
+    }
+
+    @Test("verdicts come back in their order")
+    func verdicts() {
+        let all: [ResultVerdict.Verdict] = [.recorded, .stale, .cancelled, .unknownJob, .storeFailed]
+        let answer = HandoffAnswer.verdicts(all.map { ResultVerdict(job: MessageID(high: 0, low: 1), verdict: $0) })
+        for name in ["recorded", "stale", "cancelled", "unknownJob", "storeFailed"] {
+            #expect(answer.text.contains(#"{"jobId":"00000000000000000000000000000001","verdict":"\#(name)"}"#))
+        }
+    }
+}
+
+func job(_ number: UInt64) -> Job {
+    Job(
+        message: MessageID(high: 0x00F0_0000_0000_0001, low: number), leaseID: (7, 8), leasedUntil: 6,
+        task: TaskID(kind: .single, month: 1, day: 2, random: (3, 4)), app: AppKey(appID: "demoApp"), cid: Fixture.cid,
+        token: "beef", tokenKind: .alert, environment: .sandbox, topic: "com.example.demo", pushType: .alert,
+        priority: 10, expiration: 1_700_000_999, collapseID: "c", body: Array(#"{"aps":{}}"#.utf8), attempt: 2,
+        acceptedAt: 5)
+}
+
+@Suite("Hook")
+struct HookTests {
+    private let registry = AppRegistry([Fixture().app])
+
+    private func makeDelivery(_ count: UInt64 = 2) -> HookDelivery {
+        HookDelivery(jobs: (1...count).map(job), leaseID: (7, 8), registry: registry)
+    }
+
+    private func answer(_ status: Int, _ body: String = "") -> HookAnswer {
+        Array(body.utf8).withUnsafeBytes { HookAnswer(status: status, body: $0, delivery: makeDelivery()) }
+    }
+
+    /// Computed with Python's hmac and base64 over "msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.{\"test\": 2432232314}".
+    @Test("the signature is the one an independent computation makes")
+    func signature() throws {
+        let secret = try #require(HookSecret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="))
+        let signature = secret.signature(
+            id: "msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp: 1_614_265_330, body: Array(#"{"test": 2432232314}"#.utf8))
+        #expect(signature == "v1,O4Gjv1HqPqsMrjmczoggs/sWA8gZD0VyHG+fLh4+ktI=")
+    }
+
+    @Test(
+        "a secret is whsec_ and the base 64 of 24 to 64 bytes",
+        arguments: [
+            "", "whsec_", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "whsec_AAEC",
+            "whsec_*AECAwQFBgcICQoLDA0ODxAREhMUFRYX",
+        ])
+    func badSecrets(text: String) {
+        #expect(HookSecret(text) == nil)
+    }
+
+    @Test("a delivery keeps its id and body, and is signed anew each time")
+    func delivery() throws {
+        let secret = try #require(HookSecret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="))
+        let delivery = makeDelivery()
+        #expect(delivery.id == "msg_00000000000000070000000000000008")
+        let text = String(decoding: delivery.body, as: UTF8.self)
+        #expect(text.hasPrefix(#"{"type":"longwire.handoff","channel":"apns","jobs":[{"jobId":""#))
+        let headers = Dictionary(uniqueKeysWithValues: delivery.headers(secret: secret, now: 5_999))
+        #expect(headers["webhook-id"] == delivery.id && headers["webhook-timestamp"] == "5")
+        #expect(
+            headers["webhook-signature"] == secret.signature(id: delivery.id, timestamp: 5, body: delivery.body))
+        #expect(headers["content-type"] == "application/json;charset=utf-8")
+    }
+
+    @Test(
+        "an empty 2xx accepts all",
+        arguments: [(200, ""), (204, ""), (201, " \r\n"), (200, "{}"), (200, "null"), (200, "[]")])
+    func empty(status: Int, body: String) {
+        guard case .settled(let results) = answer(status, body) else {
+            Issue.record("not settled")
+            return
+        }
+        #expect(results.map(\.outcome) == [.accepted, .accepted])
+        #expect(results.allSatisfy { $0.leaseID == (7, 8) })
+    }
+
+    @Test("a body names outcomes, the unnamed are accepted, strangers are ignored")
+    func named() {
+        let second =
+            #"{"jobId":"00f00000000000010000000000000002","outcome":"badToken","reason":"Unregistered","timestamp":3}"#
+        let stranger = #"{"jobId":"00f00000000000010000000000000009","outcome":"rejected"}"#
+        for body in ["[\(second),\(stranger)]", #"{"results":[\#(stranger),\#(second)]}"#] {
+            guard case .settled(let results) = answer(200, body) else {
+                Issue.record("not settled")
+                return
+            }
+            #expect(results.map(\.outcome) == [.accepted, .badToken])
+            #expect(results[1].reason == "Unregistered" && results[1].timestamp == 3)
+            #expect(results[1].leaseID == (7, 8))
+        }
+    }
+
+    @Test("202 defers")
+    func deferred() {
+        guard case .deferred = answer(202, "whatever") else {
+            Issue.record("not deferred")
+            return
+        }
+    }
+
+    @Test(
+        "anything else is sent again, and says why without quoting the body",
+        arguments: [
+            (301, ""), (400, ""), (410, ""), (500, ""), (0, ""), (200, "ok-secret"), (200, "[1]"),
+            (200, #"[{"jobId":"00f00000000000010000000000000001","outcome":"done"}]"#), (200, #"{"results":1}"#),
+        ])
+    func retry(status: Int, body: String) {
+        guard case .retry(let reason) = answer(status, body) else {
+            Issue.record("not retried")
+            return
+        }
+        #expect(reason.hasPrefix("status \(status)"))
+        #expect(!reason.contains("secret"))
+    }
+}

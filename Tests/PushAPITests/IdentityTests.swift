@@ -1,0 +1,102 @@
+import Cryptography
+import Delivery
+import Testing
+import Wire
+
+@testable import PushAPI
+
+/// The expected words were computed with Python's hashlib.
+@Suite("Identity")
+struct IdentityTests {
+    @Test("an app's key is the head of its id's digest")
+    func appKey() {
+        #expect(AppKey(appID: "demoApp").word == 0xF570_F4C4_13C0_12AF)
+    }
+
+    @Test("a device's bucket is the first 12 bits of SHA-256(appId, 0, cid in hex)")
+    func bucket() {
+        #expect(Bucket(appID: "demoApp", cid: Fixture.cid).index == 0x4F7)
+        #expect(Fixture().app.bucket(of: Fixture.cid).index == 0x4F7)
+    }
+
+    @Test("a message's digest is the head of SHA-256(task, cid)")
+    func digest() {
+        let task = TaskID(high: 0x010B_1500_A1B2_C3D4, low: 0xA1B2_C3D4_A1B2_C3D4)
+        #expect(messageDigest(of: task, for: Fixture.cid) == 0x1098_5421_CF99_EDE2)
+    }
+
+    @Test(
+        "a task is dated in UTC",
+        arguments: [
+            (0, 1, 1), (951_782_400_000, 2, 29), (1_709_164_800_000, 2, 29), (1_700_000_000_000, 11, 14),
+            (1_795_255_255_000, 11, 21), (4_102_444_799_000, 12, 31),
+        ] as [(Int64, Int, Int)])
+    func dates(time: Int64, month: Int, day: Int) {
+        #expect(civilDate(time) == (month, day))
+    }
+
+    @Test("request keys differ by app, endpoint and id")
+    func requestKeys() {
+        func key(_ app: UInt64, _ endpoint: StaticString, _ id: String) -> UInt64 {
+            Array(id.utf8).withUnsafeBytes { requestKey(app: AppKey(app), endpoint: endpoint, requestID: $0).0 }
+        }
+        let keys: Set = [key(1, "a", "x"), key(2, "a", "x"), key(1, "b", "x"), key(1, "a", "y"), key(1, "ax", "")]
+        #expect(keys.count == 5)
+    }
+
+    @Test("base 64 round-trips every length and refuses what is none")
+    func base64() {
+        for count in 0..<20 {
+            let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 * 37 + 251) }
+            for alphabet in [Base64.Alphabet.standard, .url] {
+                #expect(Base64.decode(Array(Base64.encode(bytes, alphabet).utf8), alphabet) == bytes)
+            }
+        }
+        #expect(Base64.encode(Array("hello".utf8), .standard) == "aGVsbG8=")
+        for text in ["a", "aGVsbG8", "aGVsbG9=", "aGVs*G8=", "====", "aGVsbG8-"] {
+            #expect(Base64.decode(Array(text.utf8), .standard) == nil, "\(text)")
+        }
+    }
+}
+
+@Suite("Tokens")
+struct TokenTests {
+    private let key = AppKey(42)
+    private let authority = TokenAuthority(key: [UInt8](repeating: 1, count: 32))
+
+    private func token(_ authority: TokenAuthority, expiresAt: GatewayTime = 1_000) throws -> TokenAuthority.Parsed {
+        try #require(TokenAuthority.Parsed(Array(authority.issue(for: key, expiresAt: expiresAt, random: 5).utf8)))
+    }
+
+    @Test("a token says its app and its end, and only its maker's key proves it")
+    func issue() throws {
+        let token = try token(authority)
+        #expect(token.app == key)
+        #expect(token.id == TokenID(expiresAt: 1_000, random: 5))
+        #expect(authority.isAuthentic(token))
+        #expect(!TokenAuthority(key: [UInt8](repeating: 2, count: 32)).isAuthentic(token))
+    }
+
+    @Test("every changed character makes a token unauthentic")
+    func tampering() {
+        let text = Array(authority.issue(for: key, expiresAt: 1_000, random: 5).utf8)
+        for place in text.indices {
+            var changed = text
+            changed[place] = changed[place] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
+            let parsed = TokenAuthority.Parsed(changed)
+            #expect(parsed.map(authority.isAuthentic) != true)
+        }
+    }
+
+    @Test("a token ends at its time or when it is revoked, and old revocations are forgotten")
+    func end() throws {
+        var authority = authority
+        let token = try token(authority)
+        #expect(authority.isInForce(token, now: 999))
+        #expect(!authority.isInForce(token, now: 1_000))
+        authority.revoke(token.id)
+        #expect(!authority.isInForce(token, now: 1))
+        authority.forgetExpired(now: 1_000)
+        #expect(authority.revokedTokens.isEmpty)
+    }
+}

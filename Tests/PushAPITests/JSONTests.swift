@@ -1,0 +1,143 @@
+import Testing
+
+@testable import PushAPI
+
+@Suite("JSON")
+struct JSONTests {
+    private func parse<Result>(_ text: String, _ body: (JSONValue) throws -> Result) throws -> Result {
+        let parser = JSONParser()
+        let bytes = Array(text.utf8)
+        return try bytes.withUnsafeBytes { try body(try parser.parse($0)) }
+    }
+
+    private func error(_ bytes: [UInt8], byteLimit: Int = 1 << 20, depthLimit: Int = 8) -> JSONError? {
+        let parser = JSONParser(byteLimit: byteLimit, depthLimit: depthLimit)
+        return bytes.withUnsafeBytes { bytes in
+            do throws(JSONError) {
+                _ = try parser.parse(bytes)
+                return nil
+            } catch {
+                return error
+            }
+        }
+    }
+
+    @Test("a value is written as it was read, in order and without white space")
+    func roundTrip() throws {
+        let text = #"{"b":[1,-2,18446744073709551615,0.5,1e+21,true,false,null],"a":{"":"é😀\"\\\n"},"e":[],"o":{}}"#
+        let written = try parse(" " + text + "\n ") { value in
+            var writer = JSONWriter()
+            writer.value(value)
+            return String(decoding: writer.bytes, as: UTF8.self)
+        }
+        #expect(written == text)
+    }
+
+    @Test("escapes, surrogate pairs and escaped slashes are resolved")
+    func escapes() throws {
+        try parse(#"{"k\u0065y":"\/\ud83d\ude00\u4f60"}"#) { value in
+            #expect(value["key"]?.string == "/😀你")
+        }
+    }
+
+    @Test("numbers and their texts are the same integer")
+    func lenientIntegers() throws {
+        try parse(#"[5,"5","-1","+1",5.0,5.5,"5x","",true,9223372036854775808]"#) { value in
+            let numbers = value.elements.map(\.lenientInteger)
+            #expect(numbers == [5, 5, -1, 1, 5, nil, nil, nil, nil, nil])
+        }
+    }
+
+    @Test("a null member is an absent one, the first of equal names counts")
+    func members() throws {
+        try parse(#"{"a":null,"b":1,"b":2}"#) { value in
+            #expect(value["a"] == nil)
+            #expect(value["b"]?.integer == 1)
+            #expect(value["c"] == nil)
+        }
+    }
+
+    @Test(
+        "bad texts have their fault named",
+        arguments: [
+            ("", JSONError.empty), ("{", .badStructure), ("[1,]", .badStructure), ("{\"a\":\"", .badString),
+            ("[\"\\x\"]", .badString), ("[01]", .badNumber), ("[1e999]", .badNumber),
+            ("[[[[[[[[[1]]]]]]]]]", .tooDeep), ("{} {}", .badStructure),
+        ] as [(String, JSONError)])
+    func faults(text: String, expected: JSONError) {
+        #expect(error(Array(text.utf8)) == expected)
+    }
+
+    @Test("invalid UTF-8 is refused, size and depth are bounded exactly")
+    func bounds() {
+        #expect(error([0x22, 0xFF, 0x22]) == .badUTF8)
+        #expect(error(Array("[[[[[[[[1]]]]]]]]".utf8)) == nil)
+        #expect(error(Array("[1,2]".utf8), byteLimit: 5) == nil)
+        #expect(error(Array("[1,2]".utf8), byteLimit: 4) == .tooLarge)
+    }
+
+    @Test("a parser takes small, large and small documents in turn")
+    func regrowth() throws {
+        let parser = JSONParser()
+        for count in [1, 2_000_000, 1, 70_000] {
+            let text = Array("\"\(String(repeating: "a", count: count))\"".utf8)
+            let length = try text.withUnsafeBytes { try parser.parse($0).stringBytes?.count }
+            #expect(length == count)
+        }
+    }
+
+    @Test("what is no UTF-8 is written as U+FFFD, so the document is valid")
+    func invalidUTF8() {
+        let cases: [([UInt8], String)] = [
+            ([0x61, 0xFF, 0x62], "a\u{FFFD}b"), ([0xC3], "\u{FFFD}"),
+            ([0xED, 0xA0, 0x80], "\u{FFFD}\u{FFFD}\u{FFFD}"), ([0xF0, 0x9F, 0x98], "\u{FFFD}\u{FFFD}\u{FFFD}"),
+            ([0xE4, 0xBD, 0xA0], "你"), ([0xC0, 0xAF], "\u{FFFD}\u{FFFD}"),
+            ([0xF4, 0x90, 0x80, 0x80], "\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}"),
+        ]
+        for (bytes, expected) in cases {
+            var writer = JSONWriter()
+            bytes.withUnsafeBytes { writer.string(bytes: $0) }
+            #expect(String(decoding: writer.bytes, as: UTF8.self) == "\"\(expected)\"")
+            #expect(error(writer.bytes) == nil)
+        }
+    }
+
+    @Test("every control character is escaped and read back")
+    func controlCharacters() throws {
+        let text = String(String.UnicodeScalarView((0..<0x80).compactMap(Unicode.Scalar.init)))
+        var writer = JSONWriter()
+        writer.string(text)
+        try parse(String(decoding: writer.bytes, as: UTF8.self)) { #expect($0.string == text) }
+    }
+
+    @Test("random bytes are parsed or refused, and what is parsed writes a document that parses again")
+    func randomBytes() {
+        var generator = SplitMix(seed: 2)
+        let parser = JSONParser(byteLimit: 4_096, depthLimit: 16)
+        let alphabet = Array(#"{}[]:,"\u0eE+-.19truefalsnl \#u{0}"#.utf8) + [0xC3, 0xA9, 0xFF]
+        for _ in 0..<20_000 {
+            let count = Int(generator.next() % 48)
+            let bytes = (0..<count).map { _ in alphabet[Int(generator.next() % UInt64(alphabet.count))] }
+            var writer = JSONWriter()
+            bytes.withUnsafeBytes { bytes in
+                guard let value = try? parser.parse(bytes) else { return }
+                writer.value(value)
+            }
+            guard !writer.bytes.isEmpty else { continue }
+            #expect(error(writer.bytes, depthLimit: 16) == nil)
+        }
+    }
+}
+
+/// A small seeded generator.
+struct SplitMix: RandomNumberGenerator {
+    private var state: UInt64
+    init(seed: UInt64) { state = seed }
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ mixed >> 31
+    }
+}

@@ -1,0 +1,115 @@
+import Delivery
+import Testing
+import Wire
+
+@testable import PushAPI
+
+@Suite("Push answers")
+struct PushAnswerTests {
+    private static let task = TaskID(kind: .single, month: 11, day: 21, random: (1, 2))
+    private static let message = MessageID(high: 3, low: 4)
+
+    private func outcome(
+        _ code: PublishOutcome.Code = .accepted, cid: DeviceID = Fixture.cid, isLive: Bool = false,
+        fallback: PublishOutcome.Fallback = .none, reason: PublishOutcome.FallbackReason = .applies,
+        isRepeat: Bool = false
+    ) -> PublishOutcome {
+        PublishOutcome(
+            code: code, cid: cid, message: Self.message, task: Self.task, isLive: isLive, fallback: fallback,
+            fallbackReason: reason, timeToLive: 60_000, isRepeat: isRepeat)
+    }
+
+    @Test("a live single push: Getui's envelope, and beside it what was reached")
+    func live() {
+        let answer = PushAnswer.render(
+            outcomes: [outcome(isLive: true, fallback: .armed)], form: PushForm(kind: .single), durability: .fsync)
+        #expect(answer.status == 200)
+        #expect(
+            answer.text
+                == #"{"code":0,"msg":"success","data":{"\#(Self.task.text)":{"\#(Fixture.cid)":"successed_online"}},"#
+                + #""longwire":{"durability":"fsync","messages":[{"cid":"\#(Fixture.cid)","taskId":"\#(Self.task.text)","#
+                + #""msgId":"\#(Self.message)","ttl":60000,"channel":"live","fallback":"armed"}]}}"#)
+    }
+
+    @Test("a queued push says why nothing falls back, and a repetition that it is one")
+    func queued() {
+        let answer = PushAnswer.render(
+            outcomes: [outcome(reason: .noToken, isRepeat: true)], form: PushForm(kind: .single), durability: .os)
+        #expect(answer.text.contains(#":"successed_offline"}"#))
+        #expect(answer.text.contains(#""durability":"os""#))
+        #expect(
+            answer.text.contains(#""channel":"queued","fallback":"none","fallbackReason":"noToken","repeat":true}"#))
+    }
+
+    @Test("an ignored target is successed_ignore")
+    func ignored() {
+        let answer = PushAnswer.render(
+            outcomes: [outcome(.ignored)], form: PushForm(kind: .single), durability: .fsync)
+        #expect(answer.status == 200)
+        #expect(answer.text.contains(#":"successed_ignore"}"#))
+        #expect(answer.text.contains(#""channel":"ignored""#))
+    }
+
+    static let refusedCases: [(PublishOutcome.Code, Int, Int, String)] = [
+        (.unknownDevice, 400, 20001, "target user is invalid"),
+        (.queueFull, 403, 30009, "the queue of cid \(Fixture.cid) is full"),
+        (.noToken, 400, 20001, "strategy is invalid, 2 and 4 need a usable device token"),
+        (.requestConflict, 400, 20001, "request_id cannot be repeat., it was used with another body"),
+        (.requestPending, 403, 30019, "the same request is under way"), (.busy, 403, 30019, "the gateway is busy"),
+        (.storeFailed, 403, 30019, "the store cannot be read"),
+    ]
+
+    @Test("a single push that reached nothing is refused in a status that Getui's SDKs read", arguments: refusedCases)
+    func faults(code: PublishOutcome.Code, status: Int, number: Int, message: String) {
+        let answer = PushAnswer.render(outcomes: [outcome(code)], form: PushForm(kind: .single), durability: .fsync)
+        #expect(answer.status == status)
+        #expect(answer.text.hasPrefix(#"{"code":\#(number),"msg":"\#(message)"#), "\(answer.text)")
+    }
+
+    @Test("strategies 2 and 4 without vendor content are refused for that, not for the token")
+    func noContent() {
+        let answer = PushAnswer.render(
+            outcomes: [outcome(.noToken, reason: .noContent)], form: PushForm(kind: .single), durability: .fsync)
+        #expect(answer.status == 400)
+        #expect(answer.text.contains("strategy is invalid, 2 and 4 need something in push_channel.ios to send"))
+    }
+
+    @Test("a mixed batch lists the accepted and explains the others by their place")
+    func mixedBatch() {
+        let form = PushForm(
+            kind: .batch(isAsync: false), refused: [.init(itemIndex: 1, code: .parameter, message: "bad")])
+        let answer = PushAnswer.render(
+            outcomes: [outcome(), outcome(.queueFull), outcome(cid: Fixture.otherCID, isLive: true)], form: form,
+            durability: .fsync)
+        #expect(answer.status == 200)
+        #expect(answer.text.contains(#""\#(Fixture.cid)":"successed_offline""#))
+        #expect(answer.text.contains(#""\#(Fixture.otherCID)":"successed_online""#))
+        #expect(answer.text.contains(#""refused":[{"index":1,"code":20001,"msg":"bad"},{"index":2,"code":30009,"#))
+    }
+
+    @Test("an asynchronous batch has no data, and still says what became of it")
+    func asynchronous() {
+        let answer = PushAnswer.render(
+            outcomes: [outcome()], form: PushForm(kind: .batch(isAsync: true)), durability: .fsync)
+        #expect(answer.text.hasPrefix(#"{"code":0,"msg":"success","longwire":{"durability":"fsync","messages":[{"#))
+    }
+
+    @Test("a batch of which nothing was accepted is an error, a retryable one if waiting helps")
+    func nothingAccepted() {
+        let form = PushForm(
+            kind: .batch(isAsync: false), refused: [.init(itemIndex: 0, code: .parameter, message: "bad")])
+        let answer = PushAnswer.render(outcomes: [outcome(.unknownDevice)], form: form, durability: .fsync)
+        #expect(answer.status == 400)
+        #expect(answer.text.hasPrefix(#"{"code":20001,"msg":"bad","longwire":{"refused":[{"index":0,"#))
+        let busy = PushAnswer.render(outcomes: [outcome(.busy)], form: form, durability: .fsync)
+        #expect(busy.status == 403)
+        #expect(busy.text.hasPrefix(#"{"code":30019,"#))
+    }
+
+    @Test("only statuses that Getui's Java SDK reads carry codes")
+    func statuses() {
+        for code in GetuiCode.allCases where code != .methodNotAllowed {
+            #expect([200, 400, 401, 403, 404].contains(code.httpStatus))
+        }
+    }
+}

@@ -1,0 +1,116 @@
+import Structures
+import Testing
+
+@Suite("Slab") struct SlabTests {
+    @Test("a value keeps its address while others come and go")
+    func stableAddress() {
+        var slab = Slab<[Int]>()
+        let first = slab.insert([1])
+        let address = slab.pointer(first)
+        var others: [UInt32] = []
+        for value in 0..<5_000 { others.append(slab.insert([value])) }
+        for slot in others { slab.remove(slot) }
+        #expect(address == slab.pointer(first))
+        #expect(slab[first] == [1])
+        #expect(slab.count == 1)
+        #expect(slab.insert([2]) < 5_001)
+    }
+
+    @Test("values left inside are released with the slab")
+    func releases() {
+        final class Witness {}
+        weak var seen: Witness?
+        do {
+            var slab = Slab<Witness>()
+            let witness = Witness()
+            seen = witness
+            _ = slab.insert(witness)
+        }
+        #expect(seen == nil)
+    }
+}
+
+@Suite("Ring") struct RingTests {
+    @Test("keeps the order through growth and wrap-around")
+    func order() {
+        var ring = Ring<Int>(capacity: 4)
+        var expected: [Int] = []
+        for round in 0..<200 {
+            ring.append(round)
+            expected.append(round)
+            if round % 3 != 0 { #expect(ring.popFirst() == expected.removeFirst()) }
+        }
+        #expect(ring.count == expected.count)
+        #expect(ring[1] == expected[1])
+        while let value = ring.popFirst() { #expect(value == expected.removeFirst()) }
+        #expect(expected.isEmpty)
+    }
+}
+
+@Suite("Wide map") struct WideMapTests {
+    @Test("agrees with a dictionary over random work, colliding keys included")
+    func model() {
+        var random = SystemRandomNumberGenerator()
+        var map = WideMap()
+        var model: [UInt64: UInt32] = [:]
+        for _ in 0..<20_000 {
+            let key = UInt64.random(in: 0..<700, using: &random) << 40
+            if Bool.random(using: &random) {
+                let value = UInt32.random(in: 0..<1_000, using: &random)
+                map.set(key, 7, value)
+                model[key] = value
+            } else {
+                #expect(map.remove(key, 7) == model.removeValue(forKey: key))
+            }
+            #expect(map.count == model.count)
+        }
+        for key in UInt64(0)..<700 { #expect(map[key << 40, 7] == model[key << 40]) }
+    }
+}
+
+@Suite("Timer wheel") struct TimerWheelTests {
+    @Test("agrees with a sorted list over random work at every distance", arguments: [1, 64] as [Int64])
+    func model(resolution: Int64) {
+        var random = SystemRandomNumberGenerator()
+        var now: Int64 = 1_795_000_000_000
+        var wheel = TimerWheel(resolution: resolution, now: now)
+        var model: [UInt32: Int64] = [:]
+        for _ in 0..<20_000 {
+            let id = UInt32.random(in: 0..<300, using: &random)
+            switch Int.random(in: 0..<4, using: &random) {
+            case 0...1:
+                let distance = Int64(1) << Int64.random(in: 0..<34, using: &random)
+                let time = now + Int64.random(in: -10...distance, using: &random)
+                wheel.schedule(id, at: time)
+                model[id] = time
+            case 2:
+                wheel.cancel(id)
+                model[id] = nil
+            default:
+                now += Int64.random(in: 0...Int64(1) << Int64.random(in: 0..<20, using: &random), using: &random)
+                if let earliest = model.values.min() {
+                    #expect(wheel.earliest < max(earliest, now) + resolution)
+                }
+                var expired: [UInt32] = []
+                wheel.advance(to: now, expired: &expired)
+                for id in expired {
+                    let time = model.removeValue(forKey: id)
+                    #expect(time != nil && time! <= now)
+                }
+                for time in model.values { #expect(time > now - resolution) }
+            }
+            #expect(wheel.count == model.count)
+        }
+    }
+
+    @Test("what is overdue when it is set expires at once")
+    func overdue() {
+        var wheel = TimerWheel(resolution: 1, now: 1_000)
+        wheel.schedule(9, at: 500)
+        var expired: [UInt32] = []
+        wheel.advance(to: 1_000, expired: &expired)
+        #expect(expired == [9])
+        #expect(!wheel.isScheduled(9))
+        #expect(wheel.earliest == .max)
+    }
+}

@@ -1,0 +1,379 @@
+// The store seam in memory, for tests that decide themselves when time passes on the disk.
+//
+// Nothing happens by itself: a ticket commits when the test calls `sync()`, a read is answered when it calls
+// `deliverReplies()`, a row turns cold when it calls `cool()`. `crash()` forgets what was not synced and leaves every
+// row cold, as a restart does. The rules of rows are those of the embedded store; one suite holds both to them.
+
+public import Delivery
+public import Wire
+
+/// The in-memory fake of `ShardStore`.
+public final class MemoryShardStore: ShardStore {
+    public weak var observer: (any ShardStoreObserver)?
+
+    /// Set to false to play a journal at its bound.
+    public var acceptsWrites = true
+    public private(set) var committedTicket: Ticket = 0
+    /// Tables whose absence is known without the disk (`isCertainlyAbsent` is exact for them).
+    public var filteredTables: Set<StoreKey.Table> = [.request]
+    /// Reads (1 is the first, alarm requests count) that fail; see also `readsFailFrom`.
+    public var failingReads: Set<Int> = []
+    /// Every read from this one on fails.
+    public var readsFailFrom = Int.max
+    /// Reads asked for so far.
+    public private(set) var readCount = 0
+    /// Breaches of the seam's contract by the caller, such as a wrong `PriorRow`; a test expects none.
+    public private(set) var violations: [String] = []
+
+    private struct Row {
+        var value: [UInt8]
+        var wakeAt: Int64
+    }
+    private struct Young {
+        var location: ValueLocation?  // nil: deleted
+        var wakeAt: Int64
+        var mayBeCold: Bool
+        var ticket: Ticket
+        var order: Int
+    }
+    private enum Operation {
+        case put(StoreKey, Row)
+        case delete(StoreKey)
+    }
+    private enum Request {
+        case reads([StoreRead])
+        case alarms(upTo: Int64, limit: Int)
+    }
+
+    private var durable: [StoreKey: Row] = [:]  // what a crash leaves
+    private var cold: [StoreKey: Row] = [:]  // what only a read can reach
+    private var young: [StoreKey: Young] = [:]
+    private var reportedAlarms: [StoreKey: Int64] = [:]
+    private var values: [UInt32: UnsafeMutableRawBufferPointer] = [:]
+    private var graveyard: [UnsafeMutableRawBufferPointer] = []
+    private var nextBlock: UInt32 = 1
+    private var nextOrder = 0
+    private var openBucket: Bucket?
+    private var openOperations: [Operation] = []
+    private var waiting: [(ticket: Ticket, operations: [Operation])] = []
+    private var lastTicket: Ticket = 0
+    private var lastToken: ReadToken = 0
+    private var requests: [(token: ReadToken, number: Int, request: Request)] = []
+
+    public init() {}
+
+    deinit {
+        for value in values.values { value.deallocate() }
+        for value in graveyard { value.deallocate() }
+    }
+
+    // MARK: What the test does
+
+    /// Commits every closed batch, or those up to `ticket`, and tells the observer.
+    public func sync(upTo ticket: Ticket = .max) {
+        bury()
+        var reached: Ticket?
+        while let first = waiting.first, first.ticket <= ticket {
+            waiting.removeFirst()
+            for operation in first.operations {
+                switch operation {
+                case .put(let key, let row): durable[key] = row
+                case .delete(let key): durable[key] = nil
+                }
+            }
+            reached = first.ticket
+        }
+        guard let reached else { return }
+        committedTicket = reached
+        observer?.storeCommitted(upTo: reached)
+    }
+
+    /// Answers the reads asked for so far (at most `limit`), oldest first; reads asked for meanwhile wait.
+    public func deliverReplies(limit: Int = .max) {
+        let count = min(limit, requests.count)
+        let now = Array(requests.prefix(count))
+        requests.removeFirst(count)
+        for (token, number, request) in now {
+            let reply: StoreReply
+            if failingReads.contains(number) || number >= readsFailFrom {
+                reply = StoreReply(token: token, results: [], failure: "injected read failure")
+            } else {
+                let bytes = ReplyBytes()
+                let results: [StoreReadResult] =
+                    switch request {
+                    case .reads(let reads): reads.map { answer($0, into: bytes) }
+                    case .alarms(let time, let limit): [answerAlarms(upTo: time, limit: limit, into: bytes)]
+                    }
+                reply = StoreReply(token: token, results: results, owner: bytes)
+            }
+            observer?.storeReplied(reply)
+        }
+    }
+
+    /// Turns committed young rows cold, oldest first: all of them, or those that `isChosen` picks.
+    public func cool(where isChosen: (StoreKey) -> Bool = { _ in true }) {
+        bury()
+        let chosen = young.filter { $0.value.ticket <= committedTicket && isChosen($0.key) }
+        for (key, row) in chosen.sorted(by: { $0.value.order < $1.value.order }) {
+            guard young[key]?.order == row.order else { continue }  // changed by the observer meanwhile
+            young[key] = nil
+            guard let location = row.location else {
+                cold[key] = nil
+                continue
+            }
+            cold[key] = Row(value: [UInt8](value(at: location)), wakeAt: row.wakeAt)
+            reportedAlarms[key] = nil
+            retire(location)
+            switch key.table {
+            case .device, .message, .vendorMessage, .job: observer?.storeCooled(key)
+            case .counters, .request, .trace, .meta: break
+            }
+        }
+    }
+
+    /// Loses what was not synced and turns every row cold.
+    ///
+    /// The observer is forgotten; tickets start again at 1.
+    public func crash() {
+        observer = nil
+        cold = durable
+        for row in young.values { if let location = row.location { retire(location) } }
+        bury()
+        young.removeAll()
+        reportedAlarms.removeAll()
+        waiting.removeAll()
+        requests.removeAll()
+        (openBucket, openOperations) = (nil, [])
+        (lastTicket, committedTicket) = (0, 0)
+    }
+
+    /// Drops ephemeral rows, as the embedded store does with those past a day.
+    public func dropEphemeralRows() {
+        cold = cold.filter { !$0.key.table.isEphemeral }
+        durable = durable.filter { !$0.key.table.isEphemeral }
+        for (key, row) in young where key.table.isEphemeral {
+            if let location = row.location { retire(location) }
+            young[key] = nil
+        }
+    }
+
+    /// Reads that wait for `deliverReplies()`.
+    public var waitingReadCount: Int { requests.count }
+    /// Batches that wait for `sync()`.
+    public var waitingBatchCount: Int { waiting.count }
+
+    /// Every row as the owner sees it now, synced or not.
+    public var visibleRows: [StoreKey: (value: [UInt8], wakeAt: Int64)] {
+        var rows = cold.mapValues { (value: $0.value, wakeAt: $0.wakeAt) }
+        for (key, row) in young {
+            rows[key] = row.location.map { ([UInt8](value(at: $0)), row.wakeAt) }
+        }
+        return rows
+    }
+
+    /// Every row that a crash would leave.
+    public var durableRows: [StoreKey: (value: [UInt8], wakeAt: Int64)] {
+        durable.mapValues { ($0.value, $0.wakeAt) }
+    }
+
+    /// What `EmbeddedStore.loadAll` does for the real store.
+    public func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) {
+        for (key, row) in visibleRows.sorted(by: { $0.key < $1.key }) where key.table == table {
+            row.value.withUnsafeBytes { body(StoredRow(key: key, wakeAt: row.wakeAt, value: $0)) }
+        }
+    }
+
+    // MARK: Writing
+
+    public func beginBatch(_ bucket: Bucket) {
+        precondition(openBucket == nil, "batches do not nest")
+        openBucket = bucket
+    }
+
+    @discardableResult
+    public func put(
+        _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
+    ) -> ValueLocation {
+        check(key)
+        precondition(byteCount >= 0 && byteCount <= 128 << 10, "a value has at most 128 KiB")
+        precondition(
+            wakeAt == 0 || key.table == .message || key.table == .vendorMessage || key.table == .job
+                || key.table == .device || key.table == .meta, "this table has no alarms")
+        judge(prior, of: key)
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: max(byteCount, 1), alignment: 8)
+        write(UnsafeMutableRawBufferPointer(rebasing: buffer[0..<byteCount]))
+        let location = ValueLocation(block: nextBlock, offset: 0, byteCount: UInt32(byteCount))
+        values[nextBlock] = buffer
+        nextBlock += 1
+        replace(key, with: location, wakeAt: wakeAt, prior: prior)
+        openOperations.append(.put(key, Row(value: [UInt8](value(at: location)), wakeAt: wakeAt)))
+        return location
+    }
+
+    public func delete(_ key: StoreKey, prior: PriorRow) {
+        check(key)
+        precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
+        judge(prior, of: key)
+        replace(key, with: nil, wakeAt: 0, prior: prior)
+        openOperations.append(.delete(key))
+    }
+
+    public func endBatch() -> Ticket {
+        precondition(openBucket != nil, "no batch is open")
+        openBucket = nil
+        lastTicket += 1
+        waiting.append((lastTicket, openOperations))
+        openOperations = []
+        return lastTicket
+    }
+
+    private func check(_ key: StoreKey) {
+        precondition(openBucket == key.bucket, "the row is not in the open batch's bucket")
+        switch key.table {
+        case .message, .vendorMessage, .meta: break
+        case .device, .job, .counters, .request, .trace: precondition(key.item == 0, "this table has item 0 only")
+        }
+    }
+
+    /// Holds what the caller says about the row in place against the truth.
+    private func judge(_ prior: PriorRow, of key: StoreKey) {
+        let present: Int64?
+        if let row = young[key] {
+            present = row.location == nil ? nil : row.wakeAt
+        } else {
+            present = cold[key]?.wakeAt
+        }
+        switch (prior, present) {
+        case (.none, .some) where young[key] == nil:
+            violations.append("prior is none, but a cold row stands under \(key)")
+        case (.maybe(let named), .some(let actual)) where named != actual:
+            violations.append("prior names the alarm \(named), but the row's is \(actual): \(key)")
+        default: break
+        }
+    }
+
+    private func replace(_ key: StoreKey, with location: ValueLocation?, wakeAt: Int64, prior: PriorRow) {
+        let former = young[key]
+        if let old = former?.location { retire(old) }
+        let mayBeCold = former?.mayBeCold ?? (prior != .none)
+        if location == nil, !mayBeCold {
+            young[key] = nil  // never cold: nothing is left to tell the disk
+            return
+        }
+        nextOrder += 1
+        young[key] = Young(
+            location: location, wakeAt: wakeAt, mayBeCold: mayBeCold, ticket: lastTicket + 1, order: nextOrder)
+    }
+
+    /// Overwrites a dead value at once, so that a stale pointer shows, and frees it at the next step of the test.
+    private func retire(_ location: ValueLocation) {
+        guard let buffer = values.removeValue(forKey: location.block) else { return }
+        for index in buffer.indices { buffer[index] = 0xDD }
+        graveyard.append(buffer)
+    }
+
+    private func bury() {
+        for buffer in graveyard { buffer.deallocate() }
+        graveyard.removeAll()
+    }
+
+    // MARK: Reading
+
+    public func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
+        guard let buffer = values[location.block] else {
+            preconditionFailure("this location is no longer valid: its row was overwritten, deleted or cooled")
+        }
+        return UnsafeRawBufferPointer(rebasing: buffer[0..<Int(location.byteCount)])
+    }
+
+    public func young(_ key: StoreKey) -> YoungLookup {
+        guard let row = young[key] else { return .unknown }
+        guard let location = row.location else { return .deleted }
+        return .found(location, wakeAt: row.wakeAt)
+    }
+
+    public func isCertainlyAbsent(_ key: StoreKey) -> Bool {
+        if let row = young[key] { return row.location == nil }
+        return filteredTables.contains(key.table) && cold[key] == nil
+    }
+
+    public func read(_ reads: [StoreRead]) -> ReadToken { enqueue(.reads(reads)) }
+
+    public func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
+        enqueue(.alarms(upTo: time, limit: limit))
+    }
+
+    public var nextAlarm: Int64 { pendingAlarms().map(\.1.wakeAt).min() ?? .max }
+
+    private func enqueue(_ request: Request) -> ReadToken {
+        lastToken += 1
+        readCount += 1
+        requests.append((lastToken, readCount, request))
+        return lastToken
+    }
+
+    private func pendingAlarms() -> [(StoreKey, Row)] {
+        cold.filter { $0.value.wakeAt != 0 && young[$0.key] == nil && reportedAlarms[$0.key] != $0.value.wakeAt }
+            .map { ($0.key, $0.value) }
+    }
+
+    private func visible(_ key: StoreKey) -> Row? {
+        guard let row = young[key] else { return cold[key] }
+        return row.location.map { Row(value: [UInt8](value(at: $0)), wakeAt: row.wakeAt) }
+    }
+
+    private func partition(_ start: StoreKey) -> [(StoreKey, Row)] {
+        func isInside(_ key: StoreKey) -> Bool {
+            key.bucket == start.bucket && key.table == start.table && key.ownerHigh == start.ownerHigh
+                && key.ownerLow == start.ownerLow && key.item >= start.item
+        }
+        let keys = Set(cold.keys.filter(isInside)).union(young.keys.filter(isInside))
+        return keys.sorted().compactMap { key in visible(key).map { (key, $0) } }
+    }
+
+    private func answer(_ read: StoreRead, into bytes: ReplyBytes) -> StoreReadResult {
+        switch read {
+        case .get(let key):
+            return .row(visible(key).map { bytes.row(key, $0.wakeAt, $0.value) })
+        case .scan(let start, let rowLimit, let byteLimit):
+            var rows: [StoredRow] = []
+            var byteCount = 0
+            for (key, row) in partition(start) {
+                if !rows.isEmpty, rows.count >= rowLimit || byteCount + row.value.count > byteLimit {
+                    return .rows(rows, isComplete: false)
+                }
+                rows.append(bytes.row(key, row.wakeAt, row.value))
+                byteCount += row.value.count
+            }
+            return .rows(rows, isComplete: true)
+        case .measure(let start, let rowLimit):
+            let rows = partition(start).prefix(rowLimit)
+            return .measure(
+                rowCount: rows.count, byteCount: rows.reduce(0) { $0 + $1.1.value.count },
+                firstItem: rows.first?.0.item ?? 0, lastItem: rows.last?.0.item ?? 0)
+        }
+    }
+
+    private func answerAlarms(upTo time: Int64, limit: Int, into bytes: ReplyBytes) -> StoreReadResult {
+        let due = pendingAlarms().filter { $0.1.wakeAt <= time }
+            .sorted { ($0.1.wakeAt, $0.0) < ($1.1.wakeAt, $1.0) }
+        for (key, row) in due.prefix(limit) { reportedAlarms[key] = row.wakeAt }
+        return .rows(
+            due.prefix(limit).map { bytes.row($0.0, $0.1.wakeAt, $0.1.value) }, isComplete: due.count <= limit)
+    }
+}
+
+/// Keeps the bytes of a reply's rows.
+private final class ReplyBytes {
+    private var buffers: [UnsafeMutableRawBufferPointer] = []
+
+    func row(_ key: StoreKey, _ wakeAt: Int64, _ value: [UInt8]) -> StoredRow {
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: max(value.count, 1), alignment: 8)
+        buffer.copyBytes(from: value)
+        buffers.append(buffer)
+        return StoredRow(
+            key: key, wakeAt: wakeAt, value: UnsafeRawBufferPointer(rebasing: buffer[0..<value.count]))
+    }
+
+    deinit { for buffer in buffers { buffer.deallocate() } }
+}

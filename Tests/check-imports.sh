@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Holds every module to the imports that docs/Architecture.md allows it: only a wrapper imports its C module, and the
+# pure modules import nothing that can block, read a clock or touch a socket.
+#
+#   Tests/check-imports.sh               checks Sources/
+#   Tests/check-imports.sh --self-test   shows that it would notice a breach
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# module: what it may import. A folder deeper than a module (Gateway/Outbound) widens its module's list.
+rules='
+Structures:
+Wire:
+Delivery: Structures Wire
+Platform: CSystem Glibc Synchronization
+Cryptography: COpenSSL Glibc
+EventLoops: CLibevent Cryptography Glibc Platform Structures Synchronization
+Journal: Glibc Platform Structures Synchronization
+MessageStore: CRocksDB Delivery Glibc Journal Platform Structures Synchronization Wire
+PushAPI: CSimdjson Cryptography Delivery Structures Wire
+Gateway: Cryptography Delivery EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization Wire
+Gateway/Outbound: CCurl
+LongwireClient: CryptoKit Cryptography Darwin Foundation Glibc Musl Synchronization Wire
+CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworking Glibc LoadGenerator LongwireClient Synchronization Wire
+LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization Wire
+longwired: Gateway Glibc
+longwire: CommandLineTool Glibc LoadGenerator
+'
+
+# Prints each breach under the folder $1; fails when there is one.
+check() {
+    find "$1" -name '*.swift' | LC_ALL=C sort | xargs --no-run-if-empty awk -v root="$1/" -v rules="$rules" '
+        BEGIN {
+            count = split(rules, lines, "\n")
+            for (i = 1; i <= count; i++) {
+                if (split(lines[i], parts, ":") < 2) continue
+                known[parts[1]] = 1
+                names = split(parts[2], words, " ")
+                for (j = 1; j <= names; j++) allowed[parts[1], words[j]] = 1
+            }
+        }
+        FNR == 1 {
+            path = substr(FILENAME, length(root) + 1)
+            split(path, folders, "/")
+            module = folders[1]
+            inner = module "/" folders[2]
+            if (!(module in known)) {
+                print FILENAME ": " module " has no line in Tests/check-imports.sh"
+                breaches = 1
+                known[module] = 1
+            }
+        }
+        # An import may carry attributes, an access level and a kind: @testable public import struct A.B
+        /^[ \t]*(@[A-Za-z_]+(\([^)]*\))?[ \t]+)*((public|package|internal|fileprivate|private)[ \t]+)?import[ \t]/ {
+            text = $0
+            sub(/^.*import[ \t]+/, "", text)
+            sub(/^(typealias|struct|class|enum|protocol|let|var|func)[ \t]+/, "", text)
+            sub(/[^A-Za-z0-9_].*$/, "", text)
+            if (!((module, text) in allowed) && !((inner, text) in allowed)) {
+                print FILENAME ":" FNR ": " module " may not import " text
+                breaches = 1
+            }
+        }
+        END { exit breaches }'
+}
+
+self_test() {
+    local folder breach
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    mkdir -p "$folder/Wire" "$folder/Delivery" "$folder/EventLoops" "$folder/Gateway/Outbound"
+    echo 'public import Wire' >"$folder/Delivery/Good.swift"
+    echo 'internal import CLibevent' >"$folder/EventLoops/Good.swift"
+    echo 'internal import CCurl' >"$folder/Gateway/Outbound/Good.swift"
+    echo '// import Foundation' >"$folder/Wire/Good.swift"
+    check "$folder" || { echo "check-imports: an allowed import was refused" >&2; return 1; }
+    for breach in 'Wire/Bad.swift:import Foundation' 'Delivery/Bad.swift:internal import Glibc' \
+        'Delivery/Bad.swift:public import CRocksDB' 'EventLoops/Bad.swift:package import Delivery' \
+        'Gateway/Bad.swift:internal import CCurl' 'Gateway/Bad.swift:@preconcurrency import COpenSSL' \
+        'Wire/Bad.swift:import struct Foundation.Data' 'Wire/Bad.swift:    @_implementationOnly import CSystem' \
+        'Unknown/Bad.swift:let number = 1'; do
+        mkdir -p "$folder/$(dirname "${breach%%:*}")"
+        echo "${breach#*:}" >"$folder/${breach%%:*}"
+        if check "$folder" >/dev/null; then
+            echo "check-imports: this went unnoticed: ${breach#*:} in ${breach%%:*}" >&2
+            return 1
+        fi
+        rm "$folder/${breach%%:*}"
+    done
+    rm -rf "$folder"
+    trap - EXIT
+    echo "check-imports: the self-test passed"
+}
+
+case "${1:-}" in
+--self-test) self_test ;;
+"") check Sources && echo "check-imports: every import is allowed" ;;
+*) echo "check-imports: unknown argument $1" >&2; exit 64 ;;
+esac

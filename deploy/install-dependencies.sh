@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Installs what Longwire needs on Debian (12 or later) or Ubuntu (22.04 or later), and nothing that is there already.
+#
+#   deploy/install-dependencies.sh            everything below
+#   deploy/install-dependencies.sh build      what a build and a run of the gateway need
+#   deploy/install-dependencies.sh test       what the tests need on top
+#   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
+#
+# Only Debian packages are used. It needs root or sudo when something is missing, and neither when nothing is. The
+# Swift toolchain (6.2 or later) is not installed here: it is no Debian package. Get it from swift.org.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# package | why
+build_packages=(
+    "pkg-config|finds the libraries below for the Swift package manager"
+    "libevent-dev|the event loops, listeners and the HTTP server"
+    "librocksdb-dev|the ordered store for messages that outlive a minute"
+    "libssl-dev|digests, random numbers and TLS"
+    "libsimdjson-dev|reads the bodies of HTTP requests"
+    "libcurl4-openssl-dev|posts handoff jobs to the hook's receiver"
+    "g++|the C++ standard library that the simdjson bridge is compiled against"
+    "make|runs the Makefile"
+)
+test_packages=(
+    "protobuf-compiler|the reference codec that the wire codec is held against"
+    "python3|the integration tests"
+    "python3-venv|the folder .build/python that the integration tests run from"
+    "python3-pytest|runs the integration tests"
+    "python3-protobuf|the Python client of the integration tests, of the same version as protoc"
+)
+
+dry_run=false
+groups=()
+for argument in "$@"; do
+    case "$argument" in
+    build | test) groups+=("$argument") ;;
+    --dry-run) dry_run=true ;;
+    -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    *) echo "install-dependencies: unknown argument $argument; try --help" >&2; exit 64 ;;
+    esac
+done
+if [ ${#groups[@]} -eq 0 ]; then groups=(build test); fi
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    echo "install-dependencies: this is no Debian or Ubuntu. Install the counterparts of these by hand:" >&2
+    printf '  %s\n' "${build_packages[@]}" "${test_packages[@]}" >&2
+    exit 1
+fi
+
+is_installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null || true)" = installed ]
+}
+
+missing=()
+for group in "${groups[@]}"; do
+    declare -n packages="${group}_packages"
+    for entry in "${packages[@]}"; do
+        name=${entry%%|*}
+        if ! is_installed "$name"; then
+            if [ ${#missing[@]} -eq 0 ]; then echo "To be installed:"; fi
+            printf '  %-22s %s\n' "$name" "${entry#*|}"
+            missing+=("$name")
+        fi
+    done
+done
+
+if [ ${#missing[@]} -eq 0 ]; then
+    echo "Debian packages (${groups[*]}): all there."
+elif $dry_run; then
+    echo "Nothing was changed (--dry-run)."
+else
+    as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null; then
+            echo "install-dependencies: run as root: apt-get install ${missing[*]}" >&2
+            exit 1
+        fi
+        as_root=(sudo)
+    fi
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+fi
+
+# The integration tests run on Debian's own Python, whichever python3 comes first on PATH, because that is the one
+# that the two packages above belong to.
+case " ${groups[*]} " in
+*" test "*)
+    if ! $dry_run && ! .build/python/bin/python -c 'import pytest, google.protobuf' 2>/dev/null; then
+        echo "Making .build/python from /usr/bin/python3."
+        rm -rf .build/python
+        mkdir -p .build
+        /usr/bin/python3 -m venv --system-site-packages --without-pip .build/python
+        .build/python/bin/python -c 'import pytest, google.protobuf'
+    fi
+    ;;
+esac
+
+if ! command -v swift >/dev/null; then
+    echo "install-dependencies: there is no swift on PATH; install the Swift toolchain, 6.2 or later, from swift.org" >&2
+    exit 1
+fi

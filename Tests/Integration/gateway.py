@@ -61,10 +61,10 @@ class Refused(Exception):
 class Gateway:
     """`with Gateway() as gateway:` runs one until the end of the block, and removes its folder."""
 
-    def __init__(self, limits=None, app=None, hook=None, **sections):
+    def __init__(self, limits=None, app=None, hook=None, certificate=None, **sections):
         self._folder = tempfile.TemporaryDirectory(prefix="longwire-test-")
         self.folder = pathlib.Path(self._folder.name)
-        self.device, self.senders, self.http, self.admin = free_ports(4)
+        self.device, self.senders, self.http, self.admin, self.device_tls = free_ports(5)
         self.app = {**APP, "apns": {"topic": "com.example.demo"}, **(app or {})}
         self.process, self._token, self._log = None, None, None
         for name, token in (("admin", ADMIN_TOKEN), ("handoff", HANDOFF_TOKEN)):
@@ -84,6 +84,9 @@ class Gateway:
             ],
             **sections,
         }
+        if certificate:
+            files = {"certificate": str(certificate[0]), "key": str(certificate[1])}
+            self.sections["device"]["tls"] = {"listen": f"127.0.0.1:{self.device_tls}", **files}
         if hook:
             self._secret("hook", hook["secret"])
             self.sections["hook"] = {"url": hook["url"], "secretFile": str(self.folder / "hook")}

@@ -1,6 +1,7 @@
 """The longwire command against a real gateway."""
 
 import json
+import shutil
 import signal
 import subprocess
 import threading
@@ -13,7 +14,8 @@ class Command:
     """A running `longwire connect`, whose JSON lines are kept as they come."""
 
     def __init__(self, gateway, state, *arguments):
-        words = [binary("longwire"), "connect", "--host", "127.0.0.1", "--port", str(gateway.device)]
+        port = gateway.device_tls if "--tls" in arguments else gateway.device
+        words = [binary("longwire"), "connect", "--host", "127.0.0.1", "--port", str(port)]
         words += ["--app", gateway.app["appId"], "--app-secret", gateway.app["appSecret"], "--state-file", str(state)]
         self.process = subprocess.Popen([*words, *arguments], stdout=subprocess.PIPE, text=True)
         self.lines = []
@@ -159,3 +161,21 @@ def test_refusals(gateway, connect, tmp_path):
     broken.write_text("rubbish")
     assert connect(gateway, state=broken).wait() == 64
     assert broken.read_text() == "rubbish", "what cannot be read is not overwritten"
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="the openssl command makes the certificate")
+def test_tls_with_a_certificate_that_is_trusted_and_one_that_is_not(own_gateway, connect, tmp_path):
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    words += ["-subj", "/CN=longwire test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*words, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    gateway = own_gateway(certificate=(certificate, key))
+    device = connect(gateway, "--tls", "--ca", str(certificate), "--exit-after", "1")
+    cid = device.first("registered")["cid"]
+    device.first("welcome")
+    push(gateway, "--cid", cid, "--payload", "x" * 12_000)
+    assert device.wait() == 0
+    assert device.all("message")[0]["payload"] == "x" * 12_000
+    stranger = connect(gateway, "--tls", "--no-reconnect", state=tmp_path / "other.state")
+    assert stranger.wait() == 69
+    assert "certificate" in stranger.first("disconnected")["reason"]

@@ -129,6 +129,7 @@ class DeviceState:
         self.epoch = 0
         self.positions = {}  # stream → highest sequence processed; this client works in order, so it has no ranges
         self.timestamp, self.offset = 0, 0  # ms; the offset is the gateway's clock − ours
+        self.accepted = 0  # the timestamp of the last Hello that was welcomed
 
 
 class Device:
@@ -153,8 +154,8 @@ class Device:
             if closed.code != 300:
                 raise
             self.state.offset = closed.close.server_time - int(time.time() * 1000)
-            if self.state.timestamp > closed.close.server_time + 120_000:
-                self.state.timestamp = 0  # from when our clock ran ahead; no such Hello was ever accepted
+            # The refused one was never recorded there; keeping it would lock out a client whose clock ran ahead.
+            self.state.timestamp = self.state.accepted
             return self._hello(self.state.secret, cid=self.state.cid, **fields)
 
     def _hello(self, key, **fields):
@@ -168,6 +169,7 @@ class Device:
         self.connection = Connection(*self.address, timeout=self.timeout, tls=self.tls)
         self.connection.socket.sendall(prove(hello, key))
         self.welcome = self.connection.receive(pb.Welcome)
+        state.accepted = state.timestamp
         if self.welcome.queue_epoch != state.epoch:
             state.positions.clear()
             state.epoch = self.welcome.queue_epoch

@@ -38,7 +38,7 @@ public final class EmbeddedShardStore: ShardStore {
 
     private var pieces: [BatchPiece] = []
     private var pieceByteCount = 0
-    private var lastTicket: Ticket = 0
+    private(set) var lastTicket: Ticket = 0
     public private(set) var committedTicket: Ticket = 0
 
     // Reads under way, see `EmbeddedShardStore+Reading`.
@@ -52,6 +52,7 @@ public final class EmbeddedShardStore: ShardStore {
     var content = ShardMailbox.Content()
     var collectUpTo: Ticket?
     var collected: [SpilledRow] = []
+    var handOverAfter: Ticket?
     var cooling: [CoolingRows] = []
     private var isClosed = false
 
@@ -315,6 +316,7 @@ public final class EmbeddedShardStore: ShardStore {
         }
         content.cooled.removeAll()
         coolSlice()
+        handOver()
         if let ticket = content.collect {
             collectUpTo = ticket
             content.collect = nil

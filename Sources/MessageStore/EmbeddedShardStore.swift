@@ -93,6 +93,7 @@ public final class EmbeddedShardStore: ShardStore {
     ) -> ValueLocation {
         check(key)
         precondition(byteCount >= 0 && byteCount <= Limits.valueByteCount, "a value has at most 128 KiB")
+        precondition(wakeAt == 0 || key.isReportedWhenCooled, "this table has no alarms")
         let header = reserve(Operation.headerByteCount + byteCount)
         let value = UnsafeMutableRawBufferPointer(start: header + Operation.headerByteCount, count: byteCount)
         write(value)

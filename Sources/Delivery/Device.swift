@@ -1,6 +1,8 @@
 internal import Wire
 
-/// A device as its shard remembers it. One fixed-size value; its secret and tokens stay as bytes out of line.
+/// A device as its shard remembers it.
+///
+/// One fixed-size value; its secret and tokens stay as bytes out of line.
 struct Device {
     struct Flags: OptionSet {
         let rawValue: UInt32

@@ -130,10 +130,8 @@ extension Shard {
 
     /// Gives a message its final state, in the open batch: its rows go, the trace and the count come.
     ///
-    /// - Parameters:
-    ///   - message: its slot in memory, or `.max`.
-    ///   - job: its job's slot in memory, or `.max`; a job row that exists must have been brought in.
-    ///   - isStored: false for a message that ends as it is accepted and has no row.
+    /// `message` and `job` are their slots in memory, or `.max`; a job row that exists must have been brought in.
+    /// `isStored` is false for a message that ends as it is accepted and has no row.
     mutating func end(
         _ facts: MessageFacts, _ state: FinalState, reason: String = "", message: UInt32, job: UInt32,
         isStored: Bool = true

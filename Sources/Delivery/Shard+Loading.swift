@@ -251,8 +251,8 @@ extension Shard {
 
     /// Reads messages of a device from a place on, and what their job rows say.
     ///
-    /// - Parameter completion: gets the rows in order, whether the partition ends with them, and false when a read
-    ///   failed. The device's slot is good then; its session may be another.
+    /// The completion gets the rows in order, whether the partition ends with them, and false when a read failed. The
+    /// device's slot is good then; its session may be another.
     mutating func scan(
         _ slot: UInt32, table: StoreKey.Table, from item: UInt64, rowLimit: Int, byteLimit: Int,
         completion: @escaping (inout Shard, [Scanned], Bool, Bool) -> Void

@@ -4,7 +4,9 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Does what has become due. Call when `nextTimer` has come, and at least once a second.
+    /// Does what has become due.
+    ///
+    /// Call when `nextTimer` has come, and at least once a second.
     public mutating func advance(to time: GatewayTime) {
         let before = CountersRow.day(of: now)
         begin(time)

@@ -34,9 +34,7 @@ public struct WideMap: ~Copyable {
         return nil
     }
 
-    /// Stores a number, replacing what was there.
-    ///
-    /// - Parameter value: anything but `UInt32.max`.
+    /// Stores a number, replacing what was there; any number but `UInt32.max`, which marks empty places.
     public mutating func set(_ high: UInt64, _ low: UInt64, _ value: UInt32) {
         precondition(value != .max, "reserved for empty places")
         if (count + 1) * 4 > (mask + 1) * 3 { grow() }

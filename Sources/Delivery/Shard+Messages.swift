@@ -103,6 +103,9 @@ extension Shard {
     /// The device's message under a row's key, if it is in memory.
     func listedMessage(table: StoreKey.Table, item: UInt64, of device: UInt32) -> UInt32? {
         let device = devices.pointer(device)
+        // The newest is asked for most, by its own job; the oldest next, when it turns cold.
+        let last = table == .message ? device.pointee.lastMessage : device.pointee.lastVendor
+        if last != .max, messages.pointer(last).pointee.facts.item == item { return last }
         var slot = table == .message ? device.pointee.firstMessage : device.pointee.firstVendor
         while slot != .max {
             if messages.pointer(slot).pointee.facts.item == item { return slot }

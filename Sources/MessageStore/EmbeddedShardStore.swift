@@ -325,8 +325,10 @@ public final class EmbeddedShardStore: ShardStore {
         filter.drop(before: store.oldestPeriod)
     }
 
-    /// Takes the shard out of service on its loop; nothing is delivered to it any more. Batches not handed over by
-    /// `turnEnded()` are lost, those handed over are written.
+    /// Takes the shard out of service on its loop; nothing is delivered to it any more.
+    ///
+    /// Batches not handed over by `turnEnded()` are lost, those handed over are written. From here on the store spills
+    /// nothing: the journal alone has this shard's young rows.
     public func close() {
         isClosed = true
         mailbox.shard = nil

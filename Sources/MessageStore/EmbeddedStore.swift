@@ -45,8 +45,9 @@ public final class EmbeddedStore: @unchecked Sendable {
         public var gatherMicroseconds = Journal.Limits.gatherMicroseconds
         /// Wall-clock milliseconds, for the age of request and trace rows.
         public var now: @Sendable () -> Int64 = { Int64(SystemClock.wallMilliseconds) }
-        /// Called on a thread of the store when it cannot go on. By default it says why on standard error and ends the
-        /// process with code 74; one that returns leaves a store that commits nothing any more.
+        /// Called on a thread of the store when it cannot go on.
+        ///
+        /// By default it says why on standard error and ends the process with code 74; one that returns leaves a store that commits nothing any more.
         public var fatal: @Sendable (StoreError) -> Void = EmbeddedStore.exit(because:)
         package var committerFault: (@Sendable (Int) -> SystemFault?)?
         package var spillerTickMilliseconds = Limits.spillerTickMilliseconds
@@ -320,7 +321,9 @@ public final class EmbeddedStore: @unchecked Sendable {
         database.compact(database.alarms)
     }
 
-    /// Stops: writes what was handed over, ends the threads, closes the files. The journal stays for the next start.
+    /// Stops: writes what was handed over, ends the threads, closes the files.
+    ///
+    /// The journal stays for the next start.
     ///
     /// Every shard has been closed on its loop, and no loop calls the store any more.
     public func close() {

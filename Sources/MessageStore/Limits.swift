@@ -4,7 +4,9 @@ internal import Journal
 package enum Limits {
     /// A row's value: the largest message with its vendor content, and room to grow.
     package static let valueByteCount = 128 << 10
-    /// A block of a shard's memory. A row that stays pins its block, so blocks are small; yet a turn's batches should
+    /// A block of a shard's memory.
+    ///
+    /// A row that stays pins its block, so blocks are small; yet a turn's batches should
     /// stand in one, so that they are one piece of the write.
     static let blockByteCount = 64 << 10
     /// Free blocks kept for reuse, a shard: what a busy turn and its commit need.

@@ -1,7 +1,9 @@
 internal import Journal
 internal import Platform
 
-/// Why the store cannot be opened or go on. Each description says what, where and what to do.
+/// Why the store cannot be opened or go on.
+///
+/// Each description says what, where and what to do.
 public enum StoreError: Error, Equatable, CustomStringConvertible {
     /// Another process works on the folder.
     case inUse(folder: String, process: Int32?)

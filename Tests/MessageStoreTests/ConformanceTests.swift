@@ -22,7 +22,7 @@ struct ConformanceTests {
         #expect(harness.memory.violations == [])
     }
 
-    @Test("the journal alone holds what it is told", arguments: conformanceSeeds(3))
+    @Test("the journal alone holds what it is told", arguments: conformanceSeeds(2))
     func journal(seed: UInt64) throws {
         let folder = try TemporaryFolder()
         let harness = try EmbeddedStoreHarness(StoreFixture.configuration(folder), isSpilling: false)
@@ -30,7 +30,7 @@ struct ConformanceTests {
         try checkShardStoreConformance(harness, seed: seed, stepCount: 500, buckets: Self.buckets)
     }
 
-    @Test("journal and ordered store hold what they are told while rows spill", arguments: conformanceSeeds(6))
+    @Test("journal and ordered store hold what they are told while rows spill", arguments: conformanceSeeds(4))
     func spilling(seed: UInt64) throws {
         let folder = try TemporaryFolder()
         var configuration = StoreFixture.configuration(folder, segment: 16 << 10)

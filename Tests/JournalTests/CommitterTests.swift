@@ -1,0 +1,63 @@
+import Foundation
+import Platform
+import Testing
+
+@testable import Journal
+
+@Suite("Committer")
+struct CommitterTests {
+    @Test("a failed write is reported once, and nothing commits after it")
+    func failedWrite() throws {
+        let fixture = try JournalFixture()
+        let failure = SystemError(operation: "write", subject: "test", code: 28)
+        try fixture.start(fault: { $0 == 2 ? failure : nil })
+        #expect(fixture.commit([1]))
+        #expect(!fixture.commit([2]))
+        #expect(!fixture.commit([3]))
+        #expect(fixture.reportedFailures == [.system(failure)])
+        fixture.stop()
+        #expect(try fixture.recovered() == [1])
+    }
+
+    @Test("bytes and groups are counted, and nothing is left uncommitted")
+    func statistics() throws {
+        let fixture = try JournalFixture()
+        try fixture.start()
+        #expect(fixture.commit([1, 2, 3]))
+        #expect(fixture.commit([4]))
+        let committer = try #require(fixture.committer)
+        fixture.stop()  // the thread counts a group after it has told the shards
+        #expect(committer.statistics.batchCount == 4)
+        #expect(committer.statistics.groupCount == 2)
+        #expect(committer.statistics.largestGroup == 3)
+        #expect(committer.statistics.commitTimes.reduce(0, +) == 2)
+        #expect(committer.uncommittedByteCount == 0)
+    }
+
+    @Test("freed segments are used again before new ones are made")
+    func reuse() throws {
+        let fixture = try JournalFixture()
+        try fixture.start()
+        var number: UInt64 = 0
+        for _ in 0..<10 {
+            while fixture.ledger?.oldestSealed == nil {
+                number += 1
+                #expect(fixture.commit([number]))
+            }
+            try fixture.recycleOldest()
+        }
+        fixture.stop()
+        let names = try FileManager.default.contentsOfDirectory(atPath: fixture.path)
+        #expect(names.count <= 4, "\(names)")
+    }
+
+    @Test("a group that does not fit goes on in the next segment, batch by batch")
+    func acrossSegments() throws {
+        let fixture = try JournalFixture()
+        try fixture.start()
+        #expect(fixture.commit(Array(1...100)))
+        fixture.stop()
+        #expect(try fixture.folder.segments().count > 2)
+        #expect(try fixture.recovered() == Array(1...100))
+    }
+}

@@ -1,0 +1,113 @@
+import Foundation
+import Platform
+import Synchronization
+
+@testable import Journal
+
+/// A journal in a temporary folder whose batches each hold one row with a number as its item.
+final class JournalFixture {
+    let path: String
+    let folder: SegmentFolder
+    private var memory: [UnsafeMutableRawPointer] = []
+    private(set) var committer: Committer?
+    private var thread: JoinBox?
+    private let progress = Monitor<UInt64>(0)
+    private let failures = Lock<[JournalError]>([])
+    private var ticket: UInt64 = 0
+    private(set) var ledger: SegmentLedger?
+
+    init(segment: Int = 4096) throws {
+        path = NSTemporaryDirectory() + "longwire-journal-" + UUID().uuidString
+        folder = SegmentFolder(path: path, segmentByteCount: segment)
+        try folder.prepare()
+    }
+
+    deinit {
+        stop()
+        for piece in memory { piece.deallocate() }
+        try? FileManager.default.removeItem(atPath: path)
+    }
+
+    func start(fault: (@Sendable (Int) -> SystemError?)? = nil) throws {
+        let ledger = try SegmentLedger(folder: folder)
+        var configuration = Committer.Configuration()
+        configuration.gatherMicroseconds = 0
+        configuration.fault = fault
+        let committer = Committer(ledger: ledger, configuration: configuration) { [failures, progress] error in
+            failures.withLock { $0.append(error) }
+            progress.broadcast { _ in }
+        }
+        _ = committer.register { [progress] ticket in progress.broadcast { $0 = ticket } }
+        (self.ledger, self.committer) = (ledger, committer)
+        thread = try JoinBox { committer.run() }
+    }
+
+    func stop() {
+        committer?.close()
+        thread?.join()
+        (thread, committer, ledger) = (nil, nil, nil)
+    }
+
+    /// Writes one group with a batch for each number; true once it is durable, false if the committer failed.
+    @discardableResult
+    func commit(_ numbers: [UInt64], valueByteCount: Int = 24) -> Bool {
+        var pieces: [BatchPiece] = []
+        var byteCount = 0
+        for number in numbers {
+            let body = Operation.headerByteCount + valueByteCount
+            let size = RecordHeader.recordByteCount(bodyByteCount: body)
+            let start = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 8)
+            start.initializeMemory(as: UInt8.self, repeating: UInt8(truncatingIfNeeded: number), count: size)
+            memory.append(start)
+            Operation.write(
+                isPut: true, table: 2, prior: .nothing, ownerHigh: 1, ownerLow: 2, item: number, wakeAt: 0,
+                coldAlarm: 0, valueByteCount: valueByteCount, to: start + RecordHeader.byteCount)
+            let bodyBytes = UnsafeRawBufferPointer(start: start + RecordHeader.byteCount, count: body)
+            RecordHeader.write(
+                bodyByteCount: body, bucket: 7, operationCount: 1, bodyChecksum: Checksum.crc32c(bodyBytes), to: start)
+            ticket += 1
+            pieces.append(BatchPiece(start: start, byteCount: size, recordByteCount: size, ticket: ticket))
+            byteCount += size
+        }
+        committer?.submit(pieces, shard: 0, byteCount: byteCount)
+        let (target, failures) = (ticket, failures)
+        return progress.wait(
+            atMostMilliseconds: 30_000, while: { $0 < target && failures.withLock { $0.isEmpty } }
+        ) { $0 >= target }
+    }
+
+    var reportedFailures: [JournalError] { failures.withLock { $0 } }
+
+    /// The numbers that a start would replay.
+    func recovered() throws -> [UInt64] {
+        let recovery = try Recovery(folder: folder)
+        var numbers: [UInt64] = []
+        for segment in recovery.segments { try recovery.replay(segment) { numbers.append($0.item) } }
+        return numbers
+    }
+
+    func bytes(_ generation: UInt64) throws -> [UInt8] {
+        [UInt8](try Data(contentsOf: URL(fileURLWithPath: folder.segmentPath(generation))))
+    }
+
+    func overwrite(_ generation: UInt64, _ bytes: some Sequence<UInt8>) throws {
+        try Data(bytes).write(to: URL(fileURLWithPath: folder.segmentPath(generation)))
+    }
+
+    /// Waits until a sealed segment is there and gives it back.
+    func recycleOldest() throws {
+        guard let ledger else { return }
+        while ledger.oldestSealed == nil { _ = ledger.wait(atMostMilliseconds: 100) }
+        try ledger.recycleOldest(keepingSpares: 2)
+    }
+}
+
+/// A thread that a class may keep.
+final class JoinBox {
+    private var thread: Platform.Thread?
+    init(_ body: @escaping @Sendable () -> Void) throws { thread = try Platform.Thread(named: "test", body) }
+    func join() {
+        guard let thread = thread.take() else { return }
+        thread.join()
+    }
+}

@@ -1,0 +1,334 @@
+import Delivery
+import Foundation
+import TestKit
+import Testing
+import Wire
+
+@testable import MessageStore
+
+/// A place where a thread of the store stops until the test lets it go on.
+final class Gate: @unchecked Sendable {
+    // Sound because everything is touched under the condition's lock only.
+    private let condition = NSCondition()
+    private var isShut: Bool
+    private var arrivals = 0
+
+    init(isShut: Bool = true) { self.isShut = isShut }
+
+    func pass() {
+        condition.lock()
+        arrivals += 1
+        while isShut { condition.wait() }
+        condition.unlock()
+    }
+    func open() {
+        condition.lock()
+        isShut = false
+        condition.broadcast()
+        condition.unlock()
+    }
+    var wasReached: Bool {
+        condition.lock()
+        defer { condition.unlock() }
+        return arrivals > 0
+    }
+}
+
+@Suite("Embedded store: spilling")
+struct SpillTests {
+    /// A store whose spiller stops at `step` until the gate opens.
+    private func gated(
+        _ folder: TemporaryFolder, _ step: EmbeddedStore.SpillStep
+    ) throws -> (fixture: StoreFixture, gate: Gate) {
+        let gate = Gate()
+        var configuration = StoreFixture.configuration(folder)
+        configuration.spillFault = { if $0 == step { gate.pass() } }
+        return (try StoreFixture(configuration), gate)
+    }
+
+    @Test(
+        "a row changed while it is on its way to the disk keeps the change",
+        arguments: [EmbeddedStore.SpillStep.collected, .ingested], [false, true])
+    func changedMeanwhile(step: EmbeddedStore.SpillStep, isDelete: Bool) throws {
+        let folder = try TemporaryFolder()
+        let key = StoreFixture.key(5)
+        let expected = isDelete ? nil : "new"
+        do {
+            let (fixture, gate) = try gated(folder, step)
+            defer { fixture.close() }
+            fixture.put(key, "old", wakeAt: 77)
+            try fixture.sync()
+            fixture.embedded.requestSpill()
+            try fixture.wait("the spill") { gate.wasReached }
+            if isDelete {
+                fixture.delete(key, prior: .maybe(wakeAt: 77))
+            } else {
+                fixture.put(key, "new", wakeAt: 99, prior: .maybe(wakeAt: 77))
+            }
+            try fixture.sync()
+            gate.open()
+            try fixture.wait("the spill") { fixture.embedded.statistics.spilledRowCount > 0 }
+            #expect(try fixture.text(key) == expected)
+            try fixture.spillAll()
+            #expect(try fixture.text(key) == expected)
+            #expect(fixture.shards[0].nextAlarm == (isDelete ? .max : 99))
+        }
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        defer { fixture.close() }
+        #expect(try fixture.text(key) == expected)
+    }
+
+    @Test("a crash between taking rows in and freeing their segment repeats the work, and revives nothing")
+    func crashBeforeRecycling() throws {
+        let folder = try TemporaryFolder()
+        let (kept, gone) = (StoreFixture.key(1), StoreFixture.key(2))
+        let journal = folder.path + "/journal"
+        let copy = folder.path + "/copy"
+        do {
+            let (fixture, gate) = try gated(folder, .ingested)
+            defer { fixture.close() }
+            fixture.put(kept, "kept")
+            fixture.put(gone, "gone")
+            fixture.delete(gone)
+            try fixture.sync()
+            fixture.embedded.requestSpill()
+            try fixture.wait("the spill") { gate.wasReached }
+            try FileManager.default.copyItem(atPath: journal, toPath: copy)
+            gate.open()
+        }
+        // The journal as the crash would have left it, beside a database that has taken the rows in.
+        try FileManager.default.removeItem(atPath: journal)
+        try FileManager.default.moveItem(atPath: copy, toPath: journal)
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        defer { fixture.close() }
+        #expect(fixture.embedded.recovery.batchCount == 3)
+        #expect(try fixture.text(kept) == "kept")
+        #expect(try fixture.text(gone) == nil)
+    }
+
+    @Test("a segment waits until what replaced its rows is durable")
+    func unsyncedReplacement() throws {
+        let folder = try TemporaryFolder()
+        let key = StoreFixture.key(3)
+        do {
+            let fixture = try StoreFixture(StoreFixture.configuration(folder))
+            defer { fixture.close() }
+            fixture.put(key, "durable")
+            try fixture.sync()
+            fixture.put(key, "not yet", prior: .maybe(wakeAt: 0))
+            fixture.embedded.requestSpill()
+            try fixture.wait("the collection") { fixture.shards[0].handOverAfter != nil }
+            // Closed without `turnEnded`, as a crash would: the second value was never handed over.
+        }
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        defer { fixture.close() }
+        #expect(try fixture.text(key) == "durable")
+    }
+
+    @Test("rows of a shard that has closed stay in the journal")
+    func closedShard() throws {
+        let folder = try TemporaryFolder()
+        do {
+            let fixture = try StoreFixture(StoreFixture.configuration(folder), shardCount: 2)
+            defer { fixture.close() }
+            for number in UInt64(0)..<20 { fixture.put(StoreFixture.key(number), "text") }
+            try fixture.sync()
+            fixture.shards[1].close()
+            fixture.embedded.requestSpill()
+            for _ in 0..<10 { fixture.loop.turn(waitingAtMost: 0.01) }
+        }
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        defer { fixture.close() }
+        for number in UInt64(0)..<20 { #expect(try fixture.text(StoreFixture.key(number)) == "text") }
+    }
+
+    @Test("a row that cools is reported once, with its alarm then the store's")
+    func cooledAndAlarm() throws {
+        let folder = try TemporaryFolder()
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        defer { fixture.close() }
+        let collector = ReplyCollector()
+        fixture.shards[0].observer = collector
+        fixture.put(StoreFixture.key(1), "one", wakeAt: 500)
+        fixture.put(StoreFixture.key(2, .counters), "two")
+        try fixture.sync()
+        #expect(fixture.shards[0].nextAlarm == .max)
+        try fixture.spillAll()
+        #expect(collector.cooled == [StoreFixture.key(1)])
+        #expect(fixture.shards[0].nextAlarm == 500)
+    }
+
+    @Test("deleted rows give their space back")
+    func spaceComesBack() throws {
+        let folder = try TemporaryFolder()
+        var configuration = StoreFixture.configuration(folder, segment: 1 << 20)
+        configuration.deletionsBeforeCompaction = 100
+        let fixture = try StoreFixture(configuration)
+        defer { fixture.close() }
+        let text = String(repeating: "0123456789", count: 1000)
+        for number in UInt64(0)..<500 { fixture.put(StoreFixture.key(number), text) }
+        try fixture.sync()
+        try fixture.spillAll()
+        let before = fixture.embedded.statistics.rowFileByteCount
+        #expect(before > 4_000_000)
+        for number in UInt64(0)..<500 { fixture.delete(StoreFixture.key(number)) }
+        try fixture.sync()
+        try fixture.spillAll()
+        try fixture.wait("the compaction") { fixture.embedded.statistics.rowFileByteCount < before / 5 }
+    }
+
+    @Test("request and trace rows go after a day, and request ids are then known to be absent again")
+    func ephemeralPeriods() throws {
+        let folder = try TemporaryFolder()
+        let clock = TestClock()
+        var configuration = StoreFixture.configuration(folder)
+        configuration.now = { clock.now }
+        let known = StoreFixture.key(1, .request), other = StoreFixture.key(2, .request)
+        do {
+            let fixture = try StoreFixture(configuration)
+            defer { fixture.close() }
+            #expect(fixture.shards[0].isCertainlyAbsent(known))
+            fixture.put(known, "request")
+            try fixture.sync()
+            try fixture.spillAll()
+            #expect(!fixture.shards[0].isCertainlyAbsent(known))
+            #expect(fixture.shards[0].isCertainlyAbsent(other))
+            #expect(try fixture.text(known) == "request")
+        }
+        let fixture = try StoreFixture(configuration)
+        defer { fixture.close() }
+        // After a start the disk has to be asked.
+        #expect(!fixture.shards[0].isCertainlyAbsent(other))
+        #expect(try fixture.text(known) == "request")
+        clock.advance(hours: 23)
+        fixture.put(other, "other")
+        try fixture.sync()
+        try fixture.spillAll()
+        #expect(try fixture.text(known) == "request")
+        clock.advance(hours: 6)
+        try fixture.wait("the end of the period") { (try? fixture.text(known)) == .some(nil) }
+        #expect(try fixture.text(other) == "other")
+        #expect(fixture.shards[0].isCertainlyAbsent(known))
+        #expect(!fixture.shards[0].isCertainlyAbsent(other))
+    }
+
+    @Test("request and trace rows over their budget go early, oldest period first")
+    func ephemeralBudget() throws {
+        let folder = try TemporaryFolder()
+        let clock = TestClock()
+        var configuration = StoreFixture.configuration(folder)
+        configuration.now = { clock.now }
+        configuration.ephemeralByteLimit = 60_000
+        let fixture = try StoreFixture(configuration)
+        defer { fixture.close() }
+        let text = String(repeating: "x", count: 5000)
+        for number in UInt64(0)..<20 {
+            fixture.put(StoreFixture.key(number, .trace), text)
+            if number == 9 {
+                try fixture.sync()
+                try fixture.spillAll()
+                clock.advance(hours: 5)
+            }
+        }
+        try fixture.sync()
+        try fixture.spillAll()
+        try fixture.wait("the budget") { fixture.embedded.statistics.ephemeralFileByteCount < 60_000 }
+        #expect(try fixture.text(StoreFixture.key(3, .trace)) == nil)
+        #expect(try fixture.text(StoreFixture.key(15, .trace)) == text)
+    }
+
+    @Test("writes are refused while too much is uncommitted, and accepted again")
+    func uncommittedBound() throws {
+        let folder = try TemporaryFolder()
+        let gate = Gate()
+        var configuration = StoreFixture.configuration(folder)
+        configuration.uncommittedByteLimit = 1000
+        configuration.committerFault = { _ in
+            gate.pass()
+            return nil
+        }
+        let fixture = try StoreFixture(configuration)
+        defer { fixture.close() }
+        defer { gate.open() }
+        #expect(fixture.shards[0].acceptsWrites)
+        for number in UInt64(0)..<20 { fixture.put(StoreFixture.key(number), "some text of a message") }
+        fixture.shards[0].turnEnded()
+        #expect(!fixture.shards[0].acceptsWrites)
+        gate.open()
+        try fixture.sync()
+        try fixture.wait("room") { fixture.shards[0].acceptsWrites }
+    }
+
+    @Test("writes are refused while the journal is at its bound, and accepted again once the spiller has caught up")
+    func journalBound() throws {
+        let folder = try TemporaryFolder()
+        let gate = Gate()
+        var configuration = StoreFixture.configuration(folder)
+        configuration.journalByteLimit = 4 * configuration.segmentByteCount
+        configuration.spillFault = { if $0 == .collected { gate.pass() } }
+        let fixture = try StoreFixture(configuration)
+        defer { fixture.close() }
+        defer { gate.open() }
+        let text = String(repeating: "y", count: 2000)
+        var number: UInt64 = 0
+        while fixture.shards[0].acceptsWrites, number < 1000 {
+            fixture.put(StoreFixture.key(number), text)
+            try fixture.sync()
+            number += 1
+        }
+        #expect(!fixture.shards[0].acceptsWrites)
+        gate.open()
+        try fixture.wait("the spiller") { fixture.shards[0].acceptsWrites }
+        #expect(try fixture.text(StoreFixture.key(0)) == text)
+    }
+
+    @Test("memory of messages that came and went is used again")
+    func blocksAreReused() throws {
+        let folder = try TemporaryFolder()
+        let fixture = try StoreFixture(StoreFixture.configuration(folder, segment: 1 << 20))
+        defer { fixture.close() }
+        let text = String(repeating: "z", count: 1000)
+        for round in UInt64(0)..<200 {
+            for number in UInt64(0)..<20 { fixture.put(StoreFixture.key(round * 20 + number), text) }
+            for number in UInt64(0)..<20 { fixture.delete(StoreFixture.key(round * 20 + number)) }
+            try fixture.sync()
+        }
+        #expect(fixture.shards[0].youngRowCount == 0)
+        #expect(fixture.shards[0].blockByteCount < 1 << 20)
+    }
+
+    @Test("a batch larger than a block is one batch all the same")
+    func largeBatch() throws {
+        let folder = try TemporaryFolder()
+        let configuration = StoreFixture.configuration(folder, segment: 1 << 20)
+        let texts = (0..<6).map { String(repeating: "\($0)", count: 10 + $0 * 25_000) }
+        do {
+            let fixture = try StoreFixture(configuration)
+            defer { fixture.close() }
+            let shard = fixture.shards[0]
+            shard.beginBatch(Bucket(3))
+            for (item, text) in texts.enumerated() {
+                let key = StoreKey(Bucket(3), .message, ownerHigh: 1, ownerLow: 1, item: UInt64(item))
+                shard.put(key, wakeAt: 0, prior: .none, byteCount: text.utf8.count) { $0.copyBytes(from: text.utf8) }
+            }
+            _ = shard.endBatch()
+            try fixture.sync()
+        }
+        let fixture = try StoreFixture(configuration)
+        defer { fixture.close() }
+        #expect(fixture.embedded.recovery.batchCount == 1)
+        for (item, text) in texts.enumerated() {
+            let key = StoreKey(Bucket(3), .message, ownerHigh: 1, ownerLow: 1, item: UInt64(item))
+            #expect(try fixture.text(key) == text)
+        }
+    }
+}
+
+/// A wall clock that the test moves.
+final class TestClock: @unchecked Sendable {
+    // Sound because `time` is touched under the lock only.
+    private let lock = NSLock()
+    private var time: Int64 = 1_700_000_000_000
+    var now: Int64 { lock.withLock { time } }
+    func advance(hours: Int64) { lock.withLock { time += hours * 3_600_000 } }
+}

@@ -1,0 +1,190 @@
+import Delivery
+import Foundation
+import TestKit
+import Testing
+import Wire
+
+@testable import MessageStore
+
+extension StoreFixture {
+    static func key(_ number: UInt64, _ table: StoreKey.Table = .message) -> StoreKey {
+        let bucket = Bucket(UInt16(number % 16))
+        return table == .message
+            ? StoreKey(bucket, table, ownerHigh: 1, ownerLow: number, item: number)
+            : StoreKey(bucket, table, ownerHigh: number &* 0x9E37_79B9_7F4A_7C15, ownerLow: number)
+    }
+
+    func put(_ key: StoreKey, _ text: String, wakeAt: Int64 = 0, prior: PriorRow = .none) {
+        let shard = shard(of: key.bucket)
+        shard.beginBatch(key.bucket)
+        shard.put(key, wakeAt: wakeAt, prior: prior, byteCount: text.utf8.count) { $0.copyBytes(from: text.utf8) }
+        _ = shard.endBatch()
+    }
+
+    func delete(_ key: StoreKey, prior: PriorRow = .maybe(wakeAt: 0)) {
+        let shard = shard(of: key.bucket)
+        shard.beginBatch(key.bucket)
+        shard.delete(key, prior: prior)
+        _ = shard.endBatch()
+    }
+
+    func sync() throws { try sync(shards.map(\.lastTicket)) }
+
+    /// The row's value through a read, as after a restart.
+    func text(_ key: StoreKey) throws -> String? {
+        let collector = ReplyCollector()
+        let shard = shard(of: key.bucket)
+        shard.observer = collector
+        let token = shard.read([.get(key)])
+        try wait("a reply") { collector.replies[token] != nil }
+        if let failure = collector.failures.first { throw WaitFailed(description: failure) }
+        return collector.replies[token] ?? nil
+    }
+}
+
+/// Keeps the text of replies to single gets.
+final class ReplyCollector: ShardStoreObserver {
+    var replies: [ReadToken: String?] = [:]
+    var failures: [String] = []
+    var cooled: [StoreKey] = []
+    func storeCommitted(upTo ticket: Ticket) {}
+    func storeCooled(_ key: StoreKey) { cooled.append(key) }
+    func storeReplied(_ reply: StoreReply) {
+        if let failure = reply.failure { failures.append(failure) }
+        guard case .row(let row)? = reply.results.first else { return }
+        replies[reply.token] = .some(row.map { String(decoding: $0.value, as: UTF8.self) })
+    }
+}
+
+@Suite("Embedded store: opening and recovery")
+struct StoreRecoveryTests {
+    @Test("rows come back under any number of shards, from the journal and from the ordered store")
+    func otherShardCount() throws {
+        let folder = try TemporaryFolder()
+        for (round, shardCount) in [3, 1, 4].enumerated() {
+            let fixture = try StoreFixture(StoreFixture.configuration(folder), shardCount: shardCount)
+            defer { fixture.close() }
+            for number in UInt64(0)..<40 where round > 0 {
+                #expect(try fixture.text(StoreFixture.key(number)) == "round \(round - 1)")
+            }
+            for number in UInt64(0)..<40 {
+                fixture.put(StoreFixture.key(number), "round \(round)", prior: round == 0 ? .none : .maybe(wakeAt: 0))
+            }
+            try fixture.sync()
+            if round == 1 { try fixture.spillAll() }
+        }
+    }
+
+    @Test("a second opener is refused by the name of the first")
+    func secondOpener() throws {
+        let folder = try TemporaryFolder()
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        defer { fixture.close() }
+        let expected = StoreError.inUse(folder: folder.path, process: ProcessInfo.processInfo.processIdentifier)
+        #expect(throws: expected) { try EmbeddedStore(StoreFixture.configuration(folder)) }
+        #expect(expected.description.contains("process \(ProcessInfo.processInfo.processIdentifier)"))
+    }
+
+    @Test("a newer format is refused, and the folder stays as it is")
+    func newerFormat() throws {
+        let folder = try TemporaryFolder()
+        try "longwire store 7\n".write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
+        #expect(throws: StoreError.newerFormat(folder: folder.path, found: 7, supported: 1)) {
+            try EmbeddedStore(StoreFixture.configuration(folder))
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["format", "lock"])
+    }
+
+    @Test("a format file that says something else is refused")
+    func unknownFormat() throws {
+        let folder = try TemporaryFolder()
+        try "hello\n".write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
+        #expect(throws: StoreError.unknownFormat(file: folder.path + "/format")) {
+            try EmbeddedStore(StoreFixture.configuration(folder))
+        }
+    }
+
+    @Test("a folder that cannot be made is a clear error")
+    func impossibleFolder() throws {
+        let folder = try TemporaryFolder()
+        try "".write(toFile: folder.path + "/file", atomically: true, encoding: .utf8)
+        var configuration = StoreFixture.configuration(folder)
+        configuration.folder = folder.path + "/file/store"
+        #expect(throws: StoreError.self) { try EmbeddedStore(configuration) }
+    }
+
+    @Test("damage to synced territory is refused, and changes nothing")
+    func damagedJournal() throws {
+        let folder = try TemporaryFolder()
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        for number in UInt64(0)..<3 {
+            fixture.put(StoreFixture.key(number), "text")
+            try fixture.sync()
+        }
+        fixture.close()
+        let journal = folder.path + "/journal/"
+        let name = try #require(
+            try FileManager.default.contentsOfDirectory(atPath: journal).first { $0.hasPrefix("segment-") })
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: journal + name)))
+        bytes[64 + 50] ^= 1
+        try Data(bytes).write(to: URL(fileURLWithPath: journal + name))
+        let error = #expect(throws: StoreError.self) { try EmbeddedStore(StoreFixture.configuration(folder)) }
+        guard case .damagedJournal(let file, let offset, _)? = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(file == journal + name && offset == 64)
+        #expect([UInt8](try Data(contentsOf: URL(fileURLWithPath: journal + name))) == bytes)
+    }
+
+    @Test("counters and facts are loaded for a shard's own buckets")
+    func loadAll() throws {
+        let folder = try TemporaryFolder()
+        do {
+            let fixture = try StoreFixture(StoreFixture.configuration(folder))
+            defer { fixture.close() }
+            for number in UInt64(0)..<32 { fixture.put(StoreFixture.key(number, .counters), "\(number)") }
+            try fixture.sync()
+        }
+        let fixture = try StoreFixture(StoreFixture.configuration(folder), shardCount: 3)
+        defer { fixture.close() }
+        var all: [String] = []
+        for (index, shard) in fixture.shards.enumerated() {
+            try shard.loadAll(table: .counters) { row in
+                #expect(row.key.bucket.loop(of: 3) == index)
+                all.append(String(decoding: row.value, as: UTF8.self))
+            }
+        }
+        #expect(all.compactMap { Int($0) }.sorted() == Array(0..<32))
+    }
+
+    @Test("a full disk ends the store by its own name, and commits nothing more")
+    func failingCommit() throws {
+        let folder = try TemporaryFolder()
+        let reported = ErrorBox()
+        var configuration = StoreFixture.configuration(folder)
+        configuration.committerFault = { $0 == 2 ? .init(code: 28) : nil }
+        configuration.fatal = { reported.set($0) }
+        let fixture = try StoreFixture(configuration)
+        defer { fixture.close() }
+        fixture.put(StoreFixture.key(1), "kept")
+        try fixture.sync()
+        fixture.put(StoreFixture.key(2), "lost")
+        for shard in fixture.shards { shard.turnEnded() }
+        try fixture.wait("the failure") { reported.value != nil }
+        guard case .diskFull? = reported.value else {
+            Issue.record("\(String(describing: reported.value))")
+            return
+        }
+        #expect(fixture.shards[0].committedTicket == 1)
+    }
+}
+
+/// An error handed from a thread of the store to the test.
+final class ErrorBox: @unchecked Sendable {
+    // Sound because `error` is touched under the lock only.
+    private let lock = NSLock()
+    private var error: StoreError?
+    func set(_ error: StoreError) { lock.withLock { self.error = error } }
+    var value: StoreError? { lock.withLock { error } }
+}

@@ -7,6 +7,7 @@ extension Shard {
     /// Admits a connection as its device's session, or closes it with the reason.
     public mutating func hello(_ command: HelloCommand, now: GatewayTime) {
         begin(now)
+        expect(command.session)
         if command.newSecret != nil {
             registerDevice(command)
             return
@@ -183,6 +184,8 @@ extension Shard {
     // MARK: Welcome
 
     private mutating func welcome(_ command: HelloCommand, _ slot: UInt32, isRegistration: Bool) {
+        // Whoever hung up meanwhile has no session; what its Hello settled stays settled.
+        guard isAwaited(command.session) else { return }
         let hello = command.hello
         let device = devices.pointer(slot)
         device.pointee.generation &+= 1

@@ -11,9 +11,22 @@ extension Shard {
         return place.stamp == session.stamp && place.device != .max ? place.device : nil
     }
 
+    /// Remembers a connection whose Hello is being looked at: it may be gone before that is done.
+    mutating func expect(_ session: SessionRef) {
+        while sessions.count <= Int(session.slot) {
+            sessions.append(SessionPlace(stamp: 0, device: .max, isOpen: false))
+        }
+        sessions[Int(session.slot)] = SessionPlace(stamp: session.stamp, device: .max)
+    }
+
+    /// True until the connection of an expected session has ended.
+    func isAwaited(_ session: SessionRef) -> Bool {
+        let place = sessions[Int(session.slot)]
+        return place.stamp == session.stamp && place.isOpen
+    }
+
     mutating func attach(_ session: SessionRef, to device: UInt32) {
-        while sessions.count <= Int(session.slot) { sessions.append(SessionPlace(stamp: 0, device: .max)) }
-        sessions[Int(session.slot)] = SessionPlace(stamp: session.stamp, device: device)
+        sessions[Int(session.slot)].device = device
         numbers.sessions += 1
     }
 
@@ -65,7 +78,12 @@ extension Shard {
     /// seconds for it to come back.
     public mutating func sessionEnded(_ session: SessionRef, announced: Bool, now: GatewayTime) {
         begin(now)
-        guard let slot = device(of: session) else { return }
+        guard let slot = device(of: session) else {
+            if Int(session.slot) < sessions.count, sessions[Int(session.slot)].stamp == session.stamp {
+                sessions[Int(session.slot)].isOpen = false
+            }
+            return
+        }
         endSession(slot, announced: announced)
     }
 
@@ -73,6 +91,7 @@ extension Shard {
         let device = devices.pointer(slot)
         guard device.pointee.isConnected else { return }
         sessions[Int(device.pointee.session.slot)].device = .max
+        sessions[Int(device.pointee.session.slot)].isOpen = false
         numbers.sessions -= 1
         device.pointee.session = .none
         device.pointee.flags.subtract([.connected, .gated, .suspect])

@@ -75,11 +75,14 @@ extension Shard {
 
     // MARK: Alarms of cold rows
 
+    /// One batch of alarms at a time, and none while the due lists are full.
+    var mayAskForAlarms: Bool {
+        !alarmsAsked && alarmWork == 0 && dueCount + numbers.heldJobs < limits.dueJobReadAhead
+    }
+
     /// Takes due alarms from the store, a bounded number at a time, while there is room for what they bring.
     mutating func askForAlarms() {
-        guard !alarmsAsked, alarmWork == 0, store.nextAlarm <= now,
-            dueCount + numbers.heldJobs < limits.dueJobReadAhead
-        else { return }
+        guard mayAskForAlarms, store.nextAlarm <= now else { return }
         alarmsAsked = true
         let token = store.requestAlarms(upTo: now, limit: limits.alarmBatch)
         continuations[token] = { shard, reply in

@@ -110,7 +110,8 @@ public struct Shard: ~Copyable {
 
     /// No timer of this shard is due before this; call `advance(to:)` then, and at least once a second.
     public var nextTimer: GatewayTime {
-        min(messageTimers.earliest, min(deviceTimers.earliest, min(jobTimers.earliest, store.nextAlarm)))
+        let alarm = mayAskForAlarms ? store.nextAlarm : .max
+        return min(messageTimers.earliest, min(deviceTimers.earliest, min(jobTimers.earliest, alarm)))
     }
 
     public var statistics: ShardStatistics {
@@ -157,7 +158,10 @@ public struct Shard: ~Copyable {
 /// Which device a session slot belongs to.
 struct SessionPlace {
     var stamp: UInt32
+    /// `.max` while the Hello is looked at, and once the session is over.
     var device: UInt32
+    /// The connection is there, as far as the gateway has told.
+    var isOpen = true
 }
 
 /// Due jobs of one app and kind, oldest first.

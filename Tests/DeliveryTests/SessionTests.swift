@@ -213,6 +213,20 @@ import Wire
         #expect(harness.publish(kept).code == .accepted)
     }
 
+    @Test("a connection that ends while its Hello waits for the disk leaves no session behind")
+    func hangsUpEarly() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.crash()
+        harness.connect(&phone, flushing: false)
+        harness.disconnect(phone)
+        #expect(harness.welcomes.count == 1)
+        #expect(harness.status(phone)?.isConnected == false)
+        #expect(harness.publish(phone).isLive == false)
+        harness.connect(&phone)
+        #expect(harness.delivered.count == 1)
+    }
+
     @Test("a failed read closes the Hello as retryable and the next one succeeds")
     func failedRead() {
         let harness = DeliveryHarness()

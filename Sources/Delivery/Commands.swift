@@ -14,7 +14,9 @@ public struct SessionRef: Hashable, Sendable {
     public static let none = SessionRef(slot: .max, stamp: 0)
 }
 
-/// Where an answer goes. The shard carries it and never looks inside.
+/// Where an answer goes.
+///
+/// The shard carries it and never looks inside.
 public struct Origin: Hashable, Sendable {
     /// The gateway's routing word: loop, kind and slot of whoever asked.
     public var route: UInt64
@@ -39,7 +41,9 @@ public struct VendorContent {
     /// 5 or 10.
     public var priority: UInt8
     public var badge: Badge
-    /// The JSON body. At `messageIDOffset` (if ≥ 0) stand 32 characters that the msgId's hex digits overwrite; at
+    /// The JSON body.
+    ///
+    /// At `messageIDOffset` (if ≥ 0) stand 32 characters that the msgId's hex digits overwrite; at
     /// `badgeOffset` (if ≥ 0) the badge's digits are inserted. When both are set the msgId may stand on either side.
     public var body: UnsafeRawBufferPointer
     public var messageIDOffset: Int32
@@ -124,7 +128,9 @@ public struct HelloCommand {
     }
 }
 
-/// Checks a device's proof. A seam, so that Delivery links no cryptography.
+/// Checks a device's proof.
+///
+/// A seam, so that Delivery links no cryptography.
 public protocol ProofVerifier: AnyObject {
     /// True when `proof` is HMAC-SHA256(key: secret, transcript), compared in constant time.
     func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool
@@ -184,7 +190,9 @@ public struct AppSettings: Sendable {
     }
 }
 
-/// The numbers a shard works with. Defaults are the documented ones; tests and simulations change them.
+/// The numbers a shard works with.
+///
+/// Defaults are the documented ones; tests and simulations change them.
 public struct ShardLimits: Sendable {
     public var window = 32
     public var windowByteCount = 64 << 10

@@ -1,6 +1,8 @@
 internal import Wire
 
-/// A device as its shard remembers it. One fixed-size value; its secret and tokens stay as bytes out of line.
+/// A device as its shard remembers it.
+///
+/// One fixed-size value; its secret and tokens stay as bytes out of line.
 struct Device {
     struct Flags: OptionSet {
         let rawValue: UInt32
@@ -83,6 +85,8 @@ struct Device {
     var heartbeatSeconds: UInt16 = 0
     var state = ApplicationState.terminated
     var firstJob: UInt32 = .max
+    /// Counts messages that ended: a scan that saw another number is out of date.
+    var endings: UInt32 = 0
     /// Digests of collapse keys among cold rows; all ones until they were looked through.
     var coldKeys: UInt64 = .max
     var dropped = DroppedCounts()

@@ -45,7 +45,9 @@ public struct DeliverEffect {
     }
 }
 
-/// How a publish ended for one device. `accepted` is durable.
+/// How a publish ended for one device.
+///
+/// `accepted` is durable.
 public struct PublishOutcome: Sendable, Equatable {
     public enum Code: UInt8, Sendable {
         case accepted = 0
@@ -194,7 +196,9 @@ public struct DeviceStatus: Sendable {
     }
 }
 
-/// How every accepted message ends, exactly once. Raw values are stored.
+/// How every accepted message ends, exactly once.
+///
+/// Raw values are stored.
 public enum FinalState: UInt8, Sendable, CaseIterable {
     case delivered = 1, deliveredOffline, opened, handedOff, expired, collapsed, revoked, overflowed, failed
 }
@@ -202,7 +206,7 @@ public enum FinalState: UInt8, Sendable, CaseIterable {
 /// The life of one message, in order.
 public struct MessageTrace: Sendable {
     public struct Step: Sendable, Equatable {
-        /// A name of docs/Errors.md, "Trace events": accepted, sent, timedOut, jobDue, leased, vendorAccepted …
+        /// What happened; docs/Errors.md, "Trace events", lists them.
         public var event: TraceEvent
         public var time: GatewayTime
         public var detail: String
@@ -234,7 +238,9 @@ public struct MessageTrace: Sendable {
     }
 }
 
-/// The steps a trace names. Raw values are stored.
+/// The steps a trace names.
+///
+/// Raw values are stored.
 public enum TraceEvent: UInt8, Sendable, CaseIterable {
     case accepted = 1, sent, resent, timedOut, jobDue, leased, leaseLapsed, vendorAccepted, vendorRetry, vendorRejected,
         badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended

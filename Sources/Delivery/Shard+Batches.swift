@@ -130,10 +130,8 @@ extension Shard {
 
     /// Gives a message its final state, in the open batch: its rows go, the trace and the count come.
     ///
-    /// - Parameters:
-    ///   - message: its slot in memory, or `.max`.
-    ///   - job: its job's slot in memory, or `.max`; a job row that exists must have been brought in.
-    ///   - isStored: false for a message that ends as it is accepted and has no row.
+    /// `message` and `job` are their slots in memory, or `.max`; a job row that exists must have been brought in.
+    /// `isStored` is false for a message that ends as it is accepted and has no row.
     mutating func end(
         _ facts: MessageFacts, _ state: FinalState, reason: String = "", message: UInt32, job: UInt32,
         isStored: Bool = true
@@ -158,6 +156,7 @@ extension Shard {
             }
             row = entry.pointee.row
         }
+        device.pointee.endings &+= 1
         if isStored {
             store.delete(facts.key, prior: .maybe(wakeAt: facts.wakeAt))
             if facts.table == .message {
@@ -188,7 +187,7 @@ extension Shard {
     mutating func noteLate(_ event: TraceEvent, of message: MessageID, detail: String) {
         guard let key = Self.lateKey(event, message) else { return }
         let step = MessageTrace.Step(event: event, time: now, detail: detail)
-        store.put(key, wakeAt: 0, prior: .none, byteCount: LateEventRow.byteCount(step)) {
+        store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: LateEventRow.byteCount(step)) {
             LateEventRow.write(step, into: $0)
         }
     }

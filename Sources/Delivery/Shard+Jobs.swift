@@ -63,6 +63,9 @@ extension Shard {
     mutating func placeJob(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.place != .leasing else { return }
+        if entry.pointee.place == .due, entry.pointee.row.state == .due, entry.pointee.row.dueAt <= now, !isHeld(slot) {
+            return  // it keeps its turn
+        }
         unplace(slot)
         let row = UnsafePointer(entry)
         switch row.pointee.row.state {
@@ -371,6 +374,7 @@ extension Shard {
         entry.pointee.row.facts = facts
         writeJob(slot)
         let record = devices.pointer(device)
+        record.pointee.endings &+= 1  // its old row is gone
         record.pointee.vendorCount -= 1
         record.pointee.vendorBytes -= Int64(old.byteCount)
         record.pointee.messageCount += 1

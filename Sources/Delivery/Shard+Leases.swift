@@ -171,7 +171,7 @@ extension Shard {
             app: facts.app, cid: facts.cid, token: token.token, tokenKind: token.kind, environment: token.environment,
             topic: token.topic.isEmpty ? settings.apnsTopic : token.topic, pushType: content.pushType,
             priority: content.priority, expiration: facts.isOneShot ? 0 : facts.expiresAt, collapseID: collapseID,
-            body: Self.render(content, message: facts.message, badge: device.pointee.badge),
+            body: Self.rendered(content, message: facts.message, badge: device.pointee.badge),
             attempt: Int(entry.pointee.row.attempts), acceptedAt: facts.acceptedAt)
         closeBatch()
         placeJob(slot)
@@ -180,7 +180,7 @@ extension Shard {
     }
 
     /// Fills the holes of a rendered body: the msgId's digits over their place, the badge's between what surrounds it.
-    static func render(_ content: VendorContent, message: MessageID, badge: Int32) -> [UInt8] {
+    public static func rendered(_ content: VendorContent, message: MessageID, badge: Int32) -> [UInt8] {
         var body = [UInt8](content.body)
         let idOffset = Int(content.messageIDOffset)
         if idOffset >= 0, idOffset + 32 <= body.count {

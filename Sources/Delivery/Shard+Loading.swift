@@ -251,8 +251,8 @@ extension Shard {
 
     /// Reads messages of a device from a place on, and what their job rows say.
     ///
-    /// - Parameter completion: gets the rows in order, whether the partition ends with them, and false when a read
-    ///   failed. The device's slot is good then; its session may be another.
+    /// The completion gets the rows in order, whether the partition ends with them, and false when a read failed. The
+    /// device's slot is good then; its session may be another.
     mutating func scan(
         _ slot: UInt32, table: StoreKey.Table, from item: UInt64, rowLimit: Int, byteLimit: Int,
         completion: @escaping (inout Shard, [Scanned], Bool, Bool) -> Void
@@ -292,9 +292,17 @@ extension Shard {
                 return
             }
             let (partial, absent) = (scanned, missing)
+            let endings = shard.devices.pointer(slot).pointee.endings
             shard.read(missing.map { .get(scanned[$0].facts.jobKey) }) { shard, jobsReply in
                 guard jobsReply.failure == nil, jobsReply.results.count == absent.count else {
                     completion(&shard, [], false, false)
+                    return
+                }
+                guard shard.devices.pointer(slot).pointee.endings == endings else {
+                    // Something ended while the jobs were read, and must not come back: look again.
+                    shard.scan(
+                        slot, table: table, from: item, rowLimit: rowLimit, byteLimit: byteLimit,
+                        completion: completion)
                     return
                 }
                 // The first reply's bytes are used in this call, too.
@@ -305,17 +313,22 @@ extension Shard {
                     scanned[index].job = JobRow(stored.value)
                     scanned[index].jobWakeAt = stored.wakeAt
                 }
-                // What ended while the jobs were read must not come back.
-                let current = scanned.filter { shard.store.young($0.facts.key) != .deleted }
-                completion(&shard, current, isComplete, true)
+                completion(&shard, scanned, isComplete, true)
             }
         }
     }
 
     /// Brings a scanned message's job into memory.
     mutating func adoptJob(of scanned: Scanned) -> UInt32 {
-        guard let row = scanned.job else { return .max }
-        let slot = adopt(row, storedWakeAt: scanned.jobWakeAt, isStored: true)
+        let key = scanned.facts.jobKey
+        var found = scanned.job
+        var wakeAt = scanned.jobWakeAt
+        // A young row is newer than what a reply of an earlier turn said.
+        if case .found(let location, let current) = store.young(key) {
+            (found, wakeAt) = (JobRow(store.value(at: location)), current)
+        }
+        guard let row = found else { return .max }
+        let slot = adopt(row, storedWakeAt: wakeAt, isStored: true)
         if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
         return slot
     }

@@ -4,7 +4,9 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Accepts one message for one device, or says why not. The answer comes as `.publishAnswered`.
+    /// Accepts one message for one device, or says why not.
+    ///
+    /// The answer comes as `.publishAnswered`.
     ///
     /// The command's bytes are read during the call; when the device's record must be fetched first they are copied.
     public mutating func publish(_ command: borrowing PublishCommand, now: GatewayTime) {
@@ -292,7 +294,9 @@ extension Shard {
         var endReason = ""
     }
 
-    /// Semantics, "Strategies" and "TTL". `nil`: a parameter error, for want of a token.
+    /// Semantics, "Strategies" and "TTL".
+    ///
+    /// `nil`: a parameter error, for want of a token.
     private func plan(_ command: PublishCommand, _ device: UnsafeMutablePointer<Device>) -> Plan? {
         let isReachable = device.pointee.isReachable
         let deadline = liveDeadline(device)

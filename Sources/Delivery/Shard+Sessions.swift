@@ -61,8 +61,8 @@ extension Shard {
 
     /// The connection is gone.
     ///
-    /// - Parameter announced: the client said goodbye (or that it terminates); otherwise its messages get two more
-    ///   seconds for it to come back.
+    /// `announced` says that the client said goodbye (or that it terminates); otherwise its messages get two more
+    /// seconds for it to come back.
     public mutating func sessionEnded(_ session: SessionRef, announced: Bool, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else { return }

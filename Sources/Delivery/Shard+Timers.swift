@@ -4,7 +4,9 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Does what has become due. Call when `nextTimer` has come, and at least once a second.
+    /// Does what has become due.
+    ///
+    /// Call when `nextTimer` has come, and at least once a second.
     public mutating func advance(to time: GatewayTime) {
         let before = CountersRow.day(of: now)
         begin(time)
@@ -106,12 +108,7 @@ extension Shard {
             jobs.pointer(slot).pointee.wasReported = true
             if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
         case .message, .vendorMessage:
-            guard let row = MessageRow(stored.value) else {
-                damaged(stored.key)
-                return
-            }
-            let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
-            messageRang(row.facts(cid: cid, table: stored.key.table, item: stored.key.item))
+            messageRang(stored.key)
         case .device:
             let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
             alarmWork += 1
@@ -124,31 +121,33 @@ extension Shard {
     }
 
     /// A cold message's time has come: its fallback or its end.
-    private mutating func messageRang(_ facts: MessageFacts) {
+    ///
+    /// What the alarm's reply said may be over by the time the device is there, so the rows are read once more, when
+    /// nothing can come in between.
+    private mutating func messageRang(_ key: StoreKey) {
+        let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
         alarmWork += 1
-        whenReady(deviceSlot(facts.cid, bucket: facts.bucket)) { shard, slot, readiness in
+        whenReady(deviceSlot(cid, bucket: key.bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
-                if readiness == .failed { shard.ringAgain(facts) }
-                if readiness == .unknown {
-                    shard.log(.error, "orphanedMessage", "message \(facts.message) has no device")
-                }
+                if readiness == .failed { shard.rungAgain.append((key, shard.now + 1_000)) }
+                if readiness == .unknown { shard.log(.error, "orphanedMessage", "a message's device is not known") }
                 shard.alarmDone()
                 return
             }
             // In memory it has a timer of its own.
-            if shard.listedMessage(table: facts.table, item: facts.item, of: slot) != nil {
+            if shard.listedMessage(table: key.table, item: key.item, of: slot) != nil {
                 shard.alarmDone()
                 return
             }
             shard.devices.pointer(slot).pointee.flags.insert(.busy)
-            shard.findJob(facts.message) { shard, job, ok in
+            shard.scan(slot, table: key.table, from: key.item, rowLimit: 1, byteLimit: 1) { shard, rows, _, ok in
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 if !ok {
-                    shard.ringAgain(facts)
-                } else if shard.store.young(facts.key) != .deleted,
-                    shard.listedMessage(table: facts.table, item: facts.item, of: slot) == nil
+                    shard.rungAgain.append((key, shard.now + 1_000))
+                } else if let row = rows.first, row.facts.item == key.item,
+                    shard.listedMessage(table: key.table, item: key.item, of: slot) == nil
                 {
-                    shard.actOnAlarm(facts, job: job, slot)
+                    shard.actOnAlarm(row, slot)
                 }
                 shard.alarmDone()
                 shard.drainWaiting(slot)
@@ -156,19 +155,16 @@ extension Shard {
         }
     }
 
-    /// The store tells an alarm once; a failed reading is tried again from here.
-    private mutating func ringAgain(_ facts: MessageFacts) {
-        rungAgain.append((facts, now + 1_000))
-    }
-
-    private mutating func actOnAlarm(_ facts: MessageFacts, job: UInt32?, _ slot: UInt32) {
+    private mutating func actOnAlarm(_ scanned: Scanned, _ slot: UInt32) {
+        let facts = scanned.facts
+        let job = adoptJob(of: scanned)
         if facts.expiresAt <= now {
-            if let job, jobs.pointer(job).pointee.row.state == .leased { return }  // its timer sees to it
-            let alerted = job.map { jobs.pointer($0).pointee.row.alertedAt > 0 } ?? false
+            if job != .max, jobs.pointer(job).pointee.row.state == .leased { return }  // its timer sees to it
+            let alerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
             openBatch(slot)
-            end(facts, alerted ? .handedOff : .expired, message: .max, job: job ?? .max)
+            end(facts, alerted ? .handedOff : .expired, message: .max, job: job)
             closeBatch()
-        } else if let job {
+        } else if job != .max {
             dropJobIfDone(job)
         } else if facts.flags.contains(.isArmed) {
             var row = JobRow(facts: facts, state: .due, dueAt: now)
@@ -183,11 +179,12 @@ extension Shard {
         }
     }
 
+    /// The store tells an alarm once; what could not be read then is tried again from here.
     mutating func ringFailedAlarms() {
         guard !rungAgain.isEmpty else { return }
         let due = rungAgain.filter { $0.at <= now }
         rungAgain.removeAll { $0.at <= now }
-        for alarm in due { messageRang(alarm.facts) }
+        for alarm in due { messageRang(alarm.key) }
     }
 
     /// A cid that was registered and never seen again within a day is removed, once nothing is queued for it.

@@ -56,7 +56,7 @@ public struct Shard: ~Copyable {
     var alarmsAsked = false
     var alarmWork = 0
     /// Alarms whose reading failed; the store does not repeat them.
-    var rungAgain: [(facts: MessageFacts, at: GatewayTime)] = []
+    var rungAgain: [(key: StoreKey, at: GatewayTime)] = []
     var retiredApps: Set<AppKey> = []
     var numbers = ShardStatistics()
 
@@ -65,9 +65,8 @@ public struct Shard: ~Copyable {
 
     /// Creates the shard of one loop.
     ///
-    /// - Parameters:
-    ///   - counters: the counters rows of this shard's buckets, today's at least; others only serve the `pending` gauge.
-    ///   - queueEpoch: names the store's life; devices get it at registration (semantics, "Sequences").
+    /// `counters` are the counters rows of this shard's buckets, today's at least; others only serve the `pending`
+    /// gauge. `queueEpoch` names the store's life; devices get it at registration (semantics, "Sequences").
     public init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
         queueEpoch: UInt64, counters: [StoredRow], now: GatewayTime
@@ -125,7 +124,9 @@ public struct Shard: ~Copyable {
         return current
     }
 
-    /// Replaces the apps. An app that is no longer listed takes no publishes; its devices keep what they have.
+    /// Replaces the apps.
+    ///
+    /// An app that is no longer listed takes no publishes; its devices keep what they have.
     public mutating func reload(apps new: [AppSettings]) {
         for settings in new {
             if let index = apps.firstIndex(where: { $0.key == settings.key }) {

@@ -36,7 +36,9 @@ public enum PriorRow: Sendable, Equatable {
     case maybe(wakeAt: Int64)
 }
 
-/// One row in a reply. `value` is valid while the reply is.
+/// One row in a reply.
+///
+/// `value` is valid while the reply is.
 public struct StoredRow {
     public var key: StoreKey
     public var wakeAt: Int64
@@ -49,7 +51,9 @@ public struct StoredRow {
 /// A request to a reader thread; the reply carries the same number.
 public typealias ReadToken = UInt64
 
-/// One thing to read. A reader answers several in one reply so that a device is loaded in one round trip.
+/// One thing to read.
+///
+/// A reader answers several in one reply so that a device is loaded in one round trip.
 public enum StoreRead: Sendable {
     /// One row.
     case get(StoreKey)
@@ -75,11 +79,13 @@ public enum StoreReadResult {
 public final class StoreReply {
     public let token: ReadToken
     public let results: [StoreReadResult]
-    /// A cold read failed (a disk error); `results` is empty then. The command that waits fails with a retryable error.
+    /// Says that a cold read failed (a disk error).
+    ///
+    /// There are no results then, and the command that waits fails with a retryable error.
     public let failure: String?
     private let owner: AnyObject?
 
-    /// - Parameter owner: what keeps the rows' bytes alive.
+    /// Makes a reply; `owner` is what keeps the rows' bytes alive.
     public init(token: ReadToken, results: [StoreReadResult], failure: String? = nil, owner: AnyObject? = nil) {
         (self.token, self.results, self.failure, self.owner) = (token, results, failure, owner)
     }
@@ -96,7 +102,9 @@ public protocol ShardStoreObserver: AnyObject {
     func storeCooled(_ key: StoreKey)
 }
 
-/// The store as one shard sees it. Confined to the shard's loop.
+/// The store as one shard sees it.
+///
+/// Confined to the shard's loop.
 ///
 /// Conformance is defined by one suite (`Tests/TestKit/ShardStoreConformance.swift`) that the in-memory fake and the
 /// embedded store both pass.

@@ -4,7 +4,9 @@ public import Wire
 ///
 /// A *partition* is everything with the same bucket, table and owner; scans run within one partition, in item order.
 public struct StoreKey: Hashable, Comparable, Sendable {
-    /// The tables. Raw values are part of the stored format: never reuse one.
+    /// The tables.
+    ///
+    /// Raw values are part of the stored format: never reuse one.
     public enum Table: UInt8, Sendable, CaseIterable {
         /// Owner: cid; item 0. The device's record.
         case device = 1

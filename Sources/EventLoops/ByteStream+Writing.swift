@@ -14,7 +14,7 @@ extension ByteStream {
             return room
         }
         if !slot.pointee.flags.contains(.hasToldSlow) {
-            slot.pointee.flags.insert(.hasToldSlow)
+            slot.pointee.flags.formUnion([.hasToldSlow, .owesDrained])
             loop.streams.pointee.slow.append(self)
         }
         return nil
@@ -45,6 +45,11 @@ extension ByteStream {
         slot.pointee.delegate?.outboxFilled(self)
     }
 
+    func tellDrained() {
+        guard let slot, !slot.pointee.flags.contains(.isClosing) else { return }
+        slot.pointee.delegate?.outboxDrained(self)
+    }
+
     func markDirty(_ slot: StreamSlot.Pointer) {
         guard !slot.pointee.flags.contains(.isDirty) else { return }
         slot.pointee.flags.insert(.isDirty)
@@ -66,7 +71,7 @@ extension ByteStream {
                 switch sendRecord(slot, tls) {
                 case .bytes(let count): sent = count
                 case .wantsRead, .wantsWrite:
-                    slot.pointee.flags.insert(.isBlocked)
+                    slot.pointee.flags.formUnion([.isBlocked, .owesDrained])
                     return
                 case .ended: return finish(.endOfStream)
                 case .failed(let reason): return finish(.tlsFailed(reason))
@@ -76,7 +81,7 @@ extension ByteStream {
                 if sent < 0 {
                     if errno == EINTR { continue }
                     guard errno == EAGAIN else { return finish(.failed(.last("sendmsg"))) }
-                    slot.pointee.flags.insert(.isBlocked)
+                    slot.pointee.flags.formUnion([.isBlocked, .owesDrained])
                     return
                 }
             }
@@ -85,6 +90,10 @@ extension ByteStream {
         // A reservation without a commit may have left an empty block; an idle stream holds none.
         slot.pointee.outbox.removeAll(into: &loop.streams.pointee.pool)
         slot.pointee.flags.remove(.hasToldSlow)
+        if slot.pointee.flags.contains(.owesDrained) {
+            slot.pointee.flags.remove(.owesDrained)
+            loop.streams.pointee.drained.append(self)
+        }
         if slot.pointee.flags.contains(.isClosing), !slot.pointee.flags.contains(.isShut) {
             slot.pointee.flags.insert(.isShut)
             slot.pointee.tls?.sayGoodbye()

@@ -75,13 +75,13 @@ public final class ByteStream {
     }
 
     /// Until the end or a detach; the slot may be somebody else's afterwards, so nothing may be read from it then.
-    package var isOpen: Bool { place.pointee.owner?.toOpaque() == Unmanaged.passUnretained(self).toOpaque() }
+    package var isOpen: Bool {
+        loop.preconditionInLoop()
+        return place.pointee.owner?.toOpaque() == Unmanaged.passUnretained(self).toOpaque()
+    }
 
     /// The slot, while it is ours.
-    var slot: StreamSlot.Pointer? {
-        loop.preconditionInLoop()
-        return isOpen ? place : nil
-    }
+    var slot: StreamSlot.Pointer? { isOpen ? place : nil }
 
     /// The other end, asked from the kernel; `nil` after the end.
     package var peer: SocketAddress? { slot.flatMap { SocketAddress.peer(of: $0.pointee.descriptor) } }
@@ -206,10 +206,6 @@ public final class ByteStream {
             slot.pointee.flags.remove(.isBlocked)
             flush()
             guard isOpen else { return }
-            if slot.pointee.outbox.byteCount == 0, !slot.pointee.flags.contains(.isClosing) {
-                slot.pointee.delegate?.outboxDrained(self)
-                guard isOpen else { return }
-            }
         }
         if isTLS || what & Int16(EV_READ | EV_CLOSED) != 0 { readAvailable() }
     }

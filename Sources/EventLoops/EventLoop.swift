@@ -51,7 +51,11 @@ package final class EventLoop: @unchecked Sendable {
     private var isTornDown = false
 
     /// Makes a loop that does not run yet; throws when the system is out of descriptors or memory.
+    ///
+    /// From the first one on the process ignores SIGPIPE: evhttp and OpenSSL write with calls that raise it, and a peer
+    /// that left must be an error there, not the end of the process.
     package init(index: Int, name: String? = nil) throws(SystemError) {
+        signal(SIGPIPE, SIG_IGN)
         self.index = index
         self.name = name ?? "loop-\(index)"
         wakeup = try Wakeup()

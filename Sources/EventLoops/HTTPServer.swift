@@ -167,21 +167,22 @@ package final class HTTPServer: Resident {
         guard lengths.isEmpty || !isChunked else {
             return refuse(request, 400, "Content-Length and Transfer-Encoding are both given")
         }
+        let length: Int
+        if let text = lengths.first {
+            guard text.utf8.allSatisfy({ (48...57).contains($0) }), let number = Int(text) else {
+                return refuse(request, 400, "Content-Length is not a number")
+            }
+            length = number
+        } else {
+            length = 0
+        }
+        // evhttp reads no body of a HEAD and would take one for the next request.
         let held = evhttp_request_get_input_buffer(request).map { evbuffer_get_length($0) } ?? 0
-        if isChunked, held == 0, !mayHaveBody(request) {
-            return refuse(request, 400, "a body of this method needs a Content-Length")
+        let isHead = evhttp_request_get_command(request) == EVHTTP_REQ_HEAD
+        guard isChunked ? !isHead : held == length else {
+            return refuse(request, 400, "this method takes no body")
         }
-        guard let text = lengths.first else { return handle(request) }
-        guard let length = Int(text), length >= 0, text.utf8.allSatisfy({ (48...57).contains($0) }) else {
-            return refuse(request, 400, "Content-Length is not a number")
-        }
-        if held == length { return handle(request) }
-        guard length <= configuration.bodyByteLimit else { return refuse(request, 413, "the body is too large") }
-        // `handle` may run at once or in a later turn; a server that has closed meanwhile has forgotten the body.
-        connection.collectBody(length, of: request) { [unowned self] request in
-            connection.requestCompleted()
-            handle(request)
-        }
+        handle(request)
     }
 
     private func handle(_ request: UnsafeMutablePointer<evhttp_request>) {
@@ -192,11 +193,6 @@ package final class HTTPServer: Resident {
         exchange.position = waiting.count
         waiting.append(Unmanaged.passUnretained(exchange))
         handler(exchange)
-    }
-
-    private func mayHaveBody(_ request: UnsafeMutablePointer<evhttp_request>) -> Bool {
-        let command = evhttp_request_get_command(request)
-        return command == EVHTTP_REQ_POST || command == EVHTTP_REQ_PUT
     }
 
     private func connection(of request: UnsafeMutablePointer<evhttp_request>) -> HTTPConnection? {

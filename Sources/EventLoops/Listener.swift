@@ -36,6 +36,7 @@ package final class Listener: Resident {
                 Unmanaged<Listener>.fromOpaque(context).takeUnretainedValue().acceptWaiting()
             }, Unmanaged.passUnretained(self).toOpaque())
         guard let event, event_add(event, nil) == 0 else {
+            if let event { event_free(event) }
             Glibc.close(descriptor)
             throw SystemError(operation: "event_add", code: ENOMEM)
         }

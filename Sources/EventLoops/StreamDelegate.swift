@@ -38,7 +38,7 @@ open class StreamDelegate {
     /// The outbox was over its limit since it was last empty, so something was refused; by default the stream is closed.
     open func outboxFilled(_ stream: ByteStream) { stream.close(.outboxFull) }
 
-    /// The outbox, which the socket had not taken at once, is empty again.
+    /// The outbox is empty again after something had to wait or was refused; in a later turn than the last write.
     open func outboxDrained(_ stream: ByteStream) {}
 
     /// The TLS handshake is done; not called on a plain stream.

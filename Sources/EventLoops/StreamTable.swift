@@ -25,6 +25,8 @@ struct StreamSlot {
         /// Received bytes were held back and must be shown again, without new ones.
         static let mustRedeliver = Flags(rawValue: 1 << 10)
         static let isInWheel = Flags(rawValue: 1 << 11)
+        /// Something was refused or had to wait, so the delegate wants to hear when the outbox is empty.
+        static let owesDrained = Flags(rawValue: 1 << 2)
     }
 
     var event = CLibevent.event()
@@ -61,6 +63,7 @@ struct StreamTable {
     var dirty: [ByteStream] = []
     var readAgain: [ByteStream] = []
     var slow: [ByteStream] = []
+    var drained: [ByteStream] = []
     var endings: [Ending] = []
     private(set) var openCount = 0
     /// Where every stream receives: room for what was unconsumed, then room for what is new.
@@ -194,7 +197,9 @@ struct StreamTable {
 
     // MARK: Work of a turn
 
-    var hasDeferredWork: Bool { !endings.isEmpty || !readAgain.isEmpty || !slow.isEmpty || !dirty.isEmpty }
+    var hasDeferredWork: Bool {
+        !endings.isEmpty || !readAgain.isEmpty || !slow.isEmpty || !drained.isEmpty || !dirty.isEmpty
+    }
 
     static func fireTimeouts(on loop: EventLoop, now: UInt64) {
         for stream in loop.streams.pointee.takeDue(now: now) { stream.timeoutFired() }
@@ -208,6 +213,11 @@ struct StreamTable {
             var slow: [ByteStream] = []
             swap(&slow, &table.pointee.slow)
             for stream in slow { stream.tellSlow() }
+        }
+        if !table.pointee.drained.isEmpty {
+            var drained: [ByteStream] = []
+            swap(&drained, &table.pointee.drained)
+            for stream in drained { stream.tellDrained() }
         }
         if !table.pointee.readAgain.isEmpty {
             var again: [ByteStream] = []
@@ -244,7 +254,7 @@ struct StreamTable {
                 owner.takeUnretainedValue().finish(.loopStopped)
             }
         }
-        (table.pointee.dirty, table.pointee.readAgain, table.pointee.slow) = ([], [], [])
+        (table.pointee.dirty, table.pointee.readAgain, table.pointee.slow, table.pointee.drained) = ([], [], [], [])
         tellEndings(on: loop)
     }
 }

@@ -1,5 +1,6 @@
 // The folder of segments. A segment in use is named `segment-GENERATION`, one that waits for its next life
-// `free-GENERATION` (that of its last life), one that is being filled with zeros `new`. Sixteen hex digits, so that
+// `free-GENERATION` (that of its last life), one that is being filled with zeros
+// `new-…`. Sixteen hex digits, so that
 // names sort as generations do. Every change of names is synced before anything relies on it.
 
 internal import Platform
@@ -19,7 +20,9 @@ package struct SegmentFolder: Sendable {
     package func prepare() throws(JournalError) {
         do throws(SystemError) {
             try FileSystem.createDirectory(path)
-            try FileSystem.removeFile(path + "/new")
+            for name in try FileSystem.list(path) where name.hasPrefix("new-") {
+                try FileSystem.removeFile(path + "/" + name)
+            }
         } catch { throw .system(error) }
     }
 
@@ -62,16 +65,17 @@ package struct SegmentFolder: Sendable {
 
     /// Makes a file of zeros, synced, under the name `free-GENERATION`.
     func makeSpare(_ generation: UInt64) throws(JournalError) {
+        // The committer and the spiller may make one each at the same time.
+        let draft = path + "/" + Self.name("new", generation)
         do throws(SystemError) {
-            try FileSystem.removeFile(path + "/new")
             do {
-                let file = try File(path: path + "/new", mode: .createNew)
+                let file = try File(path: draft, mode: .createNew)
                 try file.fillWithZeros(byteCount: segmentByteCount)
             }
-            try FileSystem.rename(path + "/new", to: freePath(generation))
+            try FileSystem.rename(draft, to: freePath(generation))
             try FileSystem.synchronizeDirectory(path)
         } catch {
-            try? FileSystem.removeFile(path + "/new")
+            try? FileSystem.removeFile(draft)
             throw .system(error)
         }
     }

@@ -21,9 +21,8 @@ extension EmbeddedShardStore {
             let number = index.oldest
             guard number != noSlot, index[number].pointee.ticket <= limit else {
                 collectUpTo = nil
-                var rows: [SpilledRow] = []
-                swap(&rows, &collected)
-                store.collected(rows, from: self)
+                handOverAfter = lastTicket
+                handOver()
                 return
             }
             let slot = index[number]
@@ -46,6 +45,18 @@ extension EmbeddedShardStore {
             index.unlinkAge(number)
         }
         mailbox.wake()
+    }
+
+    /// Gives the spiller what was collected, once every change made so far is durable.
+    ///
+    /// The segment of a row that was overwritten or deleted is about to go, and the row is not among those collected:
+    /// if the change were lost in a crash after that, the row would be lost with it.
+    func handOver() {
+        guard let ticket = handOverAfter, committedTicket >= ticket else { return }
+        handOverAfter = nil
+        var rows: [SpilledRow] = []
+        swap(&rows, &collected)
+        store.collected(rows, from: self)
     }
 
     func coolSlice() {

@@ -38,7 +38,7 @@ public final class EmbeddedShardStore: ShardStore {
 
     private var pieces: [BatchPiece] = []
     private var pieceByteCount = 0
-    private var lastTicket: Ticket = 0
+    private(set) var lastTicket: Ticket = 0
     public private(set) var committedTicket: Ticket = 0
 
     // Reads under way, see `EmbeddedShardStore+Reading`.
@@ -52,6 +52,7 @@ public final class EmbeddedShardStore: ShardStore {
     var content = ShardMailbox.Content()
     var collectUpTo: Ticket?
     var collected: [SpilledRow] = []
+    var handOverAfter: Ticket?
     var cooling: [CoolingRows] = []
     private var isClosed = false
 
@@ -93,6 +94,7 @@ public final class EmbeddedShardStore: ShardStore {
     ) -> ValueLocation {
         check(key)
         precondition(byteCount >= 0 && byteCount <= Limits.valueByteCount, "a value has at most 128 KiB")
+        precondition(wakeAt == 0 || key.isReportedWhenCooled, "this table has no alarms")
         let header = reserve(Operation.headerByteCount + byteCount)
         let value = UnsafeMutableRawBufferPointer(start: header + Operation.headerByteCount, count: byteCount)
         write(value)
@@ -314,6 +316,7 @@ public final class EmbeddedShardStore: ShardStore {
         }
         content.cooled.removeAll()
         coolSlice()
+        handOver()
         if let ticket = content.collect {
             collectUpTo = ticket
             content.collect = nil

@@ -47,13 +47,14 @@ public struct Poller: ~Copyable {
     ///
     /// - Parameter nanoseconds: the longest wait; negative for no bound.
     /// - Returns: how many are ready, at most 512; read them with `ready(at:)` before the next wait.
+    /// - Throws: when the system call fails; a signal is no failure, it answers 0.
     public mutating func wait(nanoseconds: Int64) throws(Failure) -> Int {
         let count = longwire_poll_wait(descriptor, events, CInt(Self.capacity), nanoseconds)
         guard count >= 0 else { throw Failure(errorNumber: errno) }
         return Int(count)
     }
 
-    /// - Parameter index: below what the last `wait(nanoseconds:)` returned.
+    /// One of those that the last `wait(nanoseconds:)` counted; `index` is below what it returned.
     public func ready(at index: Int) -> Ready {
         precondition(index >= 0 && index < Self.capacity, "no such event")
         let event = events[index]

@@ -1,6 +1,7 @@
 /// A hash table from two words to a small number, in one flat buffer: open addressing, linear probing, no tombstones.
 ///
-/// The low word's bits are mixed once, which is enough for identifiers that carry a digest or random bits.
+/// Both words are mixed well enough for keys that differ in a few bits only, such as a bucket and a day; an adversary
+/// who chooses keys is not provided against, since ids are minted here.
 public struct WideMap: ~Copyable {
     private struct Place {
         var high: UInt64
@@ -33,9 +34,7 @@ public struct WideMap: ~Copyable {
         return nil
     }
 
-    /// Stores a number, replacing what was there.
-    ///
-    /// - Parameter value: anything but `UInt32.max`.
+    /// Stores a number, replacing what was there; any number but `UInt32.max`, which marks empty places.
     public mutating func set(_ high: UInt64, _ low: UInt64, _ value: UInt32) {
         precondition(value != .max, "reserved for empty places")
         if (count + 1) * 4 > (mask + 1) * 3 { grow() }
@@ -77,8 +76,9 @@ public struct WideMap: ~Copyable {
     }
 
     private func home(_ high: UInt64, _ low: UInt64) -> Int {
-        let mixed = (low ^ high &* 0x9E37_79B9_7F4A_7C15) &* 0xD6E8_FEB8_6659_FD93
-        return Int(truncatingIfNeeded: mixed >> 20) & mask
+        var mixed = low ^ high &* 0x9E37_79B9_7F4A_7C15
+        mixed = (mixed ^ mixed >> 32) &* 0xD6E8_FEB8_6659_FD93
+        return Int(truncatingIfNeeded: mixed ^ mixed >> 32) & mask
     }
 
     private mutating func grow() {

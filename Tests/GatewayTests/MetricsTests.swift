@@ -19,21 +19,21 @@ struct MetricsTests {
             for timer in LoopTimer.allCases { metrics.observe(timer, microseconds: Int64(loop) * 100) }
             page.add(metrics)
         }
-        page.add(.connections, 5, [.listener: "device"])
+        page.add(.connections, 5)
         page.add(.clockOffsetSeconds, -0.25)
         let lines = render(page)
         #expect(lines.contains("longwire_messages_accepted_total 6"))
         #expect(lines.contains("longwire_messages_ended_total{state=\"deliveredOffline\"} 6"))
         #expect(lines.contains("longwire_http_requests_total{listener=\"admin\",status=\"4xx\"} 6"))
-        #expect(lines.contains("longwire_connections{listener=\"device\"} 5"))
+        #expect(lines.contains("longwire_connections 5"))
         #expect(lines.contains("longwire_clock_offset_seconds -0.25"))
         #expect(
-            lines.contains("longwire_publish_seconds_bucket{le=\"0.00005\"} 0")
-                || lines.contains("longwire_publish_seconds_bucket{le=\"5e-05\"} 0"))
-        #expect(lines.contains("longwire_publish_seconds_bucket{le=\"0.0001\"} 1"))
-        #expect(lines.contains("longwire_publish_seconds_bucket{le=\"+Inf\"} 3"))
-        #expect(lines.contains("longwire_publish_seconds_sum 0.0006"))
-        #expect(lines.contains("longwire_publish_seconds_count 3"))
+            lines.contains("longwire_http_request_seconds_bucket{le=\"0.00005\"} 0")
+                || lines.contains("longwire_http_request_seconds_bucket{le=\"5e-05\"} 0"))
+        #expect(lines.contains("longwire_http_request_seconds_bucket{le=\"0.0001\"} 1"))
+        #expect(lines.contains("longwire_http_request_seconds_bucket{le=\"+Inf\"} 3"))
+        #expect(lines.contains("longwire_http_request_seconds_sum 0.0006"))
+        #expect(lines.contains("longwire_http_request_seconds_count 3"))
         try validate(lines)
     }
 

@@ -124,10 +124,7 @@ public final class MemoryShardStore: ShardStore {
             cold[key] = Row(value: [UInt8](value(at: location)), wakeAt: row.wakeAt)
             reportedAlarms[key] = nil
             retire(location)
-            switch key.table {
-            case .device, .message, .vendorMessage, .job: observer?.storeCooled(key)
-            case .counters, .request, .trace, .meta: break
-            }
+            if isReportedWhenCooled(key) { observer?.storeCooled(key) }
         }
     }
 
@@ -196,9 +193,7 @@ public final class MemoryShardStore: ShardStore {
     ) -> ValueLocation {
         check(key)
         precondition(byteCount >= 0 && byteCount <= 128 << 10, "a value has at most 128 KiB")
-        precondition(
-            wakeAt == 0 || key.table == .message || key.table == .vendorMessage || key.table == .job
-                || key.table == .device || key.table == .meta, "this table has no alarms")
+        precondition(wakeAt == 0 || isReportedWhenCooled(key), "this table has no alarms")
         judge(prior, of: key)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: max(byteCount, 1), alignment: 8)
         write(UnsafeMutableRawBufferPointer(rebasing: buffer[0..<byteCount]))
@@ -232,6 +227,13 @@ public final class MemoryShardStore: ShardStore {
         switch key.table {
         case .message, .vendorMessage, .meta: break
         case .device, .job, .counters, .request, .trace: precondition(key.item == 0, "this table has item 0 only")
+        }
+    }
+
+    private func isReportedWhenCooled(_ key: StoreKey) -> Bool {
+        switch key.table {
+        case .device, .message, .vendorMessage, .job: true
+        case .counters, .request, .trace, .meta: false
         }
     }
 

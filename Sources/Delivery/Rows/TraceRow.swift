@@ -1,6 +1,8 @@
 internal import Wire
 
-/// How a message ended, and its life in order. Written once, with the final state.
+/// How a message ended, and its life in order.
+///
+/// Written once, with the final state.
 struct TraceRow {
     static let version: UInt8 = 1
 

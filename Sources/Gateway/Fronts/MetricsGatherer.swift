@@ -57,7 +57,7 @@ enum MetricsGatherer {
         func sum(_ value: (Part) -> Int) -> Double { Double(parts.reduce(0) { $0 + value($1) }) }
         page.add(.sessions, sum(\.deviceSessions), [.role: "device"])
         page.add(.sessions, sum(\.senderSessions), [.role: "sender"])
-        page.add(.connections, sum(\.openStreams), [.listener: "frames"])
+        page.add(.connections, sum(\.openStreams))
         page.add(.longPolls, sum(\.waitingLongPolls))
         page.add(.mailboxItems, sum(\.mailboxItems))
         page.add(.youngRows, sum(\.youngRows))

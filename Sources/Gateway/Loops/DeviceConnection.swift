@@ -66,7 +66,10 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             // After a Close, ours or theirs, what still comes is of no interest.
             guard phase != .closed else { return bytes.count }
             // Frames that came behind the Hello wait until the Welcome is out.
-            guard phase != .awaitingWelcome else { return offset }
+            guard phase != .awaitingWelcome else {
+                stream.pauseReading()
+                return offset
+            }
             let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
             let header: FrameHeader
             do throws(FrameHeader.ParseError) {
@@ -216,19 +219,24 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             isOffline: effect.isOffline, acceptedAt: UInt64(row.acceptedAt), alertedAt: UInt64(effect.alertedAt),
             attempt: effect.attempt, collapseKey: row.collapseKey, alertTitle: row.alertTitle,
             alertBody: row.alertBody)
-        _ = stream?.write(byteCount: frame.byteCount) { frame.encode(into: $0) }
+        let byteCount = frame.byteCount
+        _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
+        owner.metrics.count(.bytesSent, byteCount)
         owner.metrics.count(.deliversSent)
     }
 
     func ping() {
         let frame = HeartbeatFrame.ping(nonce: UInt64(bitPattern: owner.now))
-        _ = stream?.write(byteCount: frame.byteCount) { frame.encode(into: $0) }
+        let byteCount = frame.byteCount
+        _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
+        owner.metrics.count(.bytesSent, byteCount)
     }
 
     func send(_ message: some WireMessage) {
         var bytes: [UInt8] = []
         message.appendFrame(to: &bytes)
         _ = bytes.withUnsafeBytes { stream?.write($0) }
+        owner.metrics.count(.bytesSent, bytes.count)
     }
 
     // MARK: End

@@ -150,7 +150,9 @@ final class SenderConnection: StreamDelegate, Handshaking {
             messageID: outcome.message, taskID: outcome.message.isNone ? .none : outcome.task, isLive: outcome.isLive,
             fallback: UInt32(outcome.fallback.rawValue),
             fallbackReason: outcome.fallbackReason.name, isFsync: owner.context.isFsync)
-        _ = stream?.write(byteCount: frame.byteCount) { frame.encode(into: $0) }
+        let byteCount = frame.byteCount
+        _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
+        owner.metrics.count(.bytesSent, byteCount)
         if isPaused && unanswered < Self.unansweredLimit / 2 {
             isPaused = false
             stream?.resumeReading()
@@ -161,6 +163,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         var bytes: [UInt8] = []
         message.appendFrame(to: &bytes)
         _ = bytes.withUnsafeBytes { stream?.write($0) }
+        owner.metrics.count(.bytesSent, bytes.count)
     }
 
     // MARK: End

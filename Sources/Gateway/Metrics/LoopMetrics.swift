@@ -28,7 +28,7 @@ package struct LoopMetrics: Sendable, Equatable {
 
 /// What a loop counts: each case is one sample of the page.
 package enum LoopCounter: Int, Sendable, CaseIterable {
-    case deviceAccepted, senderAccepted, httpAccepted, adminAccepted
+    case deviceAccepted, senderAccepted
     case bytesReceived, bytesSent, turns, mailboxRefusals, coldReads
 
     case messagesAccepted, deliversSent, acksReceived, acksIgnored, alertedTwice, jobsLeased
@@ -48,8 +48,6 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
         switch self {
         case .deviceAccepted: (.connectionsAccepted, [.listener: "device"])
         case .senderAccepted: (.connectionsAccepted, [.listener: "senders"])
-        case .httpAccepted: (.connectionsAccepted, [.listener: "http"])
-        case .adminAccepted: (.connectionsAccepted, [.listener: "admin"])
         case .bytesReceived: (.bytesReceived, [:])
         case .bytesSent: (.bytesSent, [:])
         case .turns: (.loopTurns, [:])

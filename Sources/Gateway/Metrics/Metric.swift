@@ -86,7 +86,7 @@ package enum Metric: String, Sendable, CaseIterable {
         case .logLinesLost: "Log lines lost because stderr was too slow."
         case .clockOffsetSeconds: "Wall clock minus gateway time."
         case .clockStepRefused: "1 while the wall clock stands more than an hour ahead and is not followed."
-        case .connections: "Open connections by listener."
+        case .connections: "Open connections of devices and senders."
         case .connectionsAccepted: "Accepted connections by listener."
         case .connectionsClosed: "Connections closed, by reason."
         case .sessions: "Authenticated sessions by role."

@@ -1,7 +1,7 @@
 /// Counts of durations by size, at most 0.8 % coarse, in fixed memory: recording is two shifts and an addition.
 ///
-/// Values are nanoseconds, from 0 to all that 63 bits hold. Below 128 each has a bucket of its own; above, each power of two is cut
-/// into 128.
+/// Values are nanoseconds, from 0 to all that 63 bits hold. Below 128 each has a bucket of its own; above, each power of
+/// two is cut into 128.
 struct Histogram: Sendable {
     private static let stepBits = 7
     private static let stepCount = 1 << stepBits
@@ -32,9 +32,10 @@ struct Histogram: Sendable {
         sum += other.sum
     }
 
-    /// The value that `percent` of the recorded ones do not exceed; 0 when there are none.
+    /// The value that `percent` of the recorded ones do not exceed.
     ///
-    /// - Parameter percent: 0 to 100. The answer is a bucket's upper end, never more than the maximum.
+    /// - Parameter percent: 0 to 100.
+    /// - Returns: a bucket's upper end, never more than the maximum; 0 when nothing was recorded.
     func percentile(_ percent: Double) -> Int64 {
         guard count > 0 else { return 0 }
         let rank = max(1, UInt64((percent / 100 * Double(count)).rounded(.up)))

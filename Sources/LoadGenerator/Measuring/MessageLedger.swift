@@ -1,5 +1,6 @@
-/// What became of every message of one worker: due when, answered, delivered. It is what loss and repeats are counted
-/// from.
+/// What became of every message of one worker: due when, answered, delivered.
+///
+/// Loss and repeats are counted from it.
 ///
 /// Eight bytes a message, in chunks that are freed once all in them are finished, so memory follows what is outstanding
 /// and not the length of the run.

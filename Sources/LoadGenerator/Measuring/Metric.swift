@@ -35,9 +35,13 @@ struct Metric: Equatable, Sendable {
             if value >= 1e9 { return Self.rounded(value / 1e9, 2) + " s" }
             if value >= 1e6 { return Self.rounded(value / 1e6, 2) + " ms" }
             return Self.rounded(value / 1e3, value < 1e5 ? 2 : 0) + " µs"
-        case .bytes: return value.magnitude >= 10_240 ? Self.rounded(value / 1024, 1) + " KiB" : Self.rounded(value, 0) + " B"
+        case .bytes:
+            if value.magnitude >= 10_240 { return Self.rounded(value / 1024, 1) + " KiB" }
+            return Self.rounded(value, 0) + " B"
         case .percent: return Self.rounded(value, 0) + " %"
-        case .count: return value.magnitude < 100 && value != value.rounded() ? Self.rounded(value, 2) : Self.grouped(value)
+        case .count:
+            if value.magnitude < 100, value != value.rounded() { return Self.rounded(value, 2) }
+            return Self.grouped(value)
         }
     }
 

@@ -64,7 +64,9 @@ struct Report: Equatable, Sendable {
         let failed = failed(requirements)
         let metrics = self.metrics.map { "\(Self.quoted($0.name)):\(Self.number($0.value))" }
         let failures = self.failures.sorted { $0.key < $1.key }.map { "\(Self.quoted($0.key)):\($0.value)" }
-        let conditions = requirements.map { "{\"condition\":\(Self.quoted($0.text)),\"holds\":\(!failed.contains($0))}" }
+        let conditions = requirements.map { requirement in
+            "{\"condition\":\(Self.quoted(requirement.text)),\"holds\":\(!failed.contains(requirement))}"
+        }
         return "{\"mode\":\(Self.quoted(mode.rawValue)),\"title\":\(Self.quoted(title)),"
             + "\"metrics\":{\(metrics.joined(separator: ","))},\"failures\":{\(failures.joined(separator: ","))},"
             + "\"notes\":[\(notes.map(Self.quoted).joined(separator: ","))],"

@@ -9,7 +9,8 @@ enum HTTPToken {
     static func fetch(_ credentials: Credentials, timeoutSeconds: Double) throws(UnavailableError) -> String {
         let timestamp = String(Clocks.wallMilliseconds())
         let sign = SHA256.digest(Array((credentials.appKey + timestamp + credentials.masterSecret).utf8)).hex
-        let body = "{\"sign\":\"\(sign)\",\"timestamp\":\"\(timestamp)\",\"appkey\":\(Report.quoted(credentials.appKey))}"
+        let body =
+            "{\"sign\":\"\(sign)\",\"timestamp\":\"\(timestamp)\",\"appkey\":\(Report.quoted(credentials.appKey))}"
         let request =
             "POST /v2/\(credentials.appID)/auth HTTP/1.1\r\nHost: \(credentials.http.text)\r\n"
             + "Content-Type: application/json;charset=utf-8\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
@@ -49,7 +50,9 @@ enum HTTPToken {
             let failure = Socket.pendingError(descriptor)
             guard failure == 0 else { throw UnavailableError("\(endpoint.text): \(errorText(failure))") }
             if sent < request.count {
-                let outcome = request.withUnsafeBytes { Socket.send(descriptor, $0.baseAddress! + sent, $0.count - sent) }
+                let outcome = request.withUnsafeBytes {
+                    Socket.send(descriptor, $0.baseAddress! + sent, $0.count - sent)
+                }
                 if case .bytes(let count) = outcome { sent += count }
                 continue
             }

@@ -7,13 +7,14 @@ struct Progress {
 
     init(isQuiet: Bool) { isShown = !isQuiet && isatty(STDERR_FILENO) == 1 }
 
-    /// - Parameter fraction: 0 to 1 of the phase, or `nil` where its end is not known.
+    /// Shows `fraction` (0 to 1) of the phase as a bar, or none where its end is not known.
     mutating func show(_ text: String, fraction: Double? = nil) {
         guard isShown else { return }
         var line = text
         if let fraction {
             let filled = Int(min(1, max(0, fraction)) * 24)
-            line = "[" + String(repeating: "#", count: filled) + String(repeating: ".", count: 24 - filled) + "] " + line
+            line =
+                "[" + String(repeating: "#", count: filled) + String(repeating: ".", count: 24 - filled) + "] " + line
         }
         let padding = String(repeating: " ", count: max(0, width - line.count))
         width = line.count

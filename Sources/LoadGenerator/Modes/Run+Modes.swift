@@ -36,7 +36,8 @@ extension Run {
                 "gateway's proportional memory per connection")
         }
         report.add(
-            "kernelPerConnection", Double(kernelAfter.slab - kernel.slab) / count, "kernel slab per connection, both ends")
+            "kernelPerConnection", Double(kernelAfter.slab - kernel.slab) / count,
+            "kernel slab per connection, both ends")
         report.add(
             "socketMemoryPerConnection", Double(kernelAfter.tcp - kernel.tcp) / count,
             "kernel socket buffers per connection, both ends")
@@ -57,7 +58,8 @@ extension Run {
         let server = measure(coordinator, "publishing")
         let tally = try join(threads, coordinator, "draining")
 
-        let pace = options.rate.map { "\(Metric.grouped($0))/s" } ?? "\(Metric.grouped(Double(options.inFlight))) in flight"
+        let pace =
+            options.rate.map { "\(Metric.grouped($0))/s" } ?? "\(Metric.grouped(Double(options.inFlight))) in flight"
         var report = Report(
             title: "live: \(devices.count) devices, \(options.payloadByteCount) bytes, \(pace), "
                 + "\(Metric.rounded(options.duration, 0)) s")
@@ -111,7 +113,8 @@ extension Run {
         coordinator.open(.ready, at: begin)
         let enqueueCPU = CPUSpan(meter)
         while !coordinator.isComplete(.second) {
-            watch(until: min(Clocks.now() + 50_000_000, begin + Int64(options.timeout * 1e9) + 1_000_000_000),
+            watch(
+                until: min(Clocks.now() + 50_000_000, begin + Int64(options.timeout * 1e9) + 1_000_000_000),
                 from: begin, coordinator, "enqueueing \(total)")
             if Clocks.now() - begin > Int64(options.timeout * 1e9) + 2_000_000_000 { break }
         }
@@ -130,12 +133,15 @@ extension Run {
         report.add(
             "enqueueRate", Double(tally.accepted) / max(Double(enqueued - begin) / 1e9, 1e-9), "enqueued a second")
         let draining = Double(max(0, tally.drainEndedAt - returnAt))
-        report.add("drainRate", Double(tally.delivered) / max(draining / 1e9, 1e-9), "drained a second, from the first connect")
+        report.add(
+            "drainRate", Double(tally.delivered) / max(draining / 1e9, 1e-9), "drained a second, from the first connect"
+        )
         report.add("drainSeconds", draining, "first connect to last message")
         addMessages(tally, to: &report)
         if let enqueueServer, tally.accepted > 0 {
             report.add(
-                "enqueueServerCPU", Double(enqueueServer.used) / Double(tally.accepted), "gateway's CPU an enqueued message")
+                "enqueueServerCPU", Double(enqueueServer.used) / Double(tally.accepted),
+                "gateway's CPU an enqueued message")
         }
         if let drainServer, tally.delivered > 0 {
             report.add(
@@ -169,8 +175,12 @@ extension Run {
         report.add("repeats", Double(tally.repeats), "repeated")
         report.add("disordered", Double(tally.disordered), "out of order")
         if tally.failedDevices > 0 { report.notes.append("\(tally.failedDevices) devices could not connect.") }
-        if tally.lostConnections > 0 { report.notes.append("\(tally.lostConnections) connections ended during the run.") }
-        if tally.foreign > 0 { report.notes.append("\(tally.foreign) deliveries were of other publishers or earlier runs.") }
+        if tally.lostConnections > 0 {
+            report.notes.append("\(tally.lostConnections) connections ended during the run.")
+        }
+        if tally.foreign > 0 {
+            report.notes.append("\(tally.foreign) deliveries were of other publishers or earlier runs.")
+        }
         if tally.malformed > 0 { report.notes.append("\(tally.malformed) frames could not be understood.") }
     }
 
@@ -189,7 +199,8 @@ extension Run {
         let busy = Double(tally.threadCPU) / wall * 100
         if let messages, messages > 0 {
             let threads = Double(options.threads)
-            report.add("generatorCPU", Double(tally.threadCPU) * threads / Double(messages), "generator's CPU a message")
+            report.add(
+                "generatorCPU", Double(tally.threadCPU) * threads / Double(messages), "generator's CPU a message")
         }
         report.add("generatorBusy", busy, "busiest generator thread, share of a core")
         if busy >= 90 {
@@ -198,7 +209,8 @@ extension Run {
                     + "--threads, or more cores. The gateway can do more than these figures.")
         } else if messages != nil, options.rate == nil, Double(tally.waited) < wall * 0.02 {
             report.notes.append(
-                "The generator never had to wait for the gateway: the cores they share were the limit, not the gateway.")
+                "The generator never had to wait for the gateway: the cores they share were the limit, not the gateway."
+            )
         }
     }
 }

@@ -87,7 +87,9 @@ final class Run {
         let threads = max(1, min(options.threads, devices.count, http > 0 ? http : Int.max))
         return (0..<threads).map { index in
             let range = devices.count * index / threads..<devices.count * (index + 1) / threads
-            let share = { (total: Int) in total == 0 ? 0 : max(1, total * (index + 1) / threads - total * index / threads) }
+            let share = { (total: Int) in
+                total == 0 ? 0 : max(1, total * (index + 1) / threads - total * index / threads)
+            }
             var plan = plan(
                 job, index, Array(devices[range]), range.lowerBound, senders: share(senders), http: share(http))
             plan.inFlight = share(options.inFlight)
@@ -131,6 +133,8 @@ final class Run {
             progress.show("\(text): \(done) of \(total)", fraction: Double(done) / Double(max(1, total)))
             Clocks.sleep(nanoseconds: 5_000_000)
         }
+        // A thread that has ended before the start could not connect: the others need not run alone.
+        if coordinator.finishedThreads.load(ordering: .sequentiallyConsistent) > 0 { coordinator.abort() }
     }
 
     /// Sleeps until `time`, showing what has been done; ends early when a thread has.

@@ -14,7 +14,9 @@ struct BenchOption {
 
     static var gateway: [BenchOption] {
         [
-            text("--data", "DIR", "the gateway's data folder, whose demo.json has the rest (longwire-data)", \.dataFolder),
+            text(
+                "--data", "DIR", "the gateway's data folder, whose demo.json has the rest (longwire-data)", \.dataFolder
+            ),
             optional("--device-address", "HOST:PORT", "the listener for devices (127.0.0.1:7000)", \.deviceAddress),
             optional("--senders-address", "HOST:PORT", "the listener for senders (127.0.0.1:7001)", \.sendersAddress),
             optional("--http-address", "HOST:PORT", "the push API (127.0.0.1:7080)", \.httpAddress),
@@ -57,7 +59,9 @@ struct BenchOption {
             ) { options, value throws(UsageError) in
                 options.rate = try decimal("--rate", value, 1...10_000_000)
             },
-            number("--senders", "C", "connections on the senders' listener, 1 to 4 (2)", 1...4, \.senders, [.live, .offline]),
+            number(
+                "--senders", "C", "connections on the senders' listener, 1 to 4 (2)", 1...4, \.senders,
+                [.live, .offline]),
             BenchOption(
                 name: "--drain", placeholder: "S",
                 help: "longest wait for what is still under way (live 10; offline 60)", modes: [.live, .offline]
@@ -65,8 +69,10 @@ struct BenchOption {
                 options.drainWish = try decimal("--drain", value, 0...Limits.longestSeconds)
             },
             number(
-                "--pipeline", "P", "requests outstanding on a connection (1)", 1...Limits.pipelineDepth, \.pipeline, [.http]),
-            toggle("--connected", "hold the devices connected, acking; without it they are absent", \.isConnected, [.http]),
+                "--pipeline", "P", "requests outstanding on a connection (1)", 1...Limits.pipelineDepth, \.pipeline,
+                [.http]),
+            toggle(
+                "--connected", "hold the devices connected, acking; without it they are absent", \.isConnected, [.http]),
             number("--messages", "M", "messages for each device (20)", 1...1_000, \.messages, [.offline]),
         ]
     }
@@ -88,13 +94,15 @@ struct BenchOption {
     private static func text(
         _ name: String, _ placeholder: String, _ help: String, _ path: WritableKeyPath<BenchOptions, String>
     ) -> BenchOption {
-        BenchOption(name: name, placeholder: placeholder, help: help) { options, value in options[keyPath: path] = value }
+        BenchOption(name: name, placeholder: placeholder, help: help) { options, value in options[keyPath: path] = value
+        }
     }
 
     private static func optional(
         _ name: String, _ placeholder: String, _ help: String, _ path: WritableKeyPath<BenchOptions, String?>
     ) -> BenchOption {
-        BenchOption(name: name, placeholder: placeholder, help: help) { options, value in options[keyPath: path] = value }
+        BenchOption(name: name, placeholder: placeholder, help: help) { options, value in options[keyPath: path] = value
+        }
     }
 
     private static func toggle(
@@ -107,7 +115,8 @@ struct BenchOption {
         _ name: String, _ placeholder: String, _ help: String, _ allowed: ClosedRange<Int>,
         _ path: WritableKeyPath<BenchOptions, Int>, _ modes: [Mode]? = nil
     ) -> BenchOption {
-        BenchOption(name: name, placeholder: placeholder, help: help, modes: modes) { options, value throws(UsageError) in
+        BenchOption(name: name, placeholder: placeholder, help: help, modes: modes) {
+            options, value throws(UsageError) in
             options[keyPath: path] = try whole(name, value, allowed)
         }
     }

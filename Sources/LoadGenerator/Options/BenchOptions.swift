@@ -97,7 +97,9 @@ struct BenchOptions: Equatable {
         guard !(seen.contains("--rate") && seen.contains("--in-flight")) else {
             throw UsageError("--rate and --in-flight exclude each other: a fixed rate, or as fast as it goes")
         }
-        guard warmup < Limits.longestSeconds - duration else { throw UsageError("--warmup and --duration are too long") }
+        guard warmup < Limits.longestSeconds - duration else {
+            throw UsageError("--warmup and --duration are too long")
+        }
         for text in requirementTexts { requirements.append(try Requirement(parsing: text, mode: mode)) }
     }
 }

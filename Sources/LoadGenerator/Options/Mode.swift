@@ -1,4 +1,6 @@
-/// What a run does. Each case has its own file under Modes.
+/// What a run does.
+///
+/// Each case has its own file under Modes.
 enum Mode: String, CaseIterable {
     case idle, live, http, offline
 
@@ -23,23 +25,31 @@ enum Mode: String, CaseIterable {
 
     /// The metrics of this mode that `--require` may name, so that a misspelt one is refused before the run.
     var metricNames: [String] {
-        let percentiles = ["p50", "p90", "p99", "p99.9", "max"]
-        let generator = ["generatorCPU", "generatorBusy"]
-        let latencies = { (name: String) in percentiles.map { "\(name).\($0)" } }
+        let own: String
+        let latencies: [String]
         switch self {
         case .idle:
-            return ["connections", "failed", "lost", "connectRate", "rssPerConnection", "pssPerConnection",
-                "kernelPerConnection", "socketMemoryPerConnection", "serverCPUCores"] + latencies("connect") + generator
+            own = """
+                connections failed lost connectRate rssPerConnection pssPerConnection kernelPerConnection \
+                socketMemoryPerConnection serverCPUCores
+                """
+            latencies = ["connect"]
         case .live:
-            return ["rate", "accepted", "delivered", "acks", "refused", "unanswered", "loss", "repeats", "disordered",
-                "serverCPU", "serverCPUCores"] + latencies("deliver") + latencies("result") + generator
+            own = """
+                rate accepted delivered acks refused unanswered loss repeats disordered serverCPU serverCPUCores
+                """
+            latencies = ["deliver", "result"]
         case .http:
-            return ["rate", "accepted", "refused", "failed", "serverCPU", "serverCPUCores"] + latencies("answer")
-                + generator
+            own = "rate accepted refused failed serverCPU serverCPUCores"
+            latencies = ["answer"]
         case .offline:
-            return ["enqueueRate", "drainRate", "accepted", "delivered", "refused", "unanswered", "loss", "repeats",
-                "disordered", "drainSeconds", "enqueueServerCPU", "drainServerCPU"] + latencies("result")
-                + latencies("connect") + generator
+            own = """
+                enqueueRate drainRate drainSeconds accepted delivered acks refused unanswered loss repeats \
+                disordered enqueueServerCPU drainServerCPU
+                """
+            latencies = ["result", "connect"]
         }
+        let percentiles = latencies.flatMap { name in ["p50", "p90", "p99", "p99.9", "max"].map { "\(name).\($0)" } }
+        return own.split(separator: " ").map(String.init) + percentiles + ["generatorCPU", "generatorBusy"]
     }
 }

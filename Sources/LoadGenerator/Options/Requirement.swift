@@ -17,7 +17,8 @@ struct Requirement: Equatable {
     init(parsing text: String, mode: Mode) throws(UsageError) {
         let squeezed = text.filter { $0 != " " }
         guard let start = squeezed.firstIndex(where: { "<>=".contains($0) }) else {
-            throw UsageError("--require “\(text)”: write METRIC, then <, <=, >, >= or =, then a number, as in 'p99<10ms'")
+            throw UsageError(
+                "--require “\(text)”: write METRIC, then <, <=, >, >= or =, then a number, as in 'p99<10ms'")
         }
         let tail = squeezed[start...]
         // Two-character comparisons stand first in the enum, so “<=” is never read as “<”.

@@ -1,6 +1,6 @@
 // The records of the three kinds of connection. They live in slabs that never move; an index is the poller's token.
 
-/// One device. About a hundred bytes, whatever it is doing.
+/// One device: about a hundred bytes, whatever it is doing.
 struct DeviceConnection {
     enum Phase: UInt8 { case absent, connecting, greeting, ready, failed }
 

@@ -40,14 +40,18 @@ final class Coordinator: Sendable {
         return arrived >= threads || finishedThreads.load(ordering: .sequentiallyConsistent) > 0
     }
 
-    /// - Parameter time: when the phase begins, on the monotonic clock.
+    /// Lets all threads into a phase that begins at `time` of the monotonic clock.
     func open(_ phase: Phase, at time: Int64) {
+        // Only from closed: a run that was aborted stays so.
         switch phase {
-        case .ready: readyGate.store(time, ordering: .sequentiallyConsistent)
-        case .second: secondGate.store(time, ordering: .sequentiallyConsistent)
+        case .ready:
+            _ = readyGate.compareExchange(expected: Self.closed, desired: time, ordering: .sequentiallyConsistent)
+        case .second:
+            _ = secondGate.compareExchange(expected: Self.closed, desired: time, ordering: .sequentiallyConsistent)
         }
     }
 
+    /// Sends all threads home from the gates that are still closed.
     func abort() {
         open(.ready, at: Self.aborted)
         open(.second, at: Self.aborted)

@@ -32,7 +32,9 @@ struct FieldScanner {
 
     var isAtEnd: Bool { offset >= bytes.count }
 
-    /// The next field; `nil` when what follows is no field. Check `isAtEnd` first.
+    /// The next field; `nil` when what follows is none.
+    ///
+    /// Check `isAtEnd` first.
     @inline(__always)
     mutating func next() -> (number: UInt64, value: Value)? {
         guard let tag = varint(), tag >> 3 != 0 else { return nil }

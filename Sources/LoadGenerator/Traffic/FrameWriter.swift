@@ -9,8 +9,7 @@ enum FrameWriter {
 
     /// Writes an Ack of everything up to `sequence` in `stream`.
     ///
-    /// - Parameter start: room for `largestAckByteCount`.
-    /// - Returns: how many bytes were written.
+    /// `start` has room for `largestAckByteCount`; the answer is how many bytes were written.
     @inline(__always)
     static func ack(stream: UInt64, sequence: UInt64, at start: UnsafeMutableRawPointer) -> Int {
         // The two length bytes are known only afterwards; both lengths fit one byte each.
@@ -25,10 +24,8 @@ enum FrameWriter {
 
     /// Writes a Publish whose payload is `payload` with its first eight bytes replaced by `mark`.
     ///
-    /// - Parameters:
-    ///   - payload: `Limits.smallestPayloadByteCount` or more.
-    ///   - start: room for `publishOverheadByteCount` and the payload.
-    /// - Returns: how many bytes were written.
+    /// The payload has `Limits.smallestPayloadByteCount` or more; `start` has room for it and for
+    /// `publishOverheadByteCount`. The answer is how many bytes were written.
     @inline(__always)
     static func publish(
         request: UInt64, cid: DeviceID, mark: UInt64, payload: UnsafeRawBufferPointer,
@@ -58,7 +55,9 @@ enum FrameWriter {
     }
 
     @inline(__always)
-    private static func field(_ number: UInt8, number value: UInt64, at start: UnsafeMutableRawPointer, _ end: inout Int) {
+    private static func field(
+        _ number: UInt8, number value: UInt64, at start: UnsafeMutableRawPointer, _ end: inout Int
+    ) {
         start.storeBytes(of: number << 3, toByteOffset: end, as: UInt8.self)
         end += 1
         varint(value, at: start, &end)

@@ -40,7 +40,8 @@ struct HTTPRequestTemplate {
     private static func offset(of hole: String, in body: String) -> Int {
         let bytes = Array(body.utf8)
         let pattern = Array(hole.utf8)
-        let found = (0...(bytes.count - pattern.count)).first { bytes[$0..<($0 + pattern.count)].elementsEqual(pattern) }
+        let places = 0...(bytes.count - pattern.count)
+        let found = places.first { bytes[$0..<($0 + pattern.count)].elementsEqual(pattern) }
         guard let found else { preconditionFailure("the template has lost a hole") }
         return found
     }

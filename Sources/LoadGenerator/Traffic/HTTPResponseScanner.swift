@@ -14,7 +14,7 @@ enum HTTPResponseScanner {
         case malformed
     }
 
-    /// - Parameter bytes: what was received, from an answer's first byte on.
+    /// Looks at what was received, from an answer's first byte on.
     static func scan(_ bytes: UnsafeRawBufferPointer) -> Outcome {
         guard let headEnd = end(ofHead: bytes) else {
             return bytes.count > Limits.responseByteCount ? .malformed : .incomplete

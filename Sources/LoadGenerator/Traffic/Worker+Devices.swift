@@ -101,6 +101,8 @@ extension Worker {
             case .ended: return lose(index, "the gateway closed a device's connection without a Close")
             case .failed(let error): return lose(index, "a device's connection failed: \(errorText(error))")
             case .bytes(let count):
+                // Read anew for each socket: what waits behind hundreds of others in a turn has waited.
+                now = Clocks.now()
                 let known = device.pointee.lastSequence
                 let used = readFrames(index, kept + count)
                 guard device.pointee.descriptor >= 0 else { return }

@@ -83,6 +83,7 @@ extension Worker {
             case .ended: return restart(index, "the gateway closed an HTTP connection")
             case .failed(let error): return restart(index, "an HTTP connection failed: \(errorText(error))")
             case .bytes(let count):
+                now = Clocks.now()
                 guard let used = readAnswers(index, kept + count) else { return }
                 connection.pointee.input.store(scratch + used, kept + count - used)
                 if publishesHTTP { sendRequests(index) }

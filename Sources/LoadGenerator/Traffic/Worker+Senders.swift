@@ -94,6 +94,7 @@ extension Worker {
             case .ended: return endSender(index, "the gateway closed a sender's connection without a Close")
             case .failed(let error): return endSender(index, "a sender's connection failed: \(errorText(error))")
             case .bytes(let count):
+                now = Clocks.now()
                 let used = readResults(index, kept + count)
                 guard sender.pointee.descriptor >= 0 else { return }
                 sender.pointee.input.store(scratch + used, kept + count - used)

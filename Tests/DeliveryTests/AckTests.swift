@@ -1,0 +1,138 @@
+import Delivery
+import TestKit
+import Testing
+import Wire
+
+@Suite("Acks, rejections and feedback") struct AckTests {
+    @Test("cumulative and ranged acks end what they name")
+    func acks() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        let outcomes = (0..<6).map { harness.publish(phone, "\($0)") }
+        harness.acknowledge(phone, 2, ranges: [SequenceRange(first: 4, last: 5)])
+        #expect(
+            outcomes.map { harness.finalState($0.message) == .delivered } == [true, true, false, true, true, false])
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("an ack settles only what was sent in this session; the rest is ignored and counted")
+    func unsentIsIgnored() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        for _ in 0..<40 { _ = harness.publish(phone, "x") }
+        harness.acknowledge(phone, 40)
+        #expect(harness.statistics.ended(.delivered) == 32)
+        #expect(harness.statistics.acksIgnored == 1)
+        #expect(harness.delivered.count == 40)
+    }
+
+    @Test("an ack above the highest sequence ever given closes with badAck")
+    func badAck() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        _ = harness.publish(phone)
+        harness.acknowledge(phone, 0, ranges: [SequenceRange(first: 1, last: 2)])
+        #expect(harness.closes.map(\.code) == [.badAck])
+        #expect(harness.statistics.ended(.delivered) == 0)
+        #expect(harness.statistics.sessions == 0)
+    }
+
+    @Test("acked never comes back, once the ack is synced", arguments: [false, true])
+    func ackedIsGone(cold: Bool) {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        _ = harness.publish(phone)
+        if cold { harness.store.cool() }
+        harness.acknowledge(phone, 1)
+        harness.crash()
+        harness.delivered.removeAll()
+        harness.connect(&phone)
+        harness.advance(20_000)
+        #expect(harness.delivered.isEmpty)
+        harness.disconnect(phone)
+        #expect(harness.lease().isEmpty)
+    }
+
+    @Test("a rejected message ends as failed and frees its place in the window")
+    func rejected() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        let poison = harness.publish(phone)
+        harness.shard.reject(phone.session, sequence: 1, reason: "cannot parse", now: harness.now)
+        harness.flush()
+        let trace = harness.trace(poison.message)
+        #expect(trace?.finalState == .failed)
+        #expect(trace?.finalReason == "rejectedByClient: cannot parse")
+        #expect(harness.status(phone)?.inFlightCount == 0)
+    }
+
+    @Test("a timed-out message that is acked after all ends as deliveredOffline and cancels its job")
+    func lateAck() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        let outcome = harness.publish(phone)
+        harness.advance(10_000)
+        #expect(harness.hasDueJobs)
+        harness.acknowledge(phone, 1)
+        #expect(!harness.hasDueJobs)
+        #expect(harness.finalState(outcome.message) == .deliveredOffline)
+        #expect(harness.rowCount(.job) == 0)
+    }
+
+    @Test("opened from the notification ends the message before the backlog is paged", arguments: [false, true])
+    func openedInHello(cold: Bool) {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        let opened = harness.publish(phone, "opened")
+        _ = harness.publish(phone, "other")
+        for job in harness.lease() { harness.settle(job, .accepted) }
+        if cold { harness.crash() }
+        harness.connect(&phone) { $0.opened = [opened.message] }
+        #expect(harness.delivered.map(\.payload) == ["other"])
+        #expect((harness.delivered.first?.alertedAt ?? 0) > 0)
+        #expect(harness.finalState(opened.message) == .opened)
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("with replayOpened an opened message is delivered again, and the step is kept")
+    func replayOpened() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        let opened = harness.publish(phone, "opened")
+        for job in harness.lease() { harness.settle(job, .accepted) }
+        harness.connect(&phone) {
+            $0.opened = [opened.message]
+            $0.replayOpened = true
+        }
+        #expect(harness.delivered.map(\.payload) == ["opened"])
+        #expect(harness.trace(opened.message)?.steps.contains { $0.event == .opened } == true)
+    }
+
+    @Test("feedback counts only for the device's own messages")
+    func ownMessagesOnly() {
+        let harness = DeliveryHarness()
+        let victim = harness.register(state: .background, token: "aa")
+        let attacker = harness.register()
+        let outcome = harness.publish(victim)
+        harness.feedback(attacker, .opened, outcome.message)
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+        harness.feedback(victim, .opened, outcome.message)
+        #expect(harness.finalState(outcome.message) == .opened)
+    }
+
+    @Test("an open after the end is a late event and changes nothing")
+    func lateOpen() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        let outcome = harness.publish(phone)
+        harness.acknowledge(phone, 1)
+        harness.feedback(phone, .opened, outcome.message)
+        let trace = harness.trace(outcome.message)
+        #expect(trace?.finalState == .delivered)
+        #expect(trace?.steps.map(\.event) == [.accepted, .sent, .acked, .opened])
+        #expect(harness.imbalance() == nil)
+    }
+}

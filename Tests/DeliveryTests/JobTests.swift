@@ -1,0 +1,271 @@
+import Delivery
+import TestKit
+import Testing
+import Wire
+
+@Suite("Jobs and leases") struct JobTests {
+    private func absent(_ harness: DeliveryHarness, badge: Int32? = nil) -> Phone {
+        harness.register(state: .background, token: "aa", badge: badge)
+    }
+
+    @Test("a lease is committed before it is answered")
+    func leaseIsDurable() {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        _ = harness.publish(phone)
+        harness.shard.lease(
+            LeaseCommand(origin: .none, apps: nil, limit: 5, leaseMilliseconds: 1_000, leaseID: (1, 1)),
+            now: harness.now)
+        harness.drain()
+        #expect(harness.leases.isEmpty)
+        harness.flush()
+        #expect(harness.leases.map(\.count) == [1])
+        harness.crash()
+        #expect(harness.lease().isEmpty)
+    }
+
+    @Test("a job is complete: token, environment, topic, absolute expiration, body with the badge")
+    func completeJob() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness, badge: 4)
+        let outcome = harness.publish(phone, timeToLive: 60_000, badge: .add(3))
+        let job = try #require(harness.lease().first)
+        #expect(job.message == outcome.message)
+        #expect(job.token == "aa")
+        #expect(job.environment == .production)
+        #expect(job.topic == "com.example.app")
+        #expect(job.expiration == harness.now + 60_000)
+        #expect(job.collapseID == outcome.message.description)
+        #expect(job.attempt == 1)
+        #expect(String(decoding: job.body, as: UTF8.self) == #"{"aps":{"alert":"x","badge":7}}"#)
+    }
+
+    @Test("the msgId overwrites its hole on either side of the badge's")
+    func holes() {
+        let zeros = String(repeating: "0", count: 32)
+        var text = #"{"badge":,"id":"\#(zeros)"}"#
+        let id = MessageID(high: 1, low: 2)
+        let body = text.withUTF8 {
+            Shard.rendered(
+                VendorContent(
+                    tokenKind: .alert, pushType: .alert, priority: 5, badge: .set(1), body: UnsafeRawBufferPointer($0),
+                    messageIDOffset: 16, badgeOffset: 9, collapseID: UnsafeRawBufferPointer(start: nil, count: 0)),
+                message: id, badge: 12)
+        }
+        #expect(String(decoding: body, as: UTF8.self) == #"{"badge":12,"id":"\#(id)"}"#)
+    }
+
+    @Test("the badge is applied once per message, in its first lease; a retry renders the current value")
+    func badgeOnce() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness, badge: 0)
+        _ = harness.publish(phone, "a", badge: .add(1))
+        let first = try #require(harness.lease().first)
+        harness.settle(first, .retry, retryAfter: 1_000)
+        _ = harness.publish(phone, "b", badge: .add(1))
+        _ = harness.lease()
+        harness.advance(1_000)
+        let again = try #require(harness.lease().first)
+        #expect(again.message == first.message)
+        #expect(again.attempt == 2)
+        #expect(String(decoding: again.body, as: UTF8.self).contains(#""badge":2}"#))
+        harness.crash()
+        #expect(harness.status(phone)?.badge == 2)
+    }
+
+    @Test("the badge never falls below zero and the client's own value wins")
+    func badgeFloor() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness, badge: 1)
+        _ = harness.publish(phone, badge: .add(-5))
+        _ = harness.lease()
+        #expect(harness.status(phone)?.badge == 0)
+        harness.update(phone) { $0.badge = 9 }
+        #expect(harness.status(phone)?.badge == 9)
+    }
+
+    @Test("a lease that lapses returns the job; after maxAttempts it is exhausted")
+    func lapse() {
+        let harness = DeliveryHarness { $0.maxAttempts = 2 }
+        let phone = absent(harness)
+        let outcome = harness.publish(phone)
+        #expect(harness.lease(milliseconds: 5_000).count == 1)
+        harness.advance(4_999)
+        #expect(harness.lease().isEmpty)
+        harness.advance(1)
+        #expect(harness.lease(milliseconds: 5_000).map(\.attempt) == [2])
+        harness.advance(5_000)
+        #expect(harness.lease().isEmpty)
+        #expect(harness.statistics.jobsExhausted == 1)
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+        harness.become(.foreground, phone)
+        #expect(harness.delivered.count == 1)
+    }
+
+    @Test("a lapsed lease returns the job after a crash, too")
+    func lapseAfterCrash() {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        _ = harness.publish(phone)
+        _ = harness.lease(milliseconds: 5_000)
+        harness.crash()
+        harness.advance(4_999)
+        #expect(harness.lease().isEmpty)
+        harness.advance(1)
+        #expect(harness.lease().map(\.attempt) == [2])
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("results are idempotent by job and lease, before and after the message's end")
+    func idempotent() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        _ = harness.publish(phone)
+        let job = try #require(harness.lease().first)
+        #expect(harness.settle(job, .accepted) == .recorded)
+        #expect(harness.settle(job, .accepted) == .recorded)
+        #expect(harness.statistics.resultsAccepted == 1)
+        let other = harness.publish(phone, strategy: .vendorOnly)
+        let second = try #require(harness.lease().first)
+        #expect(second.message == other.message)
+        harness.settle(second, .accepted)
+        #expect(harness.settle(second, .accepted) == .recorded)
+        harness.crash()
+        #expect(harness.settle(second, .accepted) == .recorded)
+        #expect(harness.statistics.alertedTwice == 0)
+    }
+
+    @Test("a late accepted always counts and cancels an unleased copy; other late outcomes are stale")
+    func late() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        let outcome = harness.publish(phone)
+        let job = try #require(harness.lease(milliseconds: 1_000).first)
+        harness.advance(1_000)
+        #expect(harness.settle(job, .rejected) == .stale)
+        #expect(harness.hasDueJobs)
+        #expect(harness.settle(job, .accepted) == .recorded)
+        #expect(!harness.hasDueJobs)
+        harness.become(.foreground, phone)
+        #expect((harness.delivered.first?.alertedAt ?? 0) > 0)
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+    }
+
+    @Test("an ack before the lease is committed cancels the job; the vendor's later result is alertedTwice")
+    func ackBeforeLease() throws {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        let outcome = harness.publish(phone)
+        harness.advance(10_000)
+        harness.shard.lease(
+            LeaseCommand(origin: .none, apps: nil, limit: 5, leaseMilliseconds: 60_000, leaseID: (1, 1)),
+            now: harness.now)
+        harness.acknowledge(phone, 1)
+        #expect(harness.leases.map(\.count) == [0])
+        harness.shard.settle(
+            [JobResult(job: outcome.message, leaseID: (1, 1), outcome: .accepted)], origin: .none, now: harness.now)
+        harness.flush()
+        #expect(harness.verdicts.last?.first?.verdict == .recorded)
+        let trace = harness.trace(outcome.message)
+        #expect(trace?.finalState == .deliveredOffline)
+        #expect(trace?.steps.contains { $0.event == .alertedTwice } == true)
+        #expect(harness.statistics.alertedTwice == 1)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("extend prolongs a lease, and says cancelled once the message is acked")
+    func extend() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        _ = harness.publish(phone)
+        let job = try #require(harness.lease(milliseconds: 1_000).first)
+        #expect(harness.extend(job, milliseconds: 30_000) == .recorded)
+        harness.advance(20_000)
+        #expect(harness.lease().isEmpty)
+        harness.become(.foreground, phone)
+        harness.acknowledge(phone, 1)
+        #expect(harness.extend(job, milliseconds: 1_000) == .cancelled)
+        #expect(harness.extend(Self.unknown(job), milliseconds: 1_000) == .unknownJob)
+    }
+
+    private static func unknown(_ job: Job) -> Job {
+        var other = job
+        other.message = MessageID(bucket: Bucket(1), acceptedAt: 5, digest: 5)
+        return other
+    }
+
+    @Test("badToken quarantines only the token that was sent, unless it was registered again since")
+    func badToken() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        _ = harness.publish(phone)
+        let job = try #require(harness.lease().first)
+        let before = harness.now
+        harness.advance(1_000)
+        harness.update(phone) { $0.tokens = [VendorToken(token: "aa")] }
+        harness.settle(job, .badToken, timestamp: before)
+        #expect(harness.status(phone)?.tokens.map(\.isQuarantined) == [false])
+        let again = try #require(harness.lease().first)
+        harness.settle(again, .badToken, timestamp: harness.now)
+        #expect(harness.status(phone)?.tokens.map(\.isQuarantined) == [true])
+        #expect(harness.publish(phone).fallbackReason == .noToken)
+        harness.update(phone) { $0.tokens = [VendorToken(token: "bb")] }
+        #expect(harness.publish(phone).fallback == .due)
+        #expect(harness.lease().map(\.token) == ["bb"])
+    }
+
+    @Test("jobs of single pushes lease before those of bulk, and only for the apps allowed")
+    func order() {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        let bulk = harness.publish(phone, "bulk", isBulk: true)
+        let single = harness.publish(phone, "single")
+        #expect(harness.lease(apps: [DeliveryHarness.otherApp]).isEmpty)
+        #expect(!harness.hasDueJobs(for: [DeliveryHarness.otherApp]))
+        #expect(harness.lease().map(\.message) == [single.message, bulk.message])
+    }
+
+    @Test("due jobs are found again after a crash, each once, with cold devices and messages")
+    func leasesAfterCrash() {
+        let harness = DeliveryHarness()
+        let phones = (0..<20).map { _ in absent(harness) }
+        for phone in phones { _ = harness.publish(phone) }
+        harness.crash()
+        harness.advance(1)
+        #expect(Set(harness.lease().map(\.message)).count == 20)
+        #expect(harness.lease().isEmpty)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("the read-ahead of due jobs is bounded and refilled from the store")
+    func readAhead() {
+        var limits = ShardLimits()
+        limits.dueJobReadAhead = 8
+        limits.alarmBatch = 4
+        let harness = DeliveryHarness(limits: limits)
+        let phones = (0..<40).map { _ in absent(harness) }
+        for phone in phones { _ = harness.publish(phone) }
+        harness.store.cool()
+        #expect(harness.statistics.dueJobs <= 9)
+        var seen: Set<MessageID> = []
+        for _ in 0..<40 {
+            harness.advance(1)
+            #expect(harness.statistics.dueJobs <= 16)
+            for job in harness.lease(5) { #expect(seen.insert(job.message).inserted) }
+        }
+        #expect(seen.count == 40)
+    }
+
+    @Test("a job whose message or device cannot be read comes back later")
+    func failedReads() {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        _ = harness.publish(phone)
+        harness.crash()
+        harness.advance(1)
+        harness.store.failingReads = [harness.store.readCount + 1]
+        #expect(harness.lease().isEmpty)
+        harness.advance(1_000)
+        #expect(harness.lease().count == 1)
+    }
+}

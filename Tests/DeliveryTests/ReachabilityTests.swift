@@ -1,0 +1,234 @@
+import Delivery
+import TestKit
+import Testing
+import Wire
+
+@Suite("Reachability and the fallback deadline") struct ReachabilityTests {
+    @Test("a message for a reachable device is sent once it is committed, and its job is only armed")
+    func liveAfterCommit() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        let request = harness.submit(phone, "hello")
+        #expect(harness.outcomes[request] == nil)
+        #expect(harness.delivered.isEmpty)
+        harness.flush()
+        #expect(harness.outcomes[request]?.isLive == true)
+        #expect(harness.outcomes[request]?.fallback == .armed)
+        #expect(harness.delivered.map(\.payload) == ["hello"])
+        #expect(harness.delivered.first?.isOffline == false)
+        #expect(harness.lease().isEmpty)
+    }
+
+    @Test("an un-acked message's job falls due after 10 s, or 3 s for a background app that keeps running")
+    func deadlines() {
+        for (state, milliseconds) in [(.foreground, 10_000), (.background, 3_000)] as [(ApplicationState, Int64)] {
+            let harness = DeliveryHarness()
+            var phone = harness.register(token: "aa")
+            harness.connect(&phone, state: state) {
+                $0.keepsRunning = true
+            }
+            let outcome = harness.publish(phone)
+            #expect(outcome.isLive)
+            harness.advance(milliseconds - 1)
+            #expect(!harness.hasDueJobs)
+            harness.advance(1)
+            #expect(harness.hasDueJobs)
+            #expect(harness.jobsAvailable == 1)
+            #expect(harness.lease().map(\.message) == [outcome.message])
+        }
+    }
+
+    @Test("a short TTL moves the deadline to one second before expiry")
+    func shortTimeToLive() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        _ = harness.publish(phone, timeToLive: 5_000)
+        harness.acknowledge(phone, 0)
+        harness.disconnect(phone, announced: false)
+        let other = harness.register(token: "bb")
+        _ = harness.publish(other, timeToLive: 5_000)
+        harness.advance(4_000)
+        #expect(harness.lease().count >= 1)
+    }
+
+    @Test("background without keepsRunning counts as offline: queued, flagged, job due now")
+    func backgroundIsOffline() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(state: .background, token: "aa")
+        let outcome = harness.publish(phone)
+        #expect(!outcome.isLive)
+        #expect(outcome.fallback == .due)
+        #expect(harness.delivered.isEmpty)
+        #expect(harness.lease().count == 1)
+        harness.become(.foreground, phone)
+        #expect(harness.delivered.map(\.isOffline) == [true])
+    }
+
+    @Test("leaving makes every un-acked message's job due now", arguments: [ApplicationState.background, .terminated])
+    func leaving(state: ApplicationState) {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        let outcomes = (0..<3).map { harness.publish(phone, "\($0)") }
+        harness.acknowledge(phone, 1)
+        harness.become(state, phone)
+        #expect(Set(harness.lease().map(\.message)) == Set(outcomes.dropFirst().map(\.message)))
+    }
+
+    @Test("an announced close makes jobs due now, an unannounced one two seconds later")
+    func closes() {
+        for (announced, delay) in [(true, 0), (false, 2_000)] as [(Bool, Int64)] {
+            let harness = DeliveryHarness()
+            let phone = harness.register(token: "aa")
+            _ = harness.publish(phone)
+            harness.disconnect(phone, announced: announced)
+            if delay > 0 {
+                harness.advance(delay - 1)
+                #expect(harness.lease().isEmpty)
+                harness.advance(1)
+            }
+            #expect(harness.lease().count == 1)
+        }
+    }
+
+    @Test("a device that is back within two seconds gets the message again, and nothing is leased")
+    func quickReturn() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        _ = harness.publish(phone)
+        harness.disconnect(phone, announced: false)
+        harness.advance(500)
+        harness.connect(&phone)
+        #expect(harness.delivered.map(\.isOffline) == [false, false])
+        #expect(harness.delivered.map(\.attempt) == [1, 1])
+        harness.advance(2_000)
+        #expect(harness.lease().isEmpty)
+        harness.acknowledge(phone, 1)
+        #expect(harness.statistics.ended(.delivered) == 1)
+    }
+
+    @Test("while a device is reachable its unleased jobs are held, and free again when it leaves")
+    func holding() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        _ = harness.publish(phone)
+        #expect(harness.hasDueJobs)
+        harness.connect(&phone)
+        #expect(!harness.hasDueJobs)
+        #expect(harness.lease().isEmpty)
+        harness.become(.background, phone)
+        #expect(harness.lease().count == 1)
+    }
+
+    @Test("holding is memory only: after a crash the job is leased")
+    func holdingIsForgotten() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        _ = harness.publish(phone)
+        harness.connect(&phone)
+        harness.crash()
+        harness.advance(1)
+        #expect(harness.lease().count == 1)
+    }
+
+    @Test("a missed ack makes the session suspect: ping, unreachable, and closed after 10 s of silence")
+    func suspect() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        _ = harness.publish(phone)
+        harness.advance(10_000)
+        #expect(harness.pings == [phone.session])
+        #expect(harness.status(phone)?.isReachable == false)
+        let second = harness.publish(phone, "second")
+        #expect(!second.isLive)
+        #expect(harness.delivered.count == 1)
+        harness.advance(10_000)
+        harness.advance(64)
+        #expect(harness.closes.map(\.code) == [.suspectTimeout])
+    }
+
+    @Test("any frame clears the suspicion; jobs are held again but for the overdue message's")
+    func suspicionCleared() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        let overdue = harness.publish(phone)
+        harness.advance(10_000)
+        _ = harness.publish(phone, "second")
+        harness.shard.heard(phone.session, now: harness.now)
+        harness.flush()
+        #expect(harness.delivered.map(\.payload) == ["p", "second"])
+        #expect(harness.lease().map(\.message) == [overdue.message])
+        harness.advance(11_000)
+        #expect(!harness.closes.contains { $0.code == .suspectTimeout })
+    }
+
+    @Test("after a DeviceUpdate un-acked messages come again, after the result, with flags computed anew")
+    func resendAfterUpdate() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        _ = harness.publish(phone, "one")
+        harness.become(.background, phone)
+        #expect(harness.takeDelivered().map(\.isOffline) == [false])
+        harness.order.removeAll()
+        harness.become(.foreground, phone)
+        #expect(harness.order == ["updated", "deliver"])
+        #expect(harness.delivered.map(\.isOffline) == [true])
+        #expect(harness.delivered.map(\.attempt) == [3])
+    }
+
+    @Test("no token or no vendor content: the message waits, and the answer says why there is no fallback")
+    func noFallback() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(state: .background)
+        let withoutToken = harness.publish(phone)
+        #expect(withoutToken.fallback == .none)
+        #expect(withoutToken.fallbackReason == .noToken)
+        let withoutContent = harness.publish(phone, vendor: false)
+        #expect(withoutContent.fallbackReason == .noContent)
+        #expect(harness.publish(phone, strategy: .liveOnly).fallbackReason == .strategy)
+        #expect(harness.lease().isEmpty)
+        harness.become(.foreground, phone)
+        #expect(harness.delivered.count == 3)
+    }
+
+    @Test("silence for one and a half heartbeats closes; any frame keeps the session")
+    func heartbeat() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        harness.connect(&phone) { $0.heartbeatSeconds = 40 }
+        #expect(harness.welcomes.last?.welcome.heartbeatSeconds == 40)
+        harness.advance(50_000)
+        harness.shard.heard(phone.session, now: harness.now)
+        harness.advance(59_000)
+        #expect(!harness.closes.contains { $0.code == .heartbeatTimeout })
+        harness.advance(1_100)
+        #expect(harness.closes.last?.code == .heartbeatTimeout)
+    }
+
+    @Test(
+        "a heartbeat wish is kept within its range",
+        arguments: [(1, 30), (5_000, 1_800), (0, 300)] as [(UInt32, UInt32)])
+    func heartbeatRange(wish: UInt32, effective: UInt32) {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        harness.connect(&phone) { $0.heartbeatSeconds = wish }
+        #expect(harness.welcomes.last?.welcome.heartbeatSeconds == effective)
+    }
+
+    @Test("push mode off: queued, sent nowhere until it is on")
+    func pushModeOff() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        harness.update(phone) { $0.pushModeOff = true }
+        let outcome = harness.publish(phone)
+        #expect(outcome.code == .accepted && !outcome.isLive && outcome.fallbackReason == .pushModeOff)
+        harness.disconnect(phone)
+        #expect(harness.lease().isEmpty)
+        var back = phone
+        harness.connect(&back)
+        #expect(harness.delivered.isEmpty)
+        harness.update(back) { $0.pushModeOff = false }
+        #expect(harness.delivered.count == 1)
+    }
+}

@@ -1,0 +1,168 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+@Suite("Rows") struct RowTests {
+    private static let facts = MessageFacts(
+        message: MessageID(bucket: Bucket(9), acceptedAt: 1_795_000_000_000, digest: 3), task: TaskID(high: 4, low: 5),
+        app: AppKey(6), cid: DeviceID(high: 7, low: 8), strategy: .vendorElseLive,
+        flags: [.offline, .hasVendorContent],
+        table: .vendorMessage, item: 10, acceptedAt: 1_795_000_000_000, expiresAt: 1_795_000_060_000, fallbackAt: 12,
+        wakeAt: 13, timeToLive: -1, byteCount: 14)
+
+    private static func job() -> JobRow {
+        var row = JobRow(facts: facts, state: .leased, dueAt: 20)
+        row.attempts = 3
+        (row.lease, row.leasedUntil, row.settledLease, row.settledOutcome) = ((21, 22), 23, (24, 25), 2)
+        (row.sentToken, row.sentKind, row.badgeApplied, row.isCollapsed, row.alertedAt) = (26, .voip, true, true, 27)
+        row.note(.leased, 28)
+        row.note(.vendorRetry, 29, "TooManyRequests")
+        return row
+    }
+
+    private static func bytes(_ count: Int, _ write: (UnsafeMutableRawBufferPointer) -> Void) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0xEE, count: count)
+        bytes.withUnsafeMutableBytes(write)
+        return bytes
+    }
+
+    private static func message() -> [UInt8] {
+        let payload: [UInt8] = Array("payload".utf8), key: [UInt8] = Array("key".utf8), body: [UInt8] = Array("{}".utf8)
+        return payload.withUnsafeBytes { payload in
+            key.withUnsafeBytes { key in
+                body.withUnsafeBytes { body in
+                    let command = PublishCommand(
+                        origin: .none, app: facts.app, bucket: Bucket(9), cid: facts.cid, task: facts.task,
+                        messageDigest: 3, strategy: .vendorElseLive, timeToLive: -1, payload: payload, collapseKey: key,
+                        alertTitle: key, alertBody: payload,
+                        vendor: VendorContent(
+                            tokenKind: .voip, pushType: .voip, priority: 10, badge: .add(-2), body: body,
+                            messageIDOffset: 1, badgeOffset: 2, collapseID: key))
+                    return bytes(MessageRow.byteCount(command)) { MessageRow.write(command, facts: facts, into: $0) }
+                }
+            }
+        }
+    }
+
+    private static func trace() -> [UInt8] {
+        bytes(TraceRow.byteCount(job: job(), reason: "why", sent: true)) {
+            TraceRow.write(
+                facts, finalState: .failed, isOffline: true, sentAt: 30, endedAt: 31, job: job(), reason: "why",
+                into: $0)
+        }
+    }
+
+    private static func device() -> [UInt8] {
+        let profile = DeviceProfile(
+            secret: [1, 2, 3],
+            tokens: [
+                DeviceToken(
+                    kind: .voip, environment: .sandbox, topic: "t", token: "abc", registeredAt: 5, isQuarantined: true)
+            ])
+        let inner = bytes(profile.byteCount) {
+            var writer = RowWriter($0)
+            profile.write(&writer)
+            #expect(writer.offset == profile.byteCount)
+        }
+        var row = DeviceRow(app: AppKey(1))
+        (row.badge, row.generation, row.lastTimestamp, row.reservedSequence) = (-1, 2, 3, 4)
+        row.dropped.failed = 9
+        return inner.withUnsafeBytes { inner in
+            bytes(DeviceRow.headerByteCount + inner.count) { row.write(profile: inner, into: $0) }
+        }
+    }
+
+    @Test("a message row gives back what was published")
+    func messageRow() throws {
+        let bytes = Self.message()
+        try bytes.withUnsafeBytes {
+            let row = try #require(MessageRow($0))
+            #expect(row.messageID == Self.facts.message && row.taskID == Self.facts.task)
+            #expect(String(decoding: row.payload, as: UTF8.self) == "payload")
+            #expect(String(decoding: row.collapseKey, as: UTF8.self) == "key")
+            #expect(String(decoding: row.alertTitle, as: UTF8.self) == "key")
+            #expect(String(decoding: row.alertBody, as: UTF8.self) == "payload")
+            let vendor = try #require(row.vendor)
+            #expect(vendor.tokenKind == .voip && vendor.pushType == .voip && vendor.priority == 10)
+            #expect(vendor.badge == .add(-2) && vendor.messageIDOffset == 1 && vendor.badgeOffset == 2)
+            #expect(String(decoding: vendor.collapseID, as: UTF8.self) == "key")
+            let facts = row.facts(cid: Self.facts.cid, table: .vendorMessage, item: 10)
+            #expect(
+                facts.timeToLive == -1 && facts.wakeAt == 13 && facts.fallbackAt == 12
+                    && facts.flags == Self.facts.flags)
+        }
+    }
+
+    @Test("job, trace and device rows give back what was written")
+    func otherRows() throws {
+        let job = Self.job()
+        let jobBytes = Self.bytes(job.byteCount) { job.write(into: $0) }
+        let readJob = try #require(jobBytes.withUnsafeBytes { JobRow($0) })
+        #expect(readJob.steps == job.steps && readJob.lease == job.lease && readJob.sentKind == .voip)
+        #expect(readJob.settledLease == job.settledLease && readJob.alertedAt == 27 && readJob.attempts == 3)
+        #expect(
+            readJob.facts.item == 10 && readJob.facts.byteCount == 14 && readJob.isCollapsed && readJob.badgeApplied)
+        let trace = try #require(Self.trace().withUnsafeBytes { TraceRow($0) })
+        #expect(trace.finalState == .failed && trace.reason == "why" && trace.steps.count == 5 && trace.attempts == 3)
+        let (device, profile) = try Self.device().withUnsafeBytes {
+            let (row, profile) = try #require(DeviceRow.read($0))
+            return (row, try #require(DeviceProfile(profile)))
+        }
+        #expect(device.badge == -1 && device.reservedSequence == 4 && device.dropped.failed == 9)
+        #expect(
+            profile.secret == [1, 2, 3] && profile.tokens.first?.token == "abc"
+                && profile.tokens.first?.isQuarantined == true)
+    }
+
+    @Test("no bytes trap a decoder: prefixes are refused, flipped and random bytes are survived")
+    func anyBytes() {
+        let job = Self.job()
+        let rows = [
+            Self.message(), Self.trace(), Self.device(), Self.bytes(job.byteCount) { job.write(into: $0) },
+            Self.bytes(CountersRow.byteCount) { CountersRow(app: AppKey(1), day: 2).write(into: $0) },
+            Self.bytes(RequestRow.byteCount) {
+                RequestRow.write(
+                    PublishOutcome(code: .accepted, cid: .none, task: .none), digest: 1, into: $0)
+            },
+        ]
+        func decode(_ bytes: [UInt8]) -> Int {
+            bytes.withUnsafeBytes { bytes in
+                var readable = 0
+                if let row = MessageRow(bytes) {
+                    readable += 1 + row.payload.count &* 0 + (row.vendor?.body.count ?? 0) &* 0
+                    _ = row.facts(cid: .none, table: .message, item: 0).jobKey
+                }
+                if JobRow(bytes) != nil { readable += 1 }
+                if TraceRow(bytes) != nil { readable += 1 }
+                if DeviceRow.read(bytes) != nil { readable += 1 }
+                if CountersRow(bytes) != nil { readable += 1 }
+                if RequestRow.read(bytes) != nil { readable += 1 }
+                _ = LateEventRow.read(bytes)
+                return readable
+            }
+        }
+        var random = SystemRandomNumberGenerator()
+        for row in rows {
+            #expect(decode(row) >= 1)
+            var later = row
+            later[0] = 200
+            #expect(decode(later) == 0)
+            for count in 0..<row.count { _ = decode(Array(row.prefix(count))) }
+            for _ in 0..<4_000 {
+                var bent = row
+                for _ in 0..<Int.random(in: 1...6, using: &random) {
+                    bent[Int.random(in: 0..<bent.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
+                }
+                _ = decode(bent)
+            }
+        }
+    }
+
+    @Test("what a device and a message hold in memory stays small")
+    func sizes() {
+        #expect(MemoryLayout<Device>.stride <= 320)
+        #expect(MemoryLayout<Message>.stride <= 256)
+    }
+}

@@ -1,0 +1,227 @@
+import Delivery
+import TestKit
+import Testing
+import Wire
+
+@Suite("Sessions") struct SessionTests {
+    @Test("a registration is welcomed with its cid and secret once it is durable")
+    func registration() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        let welcome = harness.welcomes.first?.welcome
+        #expect(welcome?.cid == phone.cid)
+        #expect(welcome?.deviceSecret == phone.secret)
+        #expect(welcome?.generation == 1)
+        #expect(welcome?.queueEpoch == 7)
+        #expect(welcome?.window == 32)
+        #expect(harness.rowCount(.device) == 1)
+    }
+
+    @Test("a wrong proof, an unknown cid and another app are turned away")
+    func turnedAway() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        harness.connect(&phone) { $0.proof = [9] }
+        #expect(harness.closes.last?.code == .badProof)
+        harness.connect(&phone, app: DeliveryHarness.otherApp)
+        #expect(harness.closes.last?.code == .unknownDevice)
+        var stranger = phone
+        stranger.cid = DeviceID(high: 5, low: 5)
+        harness.connect(&stranger)
+        #expect(harness.closes.last?.code == .unknownDevice)
+        #expect(harness.welcomes.count == 1)
+    }
+
+    @Test("a timestamp must exceed the last one and lie within 120 s")
+    func clockSkew() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        let first = UInt64(harness.now)
+        harness.connect(&phone) { $0.timestamp = first }
+        #expect(harness.closes.last?.code == .clockSkew)
+        harness.connect(&phone) { $0.timestamp += 120_001 }
+        #expect(harness.closes.last?.code == .clockSkew)
+        harness.connect(&phone) { $0.timestamp = .max }
+        #expect(harness.closes.last?.code == .clockSkew)
+        harness.connect(&phone) { $0.timestamp += 119_000 }
+        #expect(harness.welcomes.count == 2)
+        harness.crash()
+        // Replayed after a restart: the last timestamp is durable.
+        harness.connect(&phone) { $0.timestamp += 118_000 }
+        #expect(harness.closes.last?.code == .clockSkew)
+    }
+
+    @Test("the newest session wins and the old one's acks count no more")
+    func newestWins() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        let old = phone
+        _ = harness.publish(phone)
+        harness.connect(&phone)
+        #expect(harness.closes.map(\.code) == [.replaced])
+        #expect(harness.closes.first?.session == old.session)
+        #expect(harness.welcomes.last?.welcome.generation == 2)
+        harness.acknowledge(old, 1)
+        #expect(harness.statistics.ended(.delivered) == 0)
+        harness.disconnect(old)
+        #expect(harness.status(phone)?.isConnected == true)
+        harness.acknowledge(phone, 1)
+        #expect(harness.statistics.ended(.delivered) == 1)
+    }
+
+    @Test("Welcome comes before the backlog, which comes in order and flagged")
+    func backlogInOrder() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        harness.disconnect(phone)
+        for index in 0..<5 { _ = harness.publish(phone, "\(index)") }
+        harness.order.removeAll()
+        harness.connect(&phone)
+        #expect(harness.order == ["welcome"] + Array(repeating: "deliver", count: 5))
+        #expect(harness.welcomes.last?.welcome.backlog == 5)
+        #expect(harness.delivered.map(\.payload) == ["0", "1", "2", "3", "4"])
+        #expect(harness.delivered.allSatisfy { $0.isOffline })
+    }
+
+    @Test("a cold backlog is paged from the store in order, window by window, with what is young behind it")
+    func coldBacklog() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        for index in 0..<100 { _ = harness.publish(phone, "\(index)") }
+        harness.store.cool()
+        for index in 100..<110 { _ = harness.publish(phone, "\(index)") }
+        harness.connect(&phone)
+        #expect(harness.delivered.count == 32)
+        var acked: UInt64 = 0
+        while let last = harness.delivered.last, last.sequence > acked {
+            acked = last.sequence
+            harness.acknowledge(phone, acked)
+        }
+        #expect(harness.delivered.map(\.payload) == (0..<110).map(String.init))
+        #expect(harness.imbalance() == nil)
+        #expect(harness.rowCount(.message) == 0)
+        #expect(harness.rowCount(.job) == 0)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("the window closes at 32 messages or 64 KiB, and always admits one")
+    func window() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        for _ in 0..<40 { _ = harness.publish(phone, "x", vendor: false) }
+        #expect(harness.takeDelivered().count == 32)
+        harness.acknowledge(phone, 1)
+        #expect(harness.takeDelivered().count == 1)
+        harness.acknowledge(phone, 40)
+        harness.acknowledge(phone, 40)
+        harness.delivered.removeAll()
+        let large = String(repeating: "y", count: 16_000)
+        for _ in 0..<6 { _ = harness.publish(phone, large, vendor: false) }
+        #expect(harness.takeDelivered().count == 4)
+        harness.connect(&phone) { $0.window = 2 }
+        #expect(harness.welcomes.last?.welcome.window == 2)
+        #expect(harness.takeDelivered().count == 2)
+    }
+
+    @Test("a narrow byte window still lets one large message through")
+    func oneAlwaysFits() {
+        var limits = ShardLimits()
+        limits.windowByteCount = 100
+        let harness = DeliveryHarness(limits: limits)
+        let phone = harness.register()
+        _ = harness.publish(phone, String(repeating: "z", count: 5_000))
+        _ = harness.publish(phone, "small")
+        #expect(harness.delivered.count == 1)
+        harness.acknowledge(phone, 1)
+        #expect(harness.delivered.count == 2)
+    }
+
+    @Test("a position beyond what was ever given changes the epoch and settles nothing")
+    func queueEpoch() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        harness.disconnect(phone)
+        _ = harness.publish(phone)
+        harness.connect(&phone) { $0.positions = [StreamPosition(sequence: 5_000)] }
+        #expect(harness.welcomes.last?.welcome.queueEpoch == 8)
+        #expect(harness.delivered.count == 1)
+        harness.crash()
+        harness.connect(&phone)
+        #expect(harness.welcomes.last?.welcome.queueEpoch == 8)
+    }
+
+    @Test("a Hello's positions settle the rows they name, cold ones too", arguments: [false, true])
+    func positionsSettle(cold: Bool) {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        for index in 0..<6 { _ = harness.publish(phone, "\(index)") }
+        harness.disconnect(phone)
+        if cold { harness.store.cool() }
+        harness.delivered.removeAll()
+        harness.connect(&phone) {
+            $0.positions = [StreamPosition(sequence: 2, ranges: [SequenceRange(first: 4, last: 5)])]
+        }
+        #expect(harness.delivered.map(\.payload) == ["2", "5"])
+        #expect(harness.welcomes.last?.welcome.backlog == 2)
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("sequences are never given twice, across crashes and evictions")
+    func sequencesNeverRepeat() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        _ = harness.publish(phone, "a")
+        harness.acknowledge(phone, 1)
+        harness.crash()
+        harness.connect(&phone)
+        _ = harness.publish(phone, "b")
+        #expect(harness.delivered.last?.payload == "b")
+        #expect((harness.delivered.last?.sequence ?? 0) > 1)
+        let before = harness.delivered.last?.sequence ?? 0
+        harness.crash()
+        harness.connect(&phone)
+        #expect(harness.delivered.last?.sequence == before)
+    }
+
+    @Test("Welcome tells what ended unseen since the last visit, once")
+    func dropped() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        harness.disconnect(phone)
+        _ = harness.publish(phone, timeToLive: 1_000, vendor: false)
+        _ = harness.publish(phone, timeToLive: 1_000, vendor: false)
+        harness.advance(1_000)
+        harness.connect(&phone)
+        #expect(harness.welcomes.last?.welcome.dropped == [Dropped(reason: "expired", count: 2)])
+        harness.connect(&phone)
+        #expect(harness.welcomes.last?.welcome.dropped == [])
+    }
+
+    @Test("a device that never came back is collected after a day, one that did is not")
+    func collected() {
+        let harness = DeliveryHarness()
+        let gone = harness.register()
+        var kept = harness.register()
+        harness.disconnect(gone)
+        harness.connect(&kept)
+        harness.disconnect(kept)
+        harness.store.cool()
+        harness.advance(24 * 3_600_000 + 1)
+        #expect(harness.publish(gone).code == .unknownDevice)
+        #expect(harness.publish(kept).code == .accepted)
+    }
+
+    @Test("a failed read closes the Hello as retryable and the next one succeeds")
+    func failedRead() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        harness.crash()
+        harness.store.failingReads = [harness.store.readCount + 1]
+        harness.connect(&phone)
+        #expect(harness.closes.last?.code == .storeUnavailable)
+        harness.connect(&phone)
+        #expect(harness.welcomes.count == 2)
+    }
+}

@@ -1,0 +1,409 @@
+import Cryptography
+import EventLoops
+import Glibc
+import Platform
+import Testing
+
+/// A server on one loop, and what reached its handler.
+private final class Served: @unchecked Sendable {
+    // Used on the loop, except for the probe and the port.
+    let requests = Probe<String>()
+    var waiting: [HTTPExchange] = []
+    var server: HTTPServer?
+    var port: UInt16 = 0
+}
+
+private func withServer(
+    _ configuration: HTTPServer.Configuration = .init(),
+    handler: @escaping @Sendable (Served, HTTPExchange) -> Void = { _, exchange in
+        exchange.respond(status: 200, contentType: "text/plain", body: exchange.body)
+    },
+    _ body: (EventLoop, Served) throws -> Void
+) throws {
+    let served = Served()
+    try withLoop { loop in
+        let handle = ListeningSocket.Handle(try ListeningSocket("127.0.0.1:0"))
+        served.port = handle.address.port
+        _ = loop.run {
+            do {
+                served.server = try HTTPServer(on: loop, socket: handle.take(), configuration: configuration) {
+                    served.requests.note("\($0.method.rawValue) \($0.rawTarget)")
+                    handler(served, $0)
+                }
+            } catch {
+                Issue.record(error)
+            }
+            loop.onStop {
+                served.server = nil
+                served.waiting = []
+            }
+        }
+        try body(loop, served)
+    }
+}
+
+@Suite("HTTP server")
+struct HTTPServerTests {
+    @Test("a connection serves request after request, also pipelined ones, in order")
+    func keepAlive() throws {
+        try withServer { _, served in
+            let client = try TestClient(port: served.port)
+            for number in 0..<3 {
+                try client.send("POST /\(number) HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na\(number)")
+                let answer = try client.receiveAnswer()
+                #expect(answer.head.hasPrefix("HTTP/1.1 200 OK\r\n"))
+                #expect(answer.body == "a\(number)")
+            }
+            var text = ""
+            for number in 3..<20 {
+                text += "POST /\(number) HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\(number % 10)b"
+            }
+            try client.send(text)
+            for number in 3..<20 { #expect(try client.receiveAnswer().body == "\(number % 10)b") }
+            #expect(served.requests.values == (0..<20).map { "POST /\($0)" })
+        }
+    }
+
+    @Test("targets arrive as they were sent", arguments: ["//v2/app/push?x=%2F", "/a/../b//c", "/%zz", "/a?b#c"])
+    func rawTargets(target: String) throws {
+        try withServer { _, served in
+            let client = try TestClient(port: served.port)
+            try client.send("GET \(target) HTTP/1.1\r\nHost: x\r\n\r\n")
+            #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 200"))
+            #expect(served.requests.values == ["GET \(target)"])
+        }
+    }
+
+    @Test(
+        "each method arrives, a body with it, and the connection goes on", arguments: ["POST", "PUT", "DELETE", "GET"])
+    func methods(method: String) throws {
+        try withServer { _, served in
+            let client = try TestClient(port: served.port)
+            let head = "\(method) /x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+            try client.send(head + "hello")
+            #expect(try client.receiveAnswer().body == "hello")
+            // The body in pieces, and half of the next request behind it.
+            try client.send(head + "he")
+            try client.send("llo\(method) /y HT")
+            #expect(try client.receiveAnswer().body == "hello")
+            try client.send("TP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+            #expect(try client.receiveAnswer().body == "")
+            #expect(served.requests.values == ["\(method) /x", "\(method) /x", "\(method) /y"])
+        }
+    }
+
+    @Test("what common client libraries send is taken", arguments: ["GET", "POST", "DELETE", "PUT"])
+    func commonClients(method: String) throws {
+        try withServer { _, served in
+            let client = try TestClient(port: served.port)
+            for connection in ["Keep-Alive", "keep-alive, TE", ""] {
+                let line = connection.isEmpty ? "" : "Connection: \(connection)\r\n"
+                try client.send("\(method) /a HTTP/1.1\r\nHost: x\r\n\(line)\r\n")
+                #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 200"))
+            }
+            try client.send("\(method) /a HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+            #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 100"))
+            try client.send("abc")
+            #expect(try client.receiveAnswer().body == "abc")
+            try client.send("\(method) /a HTTP/1.0\r\n\r\n")
+            #expect(String(decoding: client.receiveAll(), as: UTF8.self).contains(" 200 "))
+            #expect(served.requests.values == Array(repeating: "\(method) /a", count: 5))
+        }
+    }
+
+    @Test("HEAD gets the length and no body; other methods are refused")
+    func head() throws {
+        try withServer(handler: { _, exchange in exchange.respond(status: 200, body: Array("12345".utf8)) }) {
+            _, served in
+            let client = try TestClient(port: served.port)
+            try client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n")
+            let head = try client.receiveAnswer(hasBody: false).head
+            #expect(head.contains("Content-Length: 5\r\n"))
+            try client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            #expect(try client.receiveAnswer().body == "12345")
+            try client.send("TRACE / HTTP/1.1\r\nHost: x\r\n\r\n")
+            #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 501"))
+        }
+    }
+
+    @Test("headers are found in any case, the body has zeros behind it, and the peer is known")
+    func exchangeParts() throws {
+        let seen = Probe<[String]>()
+        try withServer(handler: { _, exchange in
+            let body = exchange.body
+            let isPadded = (0..<Limits.bodyPaddingByteCount).allSatisfy {
+                body.baseAddress?.load(fromByteOffset: body.count + $0, as: UInt8.self) == 0
+            }
+            seen.note([
+                exchange.header("token") ?? "-", exchange.header("absent") ?? "-",
+                exchange.headerBytes("TOKEN").map { String(decoding: $0, as: UTF8.self) } ?? "-",
+                String(decoding: exchange.rawTargetBytes, as: UTF8.self), "\(body.count) \(isPadded)",
+                exchange.peerHost, "\(exchange.isLoopback)",
+            ])
+            exchange.respond(status: 204, contentType: "", headers: [("X-Kind", "test")])
+            #expect(exchange.isAnswered && exchange.body.isEmpty && exchange.rawTarget.isEmpty)
+        }) { _, served in
+            let client = try TestClient(port: served.port)
+            try client.send("POST /t HTTP/1.1\r\nHost: x\r\nToKeN: secret\r\nContent-Length: 3\r\n\r\nabc")
+            let answer = try client.receiveAnswer()
+            #expect(answer.head.hasPrefix("HTTP/1.1 204"))
+            #expect(answer.head.contains("X-Kind: test\r\n"))
+            #expect(seen.values == [["secret", "-", "secret", "/t", "3 true", "127.0.0.1", "true"]])
+        }
+    }
+
+    @Test(
+        "a request that two readers could cut differently is refused",
+        arguments: [
+            ("POST", "Content-Length: 3\r\nContent-Length: 3\r\n"),
+            ("DELETE", "Content-Length: 3\r\ncontent-length: 0\r\n"),
+            ("POST", "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"), ("HEAD", "Transfer-Encoding: chunked\r\n"),
+            ("HEAD", "content-length: 4\r\n"),
+            ("HEAD", "Content-Length: 3\r\n"),
+            ("DELETE", "Content-Length: +3\r\n"), ("DELETE", "Content-Length: -3\r\n"),
+            ("POST", "Content-Length: x\r\n"),
+        ])
+    func ambiguous(method: String, headers: String) throws {
+        try withServer { _, served in
+            let client = try TestClient(port: served.port)
+            try client.send("\(method) / HTTP/1.1\r\nHost: x\r\n\(headers)\r\n3\r\nabc\r\n0\r\n\r\n")
+            let answer = String(decoding: client.receiveAll(), as: UTF8.self)
+            #expect(answer.hasPrefix("HTTP/1.1 400") || answer.hasPrefix("HTTP/1.1 413"))
+            #expect(served.requests.values.isEmpty)
+        }
+    }
+
+    @Test("a chunked body is put together", arguments: ["POST", "DELETE"])
+    func chunked(method: String) throws {
+        try withServer { _, served in
+            let client = try TestClient(port: served.port)
+            try client.send("\(method) / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            try client.send("3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+            #expect(try client.receiveAnswer().body == "abcde")
+        }
+    }
+
+    @Test("ten megabytes are refused before they were read", arguments: ["POST", "DELETE"])
+    func largeBody(method: String) throws {
+        try withServer { _, served in
+            let client = try TestClient(port: served.port)
+            try client.send("\(method) / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n")
+            let answer = String(decoding: client.receiveAll(), as: UTF8.self)
+            #expect(answer.hasPrefix("HTTP/1.1 413"))
+            #expect(served.requests.values.isEmpty)
+        }
+    }
+
+    @Test("headers beyond the limit are refused")
+    func largeHeaders() throws {
+        try withServer { _, served in
+            let client = try TestClient(port: served.port)
+            try? client.send("GET / HTTP/1.1\r\nHost: x\r\nX: \(String(repeating: "a", count: 100_000))\r\n\r\n")
+            let answer = String(decoding: client.receiveAll(), as: UTF8.self)
+            #expect(answer.isEmpty || answer.hasPrefix("HTTP/1.1 4"))
+            #expect(served.requests.values.isEmpty)
+        }
+    }
+
+    @Test("garbage is answered or closed, and the server lives on")
+    func garbage() throws {
+        try withServer { _, served in
+            for text in [
+                "\r\n\r\n", "GET\r\n\r\n", "\u{0}\u{1}\u{2}\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", ":::\r\n:\r\n\r\n",
+            ] {
+                let client = try TestClient(port: served.port)
+                try client.send(text)
+                client.shutDownWriting()
+                _ = client.receiveAll()
+            }
+            let client = try TestClient(port: served.port)
+            try client.send("GET /ok HTTP/1.1\r\nHost: x\r\n\r\n")
+            #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 200"))
+        }
+    }
+
+    @Test(
+        "a request that trickles in loses its connection, although each byte is in time",
+        arguments: ["GET / HTTP/1.1\r\nX: ", "DELETE / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n"])
+    func slowRequest(start: String) throws {
+        var configuration = HTTPServer.Configuration()
+        configuration.requestMilliseconds = 200
+        try withServer(configuration) { loop, served in
+            let client = try TestClient(port: served.port)
+            try client.send(start)
+            // Ends when the server has closed: a send then fails sooner or later.
+            while (try? client.send("a")) != nil { _ = loop.run {} }
+            #expect(served.requests.values.isEmpty)
+            let gone = Probe<Int>()
+            _ = loop.run { loop.onTick { _ in gone.note(served.server?.connectionCount ?? -1) } }
+            gone.wait { $0.last == 0 }
+        }
+    }
+
+    @Test("an idle connection is closed in the end, one with an answer owed is not")
+    func idle() throws {
+        var configuration = HTTPServer.Configuration()
+        configuration.idleMilliseconds = 200
+        configuration.requestMilliseconds = 200
+        try withServer(configuration, handler: { served, exchange in served.waiting.append(exchange) }) {
+            loop, served in
+            let asking = try TestClient(port: served.port)
+            try asking.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            served.requests.wait { $0.count == 1 }
+            let idle = try TestClient(port: served.port)
+            #expect(try idle.receive().isEmpty)
+            _ = loop.run {
+                #expect(!served.waiting[0].isPeerGone)
+                served.waiting.removeFirst().respond(status: 200, body: [65])
+            }
+            #expect(try asking.receiveAnswer().body == "A")
+        }
+    }
+
+    @Test("a client that leaves before its answer is noticed, and the answer does no harm")
+    func disconnectBeforeAnswer() throws {
+        try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in
+            for round in 0..<20 {
+                let client = try TestClient(port: served.port)
+                try client.send("POST /\(round) HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
+                served.requests.wait { $0.count == round + 1 }
+                if round % 2 == 0 { client.close() } else { client.reset() }
+                let gone = Probe<Bool>()
+                while gone.values.last != true {
+                    _ = loop.run { gone.note(served.waiting[0].isPeerGone) }
+                }
+                _ = loop.run {
+                    #expect(served.waiting[0].body.elementsEqual([120]))
+                    served.waiting.removeFirst().respond(status: 200, body: [UInt8](repeating: 1, count: 1 << 20))
+                }
+            }
+            let gone = Probe<Int>()
+            _ = loop.run { loop.onTick { _ in gone.note(served.server?.connectionCount ?? -1) } }
+            gone.wait { $0.last == 0 }
+            #expect(loop.run { served.server?.waitingCount } == 0)
+        }
+    }
+
+    @Test("an answer into a broken connection does not end the process by a signal")
+    func brokenPipe() async {
+        await #expect(processExitsWith: .exitCode(7)) {
+            signal(SIGPIPE, SIG_DFL)
+            try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in
+                let client = try TestClient(port: served.port)
+                try client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                served.requests.wait { $0.count == 1 }
+                client.reset()
+                let gone = Probe<Bool>()
+                while gone.values.last != true { _ = loop.run { gone.note(served.waiting[0].isPeerGone) } }
+                let ticks = Probe<Int>()
+                _ = loop.run {
+                    served.waiting.removeFirst().respond(status: 200, body: [1])
+                    loop.onTick { _ in ticks.note(served.server?.connectionCount ?? -1) }
+                }
+                ticks.wait { $0.last == 0 }
+            }
+            exit(7)
+        }
+    }
+
+    @Test("an exchange that is dropped answers by itself")
+    func dropped() throws {
+        try withServer(handler: { _, _ in }) { _, served in
+            let client = try TestClient(port: served.port)
+            try client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 500"))
+        }
+    }
+
+    @Test("a server that closes with answers owed frees everything; later answers do nothing")
+    func closeWithWaiting() throws {
+        try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in
+            var clients: [TestClient] = []
+            for number in 0..<6 {
+                let client = try TestClient(port: served.port)
+                try client.send("GET /\(number) HTTP/1.1\r\nHost: x\r\n\r\n")
+                clients.append(client)
+            }
+            // One whose body is still missing, and one in the middle of its headers.
+            for text in ["DELETE /d HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc", "GET / HT"] {
+                let client = try TestClient(port: served.port)
+                try client.send(text)
+                clients.append(client)
+            }
+            served.requests.wait { $0.count == 6 }
+            let both = Probe<Int>()
+            _ = loop.run { loop.onTick { _ in both.note(served.server?.connectionCount ?? 8) } }
+            both.wait { $0.last == 8 }
+            clients[0].reset()
+            _ = loop.run {
+                served.server?.close()
+                for exchange in served.waiting {
+                    #expect(exchange.isPeerGone && exchange.isAnswered)
+                    exchange.respond(status: 200)
+                }
+            }
+            for client in clients.dropFirst() { #expect(client.receiveAll().isEmpty) }
+            #expect(throws: SystemError.self) { _ = try TestClient(port: served.port) }
+        }
+    }
+
+    @Test("a stopping server answers what it owes and closes those connections")
+    func stopAccepting() throws {
+        try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in
+            let client = try TestClient(port: served.port)
+            try client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            served.requests.wait { $0.count == 1 }
+            _ = loop.run {
+                served.server?.stopAccepting()
+                served.waiting.removeFirst().respond(status: 200, body: [66])
+            }
+            let answer = String(decoding: client.receiveAll(), as: UTF8.self)
+            #expect(answer.contains("Connection: close\r\n"))
+            #expect(answer.hasSuffix("\r\n\r\nB"))
+            #expect(throws: SystemError.self) { _ = try TestClient(port: served.port) }
+        }
+    }
+
+    @Test("beyond its limit of connections the server lets further ones wait until one leaves")
+    func connectionLimit() throws {
+        var configuration = HTTPServer.Configuration()
+        configuration.connectionLimit = 2
+        try withServer(configuration) { loop, served in
+            let first = try TestClient(port: served.port)
+            let second = try TestClient(port: served.port)
+            for client in [first, second] {
+                try client.send("GET /in HTTP/1.1\r\nHost: x\r\n\r\n")
+                _ = try client.receiveAnswer()
+            }
+            let third = try TestClient(port: served.port)
+            try third.send("GET /third HTTP/1.1\r\nHost: x\r\n\r\n")
+            let ticks = Probe<UInt64>()
+            _ = loop.run { loop.onTick { ticks.note($0) } }
+            ticks.wait { $0.count >= 3 }
+            #expect(served.requests.values.count == 2)
+            first.close()
+            #expect(try third.receiveAnswer().head.hasPrefix("HTTP/1.1 200"))
+        }
+    }
+
+    @Test("HTTPS serves the same, and a silent client is closed in time")
+    func https() throws {
+        try withTemporaryDirectory { folder in
+            let (server, trusting) = try makeContexts(in: folder)
+            var configuration = HTTPServer.Configuration()
+            configuration.tls = server
+            configuration.requestMilliseconds = 1000
+            try withServer(configuration) { _, served in
+                let client = try TestClient(port: served.port)
+                #expect(try client.startTLS(trusting) == .done)
+                for number in 0..<3 {
+                    let body = String(repeating: "\(number)", count: 50_000)
+                    try client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n\r\n\(body)")
+                    #expect(try client.receiveAnswer().body == body)
+                }
+                let silent = try TestClient(port: served.port)
+                #expect(silent.receiveAll().isEmpty)
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+import Cryptography
+import Foundation
+import Glibc
+import Synchronization
+import Wire
+
+/// A gateway just large enough for the generator to talk to: it checks every proof and keeps what is not acked, in one
+/// thread and in memory.
+///
+/// It can be told to lose or repeat messages, to see whether that is noticed.
+///
+/// Sendable: the settings never change, `counts` are atomics, and the state is the serving thread's alone.
+final class FakeGateway: @unchecked Sendable {
+    struct Behaviour: Sendable {
+        /// Every n-th message is accepted and never delivered; 0: none.
+        var losesEvery = 0
+        /// Every n-th message is delivered twice; 0: none.
+        var repeatsEvery = 0
+        /// Every n-th publish is refused; 0: none.
+        var refusesEvery = 0
+        /// The next Hello of each known device is answered with unknownDevice.
+        var forgets = false
+    }
+
+    private struct Connection {
+        enum Kind { case device, sender, http }
+        var kind: Kind
+        var input: [UInt8] = []
+        var cid = DeviceID.none
+    }
+
+    static let appID = "benchApp", appKey = "benchKey", appSecret = "benchSecret", masterSecret = "benchMaster"
+
+    let devicePort: UInt16
+    let sendersPort: UInt16
+    let httpPort: UInt16
+    let registrations = Atomic<Int>(0)
+    let badProofs = Atomic<Int>(0)
+    let acksBeyond = Atomic<Int>(0)
+    let acknowledged = Atomic<Int>(0)
+    let pushes = Atomic<Int>(0)
+    let goodbyes = Atomic<Int>(0)
+
+    private let behaviour: Behaviour
+    private let listeners: [CInt]
+    private let isStopping = Atomic<Bool>(false)
+    private var handle = pthread_t()
+    private var connections: [CInt: Connection] = [:]
+    private var secrets: [DeviceID: [UInt8]] = [:]
+    private var sessions: [DeviceID: CInt] = [:]
+    private var queues: [DeviceID: [Deliver]] = [:]
+    private var sequences: [DeviceID: UInt64] = [:]
+    private var forgotten: Set<DeviceID> = []
+    private var published = 0
+    private var nextCID: UInt64 = 1
+
+    init(_ behaviour: Behaviour = Behaviour()) {
+        self.behaviour = behaviour
+        let listening = [Self.listen(), Self.listen(), Self.listen()]
+        listeners = listening.map(\.descriptor)
+        (devicePort, sendersPort, httpPort) = (listening[0].port, listening[1].port, listening[2].port)
+        let context = Unmanaged.passRetained(self)
+        pthread_create(
+            &handle, nil,
+            { context in
+                Unmanaged<FakeGateway>.fromOpaque(context!).takeRetainedValue().serve()
+                return nil
+            }, context.toOpaque())
+    }
+
+    /// Ends the thread and closes everything; the second time nothing happens.
+    func stop() {
+        guard !isStopping.exchange(true, ordering: .sequentiallyConsistent) else { return }
+        pthread_join(handle, nil)
+        for descriptor in listeners + Array(connections.keys) { close(descriptor) }
+    }
+
+    /// What a command line needs to reach it.
+    var arguments: [String] {
+        [
+            "--app-id", Self.appID, "--app-key", Self.appKey, "--app-secret", Self.appSecret,
+            "--master-secret", Self.masterSecret, "--device-address", "127.0.0.1:\(devicePort)",
+            "--senders-address", "127.0.0.1:\(sendersPort)", "--http-address", "127.0.0.1:\(httpPort)",
+        ]
+    }
+
+    private static func listen() -> (descriptor: CInt, port: UInt16) {
+        let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                _ = bind(descriptor, $0, size)
+                _ = Glibc.listen(descriptor, 512)
+                _ = getsockname(descriptor, $0, &size)
+            }
+        }
+        return (descriptor, UInt16(bigEndian: address.sin_port))
+    }
+
+    private func serve() {
+        var chunk = [UInt8](repeating: 0, count: 64 << 10)
+        while !isStopping.load(ordering: .sequentiallyConsistent) {
+            var watched = (listeners + connections.keys).map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+            guard poll(&watched, nfds_t(watched.count), 20) > 0 else { continue }
+            for (index, entry) in watched.enumerated() where entry.revents != 0 {
+                if index < 3 {
+                    let descriptor = accept(entry.fd, nil, nil)
+                    let kind: Connection.Kind = index == 0 ? .device : index == 1 ? .sender : .http
+                    if descriptor >= 0 { connections[descriptor] = Connection(kind: kind) }
+                    continue
+                }
+                let count = recv(entry.fd, &chunk, chunk.count, 0)
+                guard count > 0 else {
+                    drop(entry.fd)
+                    continue
+                }
+                connections[entry.fd]?.input.append(contentsOf: chunk[..<count])
+                if connections[entry.fd]?.kind == .http { readRequests(entry.fd) } else { readFrames(entry.fd) }
+            }
+        }
+    }
+
+    private func drop(_ descriptor: CInt) {
+        if let cid = connections[descriptor]?.cid, sessions[cid] == descriptor { sessions[cid] = nil }
+        connections[descriptor] = nil
+        close(descriptor)
+    }
+
+    private func send(_ descriptor: CInt, _ bytes: [UInt8]) {
+        var offset = 0
+        while offset < bytes.count {
+            let count = bytes.withUnsafeBytes {
+                Glibc.send(descriptor, $0.baseAddress! + offset, bytes.count - offset, CInt(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { return }
+            offset += count
+        }
+    }
+
+    private func send(_ descriptor: CInt, _ message: some WireMessage) {
+        var bytes: [UInt8] = []
+        message.appendFrame(to: &bytes)
+        send(descriptor, bytes)
+    }
+
+    private func readFrames(_ descriptor: CInt) {
+        while let connection = connections[descriptor], connection.input.count >= 4 {
+            let input = connection.input
+            let end = 4 + (Int(input[1]) << 16 | Int(input[2]) << 8 | Int(input[3]))
+            guard input.count >= end else { return }
+            connections[descriptor]?.input.removeFirst(end)
+            let body = Array(input[4..<end])
+            switch FrameType(rawValue: input[0]) {
+            case .hello: hello(descriptor, body)
+            case .publish: publish(descriptor, body)
+            case .ack: acknowledge(connection.cid, body)
+            case .close:
+                _ = goodbyes.add(1, ordering: .relaxed)
+                drop(descriptor)
+            case .ping: send(descriptor, Pong(nonce: 0))
+            default: break
+            }
+        }
+    }
+
+    private func hello(_ descriptor: CInt, _ body: [UInt8]) {
+        guard let hello = try? Hello(decoding: body.span.bytes),
+            let transcript = try? HelloTranscript(body: body.span.bytes)
+        else { return drop(descriptor) }
+        let key: [UInt8]? =
+            switch (hello.role, hello.registration) {
+            case (.sender, _): Array(Self.masterSecret.utf8)
+            case (.device, true): Array(Self.appSecret.utf8)
+            case (.device, false): secrets[hello.cid]
+            }
+        var close = Close()
+        guard let key, !(behaviour.forgets && !hello.cid.isNone && forgotten.insert(hello.cid).inserted) else {
+            close.code = CloseCode.unknownDevice.rawValue
+            send(descriptor, close)
+            return drop(descriptor)
+        }
+        guard hello.appID == Self.appID, HMACSHA256.isCode(transcript.proof, of: transcript.bytes, key: key) else {
+            _ = badProofs.add(1, ordering: .relaxed)
+            close.code = CloseCode.badProof.rawValue
+            send(descriptor, close)
+            return drop(descriptor)
+        }
+        var welcome = Welcome()
+        welcome.heartbeatSeconds = 300
+        var cid = hello.cid
+        if hello.registration {
+            cid = DeviceID(high: 0xBE, low: nextCID)
+            nextCID += 1
+            secrets[cid] = SecureRandom.bytes(32)
+            (welcome.cid, welcome.deviceSecret) = (cid, secrets[cid]!)
+            _ = registrations.add(1, ordering: .relaxed)
+        }
+        send(descriptor, welcome)
+        guard hello.role == .device else { return }
+        connections[descriptor]?.cid = cid
+        sessions[cid] = descriptor
+        for deliver in queues[cid] ?? [] { send(descriptor, deliver) }
+    }
+
+    private func publish(_ descriptor: CInt, _ body: [UInt8]) {
+        guard let publish = try? Publish(decoding: body.span.bytes) else { return drop(descriptor) }
+        published += 1
+        let hits = { (every: Int) in every > 0 && self.published % every == 0 }
+        var result = PublishResult()
+        result.request = publish.request
+        guard secrets[publish.cid] != nil, !hits(behaviour.refusesEvery) else {
+            (result.code, result.reason) = (20001, "not today")
+            return send(descriptor, result)
+        }
+        send(descriptor, result)
+        guard !hits(behaviour.losesEvery) else { return }
+        sequences[publish.cid, default: 0] += 1
+        var deliver = Deliver()
+        deliver.sequence = sequences[publish.cid]!
+        deliver.messageID = MessageID(high: 1, low: UInt64(published))
+        deliver.payload = publish.payload
+        deliver.attempt = 1
+        queues[publish.cid, default: []].append(deliver)
+        guard let session = sessions[publish.cid] else { return }
+        send(session, deliver)
+        if hits(behaviour.repeatsEvery) { send(session, deliver) }
+    }
+
+    private func acknowledge(_ cid: DeviceID, _ body: [UInt8]) {
+        guard let ack = try? Ack(decoding: body.span.bytes), let position = ack.positions.first else { return }
+        if position.sequence > sequences[cid, default: 0] { _ = acksBeyond.add(1, ordering: .relaxed) }
+        let before = queues[cid]?.count ?? 0
+        queues[cid]?.removeAll { $0.sequence <= position.sequence }
+        _ = acknowledged.add(before - (queues[cid]?.count ?? 0), ordering: .relaxed)
+    }
+
+    private func readRequests(_ descriptor: CInt) {
+        while let input = connections[descriptor]?.input {
+            let text = String(decoding: input, as: UTF8.self)
+            guard let headEnd = text.range(of: "\r\n\r\n") else { return }
+            let head = text[..<headEnd.lowerBound]
+            guard let lengthLine = head.split(separator: "\r\n").first(where: { $0.hasPrefix("Content-Length: ") }),
+                let length = Int(lengthLine.dropFirst(16))
+            else { return drop(descriptor) }
+            let body = text[headEnd.upperBound...].utf8.prefix(length)
+            guard body.count == length else { return }
+            connections[descriptor]?.input.removeFirst(head.utf8.count + 4 + length)
+            respond(descriptor, String(head), String(body) ?? "")
+        }
+    }
+
+    private func respond(_ descriptor: CInt, _ head: String, _ body: String) {
+        var answer = #"{"code":0,"msg":"success","data":{}}"#
+        var status = "200 OK"
+        if head.hasPrefix("POST /v2/\(Self.appID)/auth ") {
+            let stamp = field("timestamp", body)
+            let sign = SHA256.digest(Array((Self.appKey + stamp + Self.masterSecret).utf8)).hex
+            answer = #"{"code":0,"msg":"success","data":{"token":"t0ken","expire_time":"1"}}"#
+            if field("sign", body) != sign {
+                (status, answer) = ("400 Bad", #"{"code":20001,"msg":"sign is invalid"}"#)
+            }
+        } else if head.hasPrefix("POST /v2/\(Self.appID)/push/single/cid "), head.contains("\r\ntoken: t0ken") {
+            _ = pushes.add(1, ordering: .relaxed)
+            let cid = body.range(of: #""cid":[""#).map { body[$0.upperBound...].prefix(32) } ?? ""
+            if DeviceID(cid).flatMap({ secrets[$0] }) == nil {
+                (status, answer) = ("400 Bad", #"{"code":20001,"msg":"target user is invalid"}"#)
+            }
+        } else {
+            (status, answer) = ("401 No", #"{"code":10001,"msg":"token"}"#)
+        }
+        let headers = "Content-Type: application/json;charset=utf-8\r\nContent-Length: \(answer.utf8.count)"
+        send(descriptor, Array("HTTP/1.1 \(status)\r\n\(headers)\r\n\r\n\(answer)".utf8))
+    }
+
+    private func field(_ name: String, _ body: String) -> String {
+        guard let start = body.range(of: "\"\(name)\":\"") else { return "" }
+        return String(body[start.upperBound...].prefix { $0 != "\"" })
+    }
+}

@@ -1,0 +1,145 @@
+import Foundation
+import Synchronization
+import Testing
+import Wire
+
+@testable import LoadGenerator
+
+/// Whole runs against a small gateway in this process: short ones, whose figures do not matter but whose counts do.
+@Suite("Runs", .serialized)
+struct RunTests {
+    @Test("a live run delivers, acks and counts every message, and leaves a devices file that the next run uses")
+    func live() throws {
+        try withGateway { gateway, folder in
+            let arguments = ["live", "--devices", "40", "--in-flight", "50", "--threads", "2"] + short
+            let first = try run(gateway, folder, arguments)
+            #expect(value(first, "delivered") > 0)
+            #expect(value(first, "delivered") == value(first, "accepted"))
+            #expect(value(first, "rate") > 0)
+            #expect(value(first, "loss") == 0 && value(first, "unanswered") == 0)
+            #expect(value(first, "repeats") == 0 && value(first, "disordered") == 0)
+            #expect(value(first, "deliver.p50") > 0 && value(first, "result.max") > 0)
+            #expect(first.failures.isEmpty)
+            #expect(gateway.registrations.load(ordering: .relaxed) == 40)
+            #expect(gateway.badProofs.load(ordering: .relaxed) == 0)
+            #expect(gateway.acksBeyond.load(ordering: .relaxed) == 0)
+            _ = try run(gateway, folder, arguments)
+            #expect(gateway.registrations.load(ordering: .relaxed) == 40)
+        }
+    }
+
+    @Test("a paced run publishes its rate and no more")
+    func paced() throws {
+        try withGateway { gateway, folder in
+            let report = try run(gateway, folder, ["live", "--devices", "10", "--rate", "2000"] + short)
+            // 0.1 s of warm-up and 0.3 s measured; the tick that ends exactly at the end may be in or out.
+            #expect((1...801).contains(value(report, "accepted")))
+            #expect(value(report, "loss") == 0)
+        }
+    }
+
+    @Test("lost, repeated and refused messages are counted")
+    func misbehaviour() throws {
+        let behaviour = FakeGateway.Behaviour(losesEvery: 50, repeatsEvery: 7, refusesEvery: 11)
+        try withGateway(behaviour) { gateway, folder in
+            let report = try run(
+                gateway, folder, ["live", "--devices", "5", "--rate", "2000", "--drain", "0.2"] + short)
+            let accepted = value(report, "accepted")
+            #expect(value(report, "loss") > 0)
+            #expect(value(report, "loss") == accepted - value(report, "delivered"))
+            #expect(value(report, "repeats") > 0)
+            #expect(value(report, "refused") > 0)
+            #expect(report.failures.keys.contains("publish refused with 20001 not today"))
+            let requirement = try Requirement(parsing: "loss=0", mode: .live)
+            #expect(report.failed([requirement]) == [requirement])
+        }
+    }
+
+    @Test("devices that the gateway has forgotten are registered anew and remembered")
+    func forgotten() throws {
+        try withGateway(FakeGateway.Behaviour(forgets: true)) { gateway, folder in
+            let report = try run(gateway, folder, ["idle", "--connections", "6", "--hold", "0.1"])
+            #expect(value(report, "connections") == 6)
+            #expect(gateway.registrations.load(ordering: .relaxed) == 12)
+            let file = try DevicesFile.load(folder + "/bench-devices", appID: FakeGateway.appID)
+            #expect(Set(file.map(\.cid.low)) == Set(7...12))
+        }
+    }
+
+    @Test("an idle run authenticates all connections and reports what they cost a process")
+    func idle() throws {
+        try withGateway { gateway, folder in
+            let pid = String(ProcessInfo.processInfo.processIdentifier)
+            let report = try run(gateway, folder, ["idle", "--connections", "30", "--hold", "0.1", "--pid", pid])
+            #expect(value(report, "connections") == 30)
+            #expect(value(report, "failed") == 0 && value(report, "lost") == 0)
+            #expect(value(report, "connectRate") > 0)
+            #expect(report.value(of: "rssPerConnection") != nil)
+            #expect(report.value(of: "serverCPUCores") != nil)
+        }
+    }
+
+    @Test("an offline run enqueues for absent devices and gets everything once on their return")
+    func offline() throws {
+        try withGateway { gateway, folder in
+            let report = try run(
+                gateway, folder, ["offline", "--devices", "20", "--messages", "5", "--drain", "10", "--payload", "8"])
+            #expect(value(report, "accepted") == 100)
+            #expect(value(report, "delivered") == 100)
+            #expect(value(report, "loss") == 0 && value(report, "repeats") == 0)
+            #expect(value(report, "enqueueRate") > 0 && value(report, "drainRate") > 0)
+            #expect(gateway.acksBeyond.load(ordering: .relaxed) == 0)
+        }
+    }
+
+    @Test("an http run authenticates, keeps its connections and counts answers by code", arguments: [1, 4])
+    func http(pipeline: Int) throws {
+        try withGateway { gateway, folder in
+            let arguments = ["http", "--connections", "3", "--devices", "5", "--pipeline", "\(pipeline)"] + short
+            let report = try run(gateway, folder, arguments)
+            #expect(value(report, "accepted") > 0)
+            #expect(value(report, "accepted") == Double(gateway.pushes.load(ordering: .relaxed)))
+            #expect(value(report, "refused") == 0 && value(report, "failed") == 0)
+            #expect(value(report, "answer.p99") > 0)
+            #expect(report.failures.isEmpty)
+        }
+    }
+
+    @Test("the exit code says what happened: a condition that fails, an app that is refused, nobody there")
+    func exitCodes() throws {
+        try withGateway { gateway, folder in
+            let base = ["live", "--devices", "3", "--data", folder, "--json", "--quiet"] + short
+            #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "p99<1h"]) == 64)
+            #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "loss=0"]) == 0)
+            #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "p99<1ns"]) == 1)
+            let stranger = gateway.arguments.map { $0 == FakeGateway.masterSecret ? "wrong" : $0 }
+            #expect(LoadGenerator.run(arguments: base + stranger) == 69)
+            gateway.stop()
+            #expect(LoadGenerator.run(arguments: base + gateway.arguments) == 69)
+        }
+    }
+
+    private let short = ["--duration", "0.3", "--warmup", "0.1"]
+
+    private func run(_ gateway: FakeGateway, _ folder: String, _ arguments: [String]) throws -> Report {
+        let options = try BenchOptions(parsing: arguments + gateway.arguments + ["--data", folder, "--quiet"])
+        let report = try Run(options).perform()
+        // What a condition may name and what a run reports are one list.
+        for metric in report.metrics { #expect(options.mode.metricNames.contains(metric.name), "\(metric.name)") }
+        return report
+    }
+
+    private func value(_ report: Report, _ name: String) -> Double { report.value(of: name) ?? -1 }
+
+    private func withGateway(
+        _ behaviour: FakeGateway.Behaviour = FakeGateway.Behaviour(),
+        _ body: (FakeGateway, String) throws -> Void
+    ) throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("bench-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let gateway = FakeGateway(behaviour)
+        defer { gateway.stop() }
+        try body(gateway, folder.path)
+    }
+}

@@ -1,0 +1,43 @@
+import Foundation
+import TestKit
+import Testing
+import Wire
+
+@testable import MessageStore
+
+/// `LONGWIRE_SEED` replays one sequence; otherwise a fixed handful and a new one.
+func conformanceSeeds(_ count: Int) -> [UInt64] {
+    if let text = ProcessInfo.processInfo.environment["LONGWIRE_SEED"], let seed = UInt64(text) { return [seed] }
+    return (1...UInt64(count)).map { $0 } + [UInt64.random(in: 1000...UInt64(UInt32.max))]
+}
+
+@Suite("Shard store conformance")
+struct ConformanceTests {
+    static let buckets = [Bucket(0), Bucket(7), Bucket(4095)]
+
+    @Test("the fake holds what it is told", arguments: conformanceSeeds(20))
+    func fake(seed: UInt64) throws {
+        let harness = MemoryStoreHarness()
+        try checkShardStoreConformance(harness, seed: seed, stepCount: 1500, buckets: Self.buckets)
+        #expect(harness.memory.violations == [])
+    }
+
+    @Test("the journal alone holds what it is told", arguments: conformanceSeeds(3))
+    func journal(seed: UInt64) throws {
+        let folder = try TemporaryFolder()
+        let harness = try EmbeddedStoreHarness(StoreFixture.configuration(folder), isSpilling: false)
+        defer { harness.close() }
+        try checkShardStoreConformance(harness, seed: seed, stepCount: 500, buckets: Self.buckets)
+    }
+
+    @Test("journal and ordered store hold what they are told while rows spill", arguments: conformanceSeeds(6))
+    func spilling(seed: UInt64) throws {
+        let folder = try TemporaryFolder()
+        var configuration = StoreFixture.configuration(folder, segment: 16 << 10)
+        configuration.youngMilliseconds = 0
+        configuration.deletionsBeforeCompaction = 50
+        let harness = try EmbeddedStoreHarness(configuration, isSpilling: true)
+        defer { harness.close() }
+        try checkShardStoreConformance(harness, seed: seed, stepCount: 700, buckets: Self.buckets)
+    }
+}

@@ -1,0 +1,196 @@
+import Delivery
+import Foundation
+import Synchronization
+import TestKit
+import Wire
+
+@testable import MessageStore
+
+/// A shard's loop, turned by the test: posts gather until they are run.
+final class ManualLoop: @unchecked Sendable {
+    // Sound because `tasks` is touched under the condition's lock only.
+    private let condition = NSCondition()
+    private var tasks: [@Sendable () -> Void] = []
+
+    func post(_ task: @escaping @Sendable () -> Void) {
+        condition.lock()
+        tasks.append(task)
+        condition.signal()
+        condition.unlock()
+    }
+
+    /// Runs what was posted, waiting at most `seconds` for something to run.
+    func turn(waitingAtMost seconds: Double = 0) {
+        condition.lock()
+        if tasks.isEmpty, seconds > 0 { _ = condition.wait(until: Date(timeIntervalSinceNow: seconds)) }
+        let now = tasks
+        tasks = []
+        condition.unlock()
+        for task in now { task() }
+    }
+}
+
+struct WaitFailed: Error, CustomStringConvertible {
+    var description: String
+}
+
+/// A temporary folder, removed with the object.
+final class TemporaryFolder {
+    let path: String
+    init() throws {
+        path = NSTemporaryDirectory() + "longwire-store-" + UUID().uuidString
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+    }
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+}
+
+/// An embedded store with some shards on loops that the test turns.
+final class StoreFixture {
+    let loop = ManualLoop()
+    private(set) var store: EmbeddedStore?
+    private(set) var shards: [EmbeddedShardStore] = []
+
+    init(_ configuration: EmbeddedStore.Configuration, shardCount: Int = 1) throws {
+        let store = try EmbeddedStore(configuration)
+        self.store = store
+        let loop = loop
+        shards = try (0..<shardCount).map { try store.makeShard(index: $0, of: shardCount, post: loop.post) }
+    }
+
+    deinit { close() }
+
+    static func configuration(_ folder: TemporaryFolder, segment: Int = 64 << 10) -> EmbeddedStore.Configuration {
+        var configuration = EmbeddedStore.Configuration(folder: folder.path)
+        configuration.segmentByteCount = segment
+        configuration.blockCacheByteCount = 1 << 20
+        configuration.gatherMicroseconds = 0
+        configuration.spillerTickMilliseconds = 5
+        return configuration
+    }
+
+    var embedded: EmbeddedStore {
+        guard let store else { preconditionFailure("the fixture is closed") }
+        return store
+    }
+
+    func shard(of bucket: Bucket) -> EmbeddedShardStore { shards[bucket.loop(of: shards.count)] }
+
+    func close() {
+        for shard in shards { shard.close() }
+        shards = []
+        store?.close()
+        store = nil
+    }
+
+    /// Turns the loop until `isDone`.
+    func wait(_ what: String, until isDone: () -> Bool) throws {
+        let limit = Date(timeIntervalSinceNow: 60)
+        while !isDone() {
+            guard Date() < limit else { throw WaitFailed(description: "waited in vain for \(what)") }
+            loop.turn(waitingAtMost: 0.05)
+        }
+    }
+
+    func sync(_ tickets: [Ticket]) throws {
+        for shard in shards { shard.turnEnded() }
+        try wait("the commit") { zip(shards, tickets).allSatisfy { $0.committedTicket >= $1 } }
+    }
+
+    func spillAll() throws {
+        embedded.requestSpill()
+        try wait("the spill") {
+            embedded.statistics.segmentCount == 0 && shards.allSatisfy { $0.youngRowCount == 0 }
+        }
+    }
+}
+
+/// The embedded store as the conformance suite drives it.
+final class EmbeddedStoreHarness: ShardStoreHarness {
+    private let configuration: EmbeddedStore.Configuration
+    private let isSpilling: Bool
+    private var fixture: StoreFixture
+    private let counting = CountingStore()
+    private var shardCount = 1
+
+    init(_ configuration: EmbeddedStore.Configuration, isSpilling: Bool) throws {
+        (self.configuration, self.isSpilling) = (configuration, isSpilling)
+        fixture = try StoreFixture(configuration)
+        counting.store = fixture.shards[0]
+    }
+
+    var store: any ShardStore { counting }
+
+    func sync() throws { try fixture.sync([counting.lastTicket]) }
+
+    func answerReads() throws {
+        try fixture.wait("replies") { counting.waitingReads == 0 }
+    }
+
+    func cool() throws {
+        guard isSpilling else { return }
+        // Reads under way hold rows in memory.
+        try fixture.spillAll()
+    }
+
+    func breathe() { fixture.loop.turn(waitingAtMost: 0.002) }
+
+    func reopen() throws {
+        fixture.close()
+        fixture = try StoreFixture(configuration)
+        counting.reset(fixture.shards[0])
+    }
+
+    func close() { fixture.close() }
+    var spilledRowCount: Int { fixture.embedded.statistics.spilledRowCount }
+}
+
+/// Passes everything on and counts what has not come back.
+final class CountingStore: ShardStore, ShardStoreObserver {
+    var store: EmbeddedShardStore? { didSet { store?.observer = self } }
+    weak var observer: (any ShardStoreObserver)?
+    private(set) var lastTicket: Ticket = 0
+    private(set) var waitingReads = 0
+
+    func reset(_ store: EmbeddedShardStore) {
+        (lastTicket, waitingReads) = (0, 0)
+        self.store = store
+    }
+
+    private var real: EmbeddedShardStore {
+        guard let store else { preconditionFailure("no store") }
+        return store
+    }
+
+    func storeCommitted(upTo ticket: Ticket) { observer?.storeCommitted(upTo: ticket) }
+    func storeReplied(_ reply: StoreReply) {
+        waitingReads -= 1
+        observer?.storeReplied(reply)
+    }
+    func storeCooled(_ key: StoreKey) { observer?.storeCooled(key) }
+
+    func beginBatch(_ bucket: Bucket) { real.beginBatch(bucket) }
+    func put(
+        _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
+    ) -> ValueLocation {
+        real.put(key, wakeAt: wakeAt, prior: prior, byteCount: byteCount, write: write)
+    }
+    func delete(_ key: StoreKey, prior: PriorRow) { real.delete(key, prior: prior) }
+    func endBatch() -> Ticket {
+        lastTicket = real.endBatch()
+        return lastTicket
+    }
+    var committedTicket: Ticket { real.committedTicket }
+    var acceptsWrites: Bool { real.acceptsWrites }
+    func value(at location: ValueLocation) -> UnsafeRawBufferPointer { real.value(at: location) }
+    func young(_ key: StoreKey) -> YoungLookup { real.young(key) }
+    func isCertainlyAbsent(_ key: StoreKey) -> Bool { real.isCertainlyAbsent(key) }
+    func read(_ requests: [StoreRead]) -> ReadToken {
+        waitingReads += 1
+        return real.read(requests)
+    }
+    func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
+        waitingReads += 1
+        return real.requestAlarms(upTo: time, limit: limit)
+    }
+    var nextAlarm: Int64 { real.nextAlarm }
+}

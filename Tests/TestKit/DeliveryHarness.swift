@@ -1,0 +1,362 @@
+// A shard over the fake store, with what comes out of it written down.
+
+public import Delivery
+public import Wire
+
+/// Accepts a proof that equals the secret.
+public final class SecretAsProof: ProofVerifier {
+    public init() {}
+    public func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool { proof == secret }
+}
+
+/// A device as a test plays it.
+public struct Phone {
+    public var cid: DeviceID
+    public var bucket: Bucket
+    public var secret: [UInt8]
+    public var session: SessionRef
+}
+
+/// Runs one shard against `MemoryShardStore`; time moves only when the test says so.
+public final class DeliveryHarness: ShardStoreObserver {
+    /// A Deliver, copied at the moment the gateway would encode it.
+    public struct Delivered: Equatable {
+        public var session: SessionRef
+        public var sequence: UInt64
+        public var message: MessageID
+        public var payload: String
+        public var isOffline: Bool
+        public var alertedAt: GatewayTime
+        public var attempt: UInt32
+    }
+
+    public static let app = AppKey(0xA99)
+    public static let otherApp = AppKey(0xB99)
+
+    public let store: MemoryShardStore
+    public var shard: Shard
+    public var limits: ShardLimits
+    public var apps: [AppSettings]
+    public private(set) var now: GatewayTime
+
+    public var delivered: [Delivered] = []
+    public var outcomes: [UInt64: PublishOutcome] = [:]
+    public var outcomeOrder: [UInt64] = []
+    public var welcomes: [(session: SessionRef, welcome: Welcome)] = []
+    public var closes: [(session: SessionRef, code: CloseCode)] = []
+    public var pings: [SessionRef] = []
+    public var updates: [UpdateResult] = []
+    public var leases: [[Job]] = []
+    public var verdicts: [[ResultVerdict]] = []
+    public var statuses: [DeviceStatus?] = []
+    public var traces: [MessageTrace?] = []
+    public var logs: [LogEvent] = []
+    public var jobsAvailable = 0
+    /// The order in which kinds of effects came, for tests of order.
+    public var order: [String] = []
+
+    private var effects: [Effect] = []
+    private var nextRequest: UInt64 = 0
+    private var nextSession: UInt32 = 0
+    private var nextDevice: UInt64 = 0
+    private var nextTask: UInt64 = 0
+    private var nextLease: UInt64 = 0
+
+    public init(
+        store: MemoryShardStore = MemoryShardStore(), limits: ShardLimits = ShardLimits(),
+        now: GatewayTime = 1_795_000_000_000, configure: (inout AppSettings) -> Void = { _ in }
+    ) {
+        (self.store, self.limits, self.now) = (store, limits, now)
+        var settings = AppSettings(key: Self.app, appID: "app", apnsTopic: "com.example.app")
+        configure(&settings)
+        apps = [settings, AppSettings(key: Self.otherApp, appID: "other", apnsTopic: "com.example.other")]
+        shard = Shard(
+            limits: limits, apps: apps, store: store, verifier: SecretAsProof(), queueEpoch: 7, counters: [], now: now)
+        store.observer = self
+    }
+
+    // MARK: Store events
+
+    public func storeCommitted(upTo ticket: Ticket) {
+        shard.committed(upTo: ticket, now: now)
+        drain()
+    }
+
+    public func storeReplied(_ reply: StoreReply) {
+        shard.replied(reply, now: now)
+        drain()
+    }
+
+    public func storeCooled(_ key: StoreKey) { shard.cooled(key) }
+
+    /// Lets the disk do all it has to.
+    public func flush() {
+        drain()
+        while store.waitingBatchCount > 0 || store.waitingReadCount > 0 {
+            store.sync()
+            store.deliverReplies()
+        }
+    }
+
+    public func advance(_ milliseconds: Int64) {
+        now += milliseconds
+        shard.advance(to: now)
+        flush()
+        // Timers of what the first round brought in.
+        shard.advance(to: now)
+        flush()
+    }
+
+    /// The process dies and starts again; what was not synced is gone.
+    public func crash() {
+        store.crash()
+        var rows: [StoredRow] = []
+        var kept: [UnsafeMutableRawBufferPointer] = []
+        store.loadAll(table: .counters) { row in
+            let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: row.value.count, alignment: 8)
+            copy.copyMemory(from: row.value)
+            kept.append(copy)
+            rows.append(StoredRow(key: row.key, wakeAt: row.wakeAt, value: UnsafeRawBufferPointer(copy)))
+        }
+        shard = Shard(
+            limits: limits, apps: apps, store: store, verifier: SecretAsProof(), queueEpoch: 7, counters: rows, now: now
+        )
+        for buffer in kept { buffer.deallocate() }
+        store.observer = self
+    }
+
+    public func drain() {
+        shard.takeEffects(into: &effects)
+        for effect in effects { record(effect) }
+    }
+
+    private func record(_ effect: Effect) {
+        switch effect {
+        case .welcome(let session, let effect):
+            welcomes.append((session, effect.welcome))
+            order.append("welcome")
+        case .deliver(let session, let deliver):
+            guard let row = MessageRow(deliver.row) else { preconditionFailure("a Deliver without a readable row") }
+            delivered.append(
+                Delivered(
+                    session: session, sequence: deliver.sequence, message: row.messageID,
+                    payload: String(decoding: row.payload, as: UTF8.self), isOffline: deliver.isOffline,
+                    alertedAt: deliver.alertedAt, attempt: deliver.attempt))
+            order.append("deliver")
+        case .ping(let session): pings.append(session)
+        case .updated(_, let result):
+            updates.append(result)
+            order.append("updated")
+        case .close(let session, let code, _):
+            closes.append((session, code))
+            order.append("close")
+        case .publishAnswered(let origin, let outcome):
+            outcomes[origin.request] = outcome
+            outcomeOrder.append(origin.request)
+            order.append("answer")
+        case .leased(_, let jobs): leases.append(jobs)
+        case .settled(_, let settled): verdicts.append(settled)
+        case .jobsAvailable: jobsAvailable += 1
+        case .deviceStatus(_, _, let status): statuses.append(status)
+        case .messageTrace(_, let trace): traces.append(trace)
+        case .log(let event): logs.append(event)
+        }
+    }
+
+    public var hasDueJobs: Bool { shard.hasDueJobs }
+    public func hasDueJobs(for apps: Set<AppKey>) -> Bool { shard.hasDueJobs(for: apps) }
+    public var statistics: ShardStatistics { shard.statistics }
+
+    // MARK: What a test says
+
+    /// Registers a device and returns it connected.
+    public func register(
+        state: ApplicationState = .foreground, token: String? = nil, app: AppKey = DeliveryHarness.app,
+        badge: Int32? = nil
+    ) -> Phone {
+        nextDevice += 1
+        let cid = DeviceID(high: nextDevice &* 0x9E37_79B9, low: nextDevice)
+        var phone = Phone(
+            cid: cid, bucket: Bucket(UInt16(nextDevice % 3)), secret: [UInt8(truncatingIfNeeded: nextDevice), 1, 2, 3],
+            session: .none)
+        nextSession += 1
+        phone.session = SessionRef(slot: nextSession, stamp: nextSession)
+        var hello = Hello()
+        hello.registration = true
+        hello.timestamp = UInt64(now)
+        hello.applicationState = state
+        hello.badge = badge
+        if let token { hello.tokens = [VendorToken(token: token)] }
+        shard.hello(
+            HelloCommand(
+                session: phone.session, app: app, bucket: phone.bucket, cid: cid, newSecret: phone.secret,
+                transcript: [], proof: [], hello: hello), now: now)
+        flush()
+        return phone
+    }
+
+    /// Comes back with a new session; time moves one millisecond so that the timestamp increases.
+    public func connect(
+        _ phone: inout Phone, state: ApplicationState = .foreground, app: AppKey = DeliveryHarness.app,
+        flushing: Bool = true, _ adjust: (inout Hello) -> Void = { _ in }
+    ) {
+        now += 1
+        nextSession += 1
+        phone.session = SessionRef(slot: nextSession, stamp: nextSession)
+        var hello = Hello()
+        hello.timestamp = UInt64(now)
+        hello.applicationState = state
+        hello.queueEpoch = 7
+        adjust(&hello)
+        shard.hello(
+            HelloCommand(
+                session: phone.session, app: app, bucket: phone.bucket, cid: phone.cid, newSecret: nil, transcript: [],
+                proof: hello.proof.isEmpty ? phone.secret : hello.proof, hello: hello), now: now)
+        if flushing { flush() } else { drain() }
+    }
+
+    public func disconnect(_ phone: Phone, announced: Bool = true) {
+        shard.sessionEnded(phone.session, announced: announced, now: now)
+        flush()
+    }
+
+    /// Publishes and returns the request's number; the outcome is in `outcomes` once it is answered.
+    @discardableResult
+    public func submit(
+        _ phone: Phone, _ payload: String, strategy: Strategy = .liveElseVendor, timeToLive: Int64 = 7_200_000,
+        vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
+        requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0, isBulk: Bool = false,
+        app: AppKey = DeliveryHarness.app
+    ) -> UInt64 {
+        nextRequest += 1
+        nextTask += 1
+        let request = nextRequest
+        let body = #"{"aps":{"alert":"x","badge":}}"#
+        var (payload, collapseKey, content) = (payload, collapseKey, body)
+        payload.withUTF8 { payloadBytes in
+            collapseKey.withUTF8 { keyBytes in
+                content.withUTF8 { bodyBytes in
+                    let content = VendorContent(
+                        tokenKind: .alert, pushType: .alert, priority: 10, badge: badge,
+                        body: UnsafeRawBufferPointer(bodyBytes), messageIDOffset: -1,
+                        badgeOffset: badge == .none ? -1 : 28, collapseID: UnsafeRawBufferPointer(start: nil, count: 0))
+                    let command = PublishCommand(
+                        origin: Origin(route: 1, request: request), app: app, bucket: phone.bucket, cid: phone.cid,
+                        task: TaskID(high: 1 << 56, low: nextTask), messageDigest: nextTask &* 0x9E37_79B9_7F4A_7C15,
+                        strategy: strategy, timeToLive: timeToLive, requestKey: requestKey,
+                        requestDigest: requestDigest, isBulk: isBulk, payload: UnsafeRawBufferPointer(payloadBytes),
+                        collapseKey: UnsafeRawBufferPointer(keyBytes), vendor: vendor ? content : nil)
+                    shard.publish(command, now: now)
+                }
+            }
+        }
+        drain()
+        return request
+    }
+
+    /// Publishes, lets the disk work and returns the answer.
+    public func publish(
+        _ phone: Phone, _ payload: String = "p", strategy: Strategy = .liveElseVendor, timeToLive: Int64 = 7_200_000,
+        vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
+        requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0, isBulk: Bool = false,
+        app: AppKey = DeliveryHarness.app
+    ) -> PublishOutcome {
+        let request = submit(
+            phone, payload, strategy: strategy, timeToLive: timeToLive, vendor: vendor, badge: badge,
+            collapseKey: collapseKey, requestKey: requestKey, requestDigest: requestDigest, isBulk: isBulk, app: app)
+        flush()
+        guard let outcome = outcomes[request] else { preconditionFailure("a publish was not answered") }
+        return outcome
+    }
+
+    public func acknowledge(_ phone: Phone, _ cumulative: UInt64, ranges: [SequenceRange] = []) {
+        ranges.withUnsafeBufferPointer {
+            shard.acknowledge(phone.session, cumulative: cumulative, ranges: $0, now: now)
+        }
+        flush()
+    }
+
+    public func update(_ phone: Phone, _ adjust: (inout DeviceUpdate) -> Void) {
+        var update = DeviceUpdate()
+        adjust(&update)
+        shard.update(phone.session, update, now: now)
+        flush()
+    }
+
+    public func become(_ state: ApplicationState, _ phone: Phone) { update(phone) { $0.applicationState = state } }
+
+    public func lease(_ limit: Int = 100, milliseconds: Int64 = 60_000, apps: Set<AppKey>? = nil) -> [Job] {
+        nextLease += 1
+        shard.lease(
+            LeaseCommand(
+                origin: Origin(route: 2, request: nextLease), apps: apps, limit: limit, leaseMilliseconds: milliseconds,
+                leaseID: (9, nextLease)), now: now)
+        flush()
+        return leases.last ?? []
+    }
+
+    @discardableResult
+    public func settle(
+        _ job: Job, _ outcome: JobResult.Outcome, reason: String = "", timestamp: GatewayTime = 0,
+        retryAfter: Int64 = 0
+    ) -> ResultVerdict.Verdict {
+        shard.settle(
+            [
+                JobResult(
+                    job: job.message, leaseID: job.leaseID, outcome: outcome, reason: reason, timestamp: timestamp,
+                    retryAfterMilliseconds: retryAfter)
+            ], origin: .none, now: now)
+        flush()
+        return verdicts.last?.first?.verdict ?? .unknownJob
+    }
+
+    public func extend(_ job: Job, milliseconds: Int64) -> ResultVerdict.Verdict {
+        shard.extend([(job.message, job.leaseID)], milliseconds: milliseconds, origin: .none, now: now)
+        flush()
+        return verdicts.last?.first?.verdict ?? .unknownJob
+    }
+
+    public func feedback(_ phone: Phone, _ kind: Feedback.Kind, _ message: MessageID) {
+        var feedback = Feedback()
+        feedback.kind = kind
+        feedback.messageID = message
+        shard.feedback(phone.session, feedback, now: now)
+        flush()
+    }
+
+    public func trace(_ message: MessageID) -> MessageTrace? {
+        shard.trace(of: message, origin: .none, now: now)
+        flush()
+        return traces.last ?? nil
+    }
+
+    public func finalState(_ message: MessageID) -> FinalState? { trace(message)?.finalState }
+
+    public func status(_ phone: Phone) -> DeviceStatus? {
+        shard.status(of: phone.cid, bucket: phone.bucket, app: Self.app, origin: .none, now: now)
+        flush()
+        return statuses.last ?? nil
+    }
+
+    /// Payloads of what was delivered since the last call.
+    public func takeDelivered() -> [Delivered] {
+        defer { delivered.removeAll() }
+        return delivered
+    }
+
+    /// Rows of a table as the shard sees them now.
+    public func rowCount(_ table: StoreKey.Table) -> Int { store.visibleRows.keys.filter { $0.table == table }.count }
+
+    /// Holds accepted = Σ final states + pending, by the stored counters and the stored messages.
+    public func imbalance() -> String? {
+        var accepted: UInt64 = 0
+        var ended: UInt64 = 0
+        store.loadAll(table: .counters) { row in
+            guard let counters = CountersRow(row.value) else { return }
+            accepted += counters.accepted
+            ended += counters.ended
+        }
+        let pending = UInt64(rowCount(.message) + rowCount(.vendorMessage))
+        return accepted == ended + pending ? nil : "accepted \(accepted), ended \(ended), pending \(pending)"
+    }
+}

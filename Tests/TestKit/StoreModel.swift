@@ -1,0 +1,167 @@
+public import Delivery
+internal import Wire
+
+/// What a shard store must hold, as plain dictionaries, and the observer that holds each reply against them.
+public final class StoreModel: ShardStoreObserver {
+    public struct Row: Equatable {
+        public var value: [UInt8]
+        public var wakeAt: Int64
+    }
+
+    /// What the owner sees.
+    public private(set) var rows: [StoreKey: Row] = [:]
+    /// What a restart must bring back.
+    public private(set) var durable: [StoreKey: Row] = [:]
+    /// Keys that have ever had a row, for `PriorRow.none`.
+    public private(set) var everWritten: Set<StoreKey> = []
+    /// Where young rows stand.
+    public private(set) var locations: [StoreKey: ValueLocation] = [:]
+    /// Alarms that are the store's business and not yet reported.
+    public private(set) var alarms: [StoreKey: Int64] = [:]
+    /// What went wrong.
+    public private(set) var failures: [String] = []
+    public private(set) var committedTicket: Ticket = 0
+    public private(set) var replyCount = 0
+
+    private enum Expectation {
+        case reads([StoreRead])
+        case alarms(upTo: Int64, limit: Int)
+    }
+    private var expectations: [ReadToken: Expectation] = [:]
+    /// Set by the last reply to a request for alarms.
+    public private(set) var alarmsAreComplete = true
+
+    public init() {}
+
+    public var waitingCount: Int { expectations.count }
+
+    public func fail(_ text: String) { failures.append(text) }
+
+    // MARK: What the driver tells
+
+    public func prior(of key: StoreKey) -> PriorRow {
+        if let row = rows[key] { return .maybe(wakeAt: row.wakeAt) }
+        return everWritten.contains(key) ? .maybe(wakeAt: 0) : .none
+    }
+
+    public func put(_ key: StoreKey, _ row: Row, at location: ValueLocation) {
+        rows[key] = row
+        locations[key] = location
+        alarms[key] = nil
+        everWritten.insert(key)
+    }
+
+    public func delete(_ key: StoreKey) {
+        rows[key] = nil
+        locations[key] = nil
+        alarms[key] = nil
+    }
+
+    public func synced() { durable = rows }
+
+    /// Everything unsynced is gone, everything else is cold.
+    public func restarted() {
+        rows = durable
+        locations = [:]
+        expectations = [:]
+        committedTicket = 0
+        alarms = rows.filter { $0.value.wakeAt != 0 }.mapValues(\.wakeAt)
+        everWritten.formUnion(rows.keys)
+    }
+
+    public func expect(_ token: ReadToken, _ reads: [StoreRead]) { expectations[token] = .reads(reads) }
+    public func expectAlarms(_ token: ReadToken, upTo time: Int64, limit: Int) {
+        expectations[token] = .alarms(upTo: time, limit: limit)
+    }
+
+    // MARK: What the store tells
+
+    public func storeCommitted(upTo ticket: Ticket) {
+        if ticket <= committedTicket { fail("ticket \(ticket) was reported after \(committedTicket)") }
+        committedTicket = ticket
+    }
+
+    public func storeCooled(_ key: StoreKey) {
+        guard let row = rows[key], locations[key] != nil else { return fail("\(key) cooled, but is not young") }
+        locations[key] = nil
+        if row.wakeAt != 0 { alarms[key] = row.wakeAt }
+    }
+
+    public func storeReplied(_ reply: StoreReply) {
+        replyCount += 1
+        guard let expectation = expectations.removeValue(forKey: reply.token) else {
+            return fail("a reply to \(reply.token), which nobody asked or which was answered already")
+        }
+        if let failure = reply.failure { return fail("the read failed: \(failure)") }
+        switch expectation {
+        case .reads(let reads):
+            guard reads.count == reply.results.count else { return fail("\(reply.results.count) results") }
+            for (read, result) in zip(reads, reply.results) { check(read, result) }
+        case .alarms(let time, let limit):
+            checkAlarms(upTo: time, limit: limit, reply.results)
+        }
+    }
+
+    // MARK: Checking
+
+    private func partition(_ start: StoreKey) -> [(key: StoreKey, row: Row)] {
+        rows.filter { key, _ in
+            key.bucket == start.bucket && key.table == start.table && key.ownerHigh == start.ownerHigh
+                && key.ownerLow == start.ownerLow && key.item >= start.item
+        }
+        .map { (key: $0.key, row: $0.value) }.sorted { $0.key < $1.key }
+    }
+
+    private func matches(_ found: StoredRow, _ key: StoreKey, _ row: Row) -> Bool {
+        found.key == key && found.wakeAt == row.wakeAt && found.value.elementsEqual(row.value)
+    }
+
+    private func check(_ read: StoreRead, _ result: StoreReadResult) {
+        switch (read, result) {
+        case (.get(let key), .row(let found)):
+            switch (found, rows[key]) {
+            case (nil, nil): break
+            case (let found?, let row?): if !matches(found, key, row) { fail("get \(key) found another row") }
+            case (.some, nil): fail("get found a row that is not there: \(key)")
+            case (nil, .some): fail("get missed \(key)")
+            }
+        case (.scan(let start, let rowLimit, let byteLimit), .rows(let found, let isComplete)):
+            let expected = partition(start)
+            let isPrefix =
+                found.count <= expected.count && zip(found, expected).allSatisfy { matches($0, $1.key, $1.row) }
+            if !isPrefix { fail("scan from \(start) is not the beginning of the partition") }
+            if isComplete, found.count != expected.count { fail("scan from \(start) ended early as if complete") }
+            if found.isEmpty, !expected.isEmpty { fail("scan from \(start) found nothing") }
+            if found.count > max(rowLimit, 1) { fail("scan from \(start) went beyond \(rowLimit) rows") }
+            if found.count > 1, found.reduce(0, { $0 + $1.value.count }) > byteLimit { fail("scan beyond its bytes") }
+        case (.measure(let start, let rowLimit), .measure(let rowCount, let byteCount, let first, let last)):
+            let expected = partition(start).prefix(rowLimit)
+            let bytes = expected.reduce(0) { $0 + $1.row.value.count }
+            if (rowCount, byteCount) != (expected.count, bytes) { fail("measure of \(start) is \(rowCount)") }
+            if first != expected.first?.key.item ?? 0 || last != expected.last?.key.item ?? 0 {
+                fail("measure of \(start) has the items \(first) and \(last)")
+            }
+        default: fail("a result of another kind than the request")
+        }
+    }
+
+    private func checkAlarms(upTo time: Int64, limit: Int, _ results: [StoreReadResult]) {
+        guard case .rows(let found, let isComplete)? = results.first, results.count == 1 else {
+            return fail("alarms came as something else")
+        }
+        if found.count > limit { fail("\(found.count) alarms, \(limit) asked for") }
+        for row in found {
+            guard let expected = rows[row.key] else {
+                fail("an alarm of a row that is not there: \(row.key)")
+                continue
+            }
+            if !matches(row, row.key, expected) { fail("an alarm with another row: \(row.key)") }
+            if alarms[row.key] != row.wakeAt { fail("an alarm that is not due from the store: \(row.key)") }
+            if row.wakeAt > time { fail("an alarm before its time: \(row.key)") }
+            alarms[row.key] = nil
+        }
+        alarmsAreComplete = isComplete
+        let left = alarms.filter { $0.value <= time }
+        if isComplete, !left.isEmpty { fail("alarms not reported: \(left.count)") }
+    }
+}

@@ -2,7 +2,9 @@
 
 internal import COpenSSL
 
-/// SHA-256 digests. Pure functions, safe on any thread.
+/// SHA-256 digests.
+///
+/// Pure functions, safe on any thread.
 public enum SHA256 {
     /// A digest as four words in network order: the first byte of the digest is the top byte of `words.0`.
     public struct Digest: Equatable, Sendable {
@@ -61,7 +63,9 @@ extension SHA256.Digest {
     }
 }
 
-/// HMAC-SHA256 (RFC 2104). Pure functions, safe on any thread.
+/// HMAC-SHA256 (RFC 2104).
+///
+/// Pure functions, safe on any thread.
 public enum HMACSHA256 {
     /// The 32-byte code of `message` under `key`; any lengths.
     public static func code(key: [UInt8], message: [UInt8]) -> [UInt8] {
@@ -95,7 +99,9 @@ public func constantTimeEquals(_ left: [UInt8], _ right: [UInt8]) -> Bool {
     }
 }
 
-/// Random bytes from OpenSSL's generator, which the kernel seeds. Safe on any thread.
+/// Random bytes from OpenSSL's generator, which the kernel seeds.
+///
+/// Safe on any thread.
 public enum SecureRandom {
     public static func bytes(_ count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)

@@ -12,7 +12,7 @@ check_flags := --scratch-path .build/check
 endif
 
 python := .build/python/bin/python
-shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-imports.sh
+shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-imports.sh Tests/Benchmarks/first-figures.sh
 
 .PHONY: help
 help: ## Lists the targets.
@@ -48,6 +48,10 @@ demo: dependencies-test ## Plays the whole story against a real gateway and prin
 	swift build --product longwired
 	swift build --product longwire
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/demo.py
+
+.PHONY: bench
+bench: dependencies-build ## Measures a release build on this machine (docs/Performance.md): about ten minutes.
+	Tests/Benchmarks/first-figures.sh
 
 .PHONY: clean
 clean: ## Removes everything that was built; the data folder stays.

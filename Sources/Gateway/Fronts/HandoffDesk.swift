@@ -44,12 +44,15 @@ final class HandoffDesk {
         var extend: (Int, [ExtendItem], Int64, Origin) -> Void
     }
 
-    static let waitingLimit = 1_024
+    /// Above any `limits.longPolls`, which the admin front keeps for its callers.
+    static let walkLimit = 1 << 17
+    /// Settlements last a commit; so many at once are a caller gone wrong.
+    static let settlementLimit = 1_024
 
     private let loop: Int
     private let loopCount: Int
-    private var walks = StampedTable<Walk>(limit: HandoffDesk.waitingLimit)
-    private var settlements = StampedTable<Settlement>(limit: HandoffDesk.waitingLimit)
+    private var walks = StampedTable<Walk>(limit: HandoffDesk.walkLimit)
+    private var settlements = StampedTable<Settlement>(limit: HandoffDesk.settlementLimit)
     var outlet: Outlet?
 
     init(loop: Int, loopCount: Int) { (self.loop, self.loopCount) = (loop, loopCount) }

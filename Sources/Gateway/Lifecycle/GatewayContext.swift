@@ -20,6 +20,10 @@ final class GatewayContext: Sendable {
     /// What `/readyz` and `/metrics` say of the process.
     let status = Lock(GatewayStatus())
     let hook = Lock<HookDispatcher?>(nil)
+    /// Devices and senders of all loops, those of them that have not said Hello, and callers that wait in `lease`.
+    let connections = SharedCount()
+    let handshakes = SharedCount()
+    let longPolls = SharedCount()
     private let ready = Atomic<Bool>(false)
     private let boxedMembers = Lock<[GatewayMember]>([])
 

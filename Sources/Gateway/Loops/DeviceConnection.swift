@@ -42,7 +42,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             attaching: connection, on: owner.loop, delegate: device, outboxByteLimit: owner.limits.outboxBytes,
             tls: tls)
         guard owner.beginHandshake(device) else {
-            return device.close(.overloaded, reason: "too many connections are shaking hands; come back later")
+            return device.close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
         }
     }
 
@@ -267,6 +267,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         owner.metrics.count(.closed(code))
         if wasShakingHands { owner.endHandshake() }
         leave()
+        owner.endConnection()
         stream?.closeAfterFlush()
     }
 
@@ -287,6 +288,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         owner.metrics.count(.closedForSlowReader)
         if wasShakingHands { owner.endHandshake() }
         leave()
+        owner.endConnection()
         stream.close(.outboxFull)
     }
 
@@ -298,5 +300,6 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         owner.metrics.count(.closedByPeer)
         if wasShakingHands { owner.endHandshake() }
         leave()
+        owner.endConnection()
     }
 }

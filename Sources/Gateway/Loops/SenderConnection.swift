@@ -203,6 +203,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         guard phase != .closed else { return false }
         if phase == .awaitingHello { owner.endHandshake() } else { owner.senders.remove(slot, stamp) }
         phase = .closed
+        owner.endConnection()
         return true
     }
 }

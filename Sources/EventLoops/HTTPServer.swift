@@ -36,7 +36,7 @@ package final class HTTPServer: Resident {
 
     let loop: EventLoop
     private(set) var isClosing = false
-    private let configuration: Configuration
+    private var configuration: Configuration
     private let handler: (HTTPExchange) -> Void
     private var http: OpaquePointer?
     private var socket: OpaquePointer?
@@ -97,6 +97,12 @@ package final class HTTPServer: Resident {
     private static func from(_ context: UnsafeMutableRawPointer?) -> HTTPServer {
         guard let context else { preconditionFailure("libevent lost the context pointer") }
         return Unmanaged<HTTPServer>.fromOpaque(context).takeUnretainedValue()
+    }
+
+    /// Takes new certificates for the connections to come; those that are open keep theirs.
+    package func renewTLS(_ context: TLSContext) {
+        loop.preconditionInLoop()
+        if configuration.tls != nil { configuration.tls = context }
     }
 
     // MARK: Connections

@@ -63,6 +63,9 @@ final class AdminFront {
     }
 
     private func lease(_ exchange: HTTPExchange, _ request: LeaseRequest) {
+        guard !owner.context.isStopping else {
+            return respond(exchange, .adminUnavailable("the gateway is stopping"))
+        }
         let longPolls = owner.context.longPolls
         guard longPolls.enter(limit: owner.limits.longPolls) else {
             longPolls.leave()

@@ -107,11 +107,21 @@ final class HandoffDesk {
     /// Called about once a second.
     func tick(now: Int64) { lookAgain(now: now) }
 
-    /// Answers everyone with what they have; for a stop.
+    /// True while a shard has been asked something and somebody waits for the answer.
+    var hasWorkUnderWay: Bool { walks.count > 0 || settlements.count > 0 }
+
+    /// Ends all waiting; for a stop.
+    ///
+    /// Who has asked a shard gets its answer first: jobs leased to a caller that never heard of them would wait out
+    /// their lease.
     func drain() {
-        var all: [(UInt32, UInt32)] = []
-        walks.forEach { slot, stamp, _ in all.append((slot, stamp)) }
-        for (slot, stamp) in all {
+        var idle: [(UInt32, UInt32)] = []
+        var busy: [(UInt32, UInt32)] = []
+        walks.forEach { slot, stamp, walk in
+            if walk.isAsking { busy.append((slot, stamp)) } else { idle.append((slot, stamp)) }
+        }
+        for (slot, stamp) in busy { walks[slot, stamp]?.request.deadline = 0 }
+        for (slot, stamp) in idle {
             guard let walk = walks.remove(slot, stamp) else { continue }
             walk.request.complete(walk.jobs)
         }

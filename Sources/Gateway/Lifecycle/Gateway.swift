@@ -231,7 +231,7 @@ final class Gateway {
     /// The clean stop: no new connections, everyone told to come back, what was taken in is answered, then the end.
     func stop() {
         log.write(.info, .stopping)
-        context.status.withLock { $0.phase = .stopping }
+        context.setStopping()
         hook?.stop(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 500)
         let closings = listeners.map { LoopClosing(loop: $0.loop, close: $0.close) }
         for closing in closings { closing.run() }

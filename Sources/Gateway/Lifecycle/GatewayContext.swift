@@ -25,6 +25,7 @@ final class GatewayContext: Sendable {
     let handshakes = SharedCount()
     let longPolls = SharedCount()
     private let ready = Atomic<Bool>(false)
+    private let stopping = Atomic<Bool>(false)
     private let boxedMembers = Lock<[GatewayMember]>([])
 
     init(
@@ -49,6 +50,14 @@ final class GatewayContext: Sendable {
 
     /// Looked at for each push, so no lock; nothing is ordered by it.
     var isReady: Bool { ready.load(ordering: .relaxed) }
+
+    /// The stop has begun: what is under way is finished, nothing new is taken.
+    func setStopping() {
+        status.withLock { $0.phase = .stopping }
+        stopping.store(true, ordering: .relaxed)
+    }
+
+    var isStopping: Bool { stopping.load(ordering: .relaxed) }
 }
 
 /// What the control thread knows, for the pages that any loop may be asked for.

@@ -187,6 +187,9 @@ final class DeviceConnection: StreamDelegate, Handshaking {
     ///
     /// The connection is on its device's loop now.
     private func enter(_ adopted: AdoptedHello) {
+        guard !owner.context.isStopping else {
+            return close(.shuttingDown, reason: "the gateway is stopping")
+        }
         guard let (slot, stamp) = owner.sessions.insert(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
         }

@@ -234,7 +234,12 @@ final class GatewayLoop {
     }
 
     /// Somebody waits for an answer that is not out yet.
-    var hasWorkUnderWay: Bool { publicFront.hasWorkUnderWay || shard.statistics.pendingEffects > 0 }
+    var hasWorkUnderWay: Bool {
+        var isSenderOwed = false
+        senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
+        return isSenderOwed || publicFront.hasWorkUnderWay || handoffDesk.hasWorkUnderWay
+            || shard.statistics.pendingEffects > 0
+    }
 
     /// Tells every connection that the gateway stops.
     func beginStop() {
@@ -243,7 +248,7 @@ final class GatewayLoop {
         for device in devices { device.close(.shuttingDown, reason: "the gateway is stopping") }
         var all: [SenderConnection] = []
         senders.forEach { _, _, connection in all.append(connection) }
-        for sender in all { sender.close(.shuttingDown, reason: "the gateway is stopping") }
+        for sender in all { sender.stop() }
         handoffDesk.drain()
     }
 

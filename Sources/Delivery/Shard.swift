@@ -125,10 +125,11 @@ public struct Shard: ~Copyable {
         return current
     }
 
-    /// Replaces the apps.
+    /// Replaces the apps, and the limits if some are given; sessions keep what was agreed with them.
     ///
     /// An app that is no longer listed takes no publishes; its devices keep what they have.
-    public mutating func reload(apps new: [AppSettings]) {
+    public mutating func reload(apps new: [AppSettings], limits newLimits: ShardLimits? = nil) {
+        if let newLimits { limits = newLimits }
         for settings in new {
             if let index = apps.firstIndex(where: { $0.key == settings.key }) {
                 apps[index] = settings

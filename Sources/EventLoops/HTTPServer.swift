@@ -36,7 +36,7 @@ package final class HTTPServer: Resident {
 
     let loop: EventLoop
     private(set) var isClosing = false
-    private let configuration: Configuration
+    private var configuration: Configuration
     private let handler: (HTTPExchange) -> Void
     private var http: OpaquePointer?
     private var socket: OpaquePointer?
@@ -99,6 +99,12 @@ package final class HTTPServer: Resident {
         return Unmanaged<HTTPServer>.fromOpaque(context).takeUnretainedValue()
     }
 
+    /// Takes new certificates for the connections to come; those that are open keep theirs.
+    package func renewTLS(_ context: TLSContext) {
+        loop.preconditionInLoop()
+        if configuration.tls != nil { configuration.tls = context }
+    }
+
     // MARK: Connections
 
     package var connectionCount: Int { connections.count }
@@ -115,7 +121,10 @@ package final class HTTPServer: Resident {
                 loop.base, -1, handle, BUFFEREVENT_SSL_ACCEPTING, CInt(BEV_OPT_CLOSE_ON_FREE.rawValue))
             if let stream { bufferevent_openssl_set_allow_dirty_shutdown(stream, 1) }
         } else {
-            stream = bufferevent_socket_new(loop.base, -1, 0)
+            // The socket must live as long as the bufferevent, which `HTTPConnection` holds until the next sweep: its
+            // events stay registered, and under a number that was used again they would take the next connection's
+            // bytes. The peer sees the end at once all the same, since evhttp shuts the socket down itself.
+            stream = bufferevent_socket_new(loop.base, -1, CInt(BEV_OPT_CLOSE_ON_FREE.rawValue))
         }
         guard let stream else { return nil }
         // A TLS client must get through its handshake before the first byte of a request can be seen.

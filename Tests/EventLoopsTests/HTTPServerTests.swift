@@ -64,6 +64,24 @@ struct HTTPServerTests {
         }
     }
 
+    @Test("a connection that follows a closed one at once gets all of its bytes")
+    func noBytesStolen() throws {
+        var configuration = HTTPServer.Configuration()
+        // Only bounds the failure.
+        configuration.requestMilliseconds = 2_000
+        try withServer(configuration) { _, served in
+            // The descriptor's number is used again at once, and these heads take libevent more than one read.
+            for number in 0..<20 {
+                let client = try TestClient(port: served.port)
+                let filler = String(repeating: "a", count: 6_000)
+                try client.send("GET /\(number)?\(filler) HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 200"))
+                _ = client.receiveAll()
+                client.close()
+            }
+        }
+    }
+
     @Test("targets arrive as they were sent", arguments: ["//v2/app/push?x=%2F", "/a/../b//c", "/%zz", "/a?b#c"])
     func rawTargets(target: String) throws {
         try withServer { _, served in

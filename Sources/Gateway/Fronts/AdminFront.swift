@@ -16,8 +16,7 @@ final class AdminFront {
     }
 
     static let pendingLimit = 4_096
-    private static let busy = APIResponse(
-        status: 503, body: Array(#"{"error":{"code":"busy","message":"too many requests wait here, retry"}}"#.utf8))
+    private static let busy = APIResponse.adminUnavailable("too many requests wait here, retry")
 
     private unowned let owner: GatewayLoop
     private let api: AdminAPI
@@ -64,16 +63,28 @@ final class AdminFront {
     }
 
     private func lease(_ exchange: HTTPExchange, _ request: LeaseRequest) {
+        guard !owner.context.isStopping else {
+            return respond(exchange, .adminUnavailable("the gateway is stopping"))
+        }
+        let longPolls = owner.context.longPolls
+        guard longPolls.enter(limit: owner.limits.longPolls) else {
+            longPolls.leave()
+            return respond(exchange, Self.busy)
+        }
         let isTaken = owner.handoffDesk.lease(
             HandoffDesk.LeaseRequest(
                 apps: request.apps, limit: request.limit, leaseMilliseconds: request.leaseMilliseconds,
                 deadline: Int64(owner.loop.now) + request.waitMilliseconds, leaseID: request.leaseID,
                 isCallerPresent: { !exchange.isPeerGone },
                 complete: { [weak self] jobs in
+                    longPolls.leave()
                     guard let self else { return }
                     respond(exchange, HandoffAnswer.lease(jobs, registry: api.registry))
                 }), now: Int64(owner.loop.now))
-        if !isTaken { respond(exchange, Self.busy) }
+        if !isTaken {
+            longPolls.leave()
+            respond(exchange, Self.busy)
+        }
     }
 
     private func ask(_ exchange: HTTPExchange, _ question: Question, _ send: (Origin) -> Void) {

@@ -44,12 +44,15 @@ final class HandoffDesk {
         var extend: (Int, [ExtendItem], Int64, Origin) -> Void
     }
 
-    static let waitingLimit = 1_024
+    /// Above any `limits.longPolls`, which the admin front keeps for its callers.
+    static let walkLimit = 1 << 17
+    /// Settlements last a commit; so many at once are a caller gone wrong.
+    static let settlementLimit = 1_024
 
     private let loop: Int
     private let loopCount: Int
-    private var walks = StampedTable<Walk>(limit: HandoffDesk.waitingLimit)
-    private var settlements = StampedTable<Settlement>(limit: HandoffDesk.waitingLimit)
+    private var walks = StampedTable<Walk>(limit: HandoffDesk.walkLimit)
+    private var settlements = StampedTable<Settlement>(limit: HandoffDesk.settlementLimit)
     var outlet: Outlet?
 
     init(loop: Int, loopCount: Int) { (self.loop, self.loopCount) = (loop, loopCount) }
@@ -104,11 +107,21 @@ final class HandoffDesk {
     /// Called about once a second.
     func tick(now: Int64) { lookAgain(now: now) }
 
-    /// Answers everyone with what they have; for a stop.
+    /// True while a shard has been asked something and somebody waits for the answer.
+    var hasWorkUnderWay: Bool { walks.count > 0 || settlements.count > 0 }
+
+    /// Ends all waiting; for a stop.
+    ///
+    /// Who has asked a shard gets its answer first: jobs leased to a caller that never heard of them would wait out
+    /// their lease.
     func drain() {
-        var all: [(UInt32, UInt32)] = []
-        walks.forEach { slot, stamp, _ in all.append((slot, stamp)) }
-        for (slot, stamp) in all {
+        var idle: [(UInt32, UInt32)] = []
+        var busy: [(UInt32, UInt32)] = []
+        walks.forEach { slot, stamp, walk in
+            if walk.isAsking { busy.append((slot, stamp)) } else { idle.append((slot, stamp)) }
+        }
+        for (slot, stamp) in busy { walks[slot, stamp]?.request.deadline = 0 }
+        for (slot, stamp) in idle {
             guard let walk = walks.remove(slot, stamp) else { continue }
             walk.request.complete(walk.jobs)
         }

@@ -60,7 +60,7 @@ final class PublicFront {
     // MARK: Push
 
     private func push(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm) {
-        guard owner.context.isReady else { return respond(exchange, .starting) }
+        guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
         let pending = PendingPush(
             exchange: exchange, form: form, outcomes: Array(repeating: nil, count: items.count), missing: items.count)
         guard !items.isEmpty else { return respond(exchange, render([], form)) }

@@ -19,6 +19,8 @@ final class Gateway {
     private let members: [GatewayLoop]
     private var hook: HookSender?
     private var listeners: [(loop: EventLoop, close: () -> Void)] = []
+    private var deviceTLS: Lock<TLSContext>?
+    private var httpTLS: [(loop: EventLoop, server: LoopBound<HTTPServer>)] = []
     private(set) var addresses = Addresses()
     private var lastClockRecord: Int64 = 0
 
@@ -89,8 +91,11 @@ final class Gateway {
             addresses.device = try open(handles, "device") { DeviceConnection.accept($1, tls: nil, on: $0) }
         }
         if let handles = sockets.deviceTLS, let listener = configuration.device.tls {
-            let tls = try Self.tlsContext(listener)
-            addresses.deviceTLS = try open(handles, "device.tls") { DeviceConnection.accept($1, tls: tls, on: $0) }
+            let tls = Lock(try Self.tlsContext(listener))
+            deviceTLS = tls
+            addresses.deviceTLS = try open(handles, "device.tls") {
+                DeviceConnection.accept($1, tls: tls.withLock { $0 }, on: $0)
+            }
         }
         if let handles = sockets.senders {
             addresses.senders = try open(handles, "senders") { SenderConnection.accept($1, on: $0) }
@@ -143,6 +148,7 @@ final class Gateway {
                 handle(member, exchange)
             }
             listeners.append((member.loop, { server.stopAccepting() }))
+            if tls != nil { httpTLS.append((member.loop, LoopBound(server, on: member.loop))) }
         }
         let bound = sockets[0].address.description
         log.write(.info, .listening, [.listener: .text(name), .address: .text(bound)])
@@ -187,15 +193,26 @@ final class Gateway {
 
     /// Reads the configuration again and puts in force what can change, or keeps the old one and says why.
     func reload() {
-        do throws(ConfigurationError) {
+        do {
             var next = try ConfigurationFile.load(configuration.file)
             var random = SystemRandomNumberGenerator()
             _ = try GeneratedCredentials.complete(&next, random: &random)
+            // All that can fail comes first, so that a refused file changes nothing.
+            let applied = next.applied(over: configuration)
+            let newDeviceTLS = try applied.device.tls.map { try Self.tlsContext($0) }
+            let newHTTPTLS = try applied.http.tls.map { try Self.tlsContext($0) }
+            if let settings = applied.hook, hook == nil {
+                hook = try HookSender(settings, context: context, log: log)
+            }
             for key in next.keysNeedingRestart(since: configuration) {
                 log.write(.warning, .restartNeeded, [.key: .text(key)])
             }
-            next = next.applied(over: configuration)
+            next = applied
             configuration = next
+            if let newDeviceTLS { deviceTLS?.withLock { $0 = newDeviceTLS } }
+            if let newHTTPTLS {
+                for (loop, server) in httpTLS { loop.submit { server.wrapped.renewTLS(newHTTPTLS) } }
+            }
             let snapshot = GatewaySnapshot(next)
             for member in context.members { member.submit { $0.reload(snapshot) } }
             hook?.update(next.hook)
@@ -207,14 +224,14 @@ final class Gateway {
             log.write(.info, .reloaded, [.configuration: LogValue(next.version)])
         } catch {
             context.status.withLock { $0.reloadsRefused += 1 }
-            log.write(.error, .reloadRefused, [.error: .text(error.description)])
+            log.write(.error, .reloadRefused, [.error: .text("\(error)")])
         }
     }
 
     /// The clean stop: no new connections, everyone told to come back, what was taken in is answered, then the end.
     func stop() {
         log.write(.info, .stopping)
-        context.status.withLock { $0.phase = .stopping }
+        context.setStopping()
         hook?.stop(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 500)
         let closings = listeners.map { LoopClosing(loop: $0.loop, close: $0.close) }
         for closing in closings { closing.run() }

@@ -20,7 +20,12 @@ final class GatewayContext: Sendable {
     /// What `/readyz` and `/metrics` say of the process.
     let status = Lock(GatewayStatus())
     let hook = Lock<HookDispatcher?>(nil)
+    /// Devices and senders of all loops, those of them that have not said Hello, and callers that wait in `lease`.
+    let connections = SharedCount()
+    let handshakes = SharedCount()
+    let longPolls = SharedCount()
     private let ready = Atomic<Bool>(false)
+    private let stopping = Atomic<Bool>(false)
     private let boxedMembers = Lock<[GatewayMember]>([])
 
     init(
@@ -45,6 +50,14 @@ final class GatewayContext: Sendable {
 
     /// Looked at for each push, so no lock; nothing is ordered by it.
     var isReady: Bool { ready.load(ordering: .relaxed) }
+
+    /// The stop has begun: what is under way is finished, nothing new is taken.
+    func setStopping() {
+        status.withLock { $0.phase = .stopping }
+        stopping.store(true, ordering: .relaxed)
+    }
+
+    var isStopping: Bool { stopping.load(ordering: .relaxed) }
 }
 
 /// What the control thread knows, for the pages that any loop may be asked for.

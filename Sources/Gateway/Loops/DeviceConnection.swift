@@ -42,7 +42,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             attaching: connection, on: owner.loop, delegate: device, outboxByteLimit: owner.limits.outboxBytes,
             tls: tls)
         guard owner.beginHandshake(device) else {
-            return device.close(.overloaded, reason: "too many connections are shaking hands; come back later")
+            return device.close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
         }
     }
 
@@ -187,6 +187,9 @@ final class DeviceConnection: StreamDelegate, Handshaking {
     ///
     /// The connection is on its device's loop now.
     private func enter(_ adopted: AdoptedHello) {
+        guard !owner.context.isStopping else {
+            return close(.shuttingDown, reason: "the gateway is stopping")
+        }
         guard let (slot, stamp) = owner.sessions.insert(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
         }
@@ -267,6 +270,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         owner.metrics.count(.closed(code))
         if wasShakingHands { owner.endHandshake() }
         leave()
+        owner.endConnection()
         stream?.closeAfterFlush()
     }
 
@@ -287,6 +291,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         owner.metrics.count(.closedForSlowReader)
         if wasShakingHands { owner.endHandshake() }
         leave()
+        owner.endConnection()
         stream.close(.outboxFull)
     }
 
@@ -298,5 +303,6 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         owner.metrics.count(.closedByPeer)
         if wasShakingHands { owner.endHandshake() }
         leave()
+        owner.endConnection()
     }
 }

@@ -32,7 +32,6 @@ final class GatewayLoop {
     var sessions: StampedTable<DeviceConnection>
     var senders: StampedTable<SenderConnection>
     private var handshakes = HandshakeQueue()
-    private var handshakeCount = 0
     let publisher = NativePublisher()
     let handoffDesk: HandoffDesk
     private(set) lazy var publicFront = PublicFront(self)
@@ -55,8 +54,9 @@ final class GatewayLoop {
         (self.index, self.loop, self.store) = (index, loop, store)
         (self.context, self.snapshot, self.clock) = (context, snapshot, clock)
         outgoing = (0..<context.loopCount).map { _ in Outgoing() }
-        sessions = StampedTable(limit: min(snapshot.limits.connections, Route.slotLimit))
-        senders = StampedTable(limit: min(snapshot.limits.connections, Route.slotLimit))
+        // `beginHandshake` keeps the configured limit, which is for all loops together and may change.
+        sessions = StampedTable(limit: Route.slotLimit)
+        senders = StampedTable(limit: Route.slotLimit)
         handoffDesk = HandoffDesk(loop: index, loopCount: context.loopCount)
         let now = clock.time(atBoot: ClockReader.boot())
         let counters = try CounterRows(loading: store)
@@ -165,15 +165,20 @@ final class GatewayLoop {
 
     // MARK: Handshakes
 
-    /// Counts a connection in; false when too many are shaking hands.
+    /// Counts a connection in; false when there are too many, or too many that shake hands.
+    ///
+    /// In any case `endHandshake` and `endConnection` are owed.
     func beginHandshake(_ connection: any Handshaking) -> Bool {
-        handshakeCount += 1
-        guard handshakeCount <= limits.connectionsBeforeHello else { return false }
+        let isRoom = context.connections.enter(limit: limits.connections)
+        guard context.handshakes.enter(limit: limits.connectionsBeforeHello), isRoom else { return false }
         handshakes.append(connection, deadline: loop.now + UInt64(limits.helloTimeoutMilliseconds))
         return true
     }
 
-    func endHandshake() { handshakeCount -= 1 }
+    func endHandshake() { context.handshakes.leave() }
+
+    /// A connection is over; one that only moves to another loop stays counted.
+    func endConnection() { context.connections.leave() }
 
     /// When a closed client may come back: at random in this window, which both ends at 0 leave to the client.
     func retryWindow(for code: CloseCode) -> (UInt32, UInt32) {
@@ -189,7 +194,7 @@ final class GatewayLoop {
     /// A new configuration is in force.
     func reload(_ snapshot: GatewaySnapshot) {
         self.snapshot = snapshot
-        shard.reload(apps: snapshot.settings)
+        shard.reload(apps: snapshot.settings, limits: snapshot.limits.shardLimits)
         publicFront.reload(snapshot)
         adminFront.reload(snapshot)
     }
@@ -229,7 +234,12 @@ final class GatewayLoop {
     }
 
     /// Somebody waits for an answer that is not out yet.
-    var hasWorkUnderWay: Bool { publicFront.hasWorkUnderWay || shard.statistics.pendingEffects > 0 }
+    var hasWorkUnderWay: Bool {
+        var isSenderOwed = false
+        senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
+        return isSenderOwed || publicFront.hasWorkUnderWay || handoffDesk.hasWorkUnderWay
+            || shard.statistics.pendingEffects > 0
+    }
 
     /// Tells every connection that the gateway stops.
     func beginStop() {
@@ -238,7 +248,7 @@ final class GatewayLoop {
         for device in devices { device.close(.shuttingDown, reason: "the gateway is stopping") }
         var all: [SenderConnection] = []
         senders.forEach { _, _, connection in all.append(connection) }
-        for sender in all { sender.close(.shuttingDown, reason: "the gateway is stopping") }
+        for sender in all { sender.stop() }
         handoffDesk.drain()
     }
 

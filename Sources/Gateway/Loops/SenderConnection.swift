@@ -19,6 +19,8 @@ final class SenderConnection: StreamDelegate, Handshaking {
     /// Publishes taken and not answered; reading rests above the limit, so a sender cannot fill our memory.
     private var unanswered = 0
     private var isPaused = false
+    /// The gateway stops: the connection ends when everything taken was answered.
+    private var isStopping = false
 
     static let unansweredLimit = 16_384
 
@@ -144,6 +146,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
     func answer(_ request: UInt64, _ outcome: PublishOutcome) {
         unanswered -= 1
         guard phase == .open else { return }
+        defer { if isStopping { stop() } }
         let code = PublishResultCode(outcome.code)
         let frame = PublishResultFrame(
             request: request, code: code.rawValue, reason: code.reason,
@@ -153,7 +156,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         let byteCount = frame.byteCount
         _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
         owner.metrics.count(.bytesSent, byteCount)
-        if isPaused && unanswered < Self.unansweredLimit / 2 {
+        if isPaused && !isStopping && unanswered < Self.unansweredLimit / 2 {
             isPaused = false
             stream?.resumeReading()
         }
@@ -167,6 +170,20 @@ final class SenderConnection: StreamDelegate, Handshaking {
     }
 
     // MARK: End
+
+    /// Publishes that were taken and not answered yet.
+    var isOwedAnswers: Bool { unanswered > 0 }
+
+    /// Takes nothing more and says goodbye once nothing is owed.
+    func stop() {
+        isStopping = true
+        guard unanswered == 0 else {
+            isPaused = true
+            stream?.pauseReading()
+            return
+        }
+        close(.shuttingDown, reason: "the gateway is stopping")
+    }
 
     func handshakeTimedOut() {
         guard phase == .awaitingHello else { return }
@@ -203,6 +220,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         guard phase != .closed else { return false }
         if phase == .awaitingHello { owner.endHandshake() } else { owner.senders.remove(slot, stamp) }
         phase = .closed
+        owner.endConnection()
         return true
     }
 }

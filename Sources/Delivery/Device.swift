@@ -142,6 +142,8 @@ struct Message {
         static let overdue = Flags(rawValue: 32)
         /// It stands in the vendor table.
         static let vendorOnly = Flags(rawValue: 64)
+        /// It was sent in the current session, so an ack of it counts even when it is not in flight any more.
+        static let sentHere = Flags(rawValue: 128)
     }
 
     var facts: MessageFacts

@@ -148,6 +148,12 @@ extension Shard {
             }
             let next = device.pointee.firstUnsent
             guard next != .max else { return }
+            if messages.pointer(next).pointee.flags.contains(.cold) {
+                // Recalled, and its bytes are on disk only.
+                device.pointee.flags.insert(.coldAhead)
+                askForPage(slot)
+                return
+            }
             guard offer(next, device: slot, bytes: nil) else { return }
         }
     }
@@ -185,7 +191,7 @@ extension Shard {
                 DeliverEffect(
                     row: bytes ?? store.value(at: entry.pointee.location), sequence: sequence,
                     isOffline: entry.pointee.isOffline, alertedAt: alertedAt, attempt: attempt)))
-        entry.pointee.flags.insert([.inFlight, .attempted])
+        entry.pointee.flags.insert([.inFlight, .attempted, .sentHere])
         if entry.pointee.sentAt == 0 { entry.pointee.sentAt = now }
         entry.pointee.ackDeadline = now + liveDeadline(device)
         device.pointee.inFlightCount += 1
@@ -226,7 +232,7 @@ extension Shard {
         else { return }
         let entry = messages.pointer(slot)
         entry.pointee.flags.insert(.cold)
-        guard !entry.pointee.flags.contains(.inFlight) else { return }
+        guard entry.pointee.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
         leaveToStore(slot)
     }
 
@@ -244,22 +250,26 @@ extension Shard {
 
     /// Everything in flight becomes unsent again: the session ended, or what it sent may have been dropped.
     ///
-    /// A collapsed one has had its chance and ends here.
-    mutating func recallInFlight(_ deviceSlot: UInt32) {
+    /// A collapsed one has had its chance and ends here. While the session goes on, what it was sent stays in memory: an
+    /// ack may be under way.
+    mutating func recallInFlight(_ deviceSlot: UInt32, isSessionOver: Bool) {
         let device = devices.pointer(deviceSlot)
         var slot = device.pointee.firstMessage
         while slot != .max {
             let entry = messages.pointer(slot)
             let next = entry.pointee.next
-            if entry.pointee.flags.contains(.inFlight) {
-                entry.pointee.flags.subtract([.inFlight, .overdue])
-                device.pointee.inFlightCount -= 1
-                device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+            if entry.pointee.flags.contains(.sentHere) {
+                if isSessionOver { entry.pointee.flags.remove(.sentHere) }
+                if entry.pointee.flags.contains(.inFlight) {
+                    entry.pointee.flags.subtract([.inFlight, .overdue])
+                    device.pointee.inFlightCount -= 1
+                    device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+                }
                 if entry.pointee.flags.contains(.collapsed) {
                     openBatch(deviceSlot)
                     end(entry.pointee.facts, .collapsed, message: slot, job: entry.pointee.job)
                     closeBatch()
-                } else if entry.pointee.flags.contains(.cold) {
+                } else if isSessionOver, entry.pointee.flags.contains(.cold) {
                     if entry.pointee.fallbackAt > 0, entry.pointee.job == .max {
                         openBatch(deviceSlot)
                         createJob(slot, dueAt: now)

@@ -79,7 +79,7 @@ extension Shard {
         device.pointee.state = .terminated
         device.pointee.lastSeenAt = max(device.pointee.lastSeenAt, device.pointee.lastHeardAt)
         deviceTimers.cancel(slot)
-        recallInFlight(slot)
+        recallInFlight(slot, isSessionOver: true)
         if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
         presenceChanged(slot)
     }
@@ -167,7 +167,7 @@ extension Shard {
         if update.applicationState != nil || isReachable != wasReachable {
             // What was sent since the app was suspended may have been dropped unseen: send what is not acked again,
             // with flags as they are now, after the result.
-            recallInFlight(slot)
+            recallInFlight(slot, isSessionOver: false)
             device.pointee.round = min(device.pointee.round + 1, 1_000)
             device.pointee.resentBelow = device.pointee.offeredBelow
         }

@@ -82,6 +82,8 @@ struct Device {
     var window: UInt16 = 32
     var inFlightBytes: UInt32 = 0
     var round: UInt16 = 1
+    /// Results that are under way to the client; it is gated until the last one is out.
+    var gates: UInt16 = 0
     var heartbeatSeconds: UInt16 = 0
     var state = ApplicationState.terminated
     var firstJob: UInt32 = .max

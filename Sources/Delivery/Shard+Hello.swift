@@ -189,6 +189,7 @@ extension Shard {
         device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, hello.timestamp)
         device.pointee.session = command.session
         device.pointee.flags.formUnion([.connected, .gated])
+        device.pointee.gates = 1
         device.pointee.state = hello.applicationState
         if hello.keepsRunning {
             device.pointee.flags.insert(.keepsRunning)

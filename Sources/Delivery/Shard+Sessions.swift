@@ -171,6 +171,11 @@ extension Shard {
             device.pointee.round = min(device.pointee.round + 1, 1_000)
             device.pointee.resentBelow = device.pointee.offeredBelow
         }
+        guard device.pointee.gates < .max else {
+            close(slot, .overloaded, "too many updates wait for the disk")
+            return
+        }
+        device.pointee.gates += 1
         device.pointee.flags.insert(.gated)
         presenceChanged(slot)
         let result = UpdateResult.done(update.request, heartbeatSeconds: UInt32(device.pointee.heartbeatSeconds))

@@ -115,9 +115,15 @@ extension Shard {
     mutating func armTimer(_ slot: UInt32) {
         let entry = messages.pointer(slot)
         var time = entry.pointee.facts.expiresAt
+        // Past its end it waits for its lease only.
+        let isOver = time <= now
         if entry.pointee.job != .max {
             let row = jobs.pointer(entry.pointee.job)
             if row.pointee.row.state == .leased { time = max(time, row.pointee.row.leasedUntil) }
+        }
+        if isOver {
+            messageTimers.schedule(slot, at: time)
+            return
         }
         if entry.pointee.flags.contains(.inFlight) {
             if !entry.pointee.flags.contains(.overdue) { time = min(time, entry.pointee.ackDeadline) }
@@ -165,11 +171,13 @@ extension Shard {
         let device = devices.pointer(deviceSlot)
         let entry = messages.pointer(slot)
         guard entry.pointee.ticket <= committedTicket else { return false }
+        let sequence = entry.pointee.facts.item
         if entry.pointee.facts.expiresAt <= now {
+            // It may stay for its lease's sake; the next page begins behind it.
+            device.pointee.cursor = sequence + 1
             expireListed(slot)
             return true
         }
-        let sequence = entry.pointee.facts.item
         if entry.pointee.facts.isOneShot,
             entry.pointee.flags.contains(.attempted) || entry.pointee.flags.contains(.cold)
         {
@@ -201,8 +209,9 @@ extension Shard {
         device.pointee.offeredBelow = max(device.pointee.offeredBelow, sequence + 1)
         numbers.deliversSent &+= 1
         if attempt > 1 { numbers.deliversResent &+= 1 }
-        // A timer that is set already fires no later and looks again; setting it anew would cost every message.
-        if !messageTimers.isScheduled(slot) { armTimer(slot) }
+        // A live message's timer fires no later and looks again; setting it anew would cost every message. That of one
+        // that was queued stands at its end.
+        if (messageTimers.deadline(of: slot) ?? .max) > entry.pointee.ackDeadline { armTimer(slot) }
         return true
     }
 

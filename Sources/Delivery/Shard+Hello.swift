@@ -11,7 +11,9 @@ extension Shard {
             registerDevice(command)
             return
         }
+        arriving.insert(command.session)
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
+            guard shard.arriving.contains(command.session) else { return }
             switch readiness {
             case .ready: shard.authenticate(command, slot)
             case .unknown: shard.turnAway(command, .unknownDevice, "this cid is not known here: register anew")
@@ -22,6 +24,7 @@ extension Shard {
 
     private mutating func turnAway(_ command: HelloCommand, _ code: CloseCode, _ reason: StaticString) {
         numbers.helloRefused &+= 1
+        arriving.remove(command.session)
         effects.append(.close(command.session, code, reason: reason))
     }
 
@@ -42,6 +45,7 @@ extension Shard {
         keepProfile(slot, DeviceProfile(secret: command.newSecret ?? [], tokens: []))
         loadedCount += 1
         numbers.registrations &+= 1
+        arriving.insert(command.session)
         welcome(command, slot, isRegistration: true)
     }
 
@@ -183,6 +187,7 @@ extension Shard {
     // MARK: Welcome
 
     private mutating func welcome(_ command: HelloCommand, _ slot: UInt32, isRegistration: Bool) {
+        guard arriving.remove(command.session) != nil else { return }  // it closed while its queue was read
         let hello = command.hello
         let device = devices.pointer(slot)
         device.pointee.generation &+= 1

@@ -65,7 +65,10 @@ extension Shard {
     /// seconds for it to come back.
     public mutating func sessionEnded(_ session: SessionRef, announced: Bool, now: GatewayTime) {
         begin(now)
-        guard let slot = device(of: session) else { return }
+        guard let slot = device(of: session) else {
+            arriving.remove(session)
+            return
+        }
         endSession(slot, announced: announced)
     }
 

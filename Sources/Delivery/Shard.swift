@@ -33,6 +33,8 @@ public struct Shard: ~Copyable {
 
     /// By the loop's session slot.
     var sessions: [SessionPlace] = []
+    /// Connections whose Hello is being decided on; one that closes meanwhile leaves.
+    var arriving: Set<SessionRef> = []
     /// By app: single pushes first, then bulk.
     var dueLists: [DueList] = []
     var dueCount = 0

@@ -47,6 +47,7 @@ extension Shard {
         numbers.registrations &+= 1
         arriving.insert(command.session)
         welcome(command, slot, isRegistration: true)
+        evictIdle()
     }
 
     /// Proof first, so that nobody learns anything about a device that is not theirs; then the clock.

@@ -373,10 +373,11 @@ extension Shard {
         if hash != 0 { facts.flags.insert(.hasCollapseKey) }
         if plan.isArmed { facts.flags.insert(.isArmed) }
         countAccepted()
+        var listed: UInt32?
         if let state = plan.endsAs {
             end(facts, state, reason: plan.endReason, message: .max, job: .max, isStored: false)
         } else {
-            store(command, facts, plan, slot, hash: hash)
+            listed = store(command, facts, plan, slot, hash: hash)
         }
         let outcome = PublishOutcome(
             code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
@@ -386,14 +387,16 @@ extension Shard {
                 RequestRow.write(outcome, digest: command.requestDigest, into: $0)
             }
         }
-        closeBatch()
+        let ticket = closeBatch()
+        // Known only now: the gateway's own rows go through the same store and take tickets, too.
+        if let listed { messages.pointer(listed).pointee.ticket = ticket }
         answer(command, outcome, slot: slot)
     }
 
     /// Writes the message's rows in the open batch and brings it into memory.
     private mutating func store(
         _ command: PublishCommand, _ given: MessageFacts, _ plan: Plan, _ slot: UInt32, hash: UInt64
-    ) {
+    ) -> UInt32 {
         let device = devices.pointer(slot)
         var facts = given
         if facts.table == .message {
@@ -409,12 +412,13 @@ extension Shard {
         message.location = store.put(
             facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: Int(facts.byteCount)
         ) { MessageRow.write(command, facts: written, into: $0) }
-        message.ticket = lastTicket + 1  // of the open batch
+        message.ticket = .max  // until the batch is closed
         message.fallbackAt = plan.isArmed ? plan.fallbackAt : 0
         message.collapseHash = hash
         let listed = list(message)
         armTimer(listed)
         if !plan.isLive { createJob(listed, dueAt: now) }
+        return listed
     }
 
     /// The next sequence of a device's live stream; a new block of them is reserved in the open batch.

@@ -14,6 +14,7 @@ import Wire
         var phone = harness.register(state: .background, token: "aa")
         harness.disconnect(phone)
         let first = harness.publish(phone, "1", strategy: .vendorOnly)
+        harness.advance(1)
         _ = harness.publish(phone, "2", strategy: .vendorOnly)
         _ = harness.publish(phone, "3", strategy: .vendorOnly)
         harness.store.cool()

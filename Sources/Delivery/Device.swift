@@ -82,6 +82,8 @@ struct Device {
     var window: UInt16 = 32
     var inFlightBytes: UInt32 = 0
     var round: UInt16 = 1
+    /// Results that are under way to the client; it is gated until the last one is out.
+    var gates: UInt16 = 0
     var heartbeatSeconds: UInt16 = 0
     var state = ApplicationState.terminated
     var firstJob: UInt32 = .max
@@ -142,6 +144,8 @@ struct Message {
         static let overdue = Flags(rawValue: 32)
         /// It stands in the vendor table.
         static let vendorOnly = Flags(rawValue: 64)
+        /// It was sent in the current session, so an ack of it counts even when it is not in flight any more.
+        static let sentHere = Flags(rawValue: 128)
     }
 
     var facts: MessageFacts

@@ -29,7 +29,7 @@ extension Shard {
             next = entry.pointee.next
             let sequence = entry.pointee.facts.item
             guard sequence <= highest else { break }
-            guard entry.pointee.flags.contains(.inFlight), sequence <= cumulative || Self.ranges(ranges, name: sequence)
+            guard entry.pointee.flags.contains(.sentHere), sequence <= cumulative || Self.ranges(ranges, name: sequence)
             else { continue }
             if !batch.isOpen { openBatch(slot) }
             end(
@@ -54,7 +54,7 @@ extension Shard {
         guard let slot = device(of: session) else { return }
         devices.pointer(slot).pointee.lastHeardAt = self.now
         guard let message = listedMessage(table: .message, item: sequence, of: slot),
-            messages.pointer(message).pointee.flags.contains(.inFlight)
+            messages.pointer(message).pointee.flags.contains(.sentHere)
         else {
             numbers.acksIgnored &+= 1
             return

@@ -13,6 +13,8 @@ extension Shard {
             return
         }
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
+            // It may have hung up while its record was read.
+            guard shard.isAwaited(command.session) else { return }
             switch readiness {
             case .ready: shard.authenticate(command, slot)
             case .unknown: shard.turnAway(command, .unknownDevice, "this cid is not known here: register anew")
@@ -44,6 +46,7 @@ extension Shard {
         loadedCount += 1
         numbers.registrations &+= 1
         welcome(command, slot, isRegistration: true)
+        evictIdle()
     }
 
     /// Proof first, so that nobody learns anything about a device that is not theirs; then the clock.
@@ -192,6 +195,7 @@ extension Shard {
         device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, hello.timestamp)
         device.pointee.session = command.session
         device.pointee.flags.formUnion([.connected, .gated])
+        device.pointee.gates = 1
         device.pointee.state = hello.applicationState
         if hello.keepsRunning {
             device.pointee.flags.insert(.keepsRunning)

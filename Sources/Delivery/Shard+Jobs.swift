@@ -236,7 +236,10 @@ extension Shard {
         numbers.leasesLapsed &+= 1
         let entry = jobs.pointer(slot)
         entry.pointee.row.note(.leaseLapsed, now)
-        if Int(entry.pointee.row.attempts) >= apps[Int(entry.pointee.appIndex)].maxAttempts {
+        if entry.pointee.row.isCollapsed {
+            entry.pointee.row.state = .cancelled
+            placeJob(slot)
+        } else if Int(entry.pointee.row.attempts) >= apps[Int(entry.pointee.appIndex)].maxAttempts {
             numbers.jobsExhausted &+= 1
             giveUpVendor(slot, state: .exhausted, reason: "exhausted")
         } else {

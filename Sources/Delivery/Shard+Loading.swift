@@ -52,12 +52,14 @@ extension Shard {
             command(&self, slot, .ready)
             return
         }
-        if device.pointee.waiting == .max { device.pointee.waiting = waitLists.insert(WaitList()) }
-        let list = waitLists.pointer(device.pointee.waiting)
-        guard list.pointee.count < limits.waitingPerDevice, waitingCount < limits.waitingInAll else {
+        let count = device.pointee.waiting == .max ? 0 : waitLists.pointer(device.pointee.waiting).pointee.count
+        guard count < limits.waitingPerDevice, waitingCount < limits.waitingInAll else {
             command(&self, slot, .failed)
+            if devices.isOccupied(slot) { freeIfEmpty(slot) }
             return
         }
+        if device.pointee.waiting == .max { device.pointee.waiting = waitLists.insert(WaitList()) }
+        let list = waitLists.pointer(device.pointee.waiting)
         list.pointee.commands.append(command)
         waitingCount += 1
         if !device.pointee.isLoaded, !device.pointee.flags.contains(.loading) { load(slot) }
@@ -222,7 +224,7 @@ extension Shard {
     }
 
     /// Clock eviction: the hand passes a bounded number of slots for each record that comes in.
-    private mutating func evictIdle() {
+    mutating func evictIdle() {
         var steps = 0
         while loadedCount > limits.cachedDeviceCount, steps < 64, devices.highWater > 0 {
             steps += 1

@@ -118,9 +118,15 @@ extension Shard {
     mutating func armTimer(_ slot: UInt32) {
         let entry = messages.pointer(slot)
         var time = entry.pointee.facts.expiresAt
+        // Past its end it waits for its lease only.
+        let isOver = time <= now
         if entry.pointee.job != .max {
             let row = jobs.pointer(entry.pointee.job)
             if row.pointee.row.state == .leased { time = max(time, row.pointee.row.leasedUntil) }
+        }
+        if isOver {
+            messageTimers.schedule(slot, at: time)
+            return
         }
         if entry.pointee.flags.contains(.inFlight) {
             if !entry.pointee.flags.contains(.overdue) { time = min(time, entry.pointee.ackDeadline) }
@@ -151,6 +157,12 @@ extension Shard {
             }
             let next = device.pointee.firstUnsent
             guard next != .max else { return }
+            if messages.pointer(next).pointee.flags.contains(.cold) {
+                // Recalled, and its bytes are on disk only.
+                device.pointee.flags.insert(.coldAhead)
+                askForPage(slot)
+                return
+            }
             guard offer(next, device: slot, bytes: nil) else { return }
         }
     }
@@ -162,11 +174,13 @@ extension Shard {
         let device = devices.pointer(deviceSlot)
         let entry = messages.pointer(slot)
         guard entry.pointee.ticket <= committedTicket else { return false }
+        let sequence = entry.pointee.facts.item
         if entry.pointee.facts.expiresAt <= now {
+            // It may stay for its lease's sake; the next page begins behind it.
+            device.pointee.cursor = sequence + 1
             expireListed(slot)
             return true
         }
-        let sequence = entry.pointee.facts.item
         if entry.pointee.facts.isOneShot,
             entry.pointee.flags.contains(.attempted) || entry.pointee.flags.contains(.cold)
         {
@@ -188,7 +202,7 @@ extension Shard {
                 DeliverEffect(
                     row: bytes ?? store.value(at: entry.pointee.location), sequence: sequence,
                     isOffline: entry.pointee.isOffline, alertedAt: alertedAt, attempt: attempt)))
-        entry.pointee.flags.insert([.inFlight, .attempted])
+        entry.pointee.flags.insert([.inFlight, .attempted, .sentHere])
         if entry.pointee.sentAt == 0 { entry.pointee.sentAt = now }
         entry.pointee.ackDeadline = now + liveDeadline(device)
         device.pointee.inFlightCount += 1
@@ -198,8 +212,9 @@ extension Shard {
         device.pointee.offeredBelow = max(device.pointee.offeredBelow, sequence + 1)
         numbers.deliversSent &+= 1
         if attempt > 1 { numbers.deliversResent &+= 1 }
-        // A timer that is set already fires no later and looks again; setting it anew would cost every message.
-        if !messageTimers.isScheduled(slot) { armTimer(slot) }
+        // A live message's timer fires no later and looks again; setting it anew would cost every message. That of one
+        // that was queued stands at its end.
+        if (messageTimers.deadline(of: slot) ?? .max) > entry.pointee.ackDeadline { armTimer(slot) }
         return true
     }
 
@@ -229,7 +244,7 @@ extension Shard {
         else { return }
         let entry = messages.pointer(slot)
         entry.pointee.flags.insert(.cold)
-        guard !entry.pointee.flags.contains(.inFlight) else { return }
+        guard entry.pointee.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
         leaveToStore(slot)
     }
 
@@ -247,22 +262,26 @@ extension Shard {
 
     /// Everything in flight becomes unsent again: the session ended, or what it sent may have been dropped.
     ///
-    /// A collapsed one has had its chance and ends here.
-    mutating func recallInFlight(_ deviceSlot: UInt32) {
+    /// A collapsed one has had its chance and ends here. While the session goes on, what it was sent stays in memory: an
+    /// ack may be under way.
+    mutating func recallInFlight(_ deviceSlot: UInt32, isSessionOver: Bool) {
         let device = devices.pointer(deviceSlot)
         var slot = device.pointee.firstMessage
         while slot != .max {
             let entry = messages.pointer(slot)
             let next = entry.pointee.next
-            if entry.pointee.flags.contains(.inFlight) {
-                entry.pointee.flags.subtract([.inFlight, .overdue])
-                device.pointee.inFlightCount -= 1
-                device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+            if entry.pointee.flags.contains(.sentHere) {
+                if isSessionOver { entry.pointee.flags.remove(.sentHere) }
+                if entry.pointee.flags.contains(.inFlight) {
+                    entry.pointee.flags.subtract([.inFlight, .overdue])
+                    device.pointee.inFlightCount -= 1
+                    device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+                }
                 if entry.pointee.flags.contains(.collapsed) {
                     openBatch(deviceSlot)
                     end(entry.pointee.facts, .collapsed, message: slot, job: entry.pointee.job)
                     closeBatch()
-                } else if entry.pointee.flags.contains(.cold) {
+                } else if isSessionOver, entry.pointee.flags.contains(.cold) {
                     if entry.pointee.fallbackAt > 0, entry.pointee.job == .max {
                         openBatch(deviceSlot)
                         createJob(slot, dueAt: now)

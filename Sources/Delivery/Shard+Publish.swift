@@ -196,8 +196,9 @@ extension Shard {
             refuse(command, .queueFull)
             return
         }
-        if device.pointee.coldMessageCount > 0 {
-            dropColdOldest(command, slot, hash: hash, excess: excess)
+        if device.pointee.coldMessageCount > 0 || device.pointee.coldVendorCount > 0 {
+            devices.pointer(slot).pointee.flags.insert(.busy)
+            dropColdOldest(Overflow(KeptPublish(command), hash: hash, excess: excess), slot, table: .message, from: 0)
             return
         }
         var dropping: [UInt32] = []
@@ -227,35 +228,56 @@ extension Shard {
             && jobs.pointer(entry.pointee.job).pointee.place != .leasing
     }
 
-    private mutating func dropColdOldest(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, excess: Excess) {
-        let kept = KeptPublish(command)
-        devices.pointer(slot).pointee.flags.insert(.busy)
-        // A page is enough: it either makes the room for one message, or the queue is full of what may not go.
-        scan(slot, table: .message, from: 0, rowLimit: limits.window + 64, byteLimit: 1 << 20) { shard, rows, _, ok in
-            shard.devices.pointer(slot).pointee.flags.remove(.busy)
-            var brought: [MessageID] = []
-            if ok {
-                var excess = excess
-                var dropping: [UInt32] = []
-                for row in rows where excess.isAny {
-                    if shard.listedMessage(table: .message, item: row.facts.item, of: slot) == nil {
-                        brought.append(row.facts.message)
-                    }
-                    let message = shard.adoptMessage(row, device: slot)
-                    let entry = shard.messages.pointer(message)
-                    guard shard.mayDrop(message), hash == 0 || entry.pointee.collapseHash != hash else { continue }
-                    dropping.append(message)
-                    excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
+    /// Goes through the rows on disk and in memory, oldest first, page by page, until there is room or no row is left.
+    private mutating func dropColdOldest(
+        _ overflow: Overflow, _ slot: UInt32, table: StoreKey.Table, from item: UInt64
+    ) {
+        scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
+            for row in rows where ok && overflow.excess.isAny {
+                let known = shard.listedMessage(table: table, item: row.facts.item, of: slot)
+                let message = known ?? shard.adoptMessage(row, device: slot)
+                let entry = shard.messages.pointer(message)
+                guard shard.mayDrop(message), overflow.hash == 0 || entry.pointee.collapseHash != overflow.hash else {
+                    if known == nil { shard.leaveToStore(message) }
+                    continue
                 }
-                if excess.isAny {
-                    shard.refuse(kept.command, .queueFull)
-                } else {
-                    shard.accept(kept.command, slot, hash: hash, dropping: dropping)
+                if known == nil { overflow.brought.append(row.facts.message) }
+                if table == .vendorMessage {
+                    overflow.candidates.append(entry.pointee.facts)
+                    continue
                 }
-            } else {
-                shard.refuse(kept.command, .storeFailed)
+                overflow.dropping.append(row.facts.message)
+                overflow.excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
             }
-            shard.leaveBrought(brought, of: slot)
+            if ok, overflow.excess.isAny, !isComplete, let last = rows.last {
+                shard.dropColdOldest(overflow, slot, table: table, from: last.facts.item &+ 1)
+                return
+            }
+            if ok, overflow.excess.isAny, table == .message {
+                shard.dropColdOldest(overflow, slot, table: .vendorMessage, from: 0)
+                return
+            }
+            // The vendor table is not in order of acceptance: its oldest are known when all are.
+            overflow.candidates.sort { $0.acceptedAt < $1.acceptedAt }
+            for facts in overflow.candidates where overflow.excess.isAny {
+                overflow.dropping.append(facts.message)
+                overflow.excess.take(away: Excess(count: 1, bytes: Int(facts.byteCount)))
+            }
+            shard.devices.pointer(slot).pointee.flags.remove(.busy)
+            // Some may have ended, or been sent, while the next page was read.
+            var dropping: [UInt32] = []
+            for id in overflow.dropping {
+                if let message = shard.listedMessage(id, of: slot), shard.mayDrop(message) { dropping.append(message) }
+            }
+            let command = overflow.kept.command
+            if !ok {
+                shard.refuse(command, .storeFailed)
+            } else if overflow.excess.isAny {
+                shard.refuse(command, .queueFull)
+            } else {
+                shard.accept(command, slot, hash: overflow.hash, dropping: dropping)
+            }
+            shard.leaveBrought(overflow.brought, of: slot)
             shard.drainWaiting(slot)
         }
     }
@@ -373,10 +395,11 @@ extension Shard {
         if hash != 0 { facts.flags.insert(.hasCollapseKey) }
         if plan.isArmed { facts.flags.insert(.isArmed) }
         countAccepted()
+        var listed: UInt32?
         if let state = plan.endsAs {
             end(facts, state, reason: plan.endReason, message: .max, job: .max, isStored: false)
         } else {
-            store(command, facts, plan, slot, hash: hash)
+            listed = store(command, facts, plan, slot, hash: hash)
         }
         let outcome = PublishOutcome(
             code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
@@ -386,14 +409,16 @@ extension Shard {
                 RequestRow.write(outcome, digest: command.requestDigest, into: $0)
             }
         }
-        closeBatch()
+        let ticket = closeBatch()
+        // Known only now: the gateway's own rows go through the same store and take tickets, too.
+        if let listed { messages.pointer(listed).pointee.ticket = ticket }
         answer(command, outcome, slot: slot)
     }
 
     /// Writes the message's rows in the open batch and brings it into memory.
     private mutating func store(
         _ command: PublishCommand, _ given: MessageFacts, _ plan: Plan, _ slot: UInt32, hash: UInt64
-    ) {
+    ) -> UInt32 {
         let device = devices.pointer(slot)
         var facts = given
         if facts.table == .message {
@@ -409,12 +434,13 @@ extension Shard {
         message.location = store.put(
             facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: Int(facts.byteCount)
         ) { MessageRow.write(command, facts: written, into: $0) }
-        message.ticket = lastTicket + 1  // of the open batch
+        message.ticket = .max  // until the batch is closed
         message.fallbackAt = plan.isArmed ? plan.fallbackAt : 0
         message.collapseHash = hash
         let listed = list(message)
         armTimer(listed)
         if !plan.isLive { createJob(listed, dueAt: now) }
+        return listed
     }
 
     /// The next sequence of a device's live stream; a new block of them is reserved in the open batch.
@@ -464,6 +490,20 @@ private struct Excess {
     mutating func take(away other: Excess) {
         count -= other.count
         bytes -= other.bytes
+    }
+}
+
+/// A publish that looks for room among rows on disk.
+private final class Overflow {
+    let kept: KeptPublish
+    let hash: UInt64
+    var excess: Excess
+    var dropping: [MessageID] = []
+    var candidates: [MessageFacts] = []
+    var brought: [MessageID] = []
+
+    init(_ kept: KeptPublish, hash: UInt64, excess: Excess) {
+        (self.kept, self.hash, self.excess) = (kept, hash, excess)
     }
 }
 

@@ -159,6 +159,10 @@ extension Shard {
         numbers.resultsRetry &+= 1
         let entry = jobs.pointer(slot)
         entry.pointee.row.note(.vendorRetry, now, reason)
+        if entry.pointee.row.isCollapsed {
+            endVendorPart(slot, device: device, state: .cancelled, reason: "collapsed")
+            return
+        }
         guard Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts else {
             numbers.jobsExhausted &+= 1
             endVendorPart(slot, device: device, state: .exhausted, reason: "exhausted")
@@ -199,7 +203,7 @@ extension Shard {
             devices.pointer(device).pointee.flags.insert(.dirty)
             closeBatch()
         }
-        if hasOther, Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts {
+        if hasOther, !entry.pointee.row.isCollapsed, Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts {
             entry.pointee.row.state = .due
             entry.pointee.row.dueAt = now
             openBatch(device)

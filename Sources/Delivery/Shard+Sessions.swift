@@ -98,7 +98,7 @@ extension Shard {
         device.pointee.state = .terminated
         device.pointee.lastSeenAt = max(device.pointee.lastSeenAt, device.pointee.lastHeardAt)
         deviceTimers.cancel(slot)
-        recallInFlight(slot)
+        recallInFlight(slot, isSessionOver: true)
         if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
         presenceChanged(slot)
     }
@@ -186,10 +186,15 @@ extension Shard {
         if update.applicationState != nil || isReachable != wasReachable {
             // What was sent since the app was suspended may have been dropped unseen: send what is not acked again,
             // with flags as they are now, after the result.
-            recallInFlight(slot)
+            recallInFlight(slot, isSessionOver: false)
             device.pointee.round = min(device.pointee.round + 1, 1_000)
             device.pointee.resentBelow = device.pointee.offeredBelow
         }
+        guard device.pointee.gates < .max else {
+            close(slot, .overloaded, "too many updates wait for the disk")
+            return
+        }
+        device.pointee.gates += 1
         device.pointee.flags.insert(.gated)
         presenceChanged(slot)
         let result = UpdateResult.done(update.request, heartbeatSeconds: UInt32(device.pointee.heartbeatSeconds))

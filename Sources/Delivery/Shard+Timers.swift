@@ -48,13 +48,11 @@ extension Shard {
         case .welcome(let session, let welcome):
             guard let slot = device(of: session) else { return }
             effects.append(.welcome(session, welcome))
-            devices.pointer(slot).pointee.flags.remove(.gated)
-            pump(slot)
+            openGate(slot)
         case .updated(let session, let result):
             guard let slot = device(of: session) else { return }
             effects.append(.updated(session, result))
-            devices.pointer(slot).pointee.flags.remove(.gated)
-            pump(slot)
+            openGate(slot)
         case .leased(let origin, let leased):
             // An ack that came before the lease was durable cancels the job.
             let still = leased.filter { job in
@@ -67,6 +65,15 @@ extension Shard {
         case .settled(let origin, let verdicts): effects.append(.settled(origin, verdicts))
         case .resume(let slot, let cid): if isDevice(slot, cid) { pump(slot) }
         }
+    }
+
+    /// A result is out. A client drops what it reads before the result of its latest update, so the last one counts.
+    private mutating func openGate(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        device.pointee.gates -= 1
+        guard device.pointee.gates == 0 else { return }
+        device.pointee.flags.remove(.gated)
+        pump(slot)
     }
 
     private func isDevice(_ slot: UInt32, _ cid: DeviceID) -> Bool {

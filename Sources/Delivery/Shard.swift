@@ -117,6 +117,7 @@ public struct Shard: ~Copyable {
     public var statistics: ShardStatistics {
         var current = numbers
         current.loadedDevices = loadedCount
+        current.deviceSlots = devices.count
         current.messagesInMemory = messages.count
         current.jobsInMemory = jobs.count
         current.dueJobs = dueCount

@@ -38,6 +38,8 @@ public struct ShardStatistics: Sendable {
     public var sessions = 0
     public var reachable = 0
     public var loadedDevices = 0
+    /// Devices that something in memory belongs to, loaded or not.
+    public var deviceSlots = 0
     public var messagesInMemory = 0
     public var jobsInMemory = 0
     public var dueJobs = 0

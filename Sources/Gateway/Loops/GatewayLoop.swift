@@ -331,16 +331,19 @@ final class GatewayLoop {
 
     func heard(_ session: SessionRef) {
         shard.heard(session, now: now)
+        // Hardly ever anything; but what there is points to bytes that the next call may free.
+        if shard.hasEffects { perform() }
     }
 
     func acknowledge(_ session: SessionRef, _ ack: borrowing AckView) {
         ack.withRanges { ranges in
             shard.acknowledge(session, cumulative: ack.sequence, ranges: ranges, now: now)
         }
+        perform()
         for rejected in ack.rejected where rejected.stream == 0 {
             shard.reject(session, sequence: rejected.sequence, reason: rejected.reason, now: now)
+            perform()
         }
-        perform()
     }
 
     func update(_ session: SessionRef, _ update: DeviceUpdate) {

@@ -1,0 +1,90 @@
+import Delivery
+import TestKit
+import Testing
+import Wire
+
+/// Who gets in, who has left meanwhile, and what stays in memory of either.
+@Suite("Admission") struct AdmissionTests {
+    @Test("a connection that closed while its device was read becomes no session")
+    func goneBeforeWelcome() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        harness.store.cool()
+        harness.crash()
+        harness.connect(&phone, flushing: false)
+        harness.shard.sessionEnded(phone.session, announced: false, now: harness.now)
+        harness.flush()
+        #expect(harness.statistics.sessions == 0)
+        #expect(harness.publish(phone).isLive == false)
+        #expect(harness.lease().count == 1)
+    }
+
+    @Test("a connection in the slot of one that closed unheard keeps its session")
+    func slotUsedAgain() {
+        let harness = DeliveryHarness()
+        var slow = harness.register()
+        var quick = harness.register()
+        harness.disconnect(slow)
+        harness.disconnect(quick)
+        harness.store.cool()
+        harness.crash()
+        harness.connect(&slow, flushing: false)
+        harness.shard.sessionEnded(slow.session, announced: false, now: harness.now)
+        // Loaded first, since its record is asked for by a publish; then it takes the slot that became free.
+        var hello = Hello()
+        hello.timestamp = UInt64(harness.now + 1)
+        hello.applicationState = .foreground
+        quick.session = SessionRef(slot: slow.session.slot, stamp: slow.session.stamp + 1)
+        harness.shard.hello(
+            HelloCommand(
+                session: quick.session, app: DeliveryHarness.app, bucket: quick.bucket, cid: quick.cid, newSecret: nil,
+                transcript: [], proof: quick.secret, hello: hello), now: harness.now)
+        harness.flush()
+        let outcome = harness.publish(quick)
+        #expect(outcome.isLive)
+        harness.acknowledge(quick, harness.delivered.last?.sequence ?? 0)
+        #expect(harness.finalState(outcome.message) == .delivered)
+    }
+
+    @Test("a command refused for want of room leaves nothing in memory")
+    func refusedLeavesNothing() {
+        var limits = ShardLimits()
+        limits.waitingInAll = 2
+        let harness = DeliveryHarness(limits: limits)
+        let phones = (0..<6).map { _ in harness.register() }
+        for phone in phones { harness.disconnect(phone) }
+        harness.store.cool()
+        harness.crash()
+        let requests = phones.map { harness.submit($0, "p") }
+        harness.flush()
+        #expect(requests.map { harness.outcomes[$0]?.code }.filter { $0 == .busy }.count == 4)
+        #expect(harness.statistics.deviceSlots == 2)
+    }
+
+    @Test("devices that register and leave are evicted like others")
+    func registrationsAreBounded() {
+        var limits = ShardLimits()
+        limits.cachedDeviceCount = 10
+        let harness = DeliveryHarness(limits: limits)
+        for _ in 0..<100 { harness.disconnect(harness.register()) }
+        #expect(harness.statistics.loadedDevices <= 12)
+    }
+
+    @Test("a message is not sent before its own batch is durable, though others write through the same store")
+    func ownBatchFirst() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        _ = harness.publish(phone, "first")
+        // As the gateway does for rows of its own.
+        harness.store.beginBatch(Bucket(0))
+        let foreign = harness.store.endBatch()
+        harness.submit(phone, "second")
+        harness.store.sync(upTo: foreign)
+        harness.shard.acknowledge(phone.session, cumulative: 1, ranges: .init(start: nil, count: 0), now: harness.now)
+        harness.drain()
+        #expect(harness.delivered.map(\.payload) == ["first"])
+        harness.flush()
+        #expect(harness.delivered.map(\.payload) == ["first", "second"])
+    }
+}

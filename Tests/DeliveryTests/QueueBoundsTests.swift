@@ -1,0 +1,123 @@
+import Delivery
+import TestKit
+import Testing
+import Wire
+
+/// A queue at its bounds, and timers that have nothing left to do.
+@Suite("Queue bounds") struct QueueBoundsTests {
+    @Test("dropOldest makes room among vendor messages on disk, and for one that is larger than many")
+    func dropsColdVendorMessages() {
+        let harness = DeliveryHarness {
+            $0.overflowPolicy = .dropOldest
+            $0.queuedMessageLimit = 3
+        }
+        var phone = harness.register(state: .background, token: "aa")
+        harness.disconnect(phone)
+        let first = harness.publish(phone, "1", strategy: .vendorOnly)
+        harness.advance(1)
+        _ = harness.publish(phone, "2", strategy: .vendorOnly)
+        _ = harness.publish(phone, "3", strategy: .vendorOnly)
+        harness.store.cool()
+        harness.crash()
+        #expect(harness.publish(phone, "4").code == .accepted)
+        #expect(harness.finalState(first.message) == .overflowed)
+        harness.connect(&phone)
+        #expect(harness.delivered.map(\.payload) == ["4"])
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("dropOldest looks past the first page of cold rows")
+    func dropsMoreThanAPage() {
+        let harness = DeliveryHarness {
+            $0.overflowPolicy = .dropOldest
+            $0.queuedByteLimit = 120_000
+        }
+        var phone = harness.register()
+        harness.disconnect(phone)
+        for index in 0..<400 { _ = harness.publish(phone, "\(index)", vendor: false) }
+        harness.store.cool()
+        harness.crash()
+        let large = String(repeating: "z", count: 100_000)
+        #expect(harness.publish(phone, large, vendor: false).code == .accepted)
+        #expect(harness.imbalance() == nil)
+        harness.connect(&phone)
+        #expect(harness.status(phone)?.queuedByteCount ?? .max <= 120_000)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("a message of the backlog has an ack deadline, too", arguments: [false, true])
+    func backlogDeadline(cold: Bool) {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        _ = harness.publish(phone)
+        if cold { harness.store.cool() }
+        harness.connect(&phone)
+        #expect(harness.delivered.count == 1)
+        #expect(harness.lease().isEmpty)
+        harness.advance(9_999)
+        #expect(harness.pings.isEmpty)
+        harness.advance(1)
+        #expect(harness.pings.count == 1)
+        #expect(harness.lease().count == 1)
+        harness.advance(10_100)
+        #expect(harness.closes.map(\.code) == [.suspectTimeout])
+    }
+
+    @Test("an expired message whose lease is out waits for it without a timer that fires at once")
+    func noSpinning() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        let outcome = harness.publish(phone, "p", timeToLive: 5_000)
+        #expect(harness.lease(milliseconds: 200_000).count == 1)
+        harness.connect(&phone)
+        harness.advance(12_000)
+        #expect(harness.shard.nextTimer > harness.now)
+        harness.advance(190_000)
+        #expect(harness.finalState(outcome.message) == .expired)
+    }
+
+    @Test("a page of expired messages with leases out does not keep the disk busy")
+    func pagesGoOn() {
+        var limits = ShardLimits()
+        limits.window = 2
+        let harness = DeliveryHarness(limits: limits)
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        for index in 0..<4 { _ = harness.publish(phone, "\(index)", timeToLive: 5_000) }
+        _ = harness.publish(phone, "alive", vendor: false)
+        #expect(harness.lease(milliseconds: 200_000).count == 4)
+        harness.store.cool()
+        harness.advance(6_000)
+        harness.connect(&phone, flushing: false)
+        var rounds = 0
+        while harness.store.waitingBatchCount > 0 || harness.store.waitingReadCount > 0, rounds < 100 {
+            harness.store.sync()
+            harness.store.deliverReplies()
+            rounds += 1
+        }
+        #expect(rounds < 100)
+        #expect(harness.delivered.map(\.payload) == ["alive"])
+    }
+
+    @Test("a newer message under its key keeps a leased job from coming back", arguments: [false, true])
+    func collapsedJobsStayOut(retried: Bool) {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        _ = harness.publish(phone, "old", collapseKey: "k")
+        harness.advance(10_000)
+        let jobs = harness.lease(milliseconds: 5_000)
+        #expect(jobs.count == 1)
+        // Something is heard, so the device is reachable and the old message stays in flight.
+        harness.shard.heard(phone.session, now: harness.now)
+        _ = harness.publish(phone, "new", collapseKey: "k")
+        if retried { harness.settle(jobs[0], .retry) }
+        harness.advance(5_000)
+        harness.shard.heard(phone.session, now: harness.now)
+        #expect(harness.lease().isEmpty)
+        harness.acknowledge(phone, 2)
+        #expect(harness.imbalance() == nil)
+    }
+}

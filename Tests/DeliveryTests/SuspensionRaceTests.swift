@@ -1,0 +1,82 @@
+import Delivery
+import TestKit
+import Testing
+import Wire
+
+/// What crosses on the wire while an app goes to the background and comes back.
+@Suite("Suspension races") struct SuspensionRaceTests {
+    @Test("an ack that follows the report of going away still counts and cancels the alert", arguments: [false, true])
+    func ackAfterLeaving(cold: Bool) {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        let outcome = harness.publish(phone)
+        if cold { harness.store.cool() }
+        harness.become(.background, phone)
+        harness.acknowledge(phone, 1)
+        #expect(harness.finalState(outcome.message) == .deliveredOffline)
+        #expect(harness.lease().isEmpty)
+        #expect(harness.rowCount(.message) == 0)
+        #expect(harness.rowCount(.job) == 0)
+        harness.delivered.removeAll()
+        harness.connect(&phone)
+        #expect(harness.delivered.isEmpty)
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("what was sent before an update is sent again after it, and left to the disk at the session's end")
+    func coldInFlightSurvivesUpdates() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        for index in 0..<3 { _ = harness.publish(phone, "\(index)") }
+        harness.store.cool()
+        harness.become(.background, phone)
+        _ = harness.publish(phone, "3")
+        harness.delivered.removeAll()
+        harness.become(.foreground, phone)
+        #expect(harness.delivered.map(\.payload) == ["0", "1", "2", "3"])
+        #expect(harness.delivered.map(\.sequence) == [1, 2, 3, 4])
+        harness.become(.background, phone)
+        harness.acknowledge(phone, 0, ranges: [SequenceRange(first: 2, last: 2)])
+        harness.disconnect(phone)
+        harness.store.cool()
+        #expect(harness.statistics.messagesInMemory == 0)
+        #expect(harness.lease().count == 3)
+        harness.delivered.removeAll()
+        harness.connect(&phone)
+        #expect(harness.delivered.map(\.payload) == ["0", "2", "3"])
+        harness.acknowledge(phone, 4)
+        #expect(harness.rowCount(.message) == 0)
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("an ack for what this session was never sent is ignored, though it was sent in an earlier one")
+    func notSentHere() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        let outcome = harness.publish(phone)
+        harness.connect(&phone, state: .background)
+        harness.acknowledge(phone, 1)
+        #expect(harness.finalState(outcome.message) == nil)
+    }
+
+    @Test("nothing is delivered between the results of two updates that were under way together")
+    func twoUpdates() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(state: .background)
+        _ = harness.publish(phone, "waits")
+        harness.order.removeAll()
+        var update = DeviceUpdate()
+        update.request = 1
+        update.applicationState = .background
+        update.badge = 1
+        harness.shard.update(phone.session, update, now: harness.now)
+        update.request = 2
+        update.applicationState = .foreground
+        update.badge = 2
+        harness.shard.update(phone.session, update, now: harness.now)
+        harness.flush()
+        #expect(harness.order == ["updated", "updated", "deliver"])
+    }
+}

@@ -92,6 +92,18 @@ def test_long_polls_are_limited(own_gateway):
     assert answers == [[]], "a stop answers who waits"
 
 
+def test_more_than_a_mailbox_holds_goes_in_pieces(own_gateway, new_device):
+    gateway = own_gateway(limits={"mailboxItems": 64}, loops=2)
+    devices = [new_device(gateway) for _ in range(3)]
+    known = [device.cid for device in devices]
+    unknown = [f"{number:032x}" for number in range(1, 998)]
+    statuses = gateway.api("GET", "user/status/" + ",".join(unknown + known))["data"]
+    assert sorted(statuses) == sorted(known)
+    for device in devices:
+        assert gateway.push(device.cid, "x")["status"] == "successed_online"
+        assert device.receive_and_ack(1)[0].payload == b"x"
+
+
 def test_certificates_change_at_a_reload(own_gateway, tmp_path):
     certificate, key = make_certificate(tmp_path, "first")
     gateway = own_gateway(certificate=(certificate, key))

@@ -140,11 +140,14 @@ final class GatewayLoop {
         }
         guard !outgoing[target].messages.isEmpty else { return }
         if mailboxes[target].send(contentsOf: &outgoing[target].messages) { return }
-        refuse(&outgoing[target].messages, to: target)
+        // One turn's messages may be more than a mailbox holds at all, so they go in pieces.
+        mailboxes[target].send(prefixOf: &outgoing[target].messages)
+        refuse(&outgoing[target].messages)
     }
 
-    /// The mailbox is full: what asks for something is answered as busy, what answers waits for the next turn.
-    private func refuse(_ messages: inout [LoopMessage], to target: Int) {
+    /// The mailbox is full: publishes are answered as busy, the rest waits for a later turn, at most until the next tick.
+    private func refuse(_ messages: inout [LoopMessage]) {
+        guard !messages.isEmpty else { return }
         metrics.count(.mailboxRefusals)
         var kept: [LoopMessage] = []
         for message in messages {
@@ -159,6 +162,7 @@ final class GatewayLoop {
             }
         }
         messages = kept
+        guard !deferred.isEmpty else { return }
         let member = LoopBound(self, on: loop)
         loop.submit { member.wrapped.answerDeferred() }
     }

@@ -125,6 +125,17 @@ def test_certificates_change_at_a_reload(own_gateway, tmp_path):
     assert b"second" in certificate_of(gateway.device_tls), "the old one stays"
 
 
+def test_check_tries_the_certificates(own_gateway, tmp_path):
+    certificate, key = make_certificate(tmp_path, "good")
+    gateway = own_gateway(certificate=(certificate, key))
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    assert gateway.spawn("--check", **output).wait(20) == 0
+    key.write_text("no key")
+    check = gateway.spawn("--check", **output)
+    assert str(key) in check.communicate(timeout=20)[0]
+    assert check.returncode == 78
+
+
 def test_a_hook_can_be_added_at_a_reload(own_gateway, new_device):
     gateway = own_gateway()
     with socket.create_server(("127.0.0.1", 0)) as receiver:

@@ -111,7 +111,16 @@ final class Gateway {
         addresses.admin = try openHTTP(sockets.admin, "admin", tls: nil) { $0.adminFront.handle($1) }
     }
 
-    private static func tlsContext(_ listener: GatewayConfiguration.TLSListener) throws -> TLSContext {
+    /// Loads what a start would load, and drops it.
+    ///
+    /// - Throws: for the first file that cannot serve.
+    static func checkCertificates(_ configuration: GatewayConfiguration) throws(TLSFailure) {
+        for listener in [configuration.device.tls, configuration.http.tls] {
+            if let listener { _ = try tlsContext(listener) }
+        }
+    }
+
+    private static func tlsContext(_ listener: GatewayConfiguration.TLSListener) throws(TLSFailure) -> TLSContext {
         try TLSContext(certificatePath: listener.certificateFile, keyPath: listener.keyFile)
     }
 

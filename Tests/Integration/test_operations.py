@@ -1,6 +1,8 @@
 """What an operator does to a running gateway: limits, reloads and stops, each seen from outside."""
 
 import json
+import os
+import resource
 import signal
 import socket
 import ssl
@@ -182,3 +184,17 @@ def test_a_stop_answers_every_publish_it_took(own_gateway, new_device):
     sending.join(20)
     gateway.start()
     assert sum(gateway.view(device.cid)["queue"]["messages"] for device in devices) == accepted
+
+
+def test_running_out_of_descriptors_is_survived_and_logged(own_gateway, new_device):
+    gateway = own_gateway()
+    device = new_device(gateway)
+    limit = len(os.listdir(f"/proc/{gateway.process.pid}/fd")) + 20
+    resource.prlimit(gateway.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
+    crowd = [socket.create_connection(("127.0.0.1", gateway.device), timeout=10) for _ in range(40)]
+    eventually(lambda: "acceptFailed" in gateway.log(), "a line in the log")
+    assert device.ping().nonce == 1
+    for one in crowd:
+        one.close()
+    assert new_device(gateway).ping().nonce == 1
+    assert gateway.stop() == 0

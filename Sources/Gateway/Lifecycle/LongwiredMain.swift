@@ -76,6 +76,8 @@ public enum LongwiredMain {
             log.flush()
             return fail("\(error)", code)
         }
+        log.write(
+            .info, .started, [.version: .text(Version.text), .loops: LogValue(gateway.configuration.loopCount)])
         greet(gateway, generated)
         serve(gateway, &signals)
         gateway.stop()

@@ -32,6 +32,8 @@ final class GatewayLoop {
     var sessions: StampedTable<DeviceConnection>
     var senders: StampedTable<SenderConnection>
     private var handshakes = HandshakeQueue()
+    private var listeners: [Listener] = []
+    private var reportedAcceptFailures: UInt64 = 0
     let publisher = NativePublisher()
     let handoffDesk: HandoffDesk
     private(set) lazy var publicFront = PublicFront(self)
@@ -114,6 +116,7 @@ final class GatewayLoop {
         if loop.now >= lastSecond + 1_000 {
             lastSecond = loop.now
             handoffDesk.tick(now: Int64(loop.now))
+            reportAcceptFailures()
         }
     }
 
@@ -168,6 +171,16 @@ final class GatewayLoop {
     }
 
     // MARK: Handshakes
+
+    /// Lets the log tell when this listener's accepts fail.
+    func watch(_ listener: Listener) { listeners.append(listener) }
+
+    private func reportAcceptFailures() {
+        let count = listeners.reduce(0) { $0 + $1.exhaustedCount }
+        guard count > reportedAcceptFailures else { return }
+        log.write(.error, .acceptFailed, [.loop: LogValue(index), .count: LogValue(count - reportedAcceptFailures)])
+        reportedAcceptFailures = count
+    }
 
     /// Counts a connection in; false when there are too many, or too many that shake hands.
     ///

@@ -65,6 +65,21 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
         return isIn
     }
 
+    /// Puts in as many `messages` from the front as there is room for; those that stay in the array were not sent.
+    package func send(prefixOf messages: inout [Message]) {
+        guard !messages.isEmpty else { return }
+        let sentCount = inbox.withLock { inbox in
+            guard !inbox.isClosed else { return 0 }
+            let count = min(messages.count, capacity - inbox.messages.count)
+            guard count > 0 else { return 0 }
+            inbox.messages.append(contentsOf: messages[..<count])
+            return count
+        }
+        guard sentCount > 0 else { return }
+        messages.removeFirst(sentCount)
+        loop.wake()
+    }
+
     /// Messages that wait now; for metrics.
     package var count: Int { inbox.withLock { $0.messages.count } }
 

@@ -77,12 +77,12 @@ struct LogTests {
     func repeats() throws {
         let count = LogLimits.repeatCount + 30
         let written = try lines(.text) { log in
-            for _ in 0..<count { log.write(.info, .helloRefused) }
+            for _ in 0..<count { log.write(.info, .connectionClosed) }
             log.write(.info, .started)
         }
-        #expect(written.filter { $0.contains(" helloRefused") }.count == LogLimits.repeatCount)
+        #expect(written.filter { $0.contains(" connectionClosed") }.count == LogLimits.repeatCount)
         #expect(written.filter { $0.contains(" started") }.count == 1)
-        #expect(written.last?.hasSuffix("repeatsLeftOut name=helloRefused count=30") == true)
+        #expect(written.last?.hasSuffix("repeatsLeftOut name=connectionClosed count=30") == true)
     }
 
     @Test("a new window lets an event through again")

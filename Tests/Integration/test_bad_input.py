@@ -96,6 +96,16 @@ def test_in_session(gateway, new_device):
     assert after_hello(encode(ack)) == 413
 
 
+def test_floods(gateway, new_device):
+    for kind in (pb.Ping(nonce=1), pb.DeviceUpdate(request=1)):
+        device = new_device(gateway)
+        device.connection.send(*[kind] * 1_001)
+        with pytest.raises(Closed) as closed:
+            while True:
+                device.receive((pb.Pong, pb.UpdateResult))
+        assert closed.value.code == 414
+
+
 def test_a_device_that_breaks_the_rules_loses_nothing(gateway, new_device):
     device = new_device(gateway)
     gateway.push(device.cid, "kept")

@@ -1,6 +1,8 @@
 """What an operator does to a running gateway: limits, reloads and stops, each seen from outside."""
 
 import json
+import os
+import resource
 import signal
 import socket
 import ssl
@@ -92,6 +94,18 @@ def test_long_polls_are_limited(own_gateway):
     assert answers == [[]], "a stop answers who waits"
 
 
+def test_more_than_a_mailbox_holds_goes_in_pieces(own_gateway, new_device):
+    gateway = own_gateway(limits={"mailboxItems": 64}, loops=2)
+    devices = [new_device(gateway) for _ in range(3)]
+    known = [device.cid for device in devices]
+    unknown = [f"{number:032x}" for number in range(1, 998)]
+    statuses = gateway.api("GET", "user/status/" + ",".join(unknown + known))["data"]
+    assert sorted(statuses) == sorted(known)
+    for device in devices:
+        assert gateway.push(device.cid, "x")["status"] == "successed_online"
+        assert device.receive_and_ack(1)[0].payload == b"x"
+
+
 def test_certificates_change_at_a_reload(own_gateway, tmp_path):
     certificate, key = make_certificate(tmp_path, "first")
     gateway = own_gateway(certificate=(certificate, key))
@@ -111,6 +125,17 @@ def test_certificates_change_at_a_reload(own_gateway, tmp_path):
     gateway.process.send_signal(signal.SIGHUP)
     eventually(lambda: "reloadRefused" in gateway.log(), "the refusal of a bad certificate")
     assert b"second" in certificate_of(gateway.device_tls), "the old one stays"
+
+
+def test_check_tries_the_certificates(own_gateway, tmp_path):
+    certificate, key = make_certificate(tmp_path, "good")
+    gateway = own_gateway(certificate=(certificate, key))
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    assert gateway.spawn("--check", **output).wait(20) == 0
+    key.write_text("no key")
+    check = gateway.spawn("--check", **output)
+    assert str(key) in check.communicate(timeout=20)[0]
+    assert check.returncode == 78
 
 
 def test_a_hook_can_be_added_at_a_reload(own_gateway, new_device):
@@ -159,3 +184,17 @@ def test_a_stop_answers_every_publish_it_took(own_gateway, new_device):
     sending.join(20)
     gateway.start()
     assert sum(gateway.view(device.cid)["queue"]["messages"] for device in devices) == accepted
+
+
+def test_running_out_of_descriptors_is_survived_and_logged(own_gateway, new_device):
+    gateway = own_gateway()
+    device = new_device(gateway)
+    limit = len(os.listdir(f"/proc/{gateway.process.pid}/fd")) + 20
+    resource.prlimit(gateway.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
+    crowd = [socket.create_connection(("127.0.0.1", gateway.device), timeout=10) for _ in range(40)]
+    eventually(lambda: "acceptFailed" in gateway.log(), "a line in the log")
+    assert device.ping().nonce == 1
+    for one in crowd:
+        one.close()
+    assert new_device(gateway).ping().nonce == 1
+    assert gateway.stop() == 0

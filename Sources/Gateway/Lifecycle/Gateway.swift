@@ -23,6 +23,7 @@ final class Gateway {
     private var httpTLS: [(loop: EventLoop, server: LoopBound<HTTPServer>)] = []
     private(set) var addresses = Addresses()
     private var lastClockRecord: Int64 = 0
+    private var isStoreBusy = false
 
     /// Where the gateway listens, real ports included.
     struct Addresses {
@@ -111,7 +112,16 @@ final class Gateway {
         addresses.admin = try openHTTP(sockets.admin, "admin", tls: nil) { $0.adminFront.handle($1) }
     }
 
-    private static func tlsContext(_ listener: GatewayConfiguration.TLSListener) throws -> TLSContext {
+    /// Loads what a start would load, and drops it.
+    ///
+    /// - Throws: for the first file that cannot serve.
+    static func checkCertificates(_ configuration: GatewayConfiguration) throws(TLSFailure) {
+        for listener in [configuration.device.tls, configuration.http.tls] {
+            if let listener { _ = try tlsContext(listener) }
+        }
+    }
+
+    private static func tlsContext(_ listener: GatewayConfiguration.TLSListener) throws(TLSFailure) -> TLSContext {
         try TLSContext(certificatePath: listener.certificateFile, keyPath: listener.keyFile)
     }
 
@@ -123,6 +133,7 @@ final class Gateway {
             let listener = try Listener(on: member.loop, socket: socket.take()) { [unowned member] connection in
                 accept(member, connection)
             }
+            member.watch(listener)
             listeners.append((member.loop, { listener.close() }))
         }
         let bound = sockets[0].address.description
@@ -184,6 +195,10 @@ final class Gateway {
         }
         for member in context.members { member.submit { $0.setClock(mapping) } }
         hook?.tend()
+        if context.store.acceptsWrites == isStoreBusy {
+            isStoreBusy.toggle()
+            if isStoreBusy { log.write(.warning, .storeBusy) }
+        }
         if reading.boot - lastClockRecord > 10_000 {
             lastClockRecord = reading.boot
             let record = clock.record(reading)

@@ -47,6 +47,11 @@ public enum LongwiredMain {
     ) throws(ConfigurationError) -> Int32 {
         var configuration = try ConfigurationFile.load(parsed.configurationFile)
         if parsed.action == .check {
+            do throws(TLSFailure) {
+                try Gateway.checkCertificates(configuration)
+            } catch {
+                return fail(error.description, .configuration)
+            }
             for warning in configuration.warnings { print("warning: \(warning)") }
             print("The configuration is valid.")
             return ExitCode.success.rawValue
@@ -71,6 +76,8 @@ public enum LongwiredMain {
             log.flush()
             return fail("\(error)", code)
         }
+        log.write(
+            .info, .started, [.version: .text(Version.text), .loops: LogValue(gateway.configuration.loopCount)])
         greet(gateway, generated)
         serve(gateway, &signals)
         gateway.stop()

@@ -2,7 +2,7 @@
 ///
 /// docs/Operations.md says what to do.
 package enum LogName: String, Sendable, CaseIterable {
-    /// The gateway serves; fields: version, addresses.
+    /// The gateway serves; fields: version, loops.
     case started
     /// A signal asked for a stop.
     case stopping
@@ -12,7 +12,7 @@ package enum LogName: String, Sendable, CaseIterable {
     case fatal
     /// A listener is open; fields: listener, address.
     case listening
-    /// A listener ran out of descriptors or its accept failed.
+    /// A listener ran out of descriptors or its accept failed; fields: count, since the last such line.
     case acceptFailed
     /// Something allowed in the configuration is unwise.
     case configurationWarning
@@ -34,8 +34,6 @@ package enum LogName: String, Sendable, CaseIterable {
     case storeOpened
     /// Writes are refused for now: a bound is reached.
     case storeBusy
-    /// A read failed; its command was answered with a retryable error.
-    case storeReadFailed
     /// A write or sync failed: the process ends.
     case storeFailed
     /// An event of the delivery core or the store, under its own name in `name`.
@@ -43,12 +41,6 @@ package enum LogName: String, Sendable, CaseIterable {
 
     /// A connection was closed by us; fields: reason, code.
     case connectionClosed
-    /// A Hello was refused.
-    case helloRefused
-    /// A request to the admin listener or the push API without a valid token.
-    case requestRefused
-    /// A request failed through a fault of ours.
-    case requestFailed
 
     /// The hook's receiver failed; retried. Fields: status, error, attempt, retryInMilliseconds.
     case hookFailing

@@ -25,6 +25,12 @@ final class DeviceConnection: StreamDelegate, Handshaking {
     private var session = SessionRef.none
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
+    /// Pings and updates since a moment (monotonic ms): each costs an answer, an update a write besides.
+    private var requestCount: UInt16 = 0
+    private var requestsSince: UInt64 = 0
+    /// A client that pings every second and tells each change of state makes some twenty in this time.
+    private static let requestLimit: UInt16 = 1_000
+    private static let requestMilliseconds: UInt64 = 10_000
     /// The shard knows the session and must hear of its end.
     private var isKnownToShard = false
     /// The peer's end is not of our making and was announced by a Close of its own.
@@ -105,24 +111,38 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         return offset
     }
 
+    /// Counts a ping, an update or an upstream message; false when there were far too many.
+    private func isWithinBounds() -> Bool {
+        let now = owner.loop.now
+        if now >= requestsSince + Self.requestMilliseconds { (requestsSince, requestCount) = (now, 0) }
+        requestCount += 1
+        guard requestCount > Self.requestLimit else { return true }
+        close(.floods, reason: "more pings and updates than any client has use for")
+        return false
+    }
+
     private func take(_ type: FrameType, _ body: UnsafeRawBufferPointer) throws(WireError) {
         switch type {
         case .ack:
             owner.acknowledge(session, try AckView(decoding: body.bytes))
         case .ping:
             let nonce = try Ping(decoding: body.bytes).nonce
+            guard isWithinBounds() else { return }
             let pong = HeartbeatFrame.pong(nonce: nonce)
             _ = stream?.write(byteCount: pong.byteCount) { pong.encode(into: $0) }
         case .pong:
             // That it came was all that mattered.
             _ = try Pong(decoding: body.bytes)
         case .deviceUpdate:
-            owner.update(session, try DeviceUpdate(decoding: body.bytes))
+            let update = try DeviceUpdate(decoding: body.bytes)
+            guard isWithinBounds() else { return }
+            owner.update(session, update)
         case .feedback:
             owner.feedback(session, try Feedback(decoding: body.bytes))
         case .upstream:
             var result = UpstreamResult()
             result.request = try Upstream(decoding: body.bytes).request
+            guard isWithinBounds() else { return }
             result.code = 1
             result.reason = "no consumer takes upstream messages of this app"
             send(result)

@@ -32,6 +32,8 @@ final class GatewayLoop {
     var sessions: StampedTable<DeviceConnection>
     var senders: StampedTable<SenderConnection>
     private var handshakes = HandshakeQueue()
+    private var listeners: [Listener] = []
+    private var reportedAcceptFailures: UInt64 = 0
     let publisher = NativePublisher()
     let handoffDesk: HandoffDesk
     private(set) lazy var publicFront = PublicFront(self)
@@ -114,6 +116,7 @@ final class GatewayLoop {
         if loop.now >= lastSecond + 1_000 {
             lastSecond = loop.now
             handoffDesk.tick(now: Int64(loop.now))
+            reportAcceptFailures()
         }
     }
 
@@ -140,11 +143,14 @@ final class GatewayLoop {
         }
         guard !outgoing[target].messages.isEmpty else { return }
         if mailboxes[target].send(contentsOf: &outgoing[target].messages) { return }
-        refuse(&outgoing[target].messages, to: target)
+        // One turn's messages may be more than a mailbox holds at all, so they go in pieces.
+        mailboxes[target].send(prefixOf: &outgoing[target].messages)
+        refuse(&outgoing[target].messages)
     }
 
-    /// The mailbox is full: what asks for something is answered as busy, what answers waits for the next turn.
-    private func refuse(_ messages: inout [LoopMessage], to target: Int) {
+    /// The mailbox is full: publishes are answered as busy, the rest waits for a later turn, at most until the next tick.
+    private func refuse(_ messages: inout [LoopMessage]) {
+        guard !messages.isEmpty else { return }
         metrics.count(.mailboxRefusals)
         var kept: [LoopMessage] = []
         for message in messages {
@@ -159,11 +165,22 @@ final class GatewayLoop {
             }
         }
         messages = kept
+        guard !deferred.isEmpty else { return }
         let member = LoopBound(self, on: loop)
         loop.submit { member.wrapped.answerDeferred() }
     }
 
     // MARK: Handshakes
+
+    /// Lets the log tell when this listener's accepts fail.
+    func watch(_ listener: Listener) { listeners.append(listener) }
+
+    private func reportAcceptFailures() {
+        let count = listeners.reduce(0) { $0 + $1.exhaustedCount }
+        guard count > reportedAcceptFailures else { return }
+        log.write(.error, .acceptFailed, [.loop: LogValue(index), .count: LogValue(count - reportedAcceptFailures)])
+        reportedAcceptFailures = count
+    }
 
     /// Counts a connection in; false when there are too many, or too many that shake hands.
     ///

@@ -67,7 +67,9 @@ extension Shard {
         }
     }
 
-    /// A result is out. A client drops what it reads before the result of its latest update, so the last one counts.
+    /// A result is out.
+    ///
+    /// A client drops what it reads before the result of its latest update, so the last one counts.
     private mutating func openGate(_ slot: UInt32) {
         let device = devices.pointer(slot)
         device.pointee.gates -= 1

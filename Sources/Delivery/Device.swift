@@ -146,6 +146,8 @@ struct Message {
         static let vendorOnly = Flags(rawValue: 64)
         /// It was sent in the current session, so an ack of it counts even when it is not in flight any more.
         static let sentHere = Flags(rawValue: 128)
+        /// Later messages were sent though it was not (again): a position beyond it says nothing of it.
+        static let passedOver = Flags(rawValue: 256)
     }
 
     var facts: MessageFacts

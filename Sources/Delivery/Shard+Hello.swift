@@ -103,7 +103,7 @@ extension Shard {
         var named: [UInt32] = []
         var next = device.pointee.firstMessage
         while next != .max {
-            if position.names(messages.pointer(next).pointee.facts.item) { named.append(next) }
+            if position.names(messages.pointer(next).pointee.facts.item), mayHaveArrived(next) { named.append(next) }
             next = messages.pointer(next).pointee.next
         }
         endAcked(named, slot)
@@ -129,7 +129,13 @@ extension Shard {
             }
             var named: [UInt32] = []
             for row in rows where position.names(row.facts.item) {
-                named.append(shard.adoptMessage(row, device: slot))
+                let isKnown = shard.listedMessage(table: .message, item: row.facts.item, of: slot) != nil
+                let message = shard.adoptMessage(row, device: slot)
+                if shard.mayHaveArrived(message) {
+                    named.append(message)
+                } else if !isKnown {
+                    shard.leaveToStore(message)
+                }
             }
             shard.endAcked(named, slot)
             if !isComplete, let last = rows.last, last.facts.item < highest {
@@ -140,6 +146,20 @@ extension Shard {
             shard.settleOpened(command, slot)
             shard.drainWaiting(slot)
         }
+    }
+
+    /// Whether a position that names a message is evidence that it was processed.
+    ///
+    /// Positions are cumulative, and the stream passes over what has expired while a lease is out, and over one-shot
+    /// messages after their attempt: the client cannot see those gaps.
+    private func mayHaveArrived(_ message: UInt32) -> Bool {
+        let entry = messages.pointer(message)
+        if entry.pointee.flags.contains(.passedOver) { return false }
+        if entry.pointee.flags.contains(.attempted) { return true }
+        if entry.pointee.facts.expiresAt <= now { return false }
+        // Of one that was sent in an earlier life the job says so, if it has one.
+        guard entry.pointee.facts.isOneShot, entry.pointee.job != .max else { return true }
+        return jobs.pointer(entry.pointee.job).pointee.row.steps.contains { $0.event == .sent }
     }
 
     /// Gives acked messages their final state.

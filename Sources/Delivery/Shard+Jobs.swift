@@ -109,10 +109,11 @@ extension Shard {
         guard device.pointee.isReachable, entry.pointee.row.facts.strategy == .liveElseVendor,
             entry.pointee.row.facts.table == .message
         else { return false }
-        if entry.pointee.message != .max {
-            return !messages.pointer(entry.pointee.message).pointee.flags.contains(.overdue)
-        }
-        return true
+        // A one-shot message whose attempt is over comes live no more: holding its job would lose it.
+        guard entry.pointee.message != .max else { return !entry.pointee.row.facts.isOneShot }
+        let flags = messages.pointer(entry.pointee.message).pointee.flags
+        if flags.contains(.inFlight) { return !flags.contains(.overdue) }
+        return !entry.pointee.row.facts.isOneShot || flags.isDisjoint(with: [.attempted, .cold])
     }
 
     /// Looks at all jobs of a device again: its reachability changed.

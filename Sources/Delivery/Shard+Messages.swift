@@ -178,6 +178,8 @@ extension Shard {
         if entry.pointee.facts.expiresAt <= now {
             // It may stay for its lease's sake; the next page begins behind it.
             device.pointee.cursor = sequence + 1
+            entry.pointee.flags.insert(.passedOver)
+            entry.pointee.flags.remove(.sentHere)
             expireListed(slot)
             return true
         }
@@ -185,6 +187,8 @@ extension Shard {
             entry.pointee.flags.contains(.attempted) || entry.pointee.flags.contains(.cold)
         {
             // Its one live attempt is over; it waits for its end only.
+            entry.pointee.flags.insert(.passedOver)
+            entry.pointee.flags.remove(.sentHere)
             device.pointee.firstUnsent = entry.pointee.next
             device.pointee.cursor = sequence + 1
             return true

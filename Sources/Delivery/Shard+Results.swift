@@ -203,9 +203,8 @@ extension Shard {
             devices.pointer(device).pointee.flags.insert(.dirty)
             closeBatch()
         }
-        if hasOther, !entry.pointee.row.isCollapsed,
-            Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts
-        {
+        let isWanted = hasOther && !entry.pointee.row.isCollapsed
+        if isWanted, Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts {
             entry.pointee.row.state = .due
             entry.pointee.row.dueAt = now
             openBatch(device)

@@ -61,6 +61,43 @@ import Wire
         #expect(harness.finalState(outcome.message) == nil)
     }
 
+    @Test("a position beyond a message that the stream passed over does not claim it", arguments: [false, true])
+    func passedOver(cold: Bool) {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        let expired = harness.publish(phone, "expired", timeToLive: 5_000)
+        #expect(harness.lease(milliseconds: 60_000).count == 1)
+        harness.advance(6_000)
+        if cold { harness.store.cool() }
+        _ = harness.publish(phone, "later", vendor: false)
+        harness.connect(&phone)
+        #expect(harness.delivered.map(\.payload) == ["later"])
+        harness.acknowledge(phone, 2)
+        harness.connect(&phone) { $0.positions = [StreamPosition(sequence: 2)] }
+        #expect(harness.finalState(expired.message) == nil)
+        harness.advance(60_000)
+        #expect(harness.finalState(expired.message) == .expired)
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("a one-shot message that was not read before its connection broke is not claimed by later positions")
+    func oneShotPassedOver() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        let lost = harness.publish(phone, "lost", timeToLive: -1)
+        harness.disconnect(phone)
+        _ = harness.publish(phone, "later", vendor: false)
+        harness.delivered.removeAll()
+        harness.connect(&phone)
+        #expect(harness.delivered.map(\.payload) == ["later"])
+        harness.acknowledge(phone, 2)
+        harness.connect(&phone) { $0.positions = [StreamPosition(sequence: 2)] }
+        #expect(harness.finalState(lost.message) == nil)
+        #expect(harness.lease().count == 1)
+    }
+
     @Test("nothing is delivered between the results of two updates that were under way together")
     func twoUpdates() {
         let harness = DeliveryHarness()

@@ -87,6 +87,8 @@ struct Device {
     var heartbeatSeconds: UInt16 = 0
     var state = ApplicationState.terminated
     var firstJob: UInt32 = .max
+    /// Counts messages of the live stream that were left to the disk: a page asked for before does not have them.
+    var departures: UInt32 = 0
     /// Counts messages that ended: a scan that saw another number is out of date.
     var endings: UInt32 = 0
     /// Digests of collapse keys among cold rows; all ones until they were looked through.

@@ -256,7 +256,10 @@ extension Shard {
     mutating func leaveToStore(_ slot: UInt32) {
         let entry = messages.pointer(slot)
         let device = devices.pointer(entry.pointee.device)
-        if entry.pointee.facts.table == .message { device.pointee.flags.insert(.coldAhead) }
+        if entry.pointee.facts.table == .message {
+            device.pointee.flags.insert(.coldAhead)
+            device.pointee.departures &+= 1
+        }
         device.pointee.coldKeys |= Self.keyBit(entry.pointee.collapseHash)
         forgetMessage(slot)
     }

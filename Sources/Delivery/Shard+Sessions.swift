@@ -270,6 +270,7 @@ extension Shard {
         device.pointee.flags.insert(.paging)
         let generation = device.pointee.generation
         let from = device.pointee.cursor
+        let departures = device.pointee.departures
         scan(
             slot, table: .message, from: from, rowLimit: Int(device.pointee.window - device.pointee.inFlightCount),
             byteLimit: limits.windowByteCount - Int(device.pointee.inFlightBytes)
@@ -282,7 +283,8 @@ extension Shard {
             } else if device.pointee.generation != generation || device.pointee.cursor != from {
                 shard.pump(slot)
             } else {
-                shard.sendPage(rows, isComplete: isComplete, slot)
+                let isLast = isComplete && device.pointee.departures == departures
+                shard.sendPage(rows, isComplete: isLast, slot)
             }
         }
     }

@@ -65,6 +65,26 @@ import Wire
         #expect(harness.closes.map(\.code) == [.suspectTimeout])
     }
 
+    @Test("a message that turns cold while the last page is read is not forgotten")
+    func coolsDuringAPage() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        _ = harness.publish(phone, "a")
+        harness.crash()
+        harness.connect(&phone, flushing: false)
+        harness.store.deliverReplies()
+        harness.store.sync()
+        // The page's rows are here and their jobs are asked for.
+        harness.store.deliverReplies(limit: 1)
+        #expect(harness.delivered.isEmpty)
+        harness.submit(phone, "b")
+        harness.store.sync()
+        harness.store.cool()
+        harness.flush()
+        #expect(harness.delivered.map(\.payload) == ["a", "b"])
+    }
+
     @Test("an expired message whose lease is out waits for it without a timer that fires at once")
     func noSpinning() {
         let harness = DeliveryHarness()

@@ -76,26 +76,19 @@ final class DeviceConnection: StreamDelegate, Handshaking {
                 stream.pauseReading()
                 return offset
             }
-            let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
-            let header: FrameHeader
-            do throws(FrameHeader.ParseError) {
-                guard let parsed = try FrameHeader(parsing: rest.bytes, bodyLimit: owner.limits.frameBytes) else {
-                    return offset
-                }
-                header = parsed
-            } catch {
-                close(error.closeCode, reason: "the frame's header is not acceptable")
+            let type: FrameType
+            let body: UnsafeRawBufferPointer
+            switch FrameCut(
+                bytes, from: offset, bodyLimit: owner.limits.frameBytes, mustBeHello: phase == .awaitingHello)
+            {
+            case .incomplete: return offset
+            case .refused(let code, let reason):
+                close(code, reason: reason)
                 return bytes.count
+            case .frame(let itsType, let itsBody, let byteCount):
+                (type, body) = (itsType, itsBody)
+                offset += byteCount
             }
-            // A first frame that is no Hello is refused by its type, before its body has come.
-            if phase == .awaitingHello && header.type != .hello {
-                close(.unexpectedFrame, reason: "the first frame must be a Hello")
-                return bytes.count
-            }
-            let frameByteCount = FrameHeader.byteCount + header.bodyByteCount
-            guard rest.count >= frameByteCount else { return offset }
-            let body = UnsafeRawBufferPointer(rebasing: rest[FrameHeader.byteCount..<frameByteCount])
-            offset += frameByteCount
             if phase == .awaitingHello {
                 hello(body, after: UnsafeRawBufferPointer(rebasing: bytes[offset...]))
                 // Moved away: the leftover went along.
@@ -103,7 +96,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
                 continue
             }
             do throws(WireError) {
-                try take(header.type, body)
+                try take(type, body)
             } catch {
                 close(.malformed, reason: "a frame's body is no message of its type")
             }

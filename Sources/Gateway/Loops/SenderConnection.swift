@@ -40,29 +40,20 @@ final class SenderConnection: StreamDelegate, Handshaking {
         while offset < bytes.count {
             guard phase != .closed else { return bytes.count }
             guard !isPaused else { return offset }
-            let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
-            let header: FrameHeader
-            do throws(FrameHeader.ParseError) {
-                guard let parsed = try FrameHeader(parsing: rest.bytes, bodyLimit: owner.limits.frameBytes) else {
-                    return offset
+            switch FrameCut(
+                bytes, from: offset, bodyLimit: owner.limits.frameBytes, mustBeHello: phase == .awaitingHello)
+            {
+            case .incomplete: return offset
+            case .refused(let code, let reason):
+                close(code, reason: reason)
+                return bytes.count
+            case .frame(let type, let body, let byteCount):
+                offset += byteCount
+                do throws(WireError) {
+                    try take(type, body)
+                } catch {
+                    close(.malformed, reason: "a frame's body is no message of its type")
                 }
-                header = parsed
-            } catch {
-                close(error.closeCode, reason: "the frame's header is not acceptable")
-                return bytes.count
-            }
-            if phase == .awaitingHello && header.type != .hello {
-                close(.unexpectedFrame, reason: "the first frame must be a Hello")
-                return bytes.count
-            }
-            let frameByteCount = FrameHeader.byteCount + header.bodyByteCount
-            guard rest.count >= frameByteCount else { return offset }
-            let body = UnsafeRawBufferPointer(rebasing: rest[FrameHeader.byteCount..<frameByteCount])
-            offset += frameByteCount
-            do throws(WireError) {
-                try take(header.type, body)
-            } catch {
-                close(.malformed, reason: "a frame's body is no message of its type")
             }
         }
         return offset

@@ -18,7 +18,7 @@ public enum Effect {
     case settled(Origin, [ResultVerdict])
     /// Jobs became due where there were none: long polls may lease now.
     case jobsAvailable
-    case deviceStatus(Origin, DeviceID, DeviceStatus?)
+    case deviceStatus(Origin, DeviceID, DeviceAnswer)
     case messageTrace(Origin, MessageTrace?)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
     case log(LogEvent)
@@ -147,6 +147,20 @@ public struct ResultVerdict: Sendable, Equatable {
     public var job: MessageID
     public var verdict: Verdict
     public init(job: MessageID, verdict: Verdict) { (self.job, self.verdict) = (job, verdict) }
+}
+
+/// What a question for a device finds.
+public enum DeviceAnswer: Sendable {
+    case known(DeviceStatus)
+    /// No such device in this app.
+    case unknown
+    /// Its record could not be read, or too much waits already: ask again.
+    case unreadable
+
+    /// The status, if there is one.
+    public var status: DeviceStatus? {
+        if case .known(let status) = self { status } else { nil }
+    }
 }
 
 /// A device as the admin API and `user/status` show it.

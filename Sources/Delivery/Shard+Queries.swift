@@ -4,19 +4,19 @@ internal import Structures
 public import Wire
 
 extension Shard {
-    /// Tells a device's state, as `.deviceStatus`; `nil` in it: no such device in this app.
+    /// Tells a device's state, as `.deviceStatus`.
     public mutating func status(
         of cid: DeviceID, bucket: Bucket, app: AppKey, origin: Origin, now: GatewayTime
     ) {
         begin(now)
         whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
-                shard.effects.append(.deviceStatus(origin, cid, nil))
+                shard.effects.append(.deviceStatus(origin, cid, readiness == .failed ? .unreadable : .unknown))
                 return
             }
             let device = shard.devices.pointer(slot)
             guard shard.apps[Int(device.pointee.appIndex)].key == app else {
-                shard.effects.append(.deviceStatus(origin, cid, nil))
+                shard.effects.append(.deviceStatus(origin, cid, .unknown))
                 return
             }
             let tokens = shard.profile(slot).tokens.map {
@@ -35,7 +35,7 @@ extension Shard {
                 queuedByteCount: Int(device.pointee.messageBytes + device.pointee.vendorBytes),
                 inFlightCount: Int(device.pointee.inFlightCount), nextSequence: device.pointee.nextSequence,
                 badge: device.pointee.badge, pushModeOff: device.pointee.flags.contains(.pushModeOff), tokens: tokens)
-            shard.effects.append(.deviceStatus(origin, cid, status))
+            shard.effects.append(.deviceStatus(origin, cid, .known(status)))
         }
     }
 

@@ -82,6 +82,8 @@ extension APIResponse {
 
     /// Nothing can be accepted now (the store is behind, the loops' mailboxes are full): safe to repeat as it is.
     public static let busy = APIResponse.getui(.busy, "the gateway is busy, nothing was accepted, retry")
+    /// A question could not be answered because a device's record could not be read.
+    public static let statusUnreadable = APIResponse.getui(.busy, "a device's record cannot be read now, retry")
     /// The gateway is starting or stopping.
     public static let starting = APIResponse.getui(.starting, "the gateway is not ready, retry")
     /// The body did not fit; for a front that finds out while it reads.

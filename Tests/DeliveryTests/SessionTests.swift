@@ -238,4 +238,18 @@ import Wire
         harness.connect(&phone)
         #expect(harness.welcomes.count == 2)
     }
+
+    @Test("a question whose read fails is answered as unreadable, not as an unknown device")
+    func failedQuestion() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        harness.crash()
+        harness.store.failingReads = [harness.store.readCount + 1]
+        #expect(harness.status(phone) == nil)
+        guard case .unreadable = harness.deviceAnswers.last else {
+            Issue.record("a failed read must not look like a missing device")
+            return
+        }
+        #expect(harness.status(phone) != nil)
+    }
 }

@@ -49,6 +49,7 @@ public final class DeliveryHarness: ShardStoreObserver {
     public var leases: [[Job]] = []
     public var verdicts: [[ResultVerdict]] = []
     public var statuses: [DeviceStatus?] = []
+    public var deviceAnswers: [DeviceAnswer] = []
     public var traces: [MessageTrace?] = []
     public var logs: [LogEvent] = []
     public var jobsAvailable = 0
@@ -157,7 +158,9 @@ public final class DeliveryHarness: ShardStoreObserver {
         case .leased(_, let jobs): leases.append(jobs)
         case .settled(_, let settled): verdicts.append(settled)
         case .jobsAvailable: jobsAvailable += 1
-        case .deviceStatus(_, _, let status): statuses.append(status)
+        case .deviceStatus(_, _, let answer):
+            statuses.append(answer.status)
+            deviceAnswers.append(answer)
         case .messageTrace(_, let trace): traces.append(trace)
         case .log(let event): logs.append(event)
         }

@@ -94,11 +94,14 @@ final class AdminFront {
         send(Route(.admin, loop: owner.index, slot: slot, stamp: stamp).origin(0))
     }
 
-    func answered(_ route: Route, _ status: DeviceStatus?) {
+    func answered(_ route: Route, _ answer: DeviceAnswer) {
         guard let waiting = pending.remove(route.slot, route.stamp), case .device(let device) = waiting.question else {
             return
         }
-        respond(waiting.exchange, AdminAnswer.device(status, at: device, registry: api.registry))
+        if case .unreadable = answer {
+            return respond(waiting.exchange, .adminUnavailable("the device's record cannot be read now, retry"))
+        }
+        respond(waiting.exchange, AdminAnswer.device(answer.status, at: device, registry: api.registry))
     }
 
     func answered(_ route: Route, _ trace: MessageTrace?) {

@@ -17,6 +17,7 @@ final class PublicFront {
         var exchange: HTTPExchange
         var query: StatusQuery
         var statuses: [DeviceID: DeviceStatus] = [:]
+        var hasFailed = false
         var missing: Int
     }
 
@@ -105,15 +106,18 @@ final class PublicFront {
         }
     }
 
-    func answered(_ route: Route, _ cid: DeviceID, _ status: DeviceStatus?) {
+    func answered(_ route: Route, _ cid: DeviceID, _ answer: DeviceAnswer) {
         guard var pending = queries[route.slot, route.stamp] else { return }
-        pending.statuses[cid] = status
+        pending.statuses[cid] = answer.status
+        if case .unreadable = answer { pending.hasFailed = true }
         pending.missing -= 1
         guard pending.missing == 0 else {
             queries[route.slot, route.stamp] = pending
             return
         }
         queries.remove(route.slot, route.stamp)
+        // One device that cannot be read would look like one that does not exist.
+        guard !pending.hasFailed else { return respond(pending.exchange, .statusUnreadable) }
         respond(pending.exchange, StatusAnswer.render(pending.query, statuses: pending.statuses))
     }
 

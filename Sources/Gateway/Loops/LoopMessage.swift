@@ -31,7 +31,7 @@ enum LoopAnswer: Sendable {
     case published(Origin, PublishOutcome)
     case leased(Origin, [Job])
     case settled(Origin, [ResultVerdict])
-    case deviceStatus(Origin, DeviceID, DeviceStatus?)
+    case deviceStatus(Origin, DeviceID, DeviceAnswer)
     case trace(Origin, MessageTrace?)
 
     var origin: Origin {

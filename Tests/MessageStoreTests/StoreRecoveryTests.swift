@@ -186,5 +186,6 @@ final class ErrorBox: @unchecked Sendable {
     private let lock = NSLock()
     private var error: StoreError?
     func set(_ error: StoreError) { lock.withLock { self.error = error } }
+    func clear() { lock.withLock { error = nil } }
     var value: StoreError? { lock.withLock { error } }
 }

@@ -164,8 +164,18 @@ public final class EmbeddedStore: @unchecked Sendable {
             try FileSystem.removeTree(folder + "/spill")
             try FileSystem.createDirectory(folder + "/spill")
             try FileSystem.createDirectory(folder + "/rows")
+            try proveRoom(folder + "/spill/room")
         } catch { throw StoreError(error) }
         return lock
+    }
+
+    /// Fails clearly on a full disk: RocksDB, as Debian builds it, ends the process by an assertion instead.
+    private static func proveRoom(_ path: String) throws(SystemError) {
+        do {
+            let file = try File(path: path, mode: .createNew)
+            try file.fillWithZeros(byteCount: Limits.roomByteCount)
+        }
+        try FileSystem.removeFile(path)
     }
 
     private static func checkFormat(_ folder: String) throws(StoreError) {

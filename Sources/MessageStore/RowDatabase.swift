@@ -105,7 +105,8 @@ final class RowDatabase: @unchecked Sendable {
         try planned("rocksdb get", "read", path)
         var error: UnsafeMutablePointer<CChar>?
         let slice = rocksdb_get_pinned_cf(
-            database, settings.readOptions, family.handle, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count,
+            database, settings.readOptions, family.handle, key.baseAddress?.assumingMemoryBound(to: CChar.self),
+            key.count,
             &error)
         if let error { throw StoreError(operation: "read", message: take(error)) }
         guard let slice else { return nil }
@@ -163,11 +164,14 @@ final class RowDatabase: @unchecked Sendable {
         defer { for copy in copies { copy.deallocate() } }
         let pointers = copies.map { UnsafePointer<CChar>?($0) }
         var error: UnsafeMutablePointer<CChar>?
-        rocksdb_ingest_external_file_cf(database, family.handle, pointers, pointers.count, settings.ingestOptions, &error)
+        rocksdb_ingest_external_file_cf(
+            database, family.handle, pointers, pointers.count, settings.ingestOptions, &error)
         if let error { throw StoreError(operation: "ingest", message: take(error)) }
     }
 
-    fileprivate func makeWriter() -> OpaquePointer? { rocksdb_sstfilewriter_create(settings.environmentOptions, settings.options) }
+    fileprivate func makeWriter() -> OpaquePointer? {
+        rocksdb_sstfilewriter_create(settings.environmentOptions, settings.options)
+    }
 
     /// The family of `period`, made if it is not there.
     func ephemeralFamily(_ period: Int64) throws(StoreError) -> ColumnFamily {
@@ -343,9 +347,9 @@ struct SortedFileWriter: ~Copyable {
 @inline(__always)
 private func planned(_ call: StaticString, _ operation: String, _ path: String) throws(StoreError) {
     #if DEBUG
-        guard case .error(let code)? = FaultPlan.fault(of: call, on: path) else { return }
-        let reason = SystemError(operation: "planned", subject: path, code: code)
-        throw StoreError(operation: operation, message: "IO error: \(reason)")
+    guard case .error(let code)? = FaultPlan.fault(of: call, on: path) else { return }
+    let reason = SystemError(operation: "planned", subject: path, code: code)
+    throw StoreError(operation: operation, message: "IO error: \(reason)")
     #endif
 }
 

@@ -84,10 +84,12 @@ extension Shard {
 
     // MARK: Alarms of cold rows
 
-    /// One batch of alarms at a time, none while the due lists are full, and none for a second after a failed read: the
-    /// store's next alarm stays in the past then, and a disk that fails must not be asked as fast as it can answer.
+    /// One batch of alarms at a time, none while the due lists are full, and none for a second after a failed read.
+    ///
+    /// The store's next alarm stays in the past then, and a failing disk must not be asked as fast as it can answer.
     var mayAskForAlarms: Bool {
-        !alarmsAsked && now >= alarmsPausedUntil && alarmWork == 0 && dueCount + numbers.heldJobs < limits.dueJobReadAhead
+        !alarmsAsked && now >= alarmsPausedUntil && alarmWork == 0
+            && dueCount + numbers.heldJobs < limits.dueJobReadAhead
     }
 
     /// Takes due alarms from the store, a bounded number at a time, while there is room for what they bring.

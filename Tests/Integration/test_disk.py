@@ -20,6 +20,8 @@ from longwire_client import Closed, Device, Sender, pb
 
 CALM = {**QUICK, "liveDeadlineMilliseconds": 600_000, "unannouncedCloseDelayMilliseconds": 300}
 SEGMENT_HEADER = 64
+# Variations that the Swift tests cover too, or nearly the same as their neighbours: not in every run.
+THOROUGH = pytest.mark.skipif(os.environ.get("LONGWIRE_FAULTS") != "all", reason="only with LONGWIRE_FAULTS=all")
 
 
 @pytest.fixture(scope="session")
@@ -191,7 +193,7 @@ def settle(gateway, books):
     "fault, words",
     [
         ("sync-fails", "fdatasync"),
-        ("write-fails /journal/", "write"),
+        pytest.param("write-fails /journal/", "write", marks=THOROUGH),
         ("full 700 /journal/", "No space left"),
     ],
 )
@@ -252,7 +254,7 @@ def test_a_full_disk_under_the_ordered_store_is_reported_and_waited_for(disk):
     settle(gateway, books)
 
 
-@pytest.mark.parametrize("fault", ["write-fails /spill/", "sync-fails /rows/"])
+@pytest.mark.parametrize("fault", ["write-fails /spill/", pytest.param("sync-fails /rows/", marks=THOROUGH)])
 def test_an_ordered_store_that_cannot_be_written_ends_the_process(disk, fault):
     gateway = disk(limits={"spillAfterSeconds": 1})
     with traffic(gateway) as (books, publisher):
@@ -395,7 +397,7 @@ def test_segments_that_were_used_again_bring_nothing_back(disk):
     settle(gateway, books)
 
 
-@pytest.mark.parametrize("what", ["CURRENT", "MANIFEST", "rows", "sst"])
+@pytest.mark.parametrize("what", ["CURRENT", *(pytest.param(one, marks=THOROUGH) for one in ("MANIFEST", "rows", "sst"))])
 def test_a_damaged_database_refuses_the_start(disk, what):
     gateway = disk()
     with traffic(gateway):

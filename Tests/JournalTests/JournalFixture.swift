@@ -16,10 +16,8 @@ final class JournalFixture {
     private var ticket: UInt64 = 0
     private(set) var ledger: SegmentLedger?
 
-    /// - Parameters:
-    ///   - segment: bytes of a segment.
-    ///   - isOnDisk: false for a folder in memory, where there is one: failures are injected, and syncs cost nothing.
-    ///   - isPrepared: false leaves even making the folder to the test.
+    // Not on disk means in memory, where there is such a folder: for injected failures, where syncs should cost nothing.
+    // Unprepared leaves even making the folder to the test.
     init(segment: Int = 4096, isOnDisk: Bool = true, isPrepared: Bool = true) throws {
         let isInMemory = !isOnDisk && FileManager.default.isWritableFile(atPath: "/dev/shm")
         path = (isInMemory ? "/dev/shm/" : NSTemporaryDirectory()) + "longwire-journal-" + UUID().uuidString

@@ -272,7 +272,7 @@ struct StoreFailingCallTests {
     /// `LONGWIRE_FAULTS=all` takes every n; otherwise other ones in each case, the first of them closer together.
     static func next(after number: Int, _ fault: Case) -> Int {
         if isThorough { return number + 1 }
-        let stride = fault.kind == .error(EIO) ? 14 : 23
+        let stride = fault.kind == .error(EIO) ? 25 : 40
         return number + (number < 16 ? 3 : stride) + number / 8
     }
 

@@ -5,11 +5,11 @@ import Wire
 @testable import Delivery
 @testable import MessageStore
 
-/// Data folders as released versions wrote them, under `Tests/Fixtures/store-format-N`: the folder as text, and beside
-/// it every row that it holds. They are never rewritten.
+/// Data folders as released versions wrote them, each with every row that it holds.
 ///
-/// When the format changes, raise `EmbeddedStore.formatVersion`, let `LONGWIRE_MAKE_FIXTURE=1 swift test --filter
-/// ReleasedFormatTests` write the next one, and keep the test of the old one: it then shows that the new code reads it.
+/// They stand under `Tests/Fixtures/store-format-N`, the folder as text and its rows beside it, and are never rewritten.
+/// When the format changes, raise `EmbeddedStore.formatVersion` and let `LONGWIRE_MAKE_FIXTURE=1 swift test --filter
+/// ReleasedFormatTests` write the next one. The test of the old one stays and shows that the new code reads it.
 @Suite("Released store formats")
 struct ReleasedFormatTests {
     static let time: Int64 = 1_795_000_000_000

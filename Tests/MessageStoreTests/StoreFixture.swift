@@ -38,7 +38,7 @@ struct WaitFailed: Error, CustomStringConvertible {
 final class TemporaryFolder {
     let path: String
 
-    /// - Parameter isInMemory: in memory where the machine has such a folder, for tests that sync very often.
+    // In memory where the machine has such a folder, for tests that sync very often.
     init(isInMemory: Bool = false) throws {
         let isInMemory = isInMemory && FileManager.default.isWritableFile(atPath: "/dev/shm")
         path = (isInMemory ? "/dev/shm/" : NSTemporaryDirectory()) + "longwire-store-" + UUID().uuidString

@@ -85,9 +85,12 @@ extension Shard {
 
     // MARK: Alarms of cold rows
 
-    /// One batch of alarms at a time, and none while the due lists are full.
+    /// One batch of alarms at a time, none while the due lists are full, and none for a second after a failed read.
+    ///
+    /// The store's next alarm stays in the past then, and a failing disk must not be asked as fast as it can answer.
     var mayAskForAlarms: Bool {
-        !alarmsAsked && alarmWork == 0 && dueCount + numbers.heldJobs < limits.dueJobReadAhead
+        !alarmsAsked && now >= alarmsPausedUntil && alarmWork == 0
+            && dueCount + numbers.heldJobs < limits.dueJobReadAhead
     }
 
     /// Takes due alarms from the store, a bounded number at a time, while there is room for what they bring.
@@ -97,6 +100,7 @@ extension Shard {
         let token = store.requestAlarms(upTo: now, limit: limits.alarmBatch)
         continuations[token] = { shard, reply in
             shard.alarmsAsked = false
+            if reply.failure != nil { shard.alarmsPausedUntil = shard.now + 1_000 }
             guard case .rows(let rows, _)? = reply.results.first else { return }
             // Held until all are started, so that finished ones do not ask for more in between.
             shard.alarmWork += 1

@@ -54,6 +54,8 @@ public struct Shard: ~Copyable {
     var batch = OpenBatch()
     var now: GatewayTime
     var alarmsAsked = false
+    /// Their last reading failed: not asked for before this.
+    var alarmsPausedUntil: GatewayTime = 0
     var alarmWork = 0
     /// Alarms whose reading failed; the store does not repeat them.
     var rungAgain: [(key: StoreKey, at: GatewayTime)] = []

@@ -8,7 +8,6 @@
 // the mismatch; a later segment says that this one ended elsewhere; a file is shorter than it was made; a segment
 // between two others is missing.
 
-internal import Glibc
 internal import Platform
 
 /// The journal as a start finds it.
@@ -33,8 +32,8 @@ package struct Recovery {
         self.folder = folder
         var previous: SegmentHeader?
         for generation in try folder.segments() {
-            let map = try MappedFile(path: folder.segmentPath(generation))
-            let scan = try Self.scan(map, generation: generation)
+            let file = try SegmentBytes(path: folder.segmentPath(generation))
+            let scan = try Self.scan(file, generation: generation)
             guard let header = scan.header else {
                 // Taken from the pool and never written; or its first group was torn.
                 segments.append(Segment(generation: generation, end: 0, batchCount: 0))
@@ -60,24 +59,24 @@ package struct Recovery {
     package func replay(
         _ segment: Segment, _ visit: (Operation) -> Void, atEnd body: () throws -> Void = {}
     ) throws {
-        let map = try MappedFile(path: folder.segmentPath(segment.generation))
+        let file = try SegmentBytes(path: folder.segmentPath(segment.generation))
         var offset = SegmentHeader.byteCount
         while offset < segment.end {
-            guard let header = RecordHeader(in: map.bytes, at: offset, generation: segment.generation) else {
-                throw JournalError.damaged(file: map.path, offset: offset, what: "the file changed while it was read")
+            guard let header = RecordHeader(in: file.bytes, at: offset, generation: segment.generation) else {
+                throw JournalError.damaged(file: file.path, offset: offset, what: "the file changed while it was read")
             }
             let start = offset + RecordHeader.byteCount
-            let record = UnsafeRawBufferPointer(rebasing: map.bytes[start..<start + header.bodyByteCount])
+            let record = UnsafeRawBufferPointer(rebasing: file.bytes[start..<start + header.bodyByteCount])
             guard
                 Operation.readAll(
                     in: record, bucket: header.bucket, operationCount: header.operationCount, visit)
             else {
                 throw JournalError.damaged(
-                    file: map.path, offset: offset, what: "the record is whole, but this version cannot read it")
+                    file: file.path, offset: offset, what: "the record is whole, but this version cannot read it")
             }
             offset += header.recordByteCount
         }
-        try withExtendedLifetime(map) { try body() }
+        try withExtendedLifetime(file) { try body() }
     }
 
     // MARK: Checking
@@ -89,18 +88,18 @@ package struct Recovery {
         var isTorn = false
     }
 
-    private static func scan(_ map: MappedFile, generation: UInt64) throws(JournalError) -> Scan {
+    private static func scan(_ file: SegmentBytes, generation: UInt64) throws(JournalError) -> Scan {
         var scan = Scan()
-        scan.header = SegmentHeader(in: map.bytes, generation: generation)
-        if let header = scan.header, map.bytes.count < header.segmentByteCount {
+        scan.header = SegmentHeader(in: file.bytes, generation: generation)
+        if let header = scan.header, file.bytes.count < header.segmentByteCount {
             throw .damaged(
-                file: map.path, offset: map.bytes.count,
+                file: file.path, offset: file.bytes.count,
                 what: "the file was made with \(header.segmentByteCount) bytes and ends here")
         }
         var offset = SegmentHeader.byteCount
         if scan.header != nil {
-            while let header = RecordHeader(in: map.bytes, at: offset, generation: generation),
-                isWhole(header, in: map.bytes, at: offset)
+            while let header = RecordHeader(in: file.bytes, at: offset, generation: generation),
+                isWhole(header, in: file.bytes, at: offset)
             {
                 offset += header.recordByteCount
                 scan.batchCount += 1
@@ -111,12 +110,12 @@ package struct Recovery {
         }
         // Whatever is behind the first mismatch must have been written in the same group as it.
         var probe = offset + (offset == 0 ? SegmentHeader.byteCount : 0)
-        while probe + RecordHeader.byteCount <= map.bytes.count {
-            if let later = RecordHeader(in: map.bytes, at: probe, generation: generation) {
+        while probe + RecordHeader.byteCount <= file.bytes.count {
+            if let later = RecordHeader(in: file.bytes, at: probe, generation: generation) {
                 let isProof = later.groupStart > max(offset, SegmentHeader.byteCount) && later.groupStart <= probe
                 if isProof {
                     throw .damaged(
-                        file: map.path, offset: offset,
+                        file: file.path, offset: offset,
                         what:
                             "the record here does not match its checksum, yet byte \(probe) was written after it was synced"
                     )
@@ -125,8 +124,8 @@ package struct Recovery {
             }
             probe += Limits.alignment
         }
-        if !scan.isTorn, scan.header != nil, map.bytes.count > offset {
-            let tail = UnsafeRawBufferPointer(rebasing: map.bytes[offset..<min(offset + 40, map.bytes.count)])
+        if !scan.isTorn, scan.header != nil, file.bytes.count > offset {
+            let tail = UnsafeRawBufferPointer(rebasing: file.bytes[offset..<min(offset + 40, file.bytes.count)])
             let found = tail.count >= 24 ? tail.loadUnaligned(fromByteOffset: 16, as: UInt64.self) : 0
             scan.isTorn = found == generation
         }
@@ -158,31 +157,33 @@ package struct Recovery {
     }
 }
 
-/// A file's bytes, mapped for reading.
-private final class MappedFile {
+/// A file's bytes, read whole.
+///
+/// Read and not mapped: a disk that cannot give a page of a mapping ends the process with a signal, where a failed read
+/// says which file it was.
+private final class SegmentBytes {
     let path: String
     let bytes: UnsafeRawBufferPointer
+    private let memory: UnsafeMutableRawBufferPointer
 
     init(path: String) throws(JournalError) {
         self.path = path
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw .system(.last("open", path)) }
-        defer { close(descriptor) }
-        var status = stat()
-        guard fstat(descriptor, &status) == 0 else { throw .system(.last("fstat", path)) }
-        let count = Int(status.st_size)
-        guard count > 0 else {
-            bytes = UnsafeRawBufferPointer(start: nil, count: 0)
-            return
+        do throws(SystemError) {
+            let file = try File(path: path, mode: .read)
+            let count = try file.byteCount()
+            let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: max(count, 1), alignment: 8)
+            do throws(SystemError) {
+                let done = try file.read(into: UnsafeMutableRawBufferPointer(rebasing: memory[..<count]), at: 0)
+                bytes = UnsafeRawBufferPointer(rebasing: memory[..<done])
+            } catch {
+                memory.deallocate()
+                throw error
+            }
+            self.memory = memory
+        } catch {
+            throw .system(error)
         }
-        guard let address = mmap(nil, count, PROT_READ, MAP_PRIVATE, descriptor, 0), address != MAP_FAILED else {
-            throw .system(.last("mmap", path))
-        }
-        posix_madvise(address, count, POSIX_MADV_SEQUENTIAL)
-        bytes = UnsafeRawBufferPointer(start: address, count: count)
     }
 
-    deinit {
-        if let address = bytes.baseAddress { munmap(UnsafeMutableRawPointer(mutating: address), bytes.count) }
-    }
+    deinit { memory.deallocate() }
 }

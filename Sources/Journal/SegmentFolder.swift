@@ -75,7 +75,9 @@ package struct SegmentFolder: Sendable {
             try FileSystem.rename(draft, to: freePath(generation))
             try FileSystem.synchronizeDirectory(path)
         } catch {
+            // Under either name: who tries again uses another number, and would leave one file more each time.
             try? FileSystem.removeFile(draft)
+            try? FileSystem.removeFile(freePath(generation))
             throw .system(error)
         }
     }

@@ -104,6 +104,7 @@ public final class EmbeddedStore: @unchecked Sendable {
             try folder.prepare()
             journal = try Recovery(folder: folder)
         } catch { throw StoreError(error) }
+        try Self.checkDatabaseIsThere(configuration.folder)
         database = try RowDatabase(
             path: configuration.folder + "/rows", cacheByteCount: configuration.blockCacheByteCount)
         let run = SortedRun(database: database, folder: configuration.folder + "/spill")
@@ -163,19 +164,34 @@ public final class EmbeddedStore: @unchecked Sendable {
             try FileSystem.removeTree(folder + "/spill")
             try FileSystem.createDirectory(folder + "/spill")
             try FileSystem.createDirectory(folder + "/rows")
+            try proveRoom(folder + "/spill/room")
         } catch { throw StoreError(error) }
         return lock
+    }
+
+    /// Fails clearly on a full disk: RocksDB, as Debian builds it, ends the process by an assertion instead.
+    private static func proveRoom(_ path: String) throws(SystemError) {
+        do {
+            let file = try File(path: path, mode: .createNew)
+            try file.fillWithZeros(byteCount: Limits.roomByteCount)
+        }
+        try FileSystem.removeFile(path)
     }
 
     private static func checkFormat(_ folder: String) throws(StoreError) {
         let path = folder + "/format"
         let prefix = "longwire store "
         do throws(SystemError) {
-            guard FileSystem.exists(path) else {
+            let bytes: [UInt8]
+            do throws(SystemError) {
+                bytes = try FileSystem.read(path)
+            } catch {
+                // Only a file that is certainly not there may be written: any other failure hides a version.
+                guard error.isNotFound else { throw error }
                 try FileSystem.replace(path, with: Array("\(prefix)\(formatVersion)\n".utf8))
                 return
             }
-            let text = String(decoding: try FileSystem.read(path), as: UTF8.self)
+            let text = String(decoding: bytes, as: UTF8.self)
             let line = text.prefix { $0 != "\n" }
             guard line.hasPrefix(prefix), let found = Int(line.dropFirst(prefix.count)) else {
                 throw SystemError(operation: "format", subject: path, code: 0)
@@ -190,6 +206,25 @@ public final class EmbeddedStore: @unchecked Sendable {
             default: throw StoreError(error)
             }
         }
+    }
+
+    /// Refuses a folder whose database was taken away or has lost its root file.
+    ///
+    /// RocksDB would make a new, empty one in its place and delete the files of the old one.
+    private static func checkDatabaseIsThere(_ folder: String) throws(StoreError) {
+        let rows: [String]
+        let journal: [String]
+        do throws(SystemError) {
+            rows = try FileSystem.list(folder + "/rows")
+            journal = try FileSystem.list(folder + "/journal")
+        } catch { throw StoreError(error) }
+        guard !rows.contains("CURRENT") else { return }
+        // A first start that a crash cut off leaves at most the first manifest, and no segment: those are made once the
+        // database is there.
+        let isUsed = journal.contains { $0.hasPrefix("segment-") || $0.hasPrefix("free-") }
+        let isLeft = rows.contains { $0.hasSuffix(".sst") }
+        guard isUsed || isLeft else { return }
+        throw .damagedDatabase(folder: folder + "/rows", what: "its file CURRENT is missing")
     }
 
     /// Moves the journal into the database, a segment at a time, oldest first.

@@ -21,6 +21,8 @@ package enum Limits {
     package static let blockCacheByteCount = 64 << 20
     /// Nothing goes through memtables but a few deletes of stale alarms.
     static let memtableByteCount = 1 << 20
+    /// What must be free on the disk at a start: more than opening the ordered store writes.
+    static let roomByteCount = 1 << 20
     /// RocksDB's own log of events.
     static let infoLogByteCount = 1 << 20
     /// Reader threads: a cold read is one or two seeks; more threads than disks can seek gain nothing.

@@ -30,10 +30,7 @@ final class RowDatabase: @unchecked Sendable {
 
     let path: String
     private let database: OpaquePointer
-    private let options: OpaquePointer
-    private let readOptions: OpaquePointer
-    private let ingestOptions: OpaquePointer
-    private let environmentOptions: OpaquePointer
+    private let settings: DatabaseSettings
     private var rowsFamily: ColumnFamily?
     private var alarmsFamily: ColumnFamily?
     private let ephemeral: Lock<[EphemeralFamily]>
@@ -48,17 +45,14 @@ final class RowDatabase: @unchecked Sendable {
 
     init(path: String, cacheByteCount: Int) throws(StoreError) {
         self.path = path
-        options = Self.makeOptions(cacheByteCount: cacheByteCount)
-        readOptions = rocksdb_readoptions_create()
-        ingestOptions = rocksdb_ingestexternalfileoptions_create()
-        rocksdb_ingestexternalfileoptions_set_move_files(ingestOptions, 1)
-        environmentOptions = rocksdb_envoptions_create()
+        settings = DatabaseSettings(cacheByteCount: cacheByteCount)
         var names = Set(["default", "rows", "alarms"])
+        try planned("rocksdb open", "open", path)
         if FileSystem.exists(path + "/CURRENT") {
             var count = 0
             var error: UnsafeMutablePointer<CChar>?
-            let list = rocksdb_list_column_families(options, path, &count, &error)
-            if let error { throw StoreError(operation: "list its column families", message: take(error)) }
+            let list = rocksdb_list_column_families(settings.options, path, &count, &error)
+            if let error { throw StoreError(opening: path, message: take(error)) }
             for index in 0..<count { if let name = list?[index] { names.insert(String(cString: name)) } }
             rocksdb_list_column_families_destroy(list, count)
         }
@@ -68,11 +62,11 @@ final class RowDatabase: @unchecked Sendable {
         let copies = ordered.map { strdupe($0) }
         defer { for copy in copies { copy.deallocate() } }
         let pointers = copies.map { UnsafePointer<CChar>?($0) }
-        let familyOptions = [OpaquePointer?](repeating: options, count: ordered.count)
+        let familyOptions = [OpaquePointer?](repeating: settings.options, count: ordered.count)
         let opened = rocksdb_open_column_families(
-            options, path, CInt(ordered.count), pointers, familyOptions, &handles, &error)
-        if let error { throw StoreError(operation: "open", message: take(error)) }
-        guard let opened else { throw StoreError(operation: "open", message: "no reason given") }
+            settings.options, path, CInt(ordered.count), pointers, familyOptions, &handles, &error)
+        if let error { throw StoreError(opening: path, message: take(error)) }
+        guard let opened else { throw StoreError(opening: path, message: "no reason given") }
         database = opened
         var periods: [EphemeralFamily] = []
         for (name, handle) in zip(ordered, handles) {
@@ -90,39 +84,6 @@ final class RowDatabase: @unchecked Sendable {
         ephemeral = Lock(periods.sorted { $0.period < $1.period })
     }
 
-    private static func makeOptions(cacheByteCount: Int) -> OpaquePointer {
-        let options: OpaquePointer = rocksdb_options_create()
-        rocksdb_options_set_create_if_missing(options, 1)
-        rocksdb_options_set_create_missing_column_families(options, 1)
-        rocksdb_options_set_paranoid_checks(options, 1)
-        rocksdb_options_set_write_buffer_size(options, Limits.memtableByteCount)
-        rocksdb_options_set_max_write_buffer_number(options, 2)
-        rocksdb_options_set_max_background_jobs(options, 2)
-        rocksdb_options_set_max_open_files(options, 512)
-        rocksdb_options_set_target_file_size_base(options, 32 << 20)
-        rocksdb_options_set_max_bytes_for_level_base(options, 128 << 20)
-        rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1)
-        rocksdb_options_set_level0_file_num_compaction_trigger(options, 4)
-        rocksdb_options_set_compression(options, CInt(rocksdb_no_compression))
-        rocksdb_options_set_bytes_per_sync(options, 1 << 20)
-        // Warnings and worse, in few small files.
-        rocksdb_options_set_info_log_level(options, 2)
-        rocksdb_options_set_max_log_file_size(options, Limits.infoLogByteCount)
-        rocksdb_options_set_keep_log_file_num(options, 2)
-        rocksdb_options_add_compact_on_deletion_collector_factory(options, 1024, 256)
-        let table: OpaquePointer = rocksdb_block_based_options_create()
-        let cache: OpaquePointer = rocksdb_cache_create_lru(cacheByteCount)
-        rocksdb_block_based_options_set_block_cache(table, cache)
-        rocksdb_cache_destroy(cache)  // the table options keep it
-        rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1)
-        rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(table, 1)
-        rocksdb_block_based_options_set_block_size(table, 8 << 10)
-        rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom_full(10))
-        rocksdb_options_set_block_based_table_factory(options, table)
-        rocksdb_block_based_options_destroy(table)
-        return options
-    }
-
     /// Closes the database; handles go first, since Debian's build asserts that none is left.
     func close() {
         guard isOpen else { return }
@@ -131,10 +92,6 @@ final class RowDatabase: @unchecked Sendable {
         alarmsFamily = nil
         ephemeral.withLock { $0.removeAll() }
         rocksdb_close(database)
-        rocksdb_readoptions_destroy(readOptions)
-        rocksdb_ingestexternalfileoptions_destroy(ingestOptions)
-        rocksdb_envoptions_destroy(environmentOptions)
-        rocksdb_options_destroy(options)
     }
 
     deinit { precondition(!isOpen, "RowDatabase dropped without close()") }
@@ -145,9 +102,11 @@ final class RowDatabase: @unchecked Sendable {
     func get<Result>(
         _ key: UnsafeRawBufferPointer, in family: ColumnFamily, _ body: (UnsafeRawBufferPointer) -> Result
     ) throws(StoreError) -> Result? {
+        try planned("rocksdb get", "read", path)
         var error: UnsafeMutablePointer<CChar>?
         let slice = rocksdb_get_pinned_cf(
-            database, readOptions, family.handle, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count,
+            database, settings.readOptions, family.handle, key.baseAddress?.assumingMemoryBound(to: CChar.self),
+            key.count,
             &error)
         if let error { throw StoreError(operation: "read", message: take(error)) }
         guard let slice else { return nil }
@@ -177,7 +136,7 @@ final class RowDatabase: @unchecked Sendable {
     }
 
     fileprivate func makeIterator(_ family: ColumnFamily) -> OpaquePointer? {
-        rocksdb_create_iterator_cf(database, readOptions, family.handle)
+        rocksdb_create_iterator_cf(database, settings.readOptions, family.handle)
     }
 
     /// Whether a family has no entry at all.
@@ -200,22 +159,27 @@ final class RowDatabase: @unchecked Sendable {
 
     /// Takes in sorted, synced files; they are moved.
     func ingest(_ files: [String], into family: ColumnFamily) throws(StoreError) {
+        try planned("rocksdb ingest", "ingest", path)
         let copies = files.map { strdupe($0) }
         defer { for copy in copies { copy.deallocate() } }
         let pointers = copies.map { UnsafePointer<CChar>?($0) }
         var error: UnsafeMutablePointer<CChar>?
-        rocksdb_ingest_external_file_cf(database, family.handle, pointers, pointers.count, ingestOptions, &error)
+        rocksdb_ingest_external_file_cf(
+            database, family.handle, pointers, pointers.count, settings.ingestOptions, &error)
         if let error { throw StoreError(operation: "ingest", message: take(error)) }
     }
 
-    fileprivate func makeWriter() -> OpaquePointer? { rocksdb_sstfilewriter_create(environmentOptions, options) }
+    fileprivate func makeWriter() -> OpaquePointer? {
+        rocksdb_sstfilewriter_create(settings.environmentOptions, settings.options)
+    }
 
     /// The family of `period`, made if it is not there.
     func ephemeralFamily(_ period: Int64) throws(StoreError) -> ColumnFamily {
         if let found = ephemeralFamilies.first(where: { $0.period == period }) { return found.family }
+        try planned("rocksdb create family", "create a column family", path)
         var error: UnsafeMutablePointer<CChar>?
         let name = Self.ephemeralName(period)
-        let handle = rocksdb_create_column_family(database, options, name, &error)
+        let handle = rocksdb_create_column_family(database, settings.options, name, &error)
         if let error { throw StoreError(operation: "create a column family", message: take(error)) }
         guard let handle else { throw StoreError(operation: "create a column family", message: "no reason given") }
         let family = ColumnFamily(name: name, handle: handle)
@@ -233,6 +197,7 @@ final class RowDatabase: @unchecked Sendable {
             return families.remove(at: index).family
         }
         guard let found else { return }
+        try planned("rocksdb drop family", "drop a column family", path)
         var error: UnsafeMutablePointer<CChar>?
         rocksdb_drop_column_family(database, found.handle, &error)
         if let error { throw StoreError(operation: "drop a column family", message: take(error)) }
@@ -244,6 +209,7 @@ final class RowDatabase: @unchecked Sendable {
         defer { rocksdb_writeoptions_destroy(options) }
         rocksdb_writeoptions_disable_WAL(options, 1)
         for key in keys {
+            try planned("rocksdb delete", "delete", path)
             var error: UnsafeMutablePointer<CChar>?
             key.withUnsafeBytes {
                 rocksdb_delete_cf(
@@ -258,6 +224,7 @@ final class RowDatabase: @unchecked Sendable {
     ///
     /// The collector of deletions marks only files that RocksDB writes itself, not ingested ones.
     func suggestCompaction(_ family: ColumnFamily) throws(StoreError) {
+        try planned("rocksdb compact", "compact", path)
         let low = [UInt8](repeating: 0, count: 1)
         let high = [UInt8](repeating: 0xFF, count: 40)
         var error: UnsafeMutablePointer<CChar>?
@@ -280,12 +247,14 @@ final class RowDatabase: @unchecked Sendable {
 /// A cursor over one family, as it was when the cursor was made.
 struct DatabaseIterator: ~Copyable {
     private let raw: OpaquePointer
+    private let path: String
 
     init(_ database: RowDatabase, _ family: ColumnFamily) throws(StoreError) {
+        try planned("rocksdb iterator", "read", database.path)
         guard let raw = database.makeIterator(family) else {
             throw StoreError(operation: "read", message: "no iterator")
         }
-        self.raw = raw
+        (self.raw, path) = (raw, database.path)
     }
 
     deinit { rocksdb_iter_destroy(raw) }
@@ -318,6 +287,7 @@ struct DatabaseIterator: ~Copyable {
     }
 
     private func check() throws(StoreError) {
+        try planned("rocksdb step", "read", path)
         guard rocksdb_iter_valid(raw) == 0 else { return }
         var error: UnsafeMutablePointer<CChar>?
         rocksdb_iter_get_error(raw, &error)
@@ -332,6 +302,7 @@ struct SortedFileWriter: ~Copyable {
     private(set) var entryCount = 0
 
     init(_ database: RowDatabase, path: String) throws(StoreError) {
+        try planned("rocksdb open file", "write", path)
         guard let raw = database.makeWriter() else { throw StoreError(operation: "write", message: "no writer") }
         var error: UnsafeMutablePointer<CChar>?
         rocksdb_sstfilewriter_open(raw, path, &error)
@@ -346,6 +317,7 @@ struct SortedFileWriter: ~Copyable {
     deinit { rocksdb_sstfilewriter_destroy(raw) }
 
     mutating func put(_ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) throws(StoreError) {
+        try planned("rocksdb write file", "write", path)
         var error: UnsafeMutablePointer<CChar>?
         rocksdb_sstfilewriter_put(
             raw, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count,
@@ -355,6 +327,7 @@ struct SortedFileWriter: ~Copyable {
     }
 
     mutating func delete(_ key: UnsafeRawBufferPointer) throws(StoreError) {
+        try planned("rocksdb write file", "write", path)
         var error: UnsafeMutablePointer<CChar>?
         rocksdb_sstfilewriter_delete(raw, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count, &error)
         if let error { throw StoreError(operation: "write", message: take(error)) }
@@ -363,10 +336,21 @@ struct SortedFileWriter: ~Copyable {
 
     /// Ends and syncs the file.
     func finish() throws(StoreError) {
+        try planned("rocksdb finish file", "write", path)
         var error: UnsafeMutablePointer<CChar>?
         rocksdb_sstfilewriter_finish(raw, &error)
         if let error { throw StoreError(operation: "write", message: take(error)) }
     }
+}
+
+/// Fails if a test planned so (`FaultPlan`); nothing in a release build.
+@inline(__always)
+private func planned(_ call: StaticString, _ operation: String, _ path: String) throws(StoreError) {
+    #if DEBUG
+    guard case .error(let code)? = FaultPlan.fault(of: call, on: path) else { return }
+    let reason = SystemError(operation: "planned", subject: path, code: code)
+    throw StoreError(operation: operation, message: "IO error: \(reason)")
+    #endif
 }
 
 private func take(_ message: UnsafeMutablePointer<CChar>) -> String {

@@ -25,6 +25,7 @@ final class Spiller: @unchecked Sendable {
         /// Everything sealed is to be spilled until the journal has been empty once.
         var isSpillingAll = false
         var lastFailure: String?
+        var failureCount = 0
     }
 
     private let run: SortedRun
@@ -53,7 +54,7 @@ final class Spiller: @unchecked Sendable {
 
     var spilledRowCount: Int { spilledRows.load(ordering: .relaxed) }
     var spilledDeletionCount: Int { spilledDeletions.load(ordering: .relaxed) }
-    var lastFailure: String? { state.withLock { $0.lastFailure } }
+    var failures: (last: String?, count: Int) { state.withLock { ($0.lastFailure, $0.failureCount) } }
     var oldestPeriod: Int64 { oldestPeriodBegin.load(ordering: .relaxed) }
     var hasOnlyKnownPeriods: Bool {
         let newest = newestUnknownPeriod.load(ordering: .relaxed)
@@ -173,7 +174,12 @@ final class Spiller: @unchecked Sendable {
         return isWhole ? parts : nil
     }
 
-    private func note(_ error: StoreError) { state.withLock { $0.lastFailure = error.description } }
+    private func note(_ error: StoreError) {
+        state.withLock { state in
+            state.lastFailure = error.description
+            state.failureCount += 1
+        }
+    }
 
     // MARK: Housekeeping
 

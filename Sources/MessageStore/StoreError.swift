@@ -13,6 +13,8 @@ public enum StoreError: Error, Equatable, CustomStringConvertible {
     case unknownFormat(file: String)
     /// Synced bytes of the journal are gone or changed.
     case damagedJournal(file: String, offset: Int, what: String)
+    /// Files of the ordered store are gone or changed.
+    case damagedDatabase(folder: String, what: String)
     /// No room on the disk.
     case diskFull(what: String)
     /// The folder or a file in it may not be written.
@@ -37,6 +39,9 @@ public enum StoreError: Error, Equatable, CustomStringConvertible {
         case .damagedJournal(let file, let offset, let what):
             "\(file) is damaged at byte \(offset): \(what). Accepted messages may be lost; nothing was changed. "
                 + "Restore the store's folder from a backup, or move the journal folder away to start without its messages"
+        case .damagedDatabase(let folder, let what):
+            "the database in \(folder) is damaged: \(what). Accepted messages may be lost; nothing was changed. "
+                + "Restore the store's folder from a backup"
         case .diskFull(let what):
             "no room on the disk (\(what)): free some space and start again; nothing that was accepted is lost"
         case .notWritable(let what):
@@ -64,6 +69,17 @@ public enum StoreError: Error, Equatable, CustomStringConvertible {
         switch error {
         case .system(let error): self.init(error)
         case .damaged(let file, let offset, let what): self = .damagedJournal(file: file, offset: offset, what: what)
+        }
+    }
+
+    /// What came of opening the database in `folder`.
+    init(opening folder: String, message: String) {
+        // A file that the manifest names and that is not there reads as a failed call.
+        if message.hasPrefix("Corruption") || message.contains("No such file") || message.hasPrefix("Invalid argument")
+        {
+            self = .damagedDatabase(folder: folder, what: message)
+        } else {
+            self = StoreError(operation: "open", message: message.contains(folder) ? message : "\(folder): \(message)")
         }
     }
 

@@ -22,6 +22,8 @@ public struct StoreStatistics: Sendable, Equatable {
     public var ephemeralFileByteCount = 0
     /// Why the spiller is waiting, or waited last: a full disk.
     public var lastSpillFailure: String?
+    /// Attempts to spill, or to make room for it, that failed and will be repeated.
+    public var spillFailureCount = 0
 }
 
 extension EmbeddedStore {
@@ -43,7 +45,7 @@ extension EmbeddedStore {
         result.spilledDeletionCount = spiller.spilledDeletionCount
         result.rowFileByteCount = database.fileByteCount(database.rows) + database.fileByteCount(database.alarms)
         result.ephemeralFileByteCount = database.ephemeralFamilies.reduce(0) { $0 + database.fileByteCount($1.family) }
-        result.lastSpillFailure = spiller.lastFailure
+        (result.lastSpillFailure, result.spillFailureCount) = spiller.failures
         return result
     }
 }

@@ -28,8 +28,7 @@ package struct File: ~Copyable, Sendable {
             case .createOrReadWrite: O_RDWR | O_CREAT
             case .createNew: O_RDWR | O_CREAT | O_EXCL
             }
-        var result: CInt
-        repeat { result = open(path, flags | O_CLOEXEC, mode_t(permissions)) } while result < 0 && errno == EINTR
+        let result = call("open", path) { open(path, flags | O_CLOEXEC, mode_t(permissions)) }
         guard result >= 0 else { throw .last("open", path) }
         self.path = path
         descriptor = result
@@ -39,7 +38,7 @@ package struct File: ~Copyable, Sendable {
 
     package func byteCount() throws(SystemError) -> Int {
         var status = stat()
-        guard fstat(descriptor, &status) == 0 else { throw .last("fstat", path) }
+        guard call("fstat", path, { fstat(descriptor, &status) }) == 0 else { throw .last("fstat", path) }
         return Int(status.st_size)
     }
 
@@ -48,11 +47,10 @@ package struct File: ~Copyable, Sendable {
         var done = 0
         while done < bytes.count {
             let rest = UnsafeRawBufferPointer(rebasing: bytes[done...])
-            let result = pwrite(descriptor, rest.baseAddress, rest.count, offset + done)
-            if result < 0 {
-                if errno == EINTR { continue }
-                throw .last("write", path)
+            let result = transfer("write", path, rest.count) {
+                pwrite(descriptor, rest.baseAddress, $0, offset + done)
             }
+            guard result >= 0 else { throw .last("write", path) }
             // A regular file takes at least one byte or fails; 0 would loop for ever.
             guard result > 0 else { throw SystemError(operation: "write", subject: path, code: EIO) }
             done += result
@@ -75,13 +73,12 @@ package struct File: ~Copyable, Sendable {
         var (next, position) = (0, offset)
         while next < vectors.count {
             let count = min(vectors.count - next, Limits.gatheredPieceCount)
-            let result = vectors.withUnsafeBufferPointer { buffer in
-                buffer.baseAddress.map { pwritev(descriptor, $0 + next, CInt(count), position) } ?? 0
+            let result = transfer("write", path, count) { count in
+                vectors.withUnsafeBufferPointer { buffer in
+                    buffer.baseAddress.map { pwritev(descriptor, $0 + next, CInt(count), position) } ?? 0
+                }
             }
-            if result < 0 {
-                if errno == EINTR { continue }
-                throw .last("write", path)
-            }
+            guard result >= 0 else { throw .last("write", path) }
             guard result > 0 else { throw SystemError(operation: "write", subject: path, code: EIO) }
             position += result
             var taken = result
@@ -104,11 +101,10 @@ package struct File: ~Copyable, Sendable {
         var done = 0
         while done < buffer.count {
             let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
-            let result = pread(descriptor, rest.baseAddress, rest.count, offset + done)
-            if result < 0 {
-                if errno == EINTR { continue }
-                throw .last("read", path)
+            let result = transfer("read", path, rest.count) {
+                pread(descriptor, rest.baseAddress, $0, offset + done)
             }
+            guard result >= 0 else { throw .last("read", path) }
             if result == 0 { break }
             done += result
         }
@@ -117,16 +113,16 @@ package struct File: ~Copyable, Sendable {
 
     /// Brings the file's data, and what is needed to find it, to the disk.
     package func synchronizeData() throws(SystemError) {
-        guard fdatasync(descriptor) == 0 else { throw .last("fdatasync", path) }
+        guard call("fdatasync", path, { fdatasync(descriptor) }) == 0 else { throw .last("fdatasync", path) }
     }
 
     /// Brings data and all attributes to the disk.
     package func synchronize() throws(SystemError) {
-        guard fsync(descriptor) == 0 else { throw .last("fsync", path) }
+        guard call("fsync", path, { fsync(descriptor) }) == 0 else { throw .last("fsync", path) }
     }
 
     package func truncate(toByteCount count: Int) throws(SystemError) {
-        guard ftruncate(descriptor, count) == 0 else { throw .last("ftruncate", path) }
+        guard call("ftruncate", path, { ftruncate(descriptor, count) }) == 0 else { throw .last("ftruncate", path) }
     }
 
     /// Makes the file `count` zero bytes that are really there: blocks reserved, zeros written, all synced.
@@ -136,7 +132,9 @@ package struct File: ~Copyable, Sendable {
     /// has no room.
     package func fillWithZeros(byteCount count: Int) throws(SystemError) {
         precondition(count >= 0, "a file has no negative size")
-        if count > 0, longwire_fallocate(descriptor, 0, Int64(count)) != 0, errno != EOPNOTSUPP {
+        if count > 0, call("fallocate", path, { longwire_fallocate(descriptor, 0, Int64(count)) }) != 0,
+            errno != EOPNOTSUPP
+        {
             throw .last("fallocate", path)
         }
         let zeros = UnsafeMutableRawBufferPointer.allocate(
@@ -160,7 +158,7 @@ package struct File: ~Copyable, Sendable {
 
     /// Tries to take the advisory lock of the whole file; `false` if another open file holds it.
     func tryLock() throws(SystemError) -> Bool {
-        if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return true }
+        if call("flock", path, { flock(descriptor, LOCK_EX | LOCK_NB) }) == 0 { return true }
         if errno == EWOULDBLOCK { return false }
         throw .last("flock", path)
     }

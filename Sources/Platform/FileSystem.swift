@@ -4,11 +4,11 @@ internal import Glibc
 package enum FileSystem {
     /// Makes `path` and the folders above it; a folder that is there already is fine.
     package static func createDirectory(_ path: String, permissions: UInt32 = 0o700) throws(SystemError) {
-        if mkdir(path, mode_t(permissions)) == 0 { return }
+        if call("mkdir", path, { mkdir(path, mode_t(permissions)) }) == 0 { return }
         let failure = SystemError.last("mkdir", path)
         if failure.isNotFound, let parent = parent(of: path), parent != path {
             try createDirectory(parent, permissions: permissions)
-            if mkdir(path, mode_t(permissions)) == 0 || errno == EEXIST { return }
+            if call("mkdir", path, { mkdir(path, mode_t(permissions)) }) == 0 || errno == EEXIST { return }
             throw .last("mkdir", path)
         }
         guard failure.isAlreadyThere, isDirectory(path) else { throw failure }
@@ -23,7 +23,7 @@ package enum FileSystem {
 
     /// The names in a folder, without `.` and `..`, in ascending order.
     package static func list(_ path: String) throws(SystemError) -> [String] {
-        guard let directory = opendir(path) else { throw .last("opendir", path) }
+        guard call("opendir", path, { 0 }) == 0, let directory = opendir(path) else { throw .last("opendir", path) }
         defer { closedir(directory) }
         var names: [String] = []
         while true {
@@ -42,20 +42,20 @@ package enum FileSystem {
 
     /// Makes created, renamed and removed names in the folder `path` outlast a power failure.
     package static func synchronizeDirectory(_ path: String) throws(SystemError) {
-        let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        let descriptor = call("open", path) { open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
         guard descriptor >= 0 else { throw .last("open", path) }
         defer { close(descriptor) }
-        guard fsync(descriptor) == 0 else { throw .last("fsync", path) }
+        guard call("fsync", path, { fsync(descriptor) }) == 0 else { throw .last("fsync", path) }
     }
 
     /// Replaces `target` by `source` in one step.
     package static func rename(_ source: String, to target: String) throws(SystemError) {
-        guard Glibc.rename(source, target) == 0 else { throw .last("rename", source) }
+        guard call("rename", source, { Glibc.rename(source, target) }) == 0 else { throw .last("rename", source) }
     }
 
     /// Removes a file; one that is not there is fine.
     package static func removeFile(_ path: String) throws(SystemError) {
-        guard unlink(path) == 0 || errno == ENOENT else { throw .last("unlink", path) }
+        guard call("unlink", path, { unlink(path) }) == 0 || errno == ENOENT else { throw .last("unlink", path) }
     }
 
     /// Removes a folder with everything in it; one that is not there is fine.
@@ -63,13 +63,13 @@ package enum FileSystem {
     /// Links are removed, not followed.
     package static func removeTree(_ path: String) throws(SystemError) {
         var status = stat()
-        guard lstat(path, &status) == 0 else {
+        guard call("lstat", path, { lstat(path, &status) }) == 0 else {
             if errno == ENOENT { return }
             throw .last("lstat", path)
         }
         guard status.st_mode & S_IFMT == S_IFDIR else { return try removeFile(path) }
         for name in try list(path) { try removeTree(path + "/" + name) }
-        guard rmdir(path) == 0 || errno == ENOENT else { throw .last("rmdir", path) }
+        guard call("rmdir", path, { rmdir(path) }) == 0 || errno == ENOENT else { throw .last("rmdir", path) }
     }
 
     /// The whole of a small file, at most 16 MiB.

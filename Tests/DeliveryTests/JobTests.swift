@@ -268,4 +268,22 @@ import Wire
         harness.advance(1_000)
         #expect(harness.lease().count == 1)
     }
+
+    @Test("alarms that cannot be read are asked for once a second, and ring when they can be")
+    func failedAlarms() {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        _ = harness.publish(phone)
+        harness.crash()
+        harness.store.readsFailFrom = harness.store.readCount + 1
+        for _ in 0..<5 {
+            let before = harness.store.readCount
+            harness.advance(1_000)
+            #expect(harness.store.readCount == before + 1)
+            #expect(harness.shard.nextTimer > harness.now, "a loop that slept until then would not sleep")
+        }
+        harness.store.readsFailFrom = .max
+        harness.advance(1_000)
+        #expect(harness.lease().count == 1)
+    }
 }

@@ -16,10 +16,13 @@ final class JournalFixture {
     private var ticket: UInt64 = 0
     private(set) var ledger: SegmentLedger?
 
-    init(segment: Int = 4096) throws {
-        path = NSTemporaryDirectory() + "longwire-journal-" + UUID().uuidString
+    // Not on disk means in memory, where there is such a folder: for injected failures, where syncs should cost nothing.
+    // Unprepared leaves even making the folder to the test.
+    init(segment: Int = 4096, isOnDisk: Bool = true, isPrepared: Bool = true) throws {
+        let isInMemory = !isOnDisk && FileManager.default.isWritableFile(atPath: "/dev/shm")
+        path = (isInMemory ? "/dev/shm/" : NSTemporaryDirectory()) + "longwire-journal-" + UUID().uuidString
         folder = SegmentFolder(path: path, segmentByteCount: segment)
-        try folder.prepare()
+        if isPrepared { try folder.prepare() }
     }
 
     deinit {
@@ -30,6 +33,7 @@ final class JournalFixture {
 
     func start(fault: (@Sendable (Int) -> SystemError?)? = nil) throws {
         let ledger = try SegmentLedger(folder: folder)
+        failures.withLock { $0.removeAll() }
         var configuration = Committer.Configuration()
         configuration.gatherMicroseconds = 0
         configuration.fault = fault
@@ -41,6 +45,11 @@ final class JournalFixture {
         (self.ledger, self.committer) = (ledger, committer)
         thread = try JoinBox { committer.run() }
     }
+
+    /// The last number handed over.
+    var lastTicket: UInt64 { ticket }
+    /// The last number reported durable.
+    var committedTicket: UInt64 { progress.withLock { $0 } }
 
     func stop() {
         committer?.close()
@@ -100,6 +109,11 @@ final class JournalFixture {
         while ledger.oldestSealed == nil { _ = ledger.wait(atMostMilliseconds: 100) }
         try ledger.recycleOldest(keepingSpares: 2)
     }
+}
+
+/// A failed expectation shows its operands, and a thread's handle is nothing that a mirror can copy.
+extension JournalFixture: CustomReflectable {
+    var customMirror: Mirror { Mirror(self, children: ["path": path, "lastTicket": ticket]) }
 }
 
 /// A thread that a class may keep.

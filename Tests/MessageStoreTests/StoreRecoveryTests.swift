@@ -186,5 +186,91 @@ final class ErrorBox: @unchecked Sendable {
     private let lock = NSLock()
     private var error: StoreError?
     func set(_ error: StoreError) { lock.withLock { self.error = error } }
+    func clear() { lock.withLock { error = nil } }
     var value: StoreError? { lock.withLock { error } }
+}
+
+@Suite("Embedded store: a damaged database")
+struct DamagedDatabaseTests {
+    /// A closed store whose rows are in the database.
+    private func spilled() throws -> TemporaryFolder {
+        let folder = try TemporaryFolder()
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        defer { fixture.close() }
+        for number in UInt64(0)..<10 { fixture.put(StoreFixture.key(number), "text") }
+        try fixture.sync()
+        try fixture.spillAll()
+        return folder
+    }
+
+    private func expectRefusal(_ folder: TemporaryFolder) throws {
+        let before = ((try? FileManager.default.contentsOfDirectory(atPath: folder.path + "/rows")) ?? []).filter {
+            $0.hasSuffix(".sst")
+        }
+        let error = #expect(throws: StoreError.self) { try EmbeddedStore(StoreFixture.configuration(folder)) }
+        guard case .damagedDatabase(let named, _)? = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(named == folder.path + "/rows" && error?.description.contains("backup") == true)
+        let after = try FileManager.default.contentsOfDirectory(atPath: folder.path + "/rows")
+        for file in before { #expect(after.contains(file), "\(file) is gone") }
+    }
+
+    @Test("a database without its file CURRENT is refused, and keeps its tables")
+    func missingRoot() throws {
+        let folder = try spilled()
+        try FileManager.default.removeItem(atPath: folder.path + "/rows/CURRENT")
+        try expectRefusal(folder)
+    }
+
+    @Test("a database that was taken away is refused")
+    func missingFolder() throws {
+        let folder = try spilled()
+        try FileManager.default.removeItem(atPath: folder.path + "/rows")
+        try expectRefusal(folder)
+    }
+
+    @Test("a missing manifest or table is refused", arguments: ["MANIFEST", ".sst"])
+    func missingFile(part: String) throws {
+        let folder = try spilled()
+        let rows = folder.path + "/rows/"
+        let name = try #require(
+            try FileManager.default.contentsOfDirectory(atPath: rows).first { $0.contains(part) })
+        try FileManager.default.removeItem(atPath: rows + name)
+        try expectRefusal(folder)
+    }
+
+    @Test("a format file that cannot be read is not taken for a missing one")
+    func unreadableFormat() throws {
+        let folder = try spilled()
+        let path = folder.path + "/format"
+        try FileManager.default.removeItem(atPath: path)
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+        #expect(throws: StoreError.self) { try EmbeddedStore(StoreFixture.configuration(folder)) }
+        var isDirectory: ObjCBool = false
+        #expect(FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory) && isDirectory.boolValue)
+    }
+
+    @Test("a copy of a segment under another number brings nothing back and takes nothing away")
+    func copiedSegment() throws {
+        let folder = try TemporaryFolder()
+        do {
+            let fixture = try StoreFixture(StoreFixture.configuration(folder))
+            defer { fixture.close() }
+            fixture.put(StoreFixture.key(1), "first")
+            fixture.put(StoreFixture.key(1), "second", prior: .maybe(wakeAt: 0))
+            try fixture.sync()
+        }
+        let journal = folder.path + "/journal/"
+        let name = try #require(
+            try FileManager.default.contentsOfDirectory(atPath: journal).first { $0.hasPrefix("segment-") })
+        for copy in ["segment-00000000000000ff", "segment-0000000000000000"] {
+            try FileManager.default.copyItem(atPath: journal + name, toPath: journal + copy)
+        }
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        defer { fixture.close() }
+        #expect(fixture.embedded.recovery.batchCount == 2)
+        #expect(try fixture.text(StoreFixture.key(1)) == "second")
+    }
 }

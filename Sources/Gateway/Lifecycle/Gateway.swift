@@ -24,6 +24,7 @@ final class Gateway {
     private(set) var addresses = Addresses()
     private var lastClockRecord: Int64 = 0
     private var isStoreBusy = false
+    private var spillFailureCount = 0
 
     /// Where the gateway listens, real ports included.
     struct Addresses {
@@ -198,6 +199,11 @@ final class Gateway {
         if context.store.acceptsWrites == isStoreBusy {
             isStoreBusy.toggle()
             if isStoreBusy { log.write(.warning, .storeBusy) }
+        }
+        let store = context.store.statistics
+        if store.spillFailureCount != spillFailureCount {
+            spillFailureCount = store.spillFailureCount
+            log.write(.error, .spillFailed, [.error: .text(store.lastSpillFailure ?? "")])
         }
         if reading.boot - lastClockRecord > 10_000 {
             lastClockRecord = reading.boot

@@ -34,6 +34,8 @@ package enum LogName: String, Sendable, CaseIterable {
     case storeOpened
     /// Writes are refused for now: a bound is reached.
     case storeBusy
+    /// Rows could not move to the ordered store, or no segment could be made ahead of time; repeated. Fields: error.
+    case spillFailed
     /// A write or sync failed: the process ends.
     case storeFailed
     /// An event of the delivery core or the store, under its own name in `name`.

@@ -1,0 +1,57 @@
+internal import CRocksDB
+
+/// How RocksDB is to work, as its option objects; they live at least as long as the database.
+final class DatabaseSettings {
+    let options: OpaquePointer
+    let readOptions: OpaquePointer
+    let ingestOptions: OpaquePointer
+    let environmentOptions: OpaquePointer
+
+    init(cacheByteCount: Int) {
+        options = Self.makeOptions(cacheByteCount: cacheByteCount)
+        readOptions = rocksdb_readoptions_create()
+        ingestOptions = rocksdb_ingestexternalfileoptions_create()
+        rocksdb_ingestexternalfileoptions_set_move_files(ingestOptions, 1)
+        environmentOptions = rocksdb_envoptions_create()
+    }
+
+    deinit {
+        rocksdb_readoptions_destroy(readOptions)
+        rocksdb_ingestexternalfileoptions_destroy(ingestOptions)
+        rocksdb_envoptions_destroy(environmentOptions)
+        rocksdb_options_destroy(options)
+    }
+
+    private static func makeOptions(cacheByteCount: Int) -> OpaquePointer {
+        let options: OpaquePointer = rocksdb_options_create()
+        rocksdb_options_set_create_if_missing(options, 1)
+        rocksdb_options_set_create_missing_column_families(options, 1)
+        rocksdb_options_set_paranoid_checks(options, 1)
+        rocksdb_options_set_write_buffer_size(options, Limits.memtableByteCount)
+        rocksdb_options_set_max_write_buffer_number(options, 2)
+        rocksdb_options_set_max_background_jobs(options, 2)
+        rocksdb_options_set_max_open_files(options, 512)
+        rocksdb_options_set_target_file_size_base(options, 32 << 20)
+        rocksdb_options_set_max_bytes_for_level_base(options, 128 << 20)
+        rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1)
+        rocksdb_options_set_level0_file_num_compaction_trigger(options, 4)
+        rocksdb_options_set_compression(options, CInt(rocksdb_no_compression))
+        rocksdb_options_set_bytes_per_sync(options, 1 << 20)
+        // Warnings and worse, in few small files.
+        rocksdb_options_set_info_log_level(options, 2)
+        rocksdb_options_set_max_log_file_size(options, Limits.infoLogByteCount)
+        rocksdb_options_set_keep_log_file_num(options, 2)
+        rocksdb_options_add_compact_on_deletion_collector_factory(options, 1024, 256)
+        let table: OpaquePointer = rocksdb_block_based_options_create()
+        let cache: OpaquePointer = rocksdb_cache_create_lru(cacheByteCount)
+        rocksdb_block_based_options_set_block_cache(table, cache)
+        rocksdb_cache_destroy(cache)  // the table options keep it
+        rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1)
+        rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(table, 1)
+        rocksdb_block_based_options_set_block_size(table, 8 << 10)
+        rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom_full(10))
+        rocksdb_options_set_block_based_table_factory(options, table)
+        rocksdb_block_based_options_destroy(table)
+        return options
+    }
+}

@@ -1,0 +1,167 @@
+import Wire
+
+@testable import Delivery
+
+/// One of everything that Delivery stores, for the fixtures of the store's format.
+enum FixtureRows {
+    struct Row {
+        var key: StoreKey
+        var wakeAt: Int64
+        var value: [UInt8]
+    }
+
+    private static func bytes(_ count: Int, _ write: (UnsafeMutableRawBufferPointer) -> Void) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        bytes.withUnsafeMutableBytes(write)
+        return bytes
+    }
+
+    static func all(at time: Int64) -> [Row] {
+        let app = AppKey(0xA99)
+        var rows: [Row] = []
+        for number in UInt64(1)...4 {
+            let bucket = Bucket(UInt16(number * 1000))
+            let cid = DeviceID(high: 0xD0D0 &* number, low: number)
+            rows.append(device(cid, bucket, app, number, time))
+            for sequence in UInt64(1)...3 {
+                rows.append(message(cid, bucket, app, sequence, time, .message))
+            }
+            rows.append(message(cid, bucket, app, 0xBEEF + number, time, .vendorMessage))
+            var counters = CountersRow(app: app, day: 20_000)
+            counters.accepted = number * 10
+            counters.finals[0] = number
+            rows.append(
+                Row(
+                    key: StoreKey(bucket, .counters, ownerHigh: app.word, ownerLow: 20_000), wakeAt: 0,
+                    value: bytes(CountersRow.byteCount) { counters.write(into: $0) }))
+        }
+        let states: [JobRow.State] = [.due, .leased, .accepted, .rejected, .exhausted, .cancelled]
+        for (index, state) in states.enumerated() { rows += job(state, UInt64(index + 1), app, time) }
+        rows.append(meta(1, Array(0..<32)))
+        rows.append(meta(2, [0, 0, 0, 0, 0, 0, 0, 7]))
+        return rows
+    }
+
+    private static func facts(
+        _ cid: DeviceID, _ bucket: Bucket, _ app: AppKey, _ item: UInt64, _ time: Int64, _ table: StoreKey.Table
+    ) -> MessageFacts {
+        MessageFacts(
+            message: MessageID(bucket: bucket, acceptedAt: time, digest: item), task: TaskID(high: 4, low: item),
+            app: app, cid: cid, strategy: table == .message ? .liveElseVendor : .vendorElseLive,
+            flags: [.offline, .hasVendorContent, .hasCollapseKey], table: table, item: item, acceptedAt: time,
+            expiresAt: time + 3_600_000, fallbackAt: time + 20_000, wakeAt: time + 20_000, timeToLive: 3_600_000,
+            byteCount: 0)
+    }
+
+    private static func device(_ cid: DeviceID, _ bucket: Bucket, _ app: AppKey, _ number: UInt64, _ time: Int64) -> Row
+    {
+        let profile = DeviceProfile(
+            secret: [UInt8](repeating: UInt8(number), count: 32),
+            tokens: [
+                DeviceToken(
+                    kind: .alert, environment: .production, topic: "com.example.app", token: "abcdef\(number)",
+                    registeredAt: time, isQuarantined: number == 2)
+            ])
+        let inner = bytes(profile.byteCount) {
+            var writer = RowWriter($0)
+            profile.write(&writer)
+        }
+        var row = DeviceRow(app: app)
+        (row.badge, row.generation, row.lastTimestamp) = (Int32(number), number, UInt64(time))
+        (row.reservedSequence, row.queueEpoch, row.registeredAt, row.lastSeenAt) = (64, 7, time - 5, time)
+        row.dropped.expired = UInt32(number)
+        let value = inner.withUnsafeBytes { inner in
+            bytes(DeviceRow.headerByteCount + inner.count) { row.write(profile: inner, into: $0) }
+        }
+        return Row(key: StoreKey(bucket, .device, cid), wakeAt: time + 86_400_000, value: value)
+    }
+
+    private static func message(
+        _ cid: DeviceID, _ bucket: Bucket, _ app: AppKey, _ item: UInt64, _ time: Int64, _ table: StoreKey.Table
+    ) -> Row {
+        let facts = facts(cid, bucket, app, item, time, table)
+        let payload = Array("payload \(item) for a device".utf8), key = Array("weather".utf8)
+        let title = Array("Title \(item)".utf8), body = Array(#"{"aps":{"alert":"x"}}"#.utf8)
+        let value = payload.withUnsafeBytes { payload in
+            key.withUnsafeBytes { key in
+                title.withUnsafeBytes { title in
+                    body.withUnsafeBytes { body in
+                        let command = PublishCommand(
+                            origin: .none, app: app, bucket: bucket, cid: cid, task: facts.task, messageDigest: item,
+                            strategy: facts.strategy, timeToLive: facts.timeToLive, payload: payload, collapseKey: key,
+                            alertTitle: title, alertBody: title,
+                            vendor: VendorContent(
+                                tokenKind: .alert, pushType: .alert, priority: 10, badge: .add(1), body: body,
+                                messageIDOffset: 1, badgeOffset: 2, collapseID: key))
+                        return bytes(MessageRow.byteCount(command)) {
+                            MessageRow.write(command, facts: facts, into: $0)
+                        }
+                    }
+                }
+            }
+        }
+        return Row(key: facts.key, wakeAt: facts.wakeAt, value: value)
+    }
+
+    /// A job, and the request and trace of its message.
+    private static func job(_ state: JobRow.State, _ number: UInt64, _ app: AppKey, _ time: Int64) -> [Row] {
+        let facts = facts(
+            DeviceID(high: 0xD0D0, low: 1), Bucket(1000), app, 100 + number, time, .message)
+        var row = JobRow(facts: facts, state: state, dueAt: time + 1)
+        row.attempts = UInt16(number)
+        (row.lease, row.leasedUntil, row.settledLease, row.settledOutcome) = ((21, number), time + 30_000, (24, 25), 2)
+        (row.sentToken, row.alertedAt, row.badgeApplied) = (26, state == .accepted ? time : 0, true)
+        row.note(.leased, time)
+        row.note(.vendorRetry, time + 5, "TooManyRequests")
+        let outcome = PublishOutcome(
+            code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: false, fallback: .none,
+            fallbackReason: .applies, timeToLive: facts.timeToLive, isRepeat: false)
+        let trace = bytes(TraceRow.byteCount(job: row, reason: "BadDeviceToken", sent: true)) {
+            TraceRow.write(
+                facts, finalState: .failed, isOffline: true, sentAt: time, endedAt: time + 9, job: row,
+                reason: "BadDeviceToken", into: $0)
+        }
+        return [
+            Row(key: facts.jobKey, wakeAt: row.wakeAt, value: bytes(row.byteCount) { row.write(into: $0) }),
+            Row(
+                key: StoreKey(Bucket(1000), .request, ownerHigh: 0x4E4E &* number, ownerLow: number), wakeAt: 0,
+                value: bytes(RequestRow.byteCount) { RequestRow.write(outcome, digest: number, into: $0) }),
+            Row(key: StoreKey(Bucket(1000), .trace, facts.message), wakeAt: 0, value: trace),
+        ]
+    }
+
+    private static func meta(_ kind: UInt64, _ value: [UInt8]) -> Row {
+        Row(key: StoreKey(Bucket(0), .meta, ownerHigh: kind, ownerLow: 0), wakeAt: 0, value: value)
+    }
+
+    /// What today's code reads in a row.
+    static func summary(_ key: StoreKey, _ value: [UInt8]) -> String {
+        value.withUnsafeBytes { bytes in
+            switch key.table {
+            case .device:
+                guard let (row, profile) = DeviceRow.read(bytes), let tokens = DeviceProfile(profile)?.tokens else {
+                    return "unreadable"
+                }
+                return "badge \(row.badge), generation \(row.generation), seen \(row.lastSeenAt), reserved to "
+                    + "\(row.reservedSequence), expired \(row.dropped.expired), token \(tokens.map(\.token))"
+            case .message, .vendorMessage:
+                guard let row = MessageRow(bytes) else { return "unreadable" }
+                return "\(String(decoding: row.payload, as: UTF8.self)), \(row.strategy), expires \(row.expiresAt)"
+            case .job:
+                guard let row = JobRow(bytes) else { return "unreadable" }
+                return
+                    "\(row.state), attempts \(row.attempts), wakes \(row.wakeAt), steps \(row.steps.map { "\($0.event)" })"
+            case .counters:
+                guard let row = CountersRow(bytes) else { return "unreadable" }
+                return "day \(row.day), accepted \(row.accepted), ended \(row.ended)"
+            case .request:
+                guard let row = RequestRow.read(bytes) else { return "unreadable" }
+                return "\(row.outcome.code), digest \(row.digest), message \(row.outcome.message.low)"
+            case .trace:
+                guard let row = TraceRow(bytes) else { return "unreadable" }
+                return "\(row.finalState), \(row.reason), steps \(row.steps.map { "\($0.event)" })"
+            case .meta: return "\(value.count) bytes"
+            }
+        }
+    }
+}

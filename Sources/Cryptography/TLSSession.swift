@@ -62,6 +62,12 @@ package final class TLSSession {
         return raw
     }
 
+    /// Goes on over another number of the same socket; `false` when OpenSSL has no memory for that.
+    package func rebind(to descriptor: CInt) -> Bool {
+        ERR_clear_error()
+        return SSL_set_fd(raw, descriptor) == 1
+    }
+
     /// Drives the handshake as far as the socket allows.
     package func handshake() -> Progress {
         ERR_clear_error()

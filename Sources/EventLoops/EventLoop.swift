@@ -1,5 +1,6 @@
 // EventLoops: libevent in Swift (loop, timeouts, mailbox, listener, byte stream, HTTP server); it knows no message.
 internal import CLibevent
+internal import Cryptography
 internal import Glibc
 package import Platform
 internal import Synchronization
@@ -30,6 +31,9 @@ package final class EventLoop: @unchecked Sendable {
     /// What the loop's streams share; a struct behind a pointer, since class properties pay for each access.
     let streams: UnsafeMutablePointer<StreamTable>
 
+    /// The loop's thread has a descriptor table of its own: a number from elsewhere means nothing on it.
+    package let hasOwnTable: Bool
+    package let passage: DescriptorPassage?
     private let wakeup: Wakeup
     private let owner: Atomic<UInt>
     private let isArmed = Atomic<Bool>(false)
@@ -48,15 +52,22 @@ package final class EventLoop: @unchecked Sendable {
     private var stopHooks: [() -> Void] = []
     private var mailboxes: [MailboxBase] = []
     private var residents: [Resident] = []
+    private var passageEvent: UnsafeMutablePointer<event>?
+    private var arrived: (DetachedConnection?, any Sendable) -> Void = { _, _ in }
+    private var sockets: Set<CInt> = []
     private var isTornDown = false
-
     /// Makes a loop that does not run yet; throws when the system is out of descriptors or memory.
     ///
     /// From the first one on the process ignores SIGPIPE: evhttp and OpenSSL write with calls that raise it, and a peer
     /// that left must be an error there, not the end of the process.
-    package init(index: Int, name: String? = nil) throws(SystemError) {
+    ///
+    /// With `hasOwnTable` the loop's thread takes a descriptor table of its own when it starts, and with it a limit of
+    /// open files of its own. Then connections come from other loops through `pass(_:with:)` only.
+    package init(index: Int, name: String? = nil, hasOwnTable: Bool = false) throws(SystemError) {
         signal(SIGPIPE, SIG_IGN)
         self.index = index
+        self.hasOwnTable = hasOwnTable
+        passage = hasOwnTable ? try DescriptorPassage() : nil
         self.name = name ?? "loop-\(index)"
         wakeup = try Wakeup()
         guard let base = Self.makeBase() else { throw SystemError(operation: "event_base_new", code: ENOMEM) }
@@ -73,12 +84,21 @@ package final class EventLoop: @unchecked Sendable {
         guard let wakeEvent, let tickEvent, event_add(wakeEvent, nil) == 0, event_add(tickEvent, &interval) == 0 else {
             throw SystemError(operation: "event_add", code: ENOMEM)
         }
+        guard let passage else { return }
+        sockets = [passage.receiving]
+        passageEvent = event_new(
+            base, passage.receiving, Int16(EV_READ | EV_PERSIST),
+            { _, _, context in EventLoop.from(context).takePassengers(limit: Limits.acceptBatchCount) }, context)
+        guard let passageEvent, event_add(passageEvent, nil) == 0 else {
+            throw SystemError(operation: "event_add", code: ENOMEM)
+        }
     }
 
     deinit {
         precondition(!isRunning.load(ordering: .relaxed), "an event loop died while it ran")
         if let wakeEvent { event_free(wakeEvent) }
         if let tickEvent { event_free(tickEvent) }
+        if let passageEvent { event_free(passageEvent) }
         event_base_free(base)
         streams.pointee.deallocate()
         streams.deinitialize(count: 1)
@@ -106,15 +126,40 @@ package final class EventLoop: @unchecked Sendable {
     // MARK: Life
 
     /// Runs the loop on a thread of its own, named after it.
-    package func start() throws(SystemError) {
+    ///
+    /// With a table of its own, `passages` are those of all loops of its kind; the loop's listening sockets are closed
+    /// in the caller's table as soon as the loop's has them.
+    package func start(sendingThrough passages: [DescriptorPassage] = []) throws(SystemError) {
         preconditionInLoop()
         precondition(!isTornDown && !isRunning.load(ordering: .relaxed), "an event loop starts once")
         isRunning.store(true, ordering: .relaxed)
         // Nobody's until the new thread takes it.
         owner.store(0, ordering: .relaxed)
         do throws(SystemError) {
-            var started: Thread? = try Thread(named: name) { self.run() }
+            guard hasOwnTable else {
+                var started: Thread? = try Thread(named: name) { self.run() }
+                thread.withLock { swap(&$0, &started) }
+                return
+            }
+            let kept = sockets.union(passages.map(\.sending))
+            let outcome = Monitor<Result<Void, SystemError>?>(nil)
+            var started: Thread? = try Thread(named: name) {
+                do throws(SystemError) {
+                    try DescriptorTable.makePrivate(keepingSockets: kept)
+                } catch {
+                    return outcome.broadcast { $0 = .failure(error) }
+                }
+                outcome.broadcast { $0 = .success(()) }
+                self.run()
+            }
+            let result = outcome.wait(while: { $0 == nil }, then: { $0 })
+            if case .failure(let error)? = result {
+                started.take()?.join()
+                throw error
+            }
             thread.withLock { swap(&$0, &started) }
+            // An open copy would be given connections that nobody accepts.
+            for socket in sockets where socket != passage?.receiving { Glibc.close(socket) }
         } catch {
             owner.store(Thread.currentIdentifier, ordering: .relaxed)
             isRunning.store(false, ordering: .relaxed)
@@ -167,6 +212,7 @@ package final class EventLoop: @unchecked Sendable {
         isTornDown = true
         cachedNow = 0
         takeMail()
+        takePassengers(limit: .max)
         for hook in stopHooks { hook() }
         StreamTable.flushDirty(on: self)
         for resident in residents { resident.loopStops() }
@@ -183,7 +229,51 @@ package final class EventLoop: @unchecked Sendable {
         for mailbox in mailboxes { mailbox.loopStops() }
         // The hooks hold what was wired to this loop; letting go of them ends those cycles.
         (mailboxes, stopHooks, tickHooks, beforeFlush, afterFlush) = ([], [], [], [], [])
+        arrived = { _, _ in }
     }
+
+    // MARK: Connections from other loops
+
+    /// Sets who takes connections that other loops pass, with what they gave along; to be called before `start`.
+    ///
+    /// `nil` stands for a connection that was lost on the way, because this loop's table is full.
+    package func onArrival(_ arrived: @escaping (DetachedConnection?, any Sendable) -> Void) { self.arrived = arrived }
+
+    /// Passes a connection to this loop, from the thread of another one, whichever tables the two have.
+    ///
+    /// - Returns: false when the loop is too far behind; the connection is closed then.
+    package func pass(_ connection: DetachedConnection, with cargo: any Sendable) -> Bool {
+        guard let passage else { preconditionFailure("only a loop with a table of its own has a passage") }
+        let content = connection.take()
+        // The kernel copies the descriptor when it is sent; this thread's own is of no use after that.
+        defer { Glibc.close(content.descriptor) }
+        let passenger = Unmanaged.passRetained(Passenger(content, peer: connection.peer, cargo: cargo))
+        if passage.send(UInt64(UInt(bitPattern: passenger.toOpaque())), with: content.descriptor) { return true }
+        passenger.release()
+        return false
+    }
+
+    private func takePassengers(limit: Int) {
+        guard let passage else { return }
+        var count = 0
+        while count < limit, let (word, descriptor) = passage.receive() {
+            count += 1
+            // Sent by `pass` above with the reference that is taken over here.
+            guard let pointer = UnsafeRawPointer(bitPattern: UInt(word)) else { continue }
+            let passenger = Unmanaged<Passenger>.fromOpaque(pointer).takeRetainedValue()
+            guard descriptor >= 0, passenger.content.tls?.rebind(to: descriptor) ?? true else {
+                if descriptor >= 0 { Glibc.close(descriptor) }
+                arrived(nil, passenger.cargo)
+                continue
+            }
+            var content = passenger.content
+            content.descriptor = descriptor
+            arrived(DetachedConnection(content, peer: passenger.peer), passenger.cargo)
+        }
+    }
+
+    /// Remembers a listening socket, so that no other table keeps a copy of it.
+    func own(_ socket: CInt) { sockets.insert(socket) }
 
     // MARK: Confinement
 
@@ -285,4 +375,15 @@ package final class EventLoop: @unchecked Sendable {
 /// What lives on a loop and must be closed with it.
 package class Resident {
     func loopStops() { preconditionFailure("override loopStops()") }
+}
+
+/// What travels with a descriptor from one loop's table to another's.
+private final class Passenger {
+    let content: DetachedConnection.Content
+    let peer: SocketAddress?
+    let cargo: any Sendable
+
+    init(_ content: DetachedConnection.Content, peer: SocketAddress?, cargo: any Sendable) {
+        (self.content, self.peer, self.cargo) = (content, peer, cargo)
+    }
 }

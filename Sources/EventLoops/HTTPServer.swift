@@ -69,6 +69,7 @@ package final class HTTPServer: Resident {
         }
         // The loop keeps the server alive until it is closed, so libevent's context pointers never dangle.
         loop.add(self)
+        loop.own(descriptor)
         loop.onTick { [weak self] now in self?.sweep(now) }
     }
 

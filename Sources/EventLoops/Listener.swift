@@ -42,6 +42,7 @@ package final class Listener: Resident {
         }
         // The loop keeps the listener alive until it is closed, so the context pointer never dangles.
         loop.add(self)
+        loop.own(descriptor)
         loop.onTick { [weak self] now in self?.resumeIfRested(now) }
     }
 

@@ -3,11 +3,27 @@ import EventLoops
 import Platform
 import Testing
 
+/// Greets with one byte, then echoes.
+private func echo(_ connection: DetachedConnection, on target: EventLoop, ended: Probe<CloseReason>) {
+    let echo = TestDelegate()
+    echo.onReceived = { bytes, stream in
+        #expect(stream.loop === target)
+        #expect(stream.write(bytes))
+        return bytes.count
+    }
+    let stream = ByteStream(attaching: connection, on: target, delegate: echo)
+    #expect(stream.write(byteCount: 1) { $0[0] = 101 })
+    target.onStop { for reason in echo.ended.values { ended.note(reason) } }
+}
+
 @Suite("Moving a stream between loops")
 struct StreamMoveTests {
     /// Serves on loop 0: after the first byte, which names the loop, the connection moves there and is echoed.
     private func serveMoving(_ loops: [EventLoop], tls: TLSContext? = nil, ended: Probe<CloseReason>) throws -> UInt16 {
         let first = loops[0]
+        for target in loops where target.hasOwnTable {
+            target.run { target.onArrival { connection, _ in connection.map { echo($0, on: target, ended: ended) } } }
+        }
         return try first.serve(tls: tls) {
             let delegate = TestDelegate()
             delegate.onReceived = { bytes, stream in
@@ -20,16 +36,10 @@ struct StreamMoveTests {
                     return bytes.count
                 }
                 #expect(!stream.isOpen)
-                target.submit {
-                    let echo = TestDelegate()
-                    echo.onReceived = { bytes, stream in
-                        #expect(stream.loop === target)
-                        #expect(stream.write(bytes))
-                        return bytes.count
-                    }
-                    let stream = ByteStream(attaching: connection, on: target, delegate: echo)
-                    #expect(stream.write(byteCount: 1) { $0[0] = 101 })
-                    target.onStop { for reason in echo.ended.values { ended.note(reason) } }
+                if target.hasOwnTable {
+                    #expect(target.pass(connection, with: 0))
+                } else {
+                    target.submit { echo(connection, on: target, ended: ended) }
                 }
                 return bytes.count
             }
@@ -37,10 +47,10 @@ struct StreamMoveTests {
         }
     }
 
-    @Test("leftover bytes come first on the new loop, and later ones follow", arguments: 0...6)
-    func leftovers(sentAtOnce: Int) throws {
+    @Test("leftover bytes come first on the new loop, and later ones follow", arguments: 0...6, [false, true])
+    func leftovers(sentAtOnce: Int, hasOwnTables: Bool) throws {
         let ended = Probe<CloseReason>()
-        try withLoops(2) { loops in
+        try withLoops(2, hasOwnTables: hasOwnTables) { loops in
             let port = try serveMoving(loops, ended: ended)
             let client = try TestClient(port: port)
             let tail: [UInt8] = [1, 2, 3, 4, 5, 6]
@@ -53,11 +63,11 @@ struct StreamMoveTests {
         }
     }
 
-    @Test("a TLS connection moves with its session and its decrypted bytes")
-    func movingTLS() throws {
+    @Test("a TLS connection moves with its session and its decrypted bytes", arguments: [false, true])
+    func movingTLS(hasOwnTables: Bool) throws {
         try withTemporaryDirectory { folder in
             let (server, client) = try makeContexts(in: folder)
-            try withLoops(2) { loops in
+            try withLoops(2, hasOwnTables: hasOwnTables) { loops in
                 let ended = Probe<CloseReason>()
                 let port = try serveMoving(loops, tls: server, ended: ended)
                 let peer = try TestClient(port: port)
@@ -71,9 +81,9 @@ struct StreamMoveTests {
         }
     }
 
-    @Test("many connections move at once, and each keeps its own bytes")
-    func many() throws {
-        try withLoops(2) { loops in
+    @Test("many connections move at once, and each keeps its own bytes", arguments: [false, true])
+    func many(hasOwnTables: Bool) throws {
+        try withLoops(2, hasOwnTables: hasOwnTables) { loops in
             let port = try serveMoving(loops, ended: Probe())
             var clients: [TestClient] = []
             for number in 0..<100 {

@@ -37,17 +37,15 @@ extension EventLoop {
 }
 
 /// Started loops, stopped and joined at the end.
-func withLoops(_ count: Int = 1, _ body: ([EventLoop]) throws -> Void) throws {
+func withLoops(_ count: Int = 1, hasOwnTables: Bool = false, _ body: ([EventLoop]) throws -> Void) throws {
     var loops: [EventLoop] = []
     defer {
         for loop in loops { loop.stop() }
         for loop in loops { loop.join() }
     }
-    for index in 0..<count {
-        let loop = try EventLoop(index: index)
-        try loop.start()
-        loops.append(loop)
-    }
+    for index in 0..<count { loops.append(try EventLoop(index: index, hasOwnTable: hasOwnTables)) }
+    let passages = loops.compactMap(\.passage)
+    for loop in loops { try loop.start(sendingThrough: passages) }
     try body(loops)
 }
 
@@ -223,9 +221,18 @@ extension EventLoop {
 
     /// Listens on a free port and gives each connection to `connected`, on the loop.
     func listen(_ connected: @escaping @Sendable (DetachedConnection) -> Void) throws -> UInt16 {
-        let handle = ListeningSocket.Handle(try ListeningSocket("127.0.0.1:0"))
-        _ = try startListener(handle, connected)
-        return handle.address.port
+        // Opened on the loop: it may have a descriptor table of its own.
+        let opened = Probe<UInt16>()
+        submit { [unowned self] in
+            do {
+                let socket = try ListeningSocket("127.0.0.1:0")
+                opened.note(socket.address.port)
+                _ = try Listener(on: self, socket: socket, connected: connected)
+            } catch {
+                Issue.record(error)
+            }
+        }
+        return try #require(opened.wait { !$0.isEmpty }.first)
     }
 
     /// Listens and attaches a stream with a delegate made by `make` to each connection.

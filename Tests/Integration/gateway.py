@@ -76,6 +76,7 @@ class Gateway:
             "admin": {"listen": f"127.0.0.1:{self.admin}"},
             "store": {"path": str(self.folder / "data"), "durability": "fsync"},
             "loops": 2,
+            "loopTables": os.environ.get("LONGWIRE_TEST_TABLES", "shared"),
             "limits": limits or {},
             "apps": [self.app],
             "credentials": [

@@ -191,7 +191,7 @@ def test_running_out_of_descriptors_is_survived_and_logged(own_gateway, new_devi
     device = new_device(gateway)
     limit = len(os.listdir(f"/proc/{gateway.process.pid}/fd")) + 20
     resource.prlimit(gateway.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
-    crowd = [socket.create_connection(("127.0.0.1", gateway.device), timeout=10) for _ in range(40)]
+    crowd = [socket.create_connection(("127.0.0.1", gateway.device), timeout=10) for _ in range(120)]
     eventually(lambda: "acceptFailed" in gateway.log(), "a line in the log")
     assert device.ping().nonce == 1
     for one in crowd:

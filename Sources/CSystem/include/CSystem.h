@@ -5,6 +5,7 @@
 
 #include "CSystemCalls.h"
 #include "CSystemChecksum.h"
+#include "CSystemDescriptors.h"
 #include "CSystemPoll.h"
 
 #endif

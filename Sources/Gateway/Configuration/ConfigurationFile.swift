@@ -78,6 +78,7 @@ struct ConfigurationReader {
             store.finish()
         }
         if let loops = root.integer("loops", in: 1...256) { configuration.loopCount = Int(loops) }
+        configuration.loopTables = root.choice("loopTables", GatewayConfiguration.LoopTables.self) ?? .shared
         if let limits = root.object("limits") { readLimits(limits, into: &configuration.limits) }
         configuration.usesDemoApp = root.boolean("demo") ?? false
         configuration.apps = (root.objects("apps", limit: ConfigurationLimits.appCount) ?? []).compactMap {

@@ -30,6 +30,14 @@ package struct GatewayConfiguration: Sendable, Equatable {
         case os
     }
 
+    /// Whose descriptor tables the loops use.
+    package enum LoopTables: String, Sendable, CaseIterable {
+        /// All threads share the process's, and its limit of open files.
+        case shared
+        /// Each loop has one, and a limit, of its own: for more connections than one limit allows.
+        case own
+    }
+
     package struct Hook: Sendable, Equatable {
         package var url: HookURL
         /// `whsec_…`, newest first.
@@ -65,6 +73,7 @@ package struct GatewayConfiguration: Sendable, Equatable {
     package var storePath = "longwire-data"
     package var durability = Durability.fsync
     package var loopCount = 1
+    package var loopTables = LoopTables.shared
     package var limits = GatewayLimits()
     package var apps: [AppConfiguration] = []
     package var credentials: [Credential] = []
@@ -167,6 +176,7 @@ extension GatewayConfiguration {
         if storePath != old.storePath { keys.append("store.path") }
         if durability != old.durability { keys.append("store.durability") }
         if loopCount != old.loopCount { keys.append("loops") }
+        if loopTables != old.loopTables { keys.append("loopTables") }
         if logging.format != old.logging.format { keys.append("log.format") }
         for key in LimitKey.all where !key.changesAtReload && key.read(limits) != key.read(old.limits) {
             keys.append("limits.\(key.name)")
@@ -185,6 +195,7 @@ extension GatewayConfiguration {
         next.http.tls = Self.reloaded(http.tls, over: old.http.tls)
         (next.senders, next.admin) = (old.senders, old.admin)
         (next.storePath, next.durability, next.loopCount) = (old.storePath, old.durability, old.loopCount)
+        next.loopTables = old.loopTables
         next.logging.format = old.logging.format
         for key in LimitKey.all where !key.changesAtReload { key.write(&next.limits, key.read(old.limits)) }
         return next

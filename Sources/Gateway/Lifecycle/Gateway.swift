@@ -54,12 +54,13 @@ final class Gateway {
             ])
         let loops = LoopSet()
         do {
-            try loops.make(configuration.loopCount, store: store)
+            try loops.make(
+                configuration.loopCount, hasOwnTables: configuration.loopTables == .own, store: store)
             var meta = try MetaRows(loading: loops.stores[0])
             clock = GatewayClock(
                 ClockReader.reading(), bootID: ClockReader.bootID(), stored: meta.clock, acceptsClock: acceptsClock)
             meta.complete()
-            context = GatewayContext(
+            context = try GatewayContext(
                 loopCount: configuration.loopCount, log: log, store: store,
                 isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
                 revokedTokens: meta.revoked)
@@ -78,12 +79,25 @@ final class Gateway {
             let newMeta = meta
             context.members[0].submit { newMeta.write(on: $0) }
             try listen(try ListeningSockets(configuration))
+            warnOfFewDescriptors()
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
         } catch {
             loops.close()
             store.close()
             throw error
         }
+    }
+
+    /// A limit that the system will not grant is better known at the start than at the peak.
+    private func warnOfFewDescriptors() {
+        let capacity = DescriptorTable.capacity
+        let limits = configuration.limits
+        let tableCount = configuration.loopTables == .own ? Int64(members.count) : 1
+        // A table of a loop's own begins with the event descriptors of all.
+        let spare = 512 + Int64(members.count) * 4
+        let needed = (Int64(limits.connections) + Int64(limits.httpConnections)) / tableCount + spare
+        guard needed > Int64(capacity) else { return }
+        log.write(.warning, .fewDescriptors, [.count: LogValue(needed), .limit: LogValue(capacity)])
     }
 
     // MARK: Listening
@@ -175,7 +189,8 @@ final class Gateway {
             (demo.adminAddress, demo.sendersAddress) = (addresses.admin, addresses.senders)
             try demo.save(in: configuration.storePath)
         }
-        for member in members { try member.loop.start() }
+        let passages = members.compactMap(\.loop.passage)
+        for member in members { try member.loop.start(sendingThrough: passages) }
     }
 
     /// To be called about once a second by the control thread.

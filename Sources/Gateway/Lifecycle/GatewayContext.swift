@@ -20,6 +20,8 @@ final class GatewayContext: Sendable {
     /// What `/readyz` and `/metrics` say of the process.
     let status = Lock(GatewayStatus())
     let hook = Lock<HookDispatcher?>(nil)
+    /// Opened with the gateway, so that a hook that comes with a reload can be woken from every loop's table.
+    let hookWakeup: Wakeup
     /// Devices and senders of all loops, those of them that have not said Hello, and callers that wait in `lease`.
     let connections = SharedCount()
     let handshakes = SharedCount()
@@ -31,7 +33,8 @@ final class GatewayContext: Sendable {
     init(
         loopCount: Int, log: Log, store: EmbeddedStore, isFsync: Bool, queueEpoch: UInt64, tokenKey: [UInt8],
         revokedTokens: Set<TokenID>
-    ) {
+    ) throws {
+        hookWakeup = try Wakeup()
         (self.loopCount, self.log, self.store, self.isFsync) = (loopCount, log, store, isFsync)
         (self.queueEpoch, self.tokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)
     }

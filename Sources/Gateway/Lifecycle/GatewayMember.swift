@@ -9,6 +9,11 @@ final class GatewayMember: @unchecked Sendable {
 
     init(_ member: GatewayLoop) { (self.member, self.loop) = (member, member.loop) }
 
+    /// Sends a connection along, to a loop with a descriptor table of its own; `false` when that is too far behind.
+    func pass(_ adopted: AdoptedConnection) -> Bool {
+        loop.pass(adopted.connection, with: AdoptedConnection.Cargo(isSecure: adopted.isSecure, hello: adopted.hello))
+    }
+
     func submit(_ work: @escaping @Sendable (GatewayLoop) -> Void) {
         loop.submit { work(self.member) }
     }

@@ -33,7 +33,8 @@ final class HookSender: Sendable {
     init(_ hook: GatewayConfiguration.Hook, context: GatewayContext, log: Log) throws {
         (self.context, self.log) = (context, log)
         state = Lock(State(batchJobs: hook.batchJobs))
-        let dispatcher = try HookDispatcher(configuration: hook, policy: self, log: log)
+        let dispatcher = try HookDispatcher(
+            configuration: hook, policy: self, log: log, wakeup: context.hookWakeup)
         context.hook.withLock { $0 = dispatcher }
     }
 

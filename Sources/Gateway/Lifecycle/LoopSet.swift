@@ -6,9 +6,9 @@ final class LoopSet {
     private(set) var loops: [EventLoop] = []
     private(set) var stores: [EmbeddedShardStore] = []
 
-    func make(_ count: Int, store: EmbeddedStore) throws {
+    func make(_ count: Int, hasOwnTables: Bool, store: EmbeddedStore) throws {
         for index in 0..<count {
-            let loop = try EventLoop(index: index)
+            let loop = try EventLoop(index: index, hasOwnTable: hasOwnTables)
             loops.append(loop)
             stores.append(try store.makeShard(index: index, of: count) { work in loop.submit(work) })
         }

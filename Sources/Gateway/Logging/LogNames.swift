@@ -34,6 +34,8 @@ package enum LogName: String, Sendable, CaseIterable {
     case storeOpened
     /// Writes are refused for now: a bound is reached.
     case storeBusy
+    /// The limits allow more connections than the system gives descriptors for; fields: count (needed), limit.
+    case fewDescriptors
     /// Rows could not move to the ordered store, or no segment could be made ahead of time; repeated. Fields: error.
     case spillFailed
     /// A write or sync failed: the process ends.
@@ -60,6 +62,6 @@ package enum LogName: String, Sendable, CaseIterable {
 /// Every field of a log line.
 package enum LogKey: String, Sendable, CaseIterable {
     case address, app, attempt, bytes, cid, code, configuration, count, credential, detail, durability, error, exitCode,
-        file, key, listener, loop, loops, message, milliseconds, name, offsetMilliseconds, path, peer, pid, reason,
+        file, key, limit, listener, loop, loops, message, milliseconds, name, offsetMilliseconds, path, peer, pid, reason,
         replayedBytes, retryInMilliseconds, signal, status, task, token, version
 }

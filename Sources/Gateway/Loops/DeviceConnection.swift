@@ -192,8 +192,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             return close(.internalError, reason: "the connection could not be moved")
         }
         stream = nil
-        owner.send(
-            .adopt(AdoptedConnection(connection: connection, isSecure: isSecure, hello: adopted)), to: target)
+        owner.move(AdoptedConnection(connection: connection, isSecure: isSecure, hello: adopted), to: target)
     }
 
     /// Gives the session its slot and the shard its Hello.

@@ -80,6 +80,12 @@ final class GatewayLoop {
             store.close()
         }
         loop.onTick { [unowned self] _ in tick() }
+        guard loop.hasOwnTable else { return }
+        loop.onArrival { [unowned self] connection, cargo in
+            guard let connection, let cargo = cargo as? AdoptedConnection.Cargo else { return endConnection() }
+            DeviceConnection.adopt(
+                AdoptedConnection(connection: connection, isSecure: cargo.isSecure, hello: cargo.hello), on: self)
+        }
     }
 
     /// Opens this loop's mailbox; to be called before any loop runs.
@@ -335,6 +341,15 @@ final class GatewayLoop {
         shard.extend(
             items.map { ($0.job, $0.leaseID) }, milliseconds: milliseconds, origin: origin, now: now)
         perform()
+    }
+
+    /// Sends a connection to its device's loop.
+    func move(_ adopted: AdoptedConnection, to target: Int) {
+        guard loop.hasOwnTable else { return send(.adopt(adopted), to: target) }
+        guard !context.members[target].pass(adopted) else { return }
+        // The connection is closed already: its client comes back after its own backoff.
+        metrics.count(.mailboxRefusals)
+        endConnection()
     }
 
     func send(_ message: LoopMessage, to target: Int) { outgoing[target].messages.append(message) }

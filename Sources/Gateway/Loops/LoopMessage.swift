@@ -48,6 +48,12 @@ struct AdoptedConnection: Sendable {
     var connection: DetachedConnection
     var isSecure: Bool
     var hello: AdoptedHello
+
+    /// What travels beside the connection where descriptors must be copied from table to table.
+    struct Cargo: Sendable {
+        var isSecure: Bool
+        var hello: AdoptedHello
+    }
 }
 
 /// The parts of a `HelloCommand` that are known before the session has a slot.

@@ -1,6 +1,6 @@
 internal import CCurl
 internal import Glibc
-internal import Platform
+package import Platform
 
 /// Posts batches to the hook's receiver, each until it is taken or makes no sense any more.
 ///
@@ -18,13 +18,16 @@ package final class HookDispatcher: Sendable {
         var thread: Thread?
     }
 
-    /// curl's handle; `curl_multi_wakeup` is the one call that other threads may make on it.
+    /// curl's handle; its own thread's, once that runs.
     private struct Multi: @unchecked Sendable {
         let raw: UnsafeMutableRawPointer
     }
 
     private let shared: Lock<Shared>
     private let multi: Multi
+    /// curl's own wake-up would not do: a loop that calls `submit` may have a descriptor table in which its number means
+    /// something else. This one was opened before any loop ran.
+    private let wakeup: Wakeup
     private let policy: any HookPolicy
     private let log: Log?
 
@@ -34,10 +37,19 @@ package final class HookDispatcher: Sendable {
     ///   - configuration: `nil`: there is no hook for now; what is submitted is given up.
     ///   - policy: signs, judges, and hears how each batch ended; held until the stop.
     ///   - log: where failures and recoveries are reported.
+    ///   - wakeup: ends the thread's sleep; opened before threads with descriptor tables of their own started.
     /// - Throws: `SystemError` when there is no thread to be had.
-    package init(configuration: GatewayConfiguration.Hook?, policy: any HookPolicy, log: Log?) throws {
+    package init(
+        configuration: GatewayConfiguration.Hook?, policy: any HookPolicy, log: Log?, wakeup: Wakeup? = nil
+    ) throws {
         guard CurlLibrary.isReady, let raw = curl_multi_init() else { throw HookError.noCurl }
         (multi, self.policy, self.log) = (Multi(raw: raw), policy, log)
+        do {
+            self.wakeup = try wakeup ?? Wakeup()
+        } catch {
+            curl_multi_cleanup(raw)
+            throw error
+        }
         shared = Lock(Shared(configuration: configuration))
         let dispatcher = self
         let thread = try Thread(named: "longwire-hook") { dispatcher.run() }
@@ -56,7 +68,7 @@ package final class HookDispatcher: Sendable {
             shared.incoming.append(delivery)
             return true
         }
-        if isTaken { curl_multi_wakeup(multi.raw) }
+        if isTaken { wakeup.signal() }
         return isTaken
     }
 
@@ -81,7 +93,7 @@ package final class HookDispatcher: Sendable {
             shared.configuration = configuration
             shared.configurationChanged = true
         }
-        curl_multi_wakeup(multi.raw)
+        wakeup.signal()
     }
 
     /// Lets the requests under way finish for so long, ends the rest as `.stopped`, and joins the thread.
@@ -91,7 +103,7 @@ package final class HookDispatcher: Sendable {
             shared.stopDeadline = Int64(SystemClock.monotonicMilliseconds) + max(0, bound)
             return shared.thread.take()
         }
-        curl_multi_wakeup(multi.raw)
+        wakeup.signal()
         thread?.join()
     }
 
@@ -184,11 +196,13 @@ package final class HookDispatcher: Sendable {
             let isOver = configuration == nil && !waiting.isEmpty
             let wait = isOver ? 0 : pause(waiting, transfers, isStopping: isStopping, deadline: deadline)
             var readyCount: CInt = 0
-            curl_multi_poll(multi.raw, nil, 0, CInt(clamping: wait), &readyCount)
+            var call = curl_waitfd(fd: wakeup.descriptor, events: CShort(CURL_WAIT_POLLIN), revents: 0)
+            curl_multi_poll(multi.raw, &call, 1, CInt(clamping: wait), &readyCount)
+            if call.revents != 0 { wakeup.clear() }
         }
     }
 
-    /// How long the thread may sleep; curl shortens it for its own timeouts, `curl_multi_wakeup` ends it.
+    /// How long the thread may sleep; curl shortens it for its own timeouts, `wakeup` ends it.
     private func pause(
         _ waiting: [Waiting], _ transfers: [HookTransfer], isStopping: Bool, deadline: Int64
     ) -> Int64 {

@@ -82,8 +82,10 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("a one-shot message that was not read before its connection broke is not claimed by later positions")
-    func oneShotPassedOver() {
+    @Test(
+        "a one-shot message that was not read before its connection broke is not claimed by later positions",
+        arguments: [false, true])
+    func oneShotPassedOver(cold: Bool) {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
         let lost = harness.publish(phone, "lost", timeToLive: -1)
@@ -93,6 +95,8 @@ import Wire
         harness.connect(&phone)
         #expect(harness.delivered.map(\.payload) == ["later"])
         harness.acknowledge(phone, 2)
+        harness.disconnect(phone)
+        if cold { harness.store.cool() }
         harness.connect(&phone) { $0.positions = [StreamPosition(sequence: 2)] }
         #expect(harness.finalState(lost.message) == nil)
         #expect(harness.lease().count == 1)

@@ -212,7 +212,9 @@ extension Shard {
         let hello = command.hello
         let device = devices.pointer(slot)
         device.pointee.generation &+= 1
-        device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, hello.timestamp)
+        // A registration is held to no clock: one far ahead would lock the new device out until that time had come.
+        let timestamp = isRegistration ? min(hello.timestamp, UInt64(max(0, now))) : hello.timestamp
+        device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, timestamp)
         device.pointee.session = command.session
         device.pointee.flags.formUnion([.connected, .gated])
         device.pointee.gates = 1

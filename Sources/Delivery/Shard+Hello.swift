@@ -158,9 +158,9 @@ extension Shard {
         if entry.pointee.flags.contains(.passedOver) { return false }
         if entry.pointee.flags.contains(.attempted) { return true }
         if entry.pointee.facts.expiresAt <= now { return false }
-        // Of one that was sent in an earlier life the job says so, if it has one.
-        guard entry.pointee.facts.isOneShot, entry.pointee.job != .max else { return true }
-        return jobs.pointer(entry.pointee.job).pointee.row.steps.contains { $0.event == .sent }
+        // A one-shot message in the store may have been passed over in an earlier session or life, and that it was sent
+        // does not say that it was read. So it keeps its own end: rather an alert too many than a delivery that never was.
+        return !entry.pointee.facts.isOneShot
     }
 
     /// Gives acked messages their final state.
@@ -213,7 +213,9 @@ extension Shard {
         let hello = command.hello
         let device = devices.pointer(slot)
         device.pointee.generation &+= 1
-        device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, hello.timestamp)
+        // A registration is held to no clock: one far ahead would lock the new device out until that time had come.
+        let timestamp = isRegistration ? min(hello.timestamp, UInt64(max(0, now))) : hello.timestamp
+        device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, timestamp)
         device.pointee.session = command.session
         device.pointee.flags.formUnion([.connected, .gated])
         device.pointee.gates = 1

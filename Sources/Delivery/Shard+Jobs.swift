@@ -199,7 +199,8 @@ extension Shard {
                 forgetJob(slot)
             }
         case .none, .leasing:
-            if !entry.pointee.row.isActive || !entry.pointee.wasReported { forgetJob(slot) }
+            // The store tells an alarm once: whoever was told of must see to its end itself.
+            if !entry.pointee.wasReported { forgetJob(slot) }
         }
     }
 

@@ -35,8 +35,6 @@ struct JobRow {
         (self.facts, self.state, self.dueAt) = (facts, state, dueAt)
     }
 
-    var isActive: Bool { state == .due || state == .leased }
-
     /// When the stored row must be looked at again.
     var wakeAt: GatewayTime {
         switch state {

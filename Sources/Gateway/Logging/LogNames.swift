@@ -62,6 +62,7 @@ package enum LogName: String, Sendable, CaseIterable {
 /// Every field of a log line.
 package enum LogKey: String, Sendable, CaseIterable {
     case address, app, attempt, bytes, cid, code, configuration, count, credential, detail, durability, error, exitCode,
-        file, key, limit, listener, loop, loops, message, milliseconds, name, offsetMilliseconds, path, peer, pid, reason,
+        file, key, limit, listener, loop, loops, message, milliseconds, name, offsetMilliseconds, path, peer, pid,
+        reason,
         replayedBytes, retryInMilliseconds, signal, status, task, token, version
 }

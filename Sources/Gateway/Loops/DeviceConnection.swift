@@ -25,12 +25,15 @@ final class DeviceConnection: StreamDelegate, Handshaking {
     private var session = SessionRef.none
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
-    /// Pings and updates since a moment (monotonic ms): each costs an answer, an update a write besides.
+    /// Pings, updates and feedback since a moment (monotonic ms): each costs an answer, a write or a read of the store.
     private var requestCount: UInt16 = 0
+    private var feedbackCount: UInt16 = 0
     private var requestsSince: UInt64 = 0
     /// A client that pings every second and tells each change of state makes some twenty in this time.
     private static let requestLimit: UInt16 = 1_000
     private static let requestMilliseconds: UInt64 = 10_000
+    /// A client that tells of every message that it showed has as much to say as it may be sent.
+    private static let feedbackLimit: UInt16 = 10_000
     /// The shard knows the session and must hear of its end.
     private var isKnownToShard = false
     /// The peer's end is not of our making and was announced by a Close of its own.
@@ -104,13 +107,23 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         return offset
     }
 
-    /// Counts a ping, an update or an upstream message; false when there were far too many.
-    private func isWithinBounds() -> Bool {
+    /// Counts a ping, an update, an upstream message or feedback; false when there were far too many.
+    private func isWithinBounds(feedback: Bool = false) -> Bool {
         let now = owner.loop.now
-        if now >= requestsSince + Self.requestMilliseconds { (requestsSince, requestCount) = (now, 0) }
-        requestCount += 1
-        guard requestCount > Self.requestLimit else { return true }
-        close(.floods, reason: "more pings and updates than any client has use for")
+        if now >= requestsSince + Self.requestMilliseconds {
+            (requestsSince, requestCount, feedbackCount) = (now, 0, 0)
+        }
+        if feedback { feedbackCount += 1 } else { requestCount += 1 }
+        guard requestCount > Self.requestLimit || feedbackCount > Self.feedbackLimit else { return true }
+        close(.floods, reason: "more pings, updates or feedback than any client has use for")
+        return false
+    }
+
+    /// A token becomes part of a request to the vendor: nothing in it may break a line or a path there.
+    private func hasPlainTokens(_ tokens: [VendorToken]) -> Bool {
+        func isPlain(_ text: String) -> Bool { text.utf8.allSatisfy { (0x21...0x7E).contains($0) } }
+        guard !tokens.allSatisfy({ isPlain($0.token) && isPlain($0.topic) }) else { return true }
+        close(.malformed, reason: "a vendor token or topic has characters other than visible ASCII")
         return false
     }
 
@@ -128,10 +141,12 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             _ = try Pong(decoding: body.bytes)
         case .deviceUpdate:
             let update = try DeviceUpdate(decoding: body.bytes)
-            guard isWithinBounds() else { return }
+            guard isWithinBounds(), hasPlainTokens(update.tokens) else { return }
             owner.update(session, update)
         case .feedback:
-            owner.feedback(session, try Feedback(decoding: body.bytes))
+            let feedback = try Feedback(decoding: body.bytes)
+            guard isWithinBounds(feedback: true) else { return }
+            owner.feedback(session, feedback)
         case .upstream:
             var result = UpstreamResult()
             result.request = try Upstream(decoding: body.bytes).request
@@ -160,6 +175,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         } catch {
             return close(.malformed, reason: "the Hello cannot be read")
         }
+        guard hasPlainTokens(hello.tokens) else { return }
         guard hello.role == .device else {
             return close(.wrongListener, reason: "this listener is for devices; senders have their own")
         }

@@ -203,7 +203,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     override func closed(_ stream: ByteStream, _ reason: CloseReason) {
         self.stream = nil
-        if leave() { owner.metrics.count(.closedByPeer) }
+        if leave() { owner.metrics.count(reason == .outboxFull ? .closedForSlowReader : .closedByPeer) }
     }
 
     /// Ends the connection's part in the loop's books; false if that was done before.

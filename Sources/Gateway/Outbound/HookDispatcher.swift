@@ -25,8 +25,10 @@ package final class HookDispatcher: Sendable {
 
     private let shared: Lock<Shared>
     private let multi: Multi
+    /// Ends the thread's sleep; opened before any loop ran.
+    ///
     /// curl's own wake-up would not do: a loop that calls `submit` may have a descriptor table in which its number means
-    /// something else. This one was opened before any loop ran.
+    /// something else.
     private let wakeup: Wakeup
     private let policy: any HookPolicy
     private let log: Log?

@@ -1,0 +1,153 @@
+"""Devices of a crash round: they connect, read, ack late or in part, go to the background, vanish and come back.
+
+What a device's disk would hold (its position and what its app was shown) outlives every connection. The order is a real
+client's: shown, remembered, then acked.
+"""
+
+import random
+import socket
+import struct
+import threading
+import time
+
+from party import Book, Orders, setup
+from longwire_client import Closed, Device, pb
+
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close that sends a reset instead of an end
+
+
+class Phone(threading.Thread):
+    def __init__(self, number, plan, orders, book):
+        super().__init__(daemon=True)
+        self.chance = random.Random(f"{plan['seed']} device {number}")
+        self.plan, self.orders, self.book, self.number = plan, orders, book, number
+        self.device = Device("127.0.0.1", plan["device"], plan["app"]["appId"], timeout=5.0)
+        self.token = f"{number:04x}" * 16
+        self.unacked = 0
+        self.since, self.left = 0, None  # start of the unbroken presence, ms; how and when the last visit ended
+
+    def register(self):
+        self.device.register(self.plan["app"]["appSecret"], tokens=[pb.VendorToken(token=self.token)])
+        self.cid = self.device.state.cid.hex()
+        self.book.write("registered", cid=self.cid, token=self.token)
+        self.device.close()
+
+    # One visit after the other
+
+    def run(self):
+        while self.orders.wait_while("wait") != "quit":
+            try:
+                self.visit()
+            except (Closed, OSError) as error:
+                code = error.code if isinstance(error, Closed) else None
+                if code is not None:
+                    self.book.write("closed", cid=self.cid, code=code)
+                self.device.close()
+                self.left = "gone", time.monotonic()
+                time.sleep(0.05)
+            if self.orders.mode == "go":
+                time.sleep(self.chance.random() * 0.5)
+
+    def visit(self):
+        draining = self.orders.mode == "drain"
+        state = pb.FOREGROUND if draining else self.chance.choices((pb.FOREGROUND, pb.BACKGROUND), (85, 15))[0]
+        welcome = self.device.connect(
+            application_state=state, keeps_running=state == pb.BACKGROUND and self.chance.random() < 0.5,
+            tokens=[pb.VendorToken(token=self.token)])
+        self.unacked = 0
+        # A visit on top of the last one, or soon after its sudden end, goes on with it as far as flags are concerned.
+        if not self.left or self.left[0] not in ("silent", "end", "reset") or time.monotonic() - self.left[1] > 0.5:
+            self.since = welcome.server_time
+        habit = "each" if draining else self.chance.choice(("each", "late", "part", "never", "each"))
+        end = time.monotonic() + (3600 if draining else 0.2 + self.chance.random() * 1.5)
+        while time.monotonic() < end and self.orders.mode in ("go", "drain"):
+            if (self.orders.mode == "drain") != draining:
+                break  # come back with other manners
+            self.read(habit)
+            if not draining and self.chance.random() < 0.02:
+                self.sleep_and_wake()
+        self.leave(draining)
+
+    def leave(self, draining):
+        way = "goodbye" if draining else self.chance.choice(("goodbye", "end", "reset", "terminated", "silent"))
+        connection = self.device.connection
+        if not connection:
+            return
+        self.left = way, time.monotonic()
+        if way == "goodbye":
+            connection.send(pb.Close(code=100))
+        elif way == "terminated":
+            connection.send(pb.DeviceUpdate(request=0, application_state=pb.TERMINATED))
+        elif way == "reset":
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        elif way == "silent":
+            time.sleep(0.3)  # neither reads nor answers; the next visit comes on top of this session
+            self.left = way, time.monotonic()
+            return
+        self.device.close()
+
+    def sleep_and_wake(self):
+        """Background with the socket open, then back; what is read up to the result is dropped by `update`."""
+        self.device.update(application_state=pb.BACKGROUND)
+        time.sleep(self.chance.random() * 0.6)
+        self.device.update(application_state=pb.FOREGROUND)
+        self.unacked = 0
+        self.since = int(time.time() * 1000) - 1_000  # the two clocks are the same machine's, within this
+
+    # Messages
+
+    def read(self, habit):
+        try:
+            message = self.device.receive(timeout=0.1)
+        except TimeoutError:
+            if habit in ("late", "each") and self.unacked:
+                self.ack()
+            return
+        position = self.device.state.positions.get(message.stream, 0)
+        if message.sequence <= position:
+            # Covered by the position: acked again and not shown, which is the client's half of "once".
+            self.book.write("covered", cid=self.cid, seq=message.sequence, msg=message.msg_id.hex())
+            self.unacked += 1
+        elif message.sequence % 211 == 0:
+            self.book.write("rejected", cid=self.cid, seq=message.sequence, msg=message.msg_id.hex())
+            self.device.state.positions[message.stream] = message.sequence
+            self.device.reject(message.sequence, "poison")
+            return
+        else:
+            publisher, number, _ = message.payload.decode().split(" ", 2)
+            self.book.write(
+                "shown", cid=self.cid, seq=message.sequence, msg=message.msg_id.hex(), publisher=int(publisher),
+                n=int(number), offline=message.offline, accepted=message.accepted_at, since=self.since)
+            self.device.state.positions[message.stream] = message.sequence
+            self.unacked += 1
+            if self.chance.random() < 0.01:
+                self.device.feedback(message.msg_id)
+        if habit == "each" or habit == "late" and self.unacked >= 8:
+            self.ack()
+        elif habit == "part" and self.unacked >= 3:
+            self.ack(behind=1)
+
+    def ack(self, behind=0):
+        """Everything up to the position; with `behind`, all but the last few sequences of it."""
+        sequence = self.device.state.positions.get(0, 0) - behind
+        ack = pb.Ack()
+        ack.positions.add(stream=0, sequence=max(0, sequence))
+        self.device.connection.send(ack)
+        self.unacked = behind
+        self.book.write("acked", cid=self.cid, seq=sequence)
+
+
+def main():
+    plan, orders = setup(), Orders()
+    book = Book(plan["book"])
+    phones = [Phone(plan["first"] + index, plan, orders, book) for index in range(plan["count"])]
+    for phone in phones:
+        phone.register()
+    orders.say(cids=[phone.cid for phone in phones])
+    for phone in phones:
+        phone.start()
+    orders.wait_while("wait", "go", "drain")
+
+
+if __name__ == "__main__":
+    main()

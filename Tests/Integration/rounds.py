@@ -1,0 +1,390 @@
+"""Crash rounds: a gateway under load is killed and started again on the same data, and every party keeps its own books.
+
+    python rounds.py --rounds 5 --seed 1 --seconds-per-round 5 --json FILE
+
+LONGWIRE_BIN names the folder of the built programs. One line a round; exit code 1 when anything was lost, repeated, out
+of order or does not add up: then the seed is printed, and the folder in which books, log and data were kept.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE / "python")]
+
+from gateway import ADMIN_TOKEN, APP, HANDOFF_TOKEN, Gateway, Refused, free_ports  # noqa: E402
+from party import API, UNANSWERED  # noqa: E402
+from round_audit import Audit  # noqa: E402
+
+HOOK_SECRET = "whsec_" + "bG9uZ3dpcmUgaW50ZWdyYXRpb24gaG9vayBzZWNyZXQ="
+LIMITS = {
+    "liveDeadlineMilliseconds": 900, "backgroundLiveDeadlineMilliseconds": 600,
+    "unannouncedCloseDelayMilliseconds": 300, "suspectSilenceMilliseconds": 2_000,
+    "vendorFirstPatienceMilliseconds": 1_000, "noStorageLeasableMilliseconds": 2_000,
+    # Some of the kills find messages in every stage of their way to the ordered store.
+    "spillAfterSeconds": 2,
+}
+PATIENCE = 40.0
+DEVICE_GROUPS, DEVICES_PER_GROUP = 2, 18
+PARTIES_TO_STOP = ("gateway", "devices0", "sender", "hook", "devices1", "publishers")
+
+
+class Party:
+    """A child process with a book; `tell` gives orders, `hear` waits for an answer."""
+
+    def __init__(self, name, program, plan, log):
+        words = [sys.executable, str(HERE / f"{program}_party.py"), json.dumps(plan)]
+        self.name = name
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1)
+
+    def tell(self, order):
+        self.process.stdin.write(order + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(f"{self.name} ended by itself")
+        return json.loads(line)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Rounds:
+    def __init__(self, seed, seconds, pace=450):
+        self.seed, self.seconds, self.pace = seed, seconds, pace
+        self.chance = random.Random(seed)
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="longwire-rounds-"))
+        self.audit = Audit(self.folder, LIMITS["liveDeadlineMilliseconds"] / 1000)
+        self.log = open(self.folder / "parties.log", "ab")
+        (hook_port,) = free_ports(1)
+        self.hook_port = hook_port
+        self.gateway = Gateway(limits=LIMITS, app={"maxAttempts": 20})
+        self.gateway._secret("hook", HOOK_SECRET)
+        self.parties, self.restarts, self.stops, self.sender_lives = {}, [], {}, 0
+        self.life_began, self.had_hook, self.killed_senders = time.time(), False, 0
+        self.stop_turn, self.counted = 0, {}
+
+    # Set-up
+
+    def __enter__(self):
+        self.gateway.__enter__()
+        common = {"seed": self.seed, "app": APP}
+        cids = []
+        for group in range(DEVICE_GROUPS):
+            plan = {
+                **common, "device": self.gateway.device, "first": 1 + group * DEVICES_PER_GROUP,
+                "count": DEVICES_PER_GROUP, "book": str(self.folder / f"devices{group}.book")}
+            self.start(f"devices{group}", "device", plan)
+        for group in range(DEVICE_GROUPS):
+            cids += self.parties[f"devices{group}"].hear()["cids"]
+        self.start("publishers", "publisher", {
+            **common, "http": self.gateway.http, "senders": self.gateway.senders, "cids": cids, "first": 0,
+            "pace": self.pace / 7, "book": str(self.folder / "publishers.book")})
+        self.start("hook", "hook", {
+            **common, "port": self.hook_port, "admin": self.gateway.admin, "token": HANDOFF_TOKEN,
+            "secret": HOOK_SECRET, "book": str(self.folder / "hook.book")})
+        self.parties["publishers"].hear()
+        self.parties["hook"].hear()
+        self.start_sender()
+        return self
+
+    def __exit__(self, kind, *_):
+        for party in self.parties.values():
+            party.end()
+        self.log.close()
+        if self.audit.problems or kind:
+            self.gateway.kill()
+            shutil.copytree(self.gateway.folder, self.folder / "gateway", dirs_exist_ok=True)
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.gateway.__exit__()
+
+    def start(self, name, program, plan):
+        self.parties[name] = Party(name, program, plan, self.log)
+
+    def start_sender(self):
+        self.sender_lives += 1
+        plan = {
+            "seed": self.seed, "life": self.sender_lives, "admin": self.gateway.admin, "token": HANDOFF_TOKEN,
+            "book": str(self.folder / f"sender{self.sender_lives}.book")}
+        self.start("sender", "sender", plan)
+        self.parties["sender"].hear()
+
+    # What goes wrong
+
+    def kill(self):
+        """SIGKILL and a new start on the same data."""
+        self.gateway.kill()
+        self.audit.kills.append(time.time())
+        self.restart()
+
+    def restart(self):
+        self.life_began = time.time()
+        began = time.monotonic()
+        self.gateway.start()
+        self.restarts.append(time.monotonic() - began)
+
+    def kill_sender(self):
+        """It dies with whatever it has leased; a new one takes its place."""
+        self.parties["sender"].end()
+        self.killed_senders += 1
+        self.start_sender()
+        self.parties["sender"].tell("go")
+
+    def stop_somebody(self):
+        name = PARTIES_TO_STOP[self.stop_turn % len(PARTIES_TO_STOP)]
+        self.stop_turn += 1
+        process = self.gateway.process if name == "gateway" else self.parties[name].process
+        began = time.time()
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.5 + self.chance.random())
+        process.send_signal(signal.SIGCONT)
+        if name == "gateway":
+            self.audit.gateway_stops.append((began, time.time()))
+        self.stops[name] = self.stops.get(name, 0) + 1
+
+    def use_hook(self, is_used):
+        """In force from the next start."""
+        self.gateway.sections.pop("hook", None)
+        if is_used:
+            self.had_hook = True
+            self.gateway.sections["hook"] = {
+                "url": f"http://127.0.0.1:{self.hook_port}/hook", "timeoutSeconds": 1, "batchJobs": 20,
+                "secretFile": str(self.gateway.folder / "hook")}
+
+    # One round
+
+    def play(self, number):
+        began = time.monotonic()
+        self.use_hook(number % 2 == 1)
+        witness = Witness(self.gateway.admin, self.folder / "publishers.book", self.chance.random())
+        for party in self.parties.values():
+            party.tell("go")
+        kills = sorted(self.chance.uniform(0.15, 0.85) * self.seconds for _ in range(self.chance.choice((1, 2, 2))))
+        moments = [(at, self.kill) for at in kills]
+        moments.append((self.chance.uniform(0.1, 0.7) * self.seconds, self.stop_somebody))
+        moments.append((self.chance.uniform(0.2, 0.6) * self.seconds, self.kill_sender))
+        start = time.monotonic()
+        for at, action in sorted(moments, key=lambda one: one[0]):
+            time.sleep(max(0.0, start + at - time.monotonic()))
+            action()
+        time.sleep(max(0.0, start + self.seconds - time.monotonic()))
+
+        # The world heals: everybody behaves, and nothing may stay undecided.
+        for party in self.parties.values():
+            party.tell("drain")
+        self.parties["publishers"].hear()
+        self.audit.witnessed.update(witness.finish())
+        self.settle_down(number)
+        self.reconcile_life(number)
+
+        # What has ended stays as it is.
+        finals = {name: message.state for name, message in self.audit.messages.items() if message.round == number}
+        self.kill()
+        again = self.traces(self.chance.sample(sorted(finals), min(200, len(finals))))
+        for name, trace in again.items():
+            if finals[name] != "pending" and trace["state"] != finals[name]:
+                self.audit.problem("changed", f"{name} is {trace['state']} after a restart, but was {finals[name]}")
+        accepted = sum(message.round == number for message in self.audit.messages.values())
+        if not accepted:
+            self.audit.problem("inconsistent", f"nothing was accepted in round {number}")
+        print(
+            f"round {number}: {accepted} accepted, {len(kills) + 1} kills, "
+            f"{len(self.audit.problems)} problems so far, {time.monotonic() - began:.1f} s", flush=True)
+
+    def traces(self, names):
+        api = API(self.gateway.admin, {"Authorization": f"Bearer {ADMIN_TOKEN}"})
+        found = {}
+        for name in names:
+            for attempt in range(5):
+                try:
+                    status, answer = api.call("GET", f"/v1/messages/{name}")
+                except UNANSWERED:
+                    continue
+                if status == 503:
+                    time.sleep(0.1)
+                    continue
+                found[name] = answer if status == 200 else {"state": f"HTTP {status}", "steps": []}
+                break
+            else:
+                found[name] = {"state": "unknown", "steps": []}
+        api.close()
+        return found
+
+    def settle_down(self, number):
+        """Waits until every message of the books has ended, or can say what it waits for; then judges them."""
+        end = time.monotonic() + PATIENCE
+        self.audit.read(number)
+        waiting = self.audit.unfinished()
+        while True:
+            for name, trace in self.traces(waiting).items():
+                self.audit.messages[name].trace = trace
+            waiting = [
+                name for name in waiting
+                if self.audit.messages[name].trace["state"] == "pending"
+                and not self.audit.may_wait(self.audit.messages[name].trace, self.had_hook)]
+            if not waiting or time.monotonic() > end:
+                break
+            time.sleep(0.1)
+        # What a killed gateway's hook had leased may still move: the traces must be those of the counters' moment.
+        while time.monotonic() < end + PATIENCE:
+            before = self.counters()
+            for name, message in self.audit.messages.items():
+                if message.trace and message.trace["state"] == "pending":
+                    message.trace = self.traces([name])[name]
+            self.counted = self.counters()
+            if self.counted == before:
+                break
+        # The devices' books were ahead of their acks, so they are complete now.
+        self.audit.read(number)
+        self.audit.judge(self.had_hook)
+
+    def reconcile_life(self, number):
+        """The counters of this process against the books: what was accepted and what ended since it started.
+
+        It counts what it did since its start; the traces tell which messages that were.
+        """
+        began = self.life_began * 1000
+        counted, books = self.counted, {"accepted": 0}
+        for message in self.audit.messages.values():
+            books["accepted"] += message.accepted_at >= began
+            if message.state != "pending" and message.ended_at is not None and message.ended_at >= began:
+                books[message.state] = books.get(message.state, 0) + 1
+        differences = {
+            name: (count, books.get(name, 0)) for name, count in counted.items() if count != books.get(name, 0)}
+        if differences:
+            self.audit.problem(
+                "inconsistent", f"round {number}: counted by this gateway's life and by the books: {differences}")
+
+    def counters(self):
+        page = self.gateway.metrics()
+        found = {"accepted": int(float(re.search(r"^longwire_messages_accepted_total (\S+)$", page, re.M)[1]))}
+        for state, count in re.findall(r'^longwire_messages_ended_total\{state="(\w+)"\} (\S+)$', page, re.M):
+            found[state] = int(float(count))
+        return found
+
+    # The result
+
+    def report(self, rounds):
+        audit, restarts = self.audit, sorted(self.restarts)
+        states = audit.states()
+        kinds = (
+            "lost", "repeated", "outOfOrder", "badFlag", "leasedAfterEnd", "changed", "inconsistent", "unanswered")
+        return {
+            "seed": self.seed, "rounds": rounds, "kills": len(audit.kills), "senderKills": self.killed_senders,
+            "stops": self.stops, "devices": DEVICE_GROUPS * DEVICES_PER_GROUP, "requests": len(audit.tried),
+            "accepted": len(audit.messages), "refused": len(audit.refused), "retriedUnanswered": audit.unanswered,
+            "shownLive": audit.counts["shownLive"], "shownOffline": audit.counts["shownOffline"],
+            "coveredByPosition": audit.covered, "leases": len(audit.leases), "verdicts": dict(audit.verdicts),
+            "closeCodes": dict(audit.closes), "states": dict(states), "pending": states["pending"],
+            "sumOfStates": sum(states.values()), "witnessed": len(audit.witnessed), **{kind: audit.counts[kind] for kind in kinds},
+            "restartSeconds": {
+                "min": round(restarts[0], 3), "median": round(statistics.median(restarts), 3),
+                "max": round(restarts[-1], 3)} if restarts else {},
+        }
+
+
+class Witness(threading.Thread):
+    """Looks at traces while the load runs, and remembers which messages had ended, and when it knew."""
+
+    def __init__(self, port, book, seed):
+        super().__init__(daemon=True)
+        self.api = API(port, {"Authorization": f"Bearer {ADMIN_TOKEN}"}, timeout=3.0)
+        self.book, self.chance, self.seen, self.is_over = book, random.Random(seed), {}, False
+        self.start()
+
+    def run(self):
+        names = []
+        with open(self.book, encoding="utf-8") as file:
+            file.seek(0, 2)
+            while not self.is_over:
+                while (line := file.readline()):
+                    found = re.search(r'"e": "accepted".*"msg": "(\w{32})"', line)
+                    if found:
+                        names.append(found[1])
+                if not names:
+                    time.sleep(0.05)
+                    continue
+                # Young ones mostly: they end while we look.
+                name = names[-1 - int(len(names) * self.chance.random() ** 3)]
+                try:
+                    status, answer = self.api.call("GET", f"/v1/messages/{name}")
+                    if status == 200 and answer["state"] != "pending" and name not in self.seen:
+                        self.seen[name] = (answer["state"], time.time())
+                except UNANSWERED:
+                    time.sleep(0.05)
+                time.sleep(0.01)
+
+    def finish(self):
+        self.is_over = True
+        self.join(10)
+        self.api.close()
+        return self.seen
+
+
+def play(rounds, seed, seconds):
+    """The report of so many rounds; AssertionError with everything that is needed to look further."""
+    play = Rounds(seed, seconds)
+    done = 0
+    try:
+        with play:
+            for number in range(rounds):
+                play.play(number)
+                done += 1
+                if play.audit.problems:
+                    break
+    except BaseException:
+        print(f"seed {seed}, round {done}: books, log and data are kept in {play.folder}", flush=True)
+        raise
+    if play.audit.problems:
+        (play.folder / "problems").write_text("\n".join(play.audit.problems) + "\n")
+        text = "\n".join(play.audit.problems[:20])
+        raise AssertionError(f"seed {seed}, round {done}: kept in {play.folder}\n{text}\n{play.report(done)}")
+    return play.report(done)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=None, help="default: another one each time; it is printed")
+    parser.add_argument("--seconds-per-round", type=float, default=5.0)
+    parser.add_argument("--json", help="where the figures go; without it they are printed only")
+    options = parser.parse_args()
+    seed = random.randrange(2**32) if options.seed is None else options.seed
+    print(f"seed {seed}", flush=True)
+    began = time.monotonic()
+    try:
+        report = play(options.rounds, seed, options.seconds_per_round)
+    except (AssertionError, Refused) as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
+    report["seconds"] = round(time.monotonic() - began, 1)
+    text = json.dumps(report, indent=2)
+    print(text)
+    if options.json:
+        pathlib.Path(options.json).write_text(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Crash rounds with a fixed seed, and proof that the audit notices what it is there to notice."""
+
+import json
+
+import pytest
+import rounds
+from round_audit import Audit
+
+CID, MESSAGES = "c" * 32, [f"{number:032x}" for number in (1, 2)]
+
+
+def test_five_rounds_lose_repeat_and_reorder_nothing():
+    report = rounds.play(5, seed=1, seconds=3.5)
+    print(json.dumps(report))
+    assert report["accepted"] >= 5_000 and report["kills"] >= 10 and report["leases"] >= 500
+    assert len(report["stops"]) == 5 and report["shownLive"] and report["shownOffline"] and report["witnessed"]
+    assert report["sumOfStates"] == report["accepted"]
+    assert set(report["states"]) >= {"delivered", "deliveredOffline", "handedOff", "expired", "collapsed", "failed"}
+
+
+def books():
+    """Two messages to one device, published, shown and acked as they should be."""
+    lines, traces = [], {}
+    for number, message in enumerate(MESSAGES, 1):
+        identity = {"id": f"request-{number}", "cid": CID, "publisher": 0, "n": number}
+        lines += [
+            {"e": "try", "strategy": 1, "ttl": 9_000, "collapse": "", **identity},
+            {"e": "accepted", "id": f"request-{number}", "msg": message, "live": True, "repeat": False},
+            {"e": "shown", "cid": CID, "seq": number, "msg": message, "publisher": 0, "n": number, "offline": False,
+             "accepted": 10_000, "since": 9_000}]
+        steps = [{"event": event, "time": 10_000} for event in ("accepted", "sent", "acked")]
+        traces[message] = {
+            "state": "delivered", "cid": CID, "strategy": 1, "acceptedAt": 10_000, "expiresAt": 19_000, "steps": steps}
+    return lines, traces
+
+
+def drop_shown(lines, traces):
+    del lines[5]
+
+
+def show_twice(lines, traces):
+    lines.append({**lines[5], "seq": 3})
+
+
+def swap_sequences(lines, traces):
+    lines[2]["seq"], lines[5]["seq"] = 2, 1
+
+
+def swap_publishes(lines, traces):
+    lines[2], lines[5] = {**lines[5], "seq": 1}, {**lines[2], "seq": 2}
+
+
+def answer_queued(lines, traces):
+    lines[1]["live"] = False
+
+
+def flag_delivered(lines, traces):
+    lines[2]["offline"] = True
+
+
+def come_much_later(lines, traces):
+    lines[2]["since"] = 15_000
+
+
+def stay_pending(lines, traces):
+    traces[MESSAGES[0]]["state"] = "pending"
+
+
+def hand_off_unasked(lines, traces):
+    traces[MESSAGES[0]]["state"] = "handedOff"
+    traces[MESSAGES[0]]["steps"].append({"event": "ended", "time": 11_000})
+
+
+def expire_early(lines, traces):
+    traces[MESSAGES[0]]["state"] = "expired"
+    traces[MESSAGES[0]]["steps"].append({"event": "ended", "time": 18_999})
+
+
+def lease_after_ack(lines, traces):
+    traces[MESSAGES[0]]["steps"].append({"event": "leased", "time": 11_000})
+
+
+def lease_when_known(lines, traces):
+    lines.append({"e": "leased", "msg": MESSAGES[0], "lease": "1", "attempt": 1, "asked": 21.0})
+
+
+def forget_answer(lines, traces):
+    del lines[1]
+
+
+PLANTED = [
+    (drop_shown, "lost"), (stay_pending, "lost"), (hand_off_unasked, "lost"), (expire_early, "lost"),
+    (show_twice, "repeated"), (swap_sequences, "outOfOrder"), (swap_publishes, "outOfOrder"),
+    (answer_queued, "badFlag"), (flag_delivered, "badFlag"), (come_much_later, "badFlag"),
+    (lease_after_ack, "leasedAfterEnd"), (lease_when_known, "leasedAfterEnd"), (forget_answer, "unanswered"),
+]
+
+
+@pytest.mark.parametrize(("damage", "kind"), [(None, None), *PLANTED], ids=lambda one: getattr(one, "__name__", None))
+def test_the_audit_notices(tmp_path, damage, kind):
+    lines, traces = books()
+    if damage:
+        damage(lines, traces)
+    (tmp_path / "one.book").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    audit = Audit(tmp_path, live_deadline=0.9)
+    audit.witnessed[MESSAGES[0]] = (traces[MESSAGES[0]]["state"], 20.0)
+    audit.read(0)
+    for name, message in audit.messages.items():
+        message.trace = traces[name]
+    audit.judge(had_hook=False)
+    if damage:
+        assert audit.counts[kind] >= 1, audit.problems
+    else:
+        assert audit.problems == []

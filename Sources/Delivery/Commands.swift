@@ -220,5 +220,9 @@ public struct ShardLimits: Sendable {
     /// The longest pause before a job is offered again when its result names none.
     public var retryDelay: ClosedRange<Int64> = 1_000...60_000
     public var sessionlessDeviceLifetime: Int64 = 24 * 3_600_000
+    #if DEBUG
+    /// A bug to have on purpose; only tests of the tests set it.
+    public var planted: PlantedFault?
+    #endif
     public init() {}
 }

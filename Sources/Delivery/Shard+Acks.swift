@@ -16,7 +16,7 @@ extension Shard {
         device.pointee.lastHeardAt = self.now
         var highest = cumulative
         for range in ranges { highest = max(highest, range.last) }
-        guard highest < device.pointee.nextSequence else {
+        guard highest < device.pointee.nextSequence || isPlanted(.ackAboveHighestAccepted) else {
             numbers.acksAboveHighest &+= 1
             close(slot, .badAck, "an ack above the highest sequence ever given")
             return
@@ -29,7 +29,8 @@ extension Shard {
             next = entry.pointee.next
             let sequence = entry.pointee.facts.item
             guard sequence <= highest else { break }
-            guard entry.pointee.flags.contains(.sentHere), sequence <= cumulative || Self.ranges(ranges, name: sequence)
+            guard entry.pointee.flags.contains(.sentHere) || isPlanted(.ackOfUnsentCounts),
+                sequence <= cumulative || Self.ranges(ranges, name: sequence)
             else { continue }
             if !batch.isOpen { openBatch(slot) }
             end(

@@ -109,6 +109,7 @@ extension Shard {
 
     private mutating func countEnded(_ state: FinalState) {
         let index = Int(state.rawValue) - 1
+        if isPlanted(.expiryUncounted), state == .expired { return }
         changingCounters().pointee.finals[index] &+= 1
         numbers.finals[index] &+= 1
         numbers.pending -= 1
@@ -145,7 +146,8 @@ extension Shard {
             isOffline = pointer.pointee.isOffline
         }
         var row: JobRow?
-        if job != .max {
+        let keepsJob = isPlanted(.ackKeepsJob) && (state == .delivered || state == .deliveredOffline)
+        if job != .max, !keepsJob {
             let entry = jobs.pointer(job)
             if message == .max { isOffline = true }
             if entry.pointee.row.state == .leased || entry.pointee.row.state == .due {
@@ -179,7 +181,7 @@ extension Shard {
         batch.rowCount += 3
         countEnded(state)
         if device.pointee.dropped.count(state) { device.pointee.flags.insert(.dirty) }
-        if job != .max { forgetJob(job) }
+        if job != .max, !keepsJob { forgetJob(job) }
         if message != .max { forgetMessage(message) }
     }
 

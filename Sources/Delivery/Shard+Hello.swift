@@ -66,7 +66,8 @@ extension Shard {
         }
         let timestamp = command.hello.timestamp
         let skew = Int64(clamping: timestamp).subtractingReportingOverflow(now)
-        guard timestamp > device.pointee.lastTimestamp, !skew.overflow, abs(skew.partialValue) <= limits.clockTolerance
+        guard timestamp > device.pointee.lastTimestamp || isPlanted(.timestampIgnored), !skew.overflow,
+            abs(skew.partialValue) <= limits.clockTolerance
         else {
             turnAway(command, .clockSkew, "the timestamp must increase and lie within 120 s of server_time")
             return
@@ -87,7 +88,7 @@ extension Shard {
     private mutating func settlePositions(_ command: HelloCommand, _ slot: UInt32) {
         let device = devices.pointer(slot)
         guard let position = command.hello.positions.first(where: { $0.stream == 0 }),
-            command.hello.queueEpoch == device.pointee.queueEpoch
+            command.hello.queueEpoch == device.pointee.queueEpoch, !isPlanted(.positionsIgnored)
         else {
             settleOpened(command, slot)
             return

@@ -104,7 +104,7 @@ extension Shard {
     func isHeld(_ slot: UInt32) -> Bool {
         let entry = jobs.pointer(slot)
         let device = devices.pointer(entry.pointee.device)
-        guard device.pointee.isLoaded else { return false }
+        guard device.pointee.isLoaded, !isPlanted(.jobsNotHeld) else { return false }
         if device.pointee.flags.contains(.pushModeOff) { return true }
         guard device.pointee.isReachable, entry.pointee.row.facts.strategy == .liveElseVendor,
             entry.pointee.row.facts.table == .message
@@ -219,7 +219,7 @@ extension Shard {
             if entry.pointee.row.leasedUntil <= now { lapse(slot) } else { placeJob(slot) }
             return
         }
-        if entry.pointee.row.facts.expiresAt <= now {
+        if isOver(entry.pointee.row.facts.expiresAt) {
             expireJob(slot)
             return
         }
@@ -244,6 +244,7 @@ extension Shard {
             numbers.jobsExhausted &+= 1
             giveUpVendor(slot, state: .exhausted, reason: "exhausted")
         } else {
+            if isPlanted(.lapsedLeaseLost) { return }
             // In memory only: after a crash the stored lease lapses again.
             entry.pointee.row.state = .due
             entry.pointee.row.dueAt = now
@@ -309,7 +310,9 @@ extension Shard {
         default: break
         }
         entry.pointee.row.state = state
-        if facts.table == .vendorMessage, facts.strategy == .vendorElseLive, !facts.isOneShot, facts.expiresAt > now {
+        if facts.table == .vendorMessage, facts.strategy == .vendorElseLive, !facts.isOneShot, facts.expiresAt > now,
+            !isPlanted(.vendorFirstNeverLive)
+        {
             moveToLive(slot, device: device)
             return
         }

@@ -113,7 +113,7 @@ extension Shard {
     private mutating func leaseOne(_ slot: UInt32, _ operation: LeaseOperation) -> Job? {
         let entry = jobs.pointer(slot)
         let facts = entry.pointee.row.facts
-        guard entry.pointee.row.state == .due, facts.expiresAt > now, !isHeld(slot) else {
+        guard entry.pointee.row.state == .due, !isOver(facts.expiresAt), !isHeld(slot) else {
             placeJob(slot)
             return nil
         }
@@ -142,7 +142,7 @@ extension Shard {
         }
         let device = devices.pointer(deviceSlot)
         openBatch(deviceSlot)
-        if !entry.pointee.row.badgeApplied {
+        if !entry.pointee.row.badgeApplied || isPlanted(.badgePerLease) {
             entry.pointee.row.badgeApplied = true
             let before = device.pointee.badge
             switch content.badge {

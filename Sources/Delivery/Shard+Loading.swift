@@ -170,6 +170,9 @@ extension Shard {
         // What the reserved block held may have been given: the next number is beyond it.
         device.pointee.reservedSequence = row.reservedSequence
         device.pointee.nextSequence = row.reservedSequence &+ 1
+        if isPlanted(.sequenceReused), row.reservedSequence >= limits.sequenceBlock {
+            device.pointee.nextSequence -= limits.sequenceBlock
+        }
         device.pointee.queueEpoch = row.queueEpoch
         device.pointee.registeredAt = row.registeredAt
         device.pointee.lastSeenAt = row.lastSeenAt

@@ -146,8 +146,11 @@ extension Shard {
     /// Sends what the window admits, in order, of what is committed.
     mutating func pump(_ slot: UInt32) {
         let device = devices.pointer(slot)
-        guard device.pointee.isReachable, !device.pointee.flags.contains(.gated) else { return }
-        while device.pointee.inFlightCount < device.pointee.window {
+        guard device.pointee.isReachable, !device.pointee.flags.contains(.gated) || isPlanted(.gateIgnored) else {
+            return
+        }
+        let window = device.pointee.window + (isPlanted(.windowMiscounted) ? 1 : 0)
+        while device.pointee.inFlightCount < window {
             guard device.pointee.inFlightBytes < limits.windowByteCount || device.pointee.inFlightCount == 0 else {
                 return
             }
@@ -173,9 +176,9 @@ extension Shard {
     mutating func offer(_ slot: UInt32, device deviceSlot: UInt32, bytes: UnsafeRawBufferPointer?) -> Bool {
         let device = devices.pointer(deviceSlot)
         let entry = messages.pointer(slot)
-        guard entry.pointee.ticket <= committedTicket else { return false }
+        guard entry.pointee.ticket <= committedTicket || isPlanted(.deliverBeforeSync) else { return false }
         let sequence = entry.pointee.facts.item
-        if entry.pointee.facts.expiresAt <= now {
+        if isOver(entry.pointee.facts.expiresAt) {
             // It may stay for its lease's sake; the next page begins behind it.
             device.pointee.cursor = sequence + 1
             entry.pointee.flags.insert(.passedOver)
@@ -205,7 +208,9 @@ extension Shard {
                 device.pointee.session,
                 DeliverEffect(
                     row: bytes ?? store.value(at: entry.pointee.location), sequence: sequence,
-                    isOffline: entry.pointee.isOffline, alertedAt: alertedAt, attempt: attempt)))
+                    isOffline: isPlanted(.offlineFlagOnce)
+                        ? entry.pointee.facts.flags.contains(.offline) : entry.pointee.isOffline,
+                    alertedAt: alertedAt, attempt: attempt)))
         entry.pointee.flags.insert([.inFlight, .attempted, .sentHere])
         if entry.pointee.sentAt == 0 { entry.pointee.sentAt = now }
         entry.pointee.ackDeadline = now + liveDeadline(device)
@@ -301,6 +306,7 @@ extension Shard {
             }
             slot = next
         }
+        if isPlanted(.recalledNotResent), !isSessionOver { return }
         device.pointee.firstUnsent = device.pointee.firstMessage
         device.pointee.cursor = 0
         if device.pointee.coldMessageCount > 0 { device.pointee.flags.insert(.coldAhead) }
@@ -310,7 +316,7 @@ extension Shard {
 
     mutating func messageTimerFired(_ slot: UInt32) {
         let entry = messages.pointer(slot)
-        if entry.pointee.facts.expiresAt <= now {
+        if isOver(entry.pointee.facts.expiresAt) {
             expireListed(slot)
             return
         }

@@ -222,7 +222,7 @@ extension Shard {
 
     private func mayDrop(_ slot: UInt32) -> Bool {
         let entry = messages.pointer(slot)
-        if entry.pointee.flags.contains(.inFlight) { return false }
+        if entry.pointee.flags.contains(.inFlight), !isPlanted(.overflowDropsInFlight) { return false }
         guard entry.pointee.job != .max else { return true }
         return jobs.pointer(entry.pointee.job).pointee.row.state != .leased
             && jobs.pointer(entry.pointee.job).pointee.place != .leasing
@@ -341,7 +341,7 @@ extension Shard {
         case .liveElseVendor, .liveOnly:
             plan.isLive = isReachable
             plan.reason =
-                command.strategy == .liveOnly
+                command.strategy == .liveOnly && !isPlanted(.liveOnlyReachesVendor)
                 ? .strategy
                 : command.timeToLive == 0
                     ? .timeToLive : command.vendor == nil ? .noContent : hasToken ? .applies : .noToken
@@ -404,7 +404,7 @@ extension Shard {
         let outcome = PublishOutcome(
             code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
             fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive)
-        if command.requestKey != (0, 0) {
+        if command.requestKey != (0, 0), !isPlanted(.requestForgotten) {
             store.put(requestKey(command), wakeAt: 0, prior: .none, byteCount: RequestRow.byteCount) {
                 RequestRow.write(outcome, digest: command.requestDigest, into: $0)
             }
@@ -462,7 +462,7 @@ extension Shard {
                 let message = next
                 let entry = messages.pointer(message)
                 next = entry.pointee.next
-                guard entry.pointee.collapseHash == hash else { continue }
+                guard entry.pointee.collapseHash == hash, !isPlanted(.collapseKeepsOlder) else { continue }
                 guard entry.pointee.flags.contains(.inFlight) else {
                     end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
                     continue

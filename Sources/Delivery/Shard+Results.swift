@@ -115,7 +115,9 @@ extension Shard {
             {
                 return .recorded
             }
-            guard result.outcome == .accepted, entry.pointee.row.attempts > 0, result.leaseID != (0, 0) else {
+            guard result.outcome == .accepted || isPlanted(.lateResultCounts), entry.pointee.row.attempts > 0,
+                result.leaseID != (0, 0)
+            else {
                 numbers.resultsStale &+= 1
                 return .stale
             }
@@ -189,7 +191,9 @@ extension Shard {
         var quarantined = false
         for index in profile.tokens.indices {
             let token = profile.tokens[index]
-            let isSent = token.digest == entry.pointee.row.sentToken
+            let isSent =
+                token.digest == entry.pointee.row.sentToken
+                || isPlanted(.currentTokenQuarantined) && token.kind == entry.pointee.row.sentKind
             if isSent, result.timestamp == 0 || token.registeredAt <= result.timestamp {
                 profile.tokens[index].isQuarantined = true
                 quarantined = true

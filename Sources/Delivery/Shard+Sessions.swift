@@ -49,7 +49,7 @@ extension Shard {
     mutating func becomeSuspect(_ slot: UInt32) {
         let device = devices.pointer(slot)
         guard device.pointee.isConnected, !device.pointee.flags.contains(.suspect) else { return }
-        device.pointee.flags.insert(.suspect)
+        if !isPlanted(.suspectCountsAsReachable) { device.pointee.flags.insert(.suspect) }
         device.pointee.suspectSince = now
         effects.append(.ping(device.pointee.session))
         deviceTimers.schedule(slot, at: now + limits.suspectSilence)
@@ -90,7 +90,7 @@ extension Shard {
     mutating func endSession(_ slot: UInt32, announced: Bool) {
         let device = devices.pointer(slot)
         guard device.pointee.isConnected else { return }
-        sessions[Int(device.pointee.session.slot)].device = .max
+        if !isPlanted(.generationIgnored) { sessions[Int(device.pointee.session.slot)].device = .max }
         sessions[Int(device.pointee.session.slot)].isOpen = false
         numbers.sessions -= 1
         device.pointee.session = .none

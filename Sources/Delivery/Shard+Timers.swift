@@ -34,7 +34,7 @@ extension Shard {
 
     /// Lets go at once what waits for nothing any more.
     mutating func releaseDue() {
-        while let first = pending.first, first.ticket <= committedTicket {
+        while let first = pending.first, first.ticket <= committedTicket || isPlanted(.answerBeforeSync) {
             guard let effect = pending.popFirst() else { return }
             release(effect)
         }
@@ -56,6 +56,7 @@ extension Shard {
         case .leased(let origin, let leased):
             // An ack that came before the lease was durable cancels the job.
             let still = leased.filter { job in
+                if isPlanted(.overtakenLeaseShown) { return true }
                 guard let slot = jobIndex[job.message.high, job.message.low] else { return false }
                 let row = jobs.pointer(slot)
                 return row.pointee.row.state == .leased && row.pointee.row.lease == job.leaseID
@@ -155,7 +156,7 @@ extension Shard {
             shard.scan(slot, table: key.table, from: key.item, rowLimit: 1, byteLimit: 1) { shard, rows, _, ok in
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 if !ok {
-                    shard.rungAgain.append((key, shard.now + 1_000))
+                    if !shard.isPlanted(.alarmLost) { shard.rungAgain.append((key, shard.now + 1_000)) }
                 } else if let row = rows.first, row.facts.item == key.item,
                     shard.listedMessage(table: key.table, item: key.item, of: slot) == nil
                 {

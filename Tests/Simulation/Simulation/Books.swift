@@ -47,6 +47,7 @@ final class Record {
     var openLease: UInt64 = 0
     var openLeaseUntil: GatewayTime = 0
     var badgeAtLease: (lease: UInt64, badge: Int32) = (0, 0)
+    var tokensAtLease: [String] = []
     /// Some sender said that the vendor took it.
     var wasReportedAccepted = false
     /// A verdict confirmed that to the sender.
@@ -98,9 +99,9 @@ final class Identity {
     var keepsRunning = false
     var pushModeOff = false
     var isSuspect = false
-    var pendingHelloBadge: Int32?
+    /// Connections whose Hello the shard is looking at.
+    var callers: [Link] = []
     var tokens: [String] = []
-    var formerTokens: [String] = []
 
     // As rows say.
     var isRegistered = false
@@ -118,7 +119,6 @@ final class Identity {
     var pendingCount = 0
     var bySequence: [UInt64: Record] = [:]
     var newestOfKey = [Int](repeating: -1, count: 4)
-    var opens = 0
 
     init(index: Int, cid: DeviceID, bucket: Bucket, app: Int, secret: [UInt8], device: Int, isHonest: Bool) {
         (self.index, self.cid, self.bucket, self.app) = (index, cid, bucket, app)

@@ -14,22 +14,17 @@ extension Oracle {
         if effect.welcome.generation != identity.durableGeneration {
             fail(.beforeSync, "Welcome before generation \(effect.welcome.generation) was durable")
         }
-        if let other = identity.liveLink, other !== link, other.phase == .open {
+        if identity.liveLink !== link { fail(.fencing, "an older session of device \(identity.index) was welcomed") }
+        for other in world.links where other.identity === identity && other !== link && other.phase == .open {
             fail(.fencing, "device \(identity.index) has two live sessions")
         }
-        identity.liveLink = link
-        identity.opens += 1
-        identity.isSuspect = false
-        (identity.state, identity.keepsRunning) = (link.hello.applicationState, link.hello.keepsRunning)
         link.window = Int(effect.welcome.window)
         if link.window > world.plan.limits.window { fail(.bounds, "a window of \(link.window)") }
-        (link.lastSequence, link.inFlight, link.inFlightBytes) = (0, [], 0)
-        take(link.hello.tokens, identity)
     }
 
-    private func take(_ tokens: [VendorToken], _ identity: Identity) {
+    func take(_ tokens: [VendorToken], _ identity: Identity) {
         guard !tokens.isEmpty else { return }
-        identity.formerTokens = identity.tokens
+        // One kind is in use, so the last one named counts.
         identity.tokens = tokens.map(\.token).filter { !$0.isEmpty }
     }
 
@@ -88,9 +83,9 @@ extension Oracle {
             record.flightLink = -1
         }
         (link.inFlight, link.inFlightBytes) = ([], 0)
+        identity.callers.removeAll { $0 === link }
         if identity.liveLink === link {
             identity.liveLink = nil
-            identity.opens = 0
             identity.isSuspect = false
         }
     }
@@ -216,7 +211,7 @@ extension Oracle {
         (record.openLease, record.openLeaseUntil) = (job.leaseID.1, job.leasedUntil)
         if job.cid != record.identity.cid { fail(.content, "\(name) was leased for another device") }
         let identity = record.identity
-        if !identity.tokens.contains(job.token), !identity.formerTokens.contains(job.token) {
+        if record.badgeAtLease.lease == job.leaseID.1, !record.tokensAtLease.contains(job.token) {
             fail(.lease, "\(name) was leased with a token its device does not have: \(job.token)")
         }
         if job.attempt > world.plan.apps[identity.app].maxAttempts { fail(.bounds, "\(name) had \(job.attempt) attempts") }
@@ -264,7 +259,7 @@ extension Oracle {
                 $0.lease == result.leaseID.1 && $0.outcome == result.outcome.rawValue
             }
             if !isDurable, !(result.outcome == .accepted && record.hasLateAccept) {
-                fail(.beforeSync, "a result of message \(record.index) was confirmed before it was durable")
+                fail(.beforeSync, "result \(result.outcome) of message \(record.index) was confirmed before it was durable, strategy \(record.strategy), final \(String(describing: record.final)), job \(String(describing: record.job))")
             }
             if result.outcome == .accepted, record.final == nil, record.strategy == .liveElseVendor {
                 record.acceptWasRecorded = true
@@ -341,7 +336,7 @@ extension Oracle {
             loop.shard.trace(of: record.id, origin: .init(route: 5, request: UInt64(record.index)), now: now)
             loop.perform()
         }
-        for _ in 0..<400 where world.violation == nil { world.step() }
+        world.pass(milliseconds: 20_000)
         for record in ended.suffix(200) {
             guard let trace = traces[record.index] ?? nil else {
                 return fail(.progress, "the trace of message \(record.index) was not told")

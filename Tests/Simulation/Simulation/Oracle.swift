@@ -90,13 +90,26 @@ final class Oracle: StoreWitness {
     /// The flag that a message is accepted with follows from what the device said of itself.
     private func checkAcceptance(_ record: Record, _ identity: Identity, _ row: RowInspection.Message) {
         guard record.strategy == .liveElseVendor || record.strategy == .liveOnly else { return }
-        if let link = identity.liveLink, link.phase == .open, link.updates.isEmpty {
-            if identity.isReachable == row.isOffline {
-                fail(.offlineFlag, "message \(record.index) was accepted with offline \(row.isOffline)")
-            }
-        } else if identity.opens == 0, !row.isOffline {
-            fail(.offlineFlag, "message \(record.index) was accepted as live without a session")
+        // While another Hello is looked at, the older session may just have ended.
+        guard identity.callers.isEmpty else { return }
+        if identity.isReachable == row.isOffline {
+            fail(.offlineFlag, "message \(record.index) was accepted with offline \(row.isOffline)")
         }
+    }
+
+    /// The shard made one of the callers the device's session: the row tells whose Hello it was.
+    private func admit(_ identity: Identity, _ timestamp: UInt64) {
+        guard let index = identity.callers.firstIndex(where: { $0.hello.timestamp == timestamp }) else {
+            return fail(.fencing, "a session of device \(identity.index) began without a Hello")
+        }
+        let link = identity.callers.remove(at: index)
+        let hello = link.hello
+        if let badge = hello.badge { identity.badge = max(0, badge) }
+        identity.liveLink = link
+        identity.isSuspect = false
+        (identity.state, identity.keepsRunning) = (hello.applicationState, hello.keepsRunning)
+        (link.lastSequence, link.inFlight, link.inFlightBytes) = (0, [], 0)
+        take(hello.tokens, identity)
     }
 
     private func jobWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
@@ -118,9 +131,24 @@ final class Oracle: StoreWitness {
         }
         if job.state == .leased, job.attempts != record.job?.attempts ?? 0 {
             record.badgeAtLease = (job.lease.1, record.identity.badge)
+            record.tokensAtLease = record.identity.tokens
+            checkHeld(record)
         }
         if record.job?.badgeApplied == true, !job.badgeApplied { fail(.badge, "a badge was unapplied") }
         record.job = job
+    }
+
+    /// What the live channel may still bring is not leased.
+    private func checkHeld(_ record: Record) {
+        let identity = record.identity
+        guard identity.callers.isEmpty else { return }
+        if identity.pushModeOff { fail(.strategy, "message \(record.index) was leased though push mode is off") }
+        guard record.strategy == .liveElseVendor, record.table == .message, identity.isReachable,
+            record.timeToLive > 0, !identity.isSuspect
+        else { return }
+        if record.flightLink < 0 || now < record.sentAt + world.plan.limits.backgroundLiveDeadline {
+            fail(.strategy, "message \(record.index) was leased though its device is reachable")
+        }
     }
 
     private func traceWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
@@ -192,7 +220,7 @@ final class Oracle: StoreWitness {
         if row.generation < identity.generation { fail(.fencing, "a generation went back") }
         if row.generation > identity.generation {
             identity.generation = row.generation
-            if let badge = identity.pendingHelloBadge ?? nil { identity.badge = max(0, badge) }
+            admit(identity, row.lastTimestamp)
         }
         if row.reservedSequence < identity.reserved { fail(.sequence, "a reservation went back") }
         identity.reserved = row.reservedSequence
@@ -350,7 +378,7 @@ final class Oracle: StoreWitness {
             identity.isRegistered = identity.isDurable
             identity.pendingCount = 0
             identity.liveLink = nil
-            identity.opens = 0
+            identity.callers = []
             identity.isSuspect = false
         }
         for link in world.links where link.phase != .closed {

@@ -135,6 +135,7 @@ extension World {
         link.isKnownToShard = true
         link.identity = identity
         link.hello = hello
+        identity?.callers.append(link)
         log.note(now, "hello", Int64(link.number), Int64(identity?.index ?? -1), hello.registration ? 1 : 0)
         let command = HelloCommand(
             session: link.session, app: plan.apps[app].key, bucket: bucket, cid: identity?.cid ?? hello.cid,

@@ -145,7 +145,7 @@ extension World {
         if violation == nil { oracle.checkEnd() }
     }
 
-    private func pass(milliseconds: Int64) {
+    func pass(milliseconds: Int64) {
         let end = now + milliseconds
         while violation == nil, let next = queue.nextTime, next <= end { step() }
         now = max(now, end)

@@ -158,9 +158,8 @@ extension Shard {
         if entry.pointee.flags.contains(.passedOver) { return false }
         if entry.pointee.flags.contains(.attempted) { return true }
         if entry.pointee.facts.expiresAt <= now { return false }
-        // Of one that was sent in an earlier life the job says so, if it has one.
-        guard entry.pointee.facts.isOneShot, entry.pointee.job != .max else { return true }
-        return jobs.pointer(entry.pointee.job).pointee.row.steps.contains { $0.event == .sent }
+        // Whether a session of an earlier life sent a one-shot message or passed over it, no row says.
+        return !entry.pointee.facts.isOneShot
     }
 
     /// Gives acked messages their final state.

@@ -68,7 +68,9 @@ extension ClientCore {
         }
         // Until the handler has returned it is a hole: an ack in between must not cover it.
         addHole(deliver.sequence, stream: deliver.stream, at: now)
-        guard phase == .ready else { return }
+        let place = StreamPlace(stream: deliver.stream, sequence: deliver.sequence)
+        guard phase == .ready, !handling.contains(place) else { return }
+        handling.append(place)
         actions.append(.handle(ReceivedMessage(deliver)))
     }
 
@@ -85,6 +87,7 @@ extension ClientCore {
 
     /// The handler has returned.
     package mutating func finish(_ message: ReceivedMessage, _ verdict: MessageVerdict) {
+        handling.removeAll { $0 == StreamPlace(stream: message.stream, sequence: message.sequence) }
         // The session may have ended in the meantime; what was processed is remembered all the same.
         switch verdict {
         case .deferred: return

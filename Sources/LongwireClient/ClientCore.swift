@@ -90,6 +90,8 @@ package struct ClientCore {
     // Messages.
     /// Ascending, by stream: received in this session and not processed.
     var holes: [UInt32: [UInt64]] = [:]
+    /// Given to the handler, which has not returned yet: another copy read meanwhile is not given to it again.
+    var handling: [StreamPlace] = []
     var pendingRejections: [Rejected] = []
     var owesAck = false
     var isDirty = false
@@ -108,6 +110,11 @@ package struct ClientCore {
     var backoff: Backoff
     var skewRetryCount = 0
     var correctionCount = 0
+
+    struct StreamPlace: Equatable {
+        var stream: UInt32
+        var sequence: UInt64
+    }
 
     struct Greeting {
         var timestamp: UInt64 = 0
@@ -169,6 +176,7 @@ package struct ClientCore {
     package mutating func connected(at now: ClientTime) {
         guard case .connecting = phase else { return }
         holes = [:]
+        handling = []
         pendingRejections = []
         phase = .greeting(deadline: now.monotonic + Limits.welcomeMilliseconds)
         sendHello(at: now)
@@ -206,6 +214,7 @@ package struct ClientCore {
     /// This process remembers it all the same, and the next Hello stores it first.
     package mutating func persistFailed(_ error: LongwireClientError, at now: ClientTime) {
         actions.removeAll()
+        handling = []
         // Not dirty, or the end of this very turn would try again, for ever.
         isDirty = false
         actions.append(.report(.stateNotStored(error)))

@@ -46,6 +46,8 @@ package enum RowInspection {
         package var queueEpoch: UInt64
         package var badge: Int32
         package var pushModeOff: Bool
+        /// Those that are not quarantined.
+        package var tokens: [String]
     }
 
     package static func message(_ bytes: UnsafeRawBufferPointer) -> Message? {
@@ -74,11 +76,12 @@ package enum RowInspection {
     }
 
     package static func device(_ bytes: UnsafeRawBufferPointer) -> Device? {
-        guard let (row, _) = DeviceRow.read(bytes) else { return nil }
+        guard let (row, profile) = DeviceRow.read(bytes) else { return nil }
         return Device(
             app: row.app, generation: row.generation, lastTimestamp: row.lastTimestamp,
             reservedSequence: row.reservedSequence, queueEpoch: row.queueEpoch, badge: row.badge,
-            pushModeOff: row.flags.contains(.pushModeOff))
+            pushModeOff: row.flags.contains(.pushModeOff),
+            tokens: DeviceProfile(profile)?.tokens.filter { !$0.isQuarantined }.map(\.token) ?? [])
     }
 
     /// The event that a trace row beside a message's trace tells of; `nil` for the trace itself.

@@ -113,6 +113,7 @@ final class Identity {
     var reserved: UInt64 = 0
     var durableReserved: UInt64 = 0
     var durablePushModeOff = false
+    var durableTokens: [String] = []
     var highestSequence: UInt64 = 0
     var durableHighest: UInt64 = 0
     var queueEpoch: UInt64 = 0

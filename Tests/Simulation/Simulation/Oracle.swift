@@ -292,6 +292,7 @@ final class Oracle: StoreWitness {
                     identity.durableBadge = row.badge
                     identity.durableReserved = row.reservedSequence
                     identity.durablePushModeOff = row.pushModeOff
+                    identity.durableTokens = row.tokens
                 case .counters:
                     guard let row = CountersRow(value.bytes) else { continue }
                     let place = place(key.bucket, row.app)
@@ -373,6 +374,7 @@ final class Oracle: StoreWitness {
             identity.generation = identity.durableGeneration
             identity.badge = identity.durableBadge
             identity.reserved = identity.durableReserved
+            identity.tokens = identity.durableTokens
             identity.pushModeOff = identity.durablePushModeOff
             identity.highestSequence = identity.durableHighest
             identity.isRegistered = identity.isDurable

@@ -215,10 +215,12 @@ final class SimulatedDevice {
             case .persist(let state):
                 if !world.isHealing, world.chance.perMille(world.plan.clientStoreTrouble) {
                     world.faults.note(.clientStoreFailed)
+                    world.log.note(world.now, "not persisted", Int64(index))
                     let error = LongwireClientError(code: .stateUnwritable, message: "injected")
                     return core.persistFailed(error, at: time)
                 }
                 stored = state
+                world.log.note(world.now, "persisted", Int64(index), Int64(state.streams[0]?.sequence ?? 0))
                 for record in unstored where record.handling == .volatile { record.handling = .persisted }
                 unstored = []
             }
@@ -255,6 +257,7 @@ final class SimulatedDevice {
     private func handle(_ message: ReceivedMessage) -> MessageVerdict {
         guard let record = world.oracle.handled(message, by: self) else { return .processed }
         if isLiar { seen.append(record) }
+        world.log.note(world.now, "handled", Int64(index), Int64(record.index), Int64(message.sequence))
         if !world.isHealing, world.chance.perMille(world.plan.handlerTrouble) {
             if world.chance.perMille(500) {
                 world.faults.note(.handlerDeferred)

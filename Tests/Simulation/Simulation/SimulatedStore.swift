@@ -230,6 +230,13 @@ public final class SimulatedStore: ShardStore {
         return rows
     }
 
+    /// The store as a restart finds it.
+    public func reopened() -> SimulatedStore {
+        let store = SimulatedStore()
+        store.load(survivors(keepingTail: 0))
+        return store
+    }
+
     /// Fills an empty store with rows, all cold.
     func load(_ rows: [StoreKey: Value]) {
         for key in rows.keys.sorted() {

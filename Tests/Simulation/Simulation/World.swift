@@ -3,7 +3,7 @@
 // Real are the shards, the frames and the clients; simulated are the store, the network, the clock, the vendor, the
 // publishers and the sender services. `Oracle` watches and says what is wrong.
 
-internal import Delivery
+public import Delivery
 internal import Wire
 
 /// One run.
@@ -15,11 +15,12 @@ public final class World {
     var chance: Chance
     var plan: Plan
     var queue = EventQueue()
-    var faults = FaultCounts()
+    public internal(set) var faults = FaultCounts()
     var log = EventLog(capacity: 400)
     public internal(set) var eventCount = 0
-    var violation: Violation?
-    var states = Set<UInt64>()
+    public internal(set) var violation: Violation?
+    /// Digests of the abstract states that devices and messages were in.
+    public private(set) var states = Set<UInt64>()
     let oracle = Oracle()
 
     /// True time in milliseconds since the run began.
@@ -47,10 +48,14 @@ public final class World {
     /// Faults have stopped.
     var isHealing = false
 
-    public init(seed: UInt64) {
+    /// - Parameters:
+    ///   - seed: names the run.
+    ///   - adjust: changes the shards' limits, to plant a fault.
+    public init(seed: UInt64, adjust: (inout ShardLimits) -> Void = { _ in }) {
         self.seed = seed
         chance = Chance(seed: seed)
         plan = Plan(&chance)
+        adjust(&plan.limits)
         oracle.world = self
         startLoops(rows: [:], count: plan.loopCount)
         for index in 0..<plan.deviceCount {
@@ -90,6 +95,38 @@ public final class World {
         now = max(now, time)
         handle(event)
         endTurn()
+        if eventCount & 7 == 0, let record = records.last { visit(record) }
+    }
+
+    /// Notes the abstract state of a device and of a message of it: what a rule could depend on, sizes as classes.
+    private func visit(_ newest: Record) {
+        let record = records[max(0, newest.index - Int(eventCount >> 3) % 24)]
+        let identity = record.identity
+        var state: UInt64 = 1
+        func add(_ value: Int, below bound: Int) { state = state &* UInt64(bound) &+ UInt64(min(value, bound - 1)) }
+        func add(_ flag: Bool) { add(flag ? 1 : 0, below: 2) }
+        add(identity.liveLink.map { $0.phase == .open ? 2 : 1 } ?? 0, below: 3)
+        add(Int(identity.state.rawValue), below: 3)
+        add(identity.keepsRunning)
+        add(identity.pushModeOff)
+        add(identity.isSuspect)
+        add(identity.callers.count, below: 3)
+        let inFlight = identity.liveLink?.inFlight.count ?? 0
+        add(inFlight == 0 ? 0 : inFlight < (identity.liveLink?.window ?? 1) ? 1 : 2, below: 3)
+        add([0, 1, 2, 2, 3][min(identity.pendingCount, 4)], below: 4)
+        add(devices[identity.device].isFrozen)
+        add(Int(record.strategy.rawValue), below: 5)
+        add(record.timeToLive > 0 ? 0 : 1, below: 2)
+        add(record.table == nil ? 0 : record.table == .message ? 1 : 2, below: 3)
+        add(record.durableTable != nil)
+        add(record.wasSent)
+        add(record.flightLink >= 0)
+        add(record.mustBeOffline || record.wasAcceptedOffline)
+        add(Int(record.job?.state.rawValue ?? 0), below: 7)
+        add(Int(record.job?.attempts ?? 0), below: 3)
+        add(record.job?.isCollapsed ?? false)
+        add(Int(record.final?.rawValue ?? 0), below: 10)
+        states.insert(state)
     }
 
     private func handle(_ event: Event) {
@@ -293,6 +330,17 @@ extension World {
     /// What went wrong and how to see it again; `nil` when nothing did.
     public var report: String? {
         guard let violation else { return nil }
-        return "seed \(seed), event \(eventCount): \(violation)\n" + log.text.suffix(80).joined(separator: "\n")
+        return "seed \(seed), event \(eventCount): \(violation)\n"
+            + "replay: LONGWIRE_SEED=\(seed) swift test --filter SimulationTests, or longwire-soak --seed \(seed) --seeds 1\n"
+            + log.text.joined(separator: "\n")
+    }
+}
+
+extension World {
+    /// A digest of all that was published and how it ended.
+    public var fingerprint: UInt64 {
+        records.reduce(UInt64(now)) { sum, record in
+            (sum ^ UInt64(record.durableFinal?.rawValue ?? 0) &+ record.sequence << 8) &* 0x9E37_79B9_7F4A_7C15
+        }
     }
 }

@@ -5,18 +5,16 @@ public enum Fault: String, CaseIterable, Sendable {
     case connectionRefused, halfOpenTowardsGateway, halfOpenTowardsClient, helloDamaged, frameDamaged, handshakeStalled
     // Clients.
     case clientFrozen, clientFrozenUnannounced, clientCrashed, clientStoreFailed, clientReconnectedOverLive
-    case clockSkewed, handlerRejected, handlerDeferred, lyingAck, lyingAckTooHigh, lyingPosition, lyingFeedback
+    case clockSkewed, handlerRejected, handlerDeferred, lyingAck, lyingAckTooHigh, lyingFeedback
     case forgetfulHello, staleSessionFrame, stateChanged, tokenChanged, pushModeSwitched, openedNotification
     // The gateway.
     case processCrashed, crashBetweenSyncAndCompletion, tornTailKept, loopCountChanged, clockJumpedForward, clockSlewed
     case syncStalled, readFailed, readDelayed, alarmReadFailed, storeFull, rowsCooled, ephemeralRowsDropped
     // Publishers.
-    case publishRetriedUnanswered, publishRetriedAnswered, publishConflicting, publishToUnknownDevice
+    case publishRetriedUnanswered, publishRetriedAnswered, publishConflicting
     // Senders and the vendor.
     case senderSlow, senderDied, resultUnknownJob, resultTwice, resultContradictory, resultLate, leaseExtended
     case badTokenReported, vendorRejected, vendorAskedForRetry
-    // Faults of the simulation's own store, planted to show that the checks notice.
-    case planted
 }
 
 /// How often each fault was injected.

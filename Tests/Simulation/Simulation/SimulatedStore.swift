@@ -488,7 +488,7 @@ public final class SimulatedStore: ShardStore {
         case .scan(let start, let rowLimit, let byteLimit):
             var rows: [StoredRow] = []
             var byteCount = 0
-            for cell in partitions[Self.partitionKey(start)] ?? [] where cell.key.item >= start.item {
+            for cell in partition(start) {
                 if !cell.isYoung, cell.bornOrder > order { continue }
                 let row = visible(cell)
                 if !rows.isEmpty, rows.count >= rowLimit || byteCount + row.bytes.count > byteLimit {
@@ -500,7 +500,7 @@ public final class SimulatedStore: ShardStore {
             return .rows(rows, isComplete: true)
         case .measure(let start, let rowLimit):
             var (count, bytes, first, last) = (0, 0, UInt64(0), UInt64(0))
-            for cell in partitions[Self.partitionKey(start)] ?? [] where cell.key.item >= start.item {
+            for cell in partition(start) {
                 guard count < rowLimit else { break }
                 if count == 0 { first = cell.key.item }
                 last = cell.key.item
@@ -509,6 +509,16 @@ public final class SimulatedStore: ShardStore {
             }
             return .measure(rowCount: count, byteCount: bytes, firstItem: first, lastItem: last)
         }
+    }
+
+    /// The rows from a place on; most tables have one row a partition.
+    private func partition(_ start: StoreKey) -> ArraySlice<Cell> {
+        guard Self.hasPartitions(start) else {
+            guard let cell = cells[start], cell.isPresent else { return [] }
+            return [cell]
+        }
+        guard let list = partitions[Self.partitionKey(start)] else { return [] }
+        return list[(list.firstIndex { $0.key.item >= start.item } ?? list.count)...]
     }
 
     private func visible(_ cell: Cell) -> Value {

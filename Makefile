@@ -53,6 +53,13 @@ demo: dependencies-test ## Plays the whole story against a real gateway and prin
 bench: dependencies-build ## Measures a release build on this machine (docs/Performance.md): about ten minutes.
 	Tests/Benchmarks/first-figures.sh
 
+SECONDS ?= 60
+SEED ?= 1
+.PHONY: soak
+soak: dependencies-build ## Simulates seeds from SEED on for SECONDS and prints what was covered.
+	swift build -c release --product longwire-soak
+	.build/release/longwire-soak --seed $(SEED) --seconds $(SECONDS) $(if $(JSON),--json $(JSON))
+
 .PHONY: clean
 clean: ## Removes everything that was built; the data folder stays.
 	rm -rf .build

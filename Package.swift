@@ -82,6 +82,16 @@ let package = Package(
         .testTarget(
             name: "LoadGeneratorTests", dependencies: ["LoadGenerator", "Wire", "Cryptography"],
             swiftSettings: common),
+        .target(
+            name: "Simulation",
+            dependencies: ["Delivery", "Wire", "Structures", "LongwireClient", "Cryptography", "TestKit"],
+            path: "Tests/Simulation/Simulation", swiftSettings: common),
+        .executableTarget(
+            name: "longwire-soak", dependencies: ["Simulation"], path: "Tests/Simulation/longwire-soak",
+            swiftSettings: common),
+        .testTarget(
+            name: "SimulationTests", dependencies: ["Simulation", "TestKit", "Delivery"],
+            path: "Tests/Simulation/SimulationTests", swiftSettings: common),
         .testTarget(name: "CommandLineToolTests", dependencies: ["CommandLineTool"], swiftSettings: common),
     ],
     swiftLanguageModes: [.v6],

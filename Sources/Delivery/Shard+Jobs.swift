@@ -296,8 +296,15 @@ extension Shard {
                 shard.retryJobLater(id, readiness)
                 return
             }
-            guard let job = shard.jobIndex[id.high, id.low] else { return }
-            shard.endVendorPart(job, device: device, state: state, reason: reason)
+            shard.withMovableRow(of: id, device: device) { shard, job, ok in
+                guard let job else { return }
+                guard ok else {
+                    // Its state is as it was: the timer comes to the same end again.
+                    shard.retryJobLater(id, .failed)
+                    return
+                }
+                shard.endVendorPart(job, device: device, state: state, reason: reason)
+            }
         }
     }
 
@@ -334,28 +341,49 @@ extension Shard {
 
     // MARK: Strategy 4, second half
 
+    /// Has the row of a message at hand that may have to move to the live stream, then goes on.
+    ///
+    /// Read first: a verdict, or the end of a lease, must not be told before the move is written, nor be half done when
+    /// the row cannot be read. The completion gets the job if it is still there, and false when reading failed.
+    mutating func withMovableRow(
+        of id: MessageID, device: UInt32, completion: @escaping (inout Shard, UInt32?, Bool) -> Void
+    ) {
+        guard let job = jobIndex[id.high, id.low] else {
+            completion(&self, nil, true)
+            return
+        }
+        let facts = jobs.pointer(job).pointee.row.facts
+        guard facts.table == .vendorMessage, facts.strategy == .vendorElseLive, !facts.isOneShot,
+            store.young(facts.key) == .unknown
+        else {
+            completion(&self, job, true)
+            return
+        }
+        devices.pointer(device).pointee.flags.insert(.busy)
+        read([.get(facts.key)]) { shard, reply in
+            shard.devices.pointer(device).pointee.flags.remove(.busy)
+            let job = shard.jobIndex[id.high, id.low]
+            if case .row(let stored)? = reply.results.first {
+                shard.movable = stored.map { (id, $0.value) }
+                completion(&shard, job, true)
+                shard.movable = nil
+            } else {
+                completion(&shard, job, false)
+            }
+            shard.drainWaiting(device)
+        }
+    }
+
     /// Gives a message that the vendor failed a place in the live stream, with the offline flag.
     private mutating func moveToLive(_ slot: UInt32, device: UInt32) {
         let facts = jobs.pointer(slot).pointee.row.facts
         if case .found(let location, _) = store.young(facts.key) {
             moveToLive(slot, device: device, bytes: store.value(at: location))
-            return
-        }
-        devices.pointer(device).pointee.flags.insert(.busy)
-        let id = facts.message
-        read([.get(facts.key)]) { shard, reply in
-            shard.devices.pointer(device).pointee.flags.remove(.busy)
-            if let job = shard.jobIndex[id.high, id.low],
-                shard.jobs.pointer(job).pointee.row.facts.table == .vendorMessage
-            {
-                if case .row(let stored?)? = reply.results.first {
-                    shard.moveToLive(job, device: device, bytes: stored.value)
-                } else if reply.failure != nil {
-                    shard.jobTimers.schedule(job, at: shard.now + 1_000)
-                    shard.jobs.pointer(job).pointee.row.state = .due
-                }
-            }
-            shard.drainWaiting(device)
+        } else if let movable, movable.id == facts.message {
+            moveToLive(slot, device: device, bytes: movable.bytes)
+        } else {
+            log(.error, "orphanedJob", "message \(facts.message) has a job but no row")
+            forgetJob(slot)
         }
     }
 

@@ -137,7 +137,9 @@ extension Shard {
         let tokens = profile(deviceSlot).tokens
         guard let token = tokens.first(where: { $0.kind == content.tokenKind && !$0.isQuarantined }) else {
             entry.pointee.row.note(.vendorRejected, now, "noToken")
+            movable = (facts.message, bytes)
             endVendorPart(slot, device: deviceSlot, state: .rejected, reason: "noToken")
+            movable = nil
             return nil
         }
         let device = devices.pointer(deviceSlot)

@@ -252,6 +252,8 @@ extension Shard {
         var row: MessageRow
         var job: JobRow?
         var jobWakeAt: GatewayTime = 0
+        /// The job was in memory; once it is not any more, what was copied may be old.
+        var jobWasListed = false
     }
 
     /// Reads messages of a device from a place on, and what their job rows say.
@@ -281,6 +283,8 @@ extension Shard {
                 var found = Scanned(facts: facts, row: row)
                 if let job = shard.jobIndex[facts.message.high, facts.message.low] {
                     found.job = shard.jobs.pointer(job).pointee.row
+                    found.jobWakeAt = shard.jobs.pointer(job).pointee.storedWakeAt
+                    found.jobWasListed = true
                 } else {
                     switch shard.store.young(facts.jobKey) {
                     case .found(let location, let wakeAt):
@@ -303,8 +307,12 @@ extension Shard {
                     completion(&shard, [], false, false)
                     return
                 }
-                guard shard.devices.pointer(slot).pointee.endings == endings else {
-                    // Something ended while the jobs were read, and must not come back: look again.
+                let isStale = partial.contains { found in
+                    found.jobWasListed && shard.jobIndex[found.facts.message.high, found.facts.message.low] == nil
+                        && shard.store.young(found.facts.jobKey) == .unknown
+                }
+                guard shard.devices.pointer(slot).pointee.endings == endings, !isStale else {
+                    // Something ended or left while the jobs were read, and must not come back as it was: look again.
                     shard.scan(
                         slot, table: table, from: item, rowLimit: rowLimit, byteLimit: byteLimit,
                         completion: completion)

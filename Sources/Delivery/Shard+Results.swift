@@ -85,14 +85,21 @@ extension Shard {
             shard.whenReady(shard.jobs.pointer(job).pointee.device) { shard, device, readiness in
                 if readiness != .ready {
                     operation.verdicts[index].verdict = readiness == .failed ? .storeFailed : .unknownJob
-                } else if let job = shard.jobIndex[message.high, message.low] {
-                    operation.verdicts[index].verdict = act(&shard, job, device)
-                    if let left = shard.jobIndex[message.high, message.low] { shard.dropJobIfDone(left) }
-                } else {
-                    // It ended while its device was read.
-                    operation.verdicts[index].verdict = .cancelled
+                    shard.verdictDone(operation)
+                    return
                 }
-                shard.verdictDone(operation)
+                shard.withMovableRow(of: message, device: device) { shard, job, ok in
+                    if !ok {
+                        operation.verdicts[index].verdict = .storeFailed
+                    } else if let job {
+                        operation.verdicts[index].verdict = act(&shard, job, device)
+                        if let left = shard.jobIndex[message.high, message.low] { shard.dropJobIfDone(left) }
+                    } else {
+                        // It ended while its device was read.
+                        operation.verdicts[index].verdict = .cancelled
+                    }
+                    shard.verdictDone(operation)
+                }
             }
         }
     }

@@ -54,12 +54,13 @@ extension Shard {
             effects.append(.updated(session, result))
             openGate(slot)
         case .leased(let origin, let leased):
-            // An ack that came before the lease was durable cancels the job.
+            // An ack that came before the lease was durable cancels the job; and what expired meanwhile stays here, too.
             let still = leased.filter { job in
                 if isPlanted(.overtakenLeaseShown) { return true }
                 guard let slot = jobIndex[job.message.high, job.message.low] else { return false }
                 let row = jobs.pointer(slot)
                 return row.pointee.row.state == .leased && row.pointee.row.lease == job.leaseID
+                    && !isOver(row.pointee.row.facts.expiresAt)
             }
             numbers.leasesGiven &+= UInt64(still.count)
             effects.append(.leased(origin, still))

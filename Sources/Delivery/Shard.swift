@@ -60,6 +60,8 @@ public struct Shard: ~Copyable {
     /// Alarms whose reading failed; the store does not repeat them.
     var rungAgain: [(key: StoreKey, at: GatewayTime)] = []
     var retiredApps: Set<AppKey> = []
+    /// The row of a message that may move to the live stream, while that is decided; see `withMovableRow`.
+    var movable: (id: MessageID, bytes: UnsafeRawBufferPointer)?
     var numbers = ShardStatistics()
 
     /// What to do with a reader's answer.

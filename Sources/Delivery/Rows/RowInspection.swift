@@ -1,0 +1,97 @@
+package import Wire
+
+/// What stored rows say, for checkers that watch a store from outside: the simulation and the crash tests.
+///
+/// Nothing in the gateway reads rows this way.
+package enum RowInspection {
+    package struct Message {
+        package var message: MessageID
+        package var strategy: Strategy
+        package var isOffline: Bool
+        package var isArmed: Bool
+        package var acceptedAt: GatewayTime
+        package var expiresAt: GatewayTime
+        package var fallbackAt: GatewayTime
+        package var byteCount: Int
+    }
+
+    package struct Job {
+        package enum State: UInt8, Sendable { case due = 1, leased, accepted, rejected, exhausted, cancelled }
+        package var message: MessageID
+        package var state: State
+        package var attempts: Int
+        package var lease: (UInt64, UInt64)
+        package var leasedUntil: GatewayTime
+        package var settledLease: (UInt64, UInt64)
+        package var settledOutcome: UInt8
+        package var badgeApplied: Bool
+        package var isCollapsed: Bool
+        package var alertedAt: GatewayTime
+    }
+
+    package struct Trace {
+        package var message: MessageID
+        package var finalState: FinalState
+        package var isOffline: Bool
+        package var settledLease: (UInt64, UInt64)
+        package var settledOutcome: UInt8
+        package var reason: String
+    }
+
+    package struct Device {
+        package var app: AppKey
+        package var generation: UInt64
+        package var lastTimestamp: UInt64
+        package var reservedSequence: UInt64
+        package var queueEpoch: UInt64
+        package var badge: Int32
+        package var pushModeOff: Bool
+        /// Those that are not quarantined.
+        package var tokens: [String]
+    }
+
+    package static func message(_ bytes: UnsafeRawBufferPointer) -> Message? {
+        guard let row = MessageRow(bytes) else { return nil }
+        let facts = row.facts(cid: .none, table: .message, item: 0)
+        return Message(
+            message: facts.message, strategy: facts.strategy, isOffline: facts.flags.contains(.offline),
+            isArmed: facts.flags.contains(.isArmed), acceptedAt: facts.acceptedAt, expiresAt: facts.expiresAt,
+            fallbackAt: facts.fallbackAt, byteCount: bytes.count)
+    }
+
+    package static func job(_ bytes: UnsafeRawBufferPointer) -> Job? {
+        guard let row = JobRow(bytes), let state = Job.State(rawValue: row.state.rawValue) else { return nil }
+        return Job(
+            message: row.facts.message, state: state, attempts: Int(row.attempts), lease: row.lease,
+            leasedUntil: row.leasedUntil, settledLease: row.settledLease, settledOutcome: row.settledOutcome,
+            badgeApplied: row.badgeApplied, isCollapsed: row.isCollapsed, alertedAt: row.alertedAt)
+    }
+
+    /// `nil` also for the row of a late event.
+    package static func trace(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Trace? {
+        guard lateEvent(key) == nil, let row = TraceRow(bytes) else { return nil }
+        return Trace(
+            message: row.facts.message, finalState: row.finalState, isOffline: row.isOffline,
+            settledLease: row.settledLease, settledOutcome: row.settledOutcome, reason: row.reason)
+    }
+
+    package static func device(_ bytes: UnsafeRawBufferPointer) -> Device? {
+        guard let (row, profile) = DeviceRow.read(bytes) else { return nil }
+        return Device(
+            app: row.app, generation: row.generation, lastTimestamp: row.lastTimestamp,
+            reservedSequence: row.reservedSequence, queueEpoch: row.queueEpoch, badge: row.badge,
+            pushModeOff: row.flags.contains(.pushModeOff),
+            tokens: DeviceProfile(profile)?.tokens.filter { !$0.isQuarantined }.map(\.token) ?? [])
+    }
+
+    /// The event that a trace row beside a message's trace tells of; `nil` for the trace itself.
+    package static func lateEvent(_ key: StoreKey) -> TraceEvent? {
+        let index = Int(key.ownerHigh >> 60)
+        return index > 0 && index <= LateEventRow.events.count ? LateEventRow.events[index - 1] : nil
+    }
+
+    /// The message that a row of the trace table is about.
+    package static func tracedMessage(_ key: StoreKey) -> MessageID {
+        MessageID(high: key.ownerHigh & ~(15 << 60), low: key.ownerLow)
+    }
+}

@@ -1,0 +1,134 @@
+internal import Delivery
+internal import Wire
+
+/// What the simulator itself knows of one publish, whatever the gateway says.
+final class Record {
+    let index: Int
+    let identity: Identity
+    let strategy: Strategy
+    let timeToLive: Int64
+    let hasVendor: Bool
+    let badge: VendorContent.Badge
+    let collapse: UInt8
+    let isBulk: Bool
+    /// Records with the same number are attempts at one request; 0: not deduplicated.
+    let request: Int
+    let digest: UInt64
+    let payloadCount: Int
+
+    var outcome: PublishOutcome?
+    /// A later attempt of the same request got this record's message.
+    var isSuperseded = false
+
+    // As rows say, visible and durable.
+    var id = MessageID.none
+    var acceptedAt: GatewayTime = 0
+    var expiresAt: GatewayTime = 0
+    var byteCount = 0
+    var wasAcceptedOffline = false
+    var sequence: UInt64 = 0
+    var table: StoreKey.Table?
+    var rowTicket: Ticket = 0
+    var rowLife = 0
+    var durableTable: StoreKey.Table?
+    var durableSequence: UInt64 = 0
+    var everDurable = false
+    var job: RowInspection.Job?
+    var durableJob: RowInspection.Job?
+    var final: FinalState?
+    var durableFinal: FinalState?
+    var finalReason = ""
+    var wasVendorFirst = false
+
+    // Leases and results.
+    var durableLeases: [UInt64] = []
+    var durableResults: [(lease: UInt64, outcome: UInt8)] = []
+    var hasLateAccept = false
+    var openLease: UInt64 = 0
+    var openLeaseUntil: GatewayTime = 0
+    var badgeAtLease: (lease: UInt64, badge: Int32) = (0, 0)
+    var tokensAtLease: [String] = []
+    /// Some sender said that the vendor took it.
+    var wasReportedAccepted = false
+    /// A verdict confirmed that to the sender.
+    var acceptWasRecorded = false
+    var alertCount = 0
+
+    // The live channel.
+    /// The connection in which it is in flight, as far as it was sent and is not settled; −1: none.
+    var flightLink = -1
+    var sentAt: GatewayTime = 0
+    var wasSent = false
+    /// The next Deliver of it must carry the offline flag.
+    var mustBeOffline = false
+
+    // The device.
+    enum Handling { case none, volatile, persisted }
+    var handling = Handling.none
+    var wasHandled = false
+    var wasSuppressedAsOpened = false
+    var openedByUser = false
+    var rejectedByClient = false
+
+    init(
+        index: Int, identity: Identity, strategy: Strategy, timeToLive: Int64, hasVendor: Bool,
+        badge: VendorContent.Badge, collapse: UInt8, isBulk: Bool, request: Int, digest: UInt64, payloadCount: Int
+    ) {
+        (self.index, self.identity, self.strategy, self.timeToLive) = (index, identity, strategy, timeToLive)
+        (self.hasVendor, self.badge, self.collapse, self.isBulk) = (hasVendor, badge, collapse, isBulk)
+        (self.request, self.digest, self.payloadCount) = (request, digest, payloadCount)
+    }
+
+    var isPending: Bool { table != nil && final == nil }
+}
+
+/// One cid that the gateway was asked to mint.
+final class Identity {
+    let index: Int
+    let cid: DeviceID
+    let bucket: Bucket
+    let app: Int
+    let secret: [UInt8]
+    let device: Int
+    /// The device belongs to somebody who lies: what it acks need not have been handled.
+    let isHonest: Bool
+
+    // As the gateway was told, on the connection that counts.
+    var liveLink: Link?
+    var state = ApplicationState.terminated
+    var keepsRunning = false
+    var pushModeOff = false
+    var isSuspect = false
+    /// Connections whose Hello the shard is looking at.
+    var callers: [Link] = []
+    var tokens: [String] = []
+
+    // As rows say.
+    var isRegistered = false
+    var isDurable = false
+    var generation: UInt64 = 0
+    var durableGeneration: UInt64 = 0
+    var badge: Int32 = 0
+    var durableBadge: Int32 = 0
+    var reserved: UInt64 = 0
+    var durableReserved: UInt64 = 0
+    var durablePushModeOff = false
+    var durableTokens: [String] = []
+    var highestSequence: UInt64 = 0
+    var durableHighest: UInt64 = 0
+    var queueEpoch: UInt64 = 0
+    var pendingCount = 0
+    var bySequence: [UInt64: Record] = [:]
+    var newestOfKey = [Int](repeating: -1, count: 4)
+
+    init(index: Int, cid: DeviceID, bucket: Bucket, app: Int, secret: [UInt8], device: Int, isHonest: Bool) {
+        (self.index, self.cid, self.bucket, self.app) = (index, cid, bucket, app)
+        (self.secret, self.device, self.isHonest) = (secret, device, isHonest)
+    }
+
+    /// Semantics, "Reachability", from what the gateway was told.
+    var isReachable: Bool {
+        guard liveLink != nil, !isSuspect, !pushModeOff else { return false }
+        return state == .foreground || state == .background && keepsRunning
+    }
+}

@@ -1,0 +1,38 @@
+/// Everything that can go wrong on purpose; each is counted when it happens.
+public enum Fault: String, CaseIterable, Sendable {
+    // The network.
+    case segmentDelayed, segmentSplit, segmentLost, segmentDuplicated, segmentsReordered, connectionReset
+    case connectionRefused, halfOpenTowardsGateway, halfOpenTowardsClient, helloDamaged, frameDamaged, handshakeStalled
+    // Clients.
+    case clientFrozen, clientFrozenUnannounced, clientCrashed, clientStoreFailed, clientReconnectedOverLive
+    case clockSkewed, handlerRejected, handlerDeferred, lyingAck, lyingAckTooHigh, lyingFeedback
+    case forgetfulHello, staleSessionFrame, stateChanged, tokenChanged, pushModeSwitched, openedNotification
+    // The gateway.
+    case processCrashed, crashBetweenSyncAndCompletion, tornTailKept, loopCountChanged, clockJumpedForward, clockSlewed
+    case syncStalled, readFailed, readDelayed, alarmReadFailed, storeFull, rowsCooled, ephemeralRowsDropped
+    // Publishers.
+    case publishRetriedUnanswered, publishRetriedAnswered, publishConflicting
+    // Senders and the vendor.
+    case senderSlow, senderDied, resultUnknownJob, resultTwice, resultContradictory, resultLate, leaseExtended
+    case badTokenReported, vendorRejected, vendorAskedForRetry
+}
+
+/// How often each fault was injected.
+public struct FaultCounts: Sendable {
+    private var counts = [Int](repeating: 0, count: Fault.allCases.count)
+
+    public init() {}
+
+    mutating func note(_ fault: Fault) { counts[fault.place] += 1 }
+
+    public subscript(_ fault: Fault) -> Int { counts[fault.place] }
+
+    public mutating func add(_ other: FaultCounts) {
+        for index in counts.indices { counts[index] += other.counts[index] }
+    }
+}
+
+extension Fault {
+    /// Cases are few and have no payload: the tag is the place in `allCases`.
+    fileprivate var place: Int { Int(unsafeBitCast(self, to: UInt8.self)) }
+}

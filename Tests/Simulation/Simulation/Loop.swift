@@ -1,0 +1,53 @@
+internal import Cryptography
+internal import Delivery
+internal import Wire
+
+/// One event loop of the simulated gateway: a real shard over the simulated store.
+final class Loop: ShardStoreObserver {
+    let index: Int
+    let life: Int
+    let store: SimulatedStore
+    unowned let world: World
+    var shard: Shard
+    var sessions = SessionTable()
+    /// The time of the tick that counts; others are stale.
+    var tickAt: Int64 = .max
+    private var effects: [Effect] = []
+
+    init(
+        index: Int, life: Int, store: SimulatedStore, world: World, plan: Plan, counters: [StoredRow], now: GatewayTime
+    ) {
+        (self.index, self.life, self.store, self.world) = (index, life, store, world)
+        shard = Shard(
+            limits: plan.limits, apps: plan.apps, store: store, verifier: Verifier(), queueEpoch: World.queueEpoch,
+            counters: counters, now: now)
+        store.observer = self
+    }
+
+    func storeCommitted(upTo ticket: Ticket) {
+        shard.committed(upTo: ticket, now: world.gatewayNow)
+        perform()
+    }
+
+    func storeReplied(_ reply: StoreReply) {
+        shard.replied(reply, now: world.gatewayNow)
+        perform()
+    }
+
+    func storeCooled(_ key: StoreKey) { shard.cooled(key) }
+
+    /// Performs what the shard wants done; nothing in it calls the shard again.
+    func perform() {
+        guard shard.hasEffects else { return }
+        shard.takeEffects(into: &effects)
+        for index in effects.indices { world.perform(effects[index], of: self) }
+        effects.removeAll(keepingCapacity: true)
+    }
+}
+
+/// The gateway's way to check a proof.
+private final class Verifier: ProofVerifier {
+    func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool {
+        HMACSHA256.isCode(proof, of: transcript, key: secret)
+    }
+}

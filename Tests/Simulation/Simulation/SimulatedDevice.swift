@@ -1,0 +1,344 @@
+internal import Delivery
+internal import LongwireClient
+internal import Wire
+
+/// A phone: the real client core, what its app does with messages, and a storage that survives the app.
+final class SimulatedDevice {
+    let index: Int
+    let app: Int
+    let isLiar: Bool
+    unowned let world: World
+    var core: ClientCore
+    /// What a start of the app finds.
+    private var stored: ClientState?
+    var link: Link?
+    /// Handled, and not yet stored as handled.
+    private var unstored: [Record] = []
+    var isFrozen = false
+    /// How far its clock is off.
+    private var skew: Int64 = 0
+    private var wakeAt: Int64 = .max
+    private var tokenNumber = 0
+    /// Alerts on its screen that nobody has tapped.
+    var alerts: [Record] = []
+    /// Messages it was sent, for liars to choose from.
+    private(set) var seen: [Record] = []
+    var badge: Int32 = 0
+
+    init(index: Int, app: Int, isLiar: Bool, world: World) {
+        (self.index, self.app, self.isLiar, self.world) = (index, app, isLiar, world)
+        core = Self.makeCore(world, index: index, app: app, state: nil)
+        if world.chance.perMille(200) { skew = world.chance.time(-400_000, 400_000) }
+        tokenNumber = 1
+        if world.chance.perMille(850) { core.configuration.tokens = [token] }
+    }
+
+    private static func makeCore(_ world: World, index: Int, app: Int, state: ClientState?) -> ClientCore {
+        var configuration = ClientConfiguration(
+            host: "gateway", port: 7_000, appID: world.plan.apps[app].appID, appSecret: World.appSecret)
+        configuration.keepsRunning = index % 3 == 1
+        configuration.replaysOpened = index % 5 == 4
+        return ClientCore(
+            configuration: configuration, state: state, cryptography: SystemCryptography(), seed: world.chance.next())
+    }
+
+    private var token: VendorToken { VendorToken(token: "token-\(index)-\(tokenNumber)") }
+    private var time: ClientTime { ClientTime(monotonic: world.now, wall: World.gatewayStart + world.now + skew) }
+    var identity: Identity? { core.state.cid.isNone ? nil : world.identity(core.state.cid) }
+
+    // MARK: What happens to it
+
+    func start() {
+        core.start(at: time)
+        turn()
+    }
+
+    func connected() {
+        core.connected(at: time)
+        turn()
+    }
+
+    func connectionLost(_ reason: String) {
+        link = nil
+        core.disconnected(reason: reason, at: time)
+        turn()
+    }
+
+    /// Bytes for the socket; a frozen app's wait in the kernel.
+    func received(_ link: Link, _ bytes: [UInt8]) {
+        guard self.link === link else { return }
+        world.log.note(world.now, "client received", Int64(index), Int64(link.number), Int64(bytes.count))
+        if isFrozen {
+            link.unread += bytes
+        } else {
+            link.toClient.consumedOffset += bytes.count
+            core.receive(bytes, at: time)
+            turn()
+        }
+    }
+
+    func hungUp(_ link: Link) {
+        link.isOpenAtClient = false
+        guard self.link === link else { return }
+        if isFrozen { return }  // found out at the resume
+        connectionLost("closed")
+    }
+
+    func wake() {
+        guard world.now >= wakeAt else { return }
+        wakeAt = .max
+        guard !isFrozen else { return }
+        if let deadline = core.deadline, deadline <= world.now { world.eventCount += 1 }
+        core.wake(at: time)
+        turn()
+    }
+
+    // MARK: What its user and its system do
+
+    func perform(_ command: ClientCommand) {
+        core.perform(command, at: time)
+        turn()
+    }
+
+    /// The system stops the app; the socket stays open and its buffers fill.
+    func freeze(announced: Bool) {
+        guard !isFrozen else { return }
+        world.eventCount += 1
+        if announced {
+            world.faults.note(.clientFrozen)
+            perform(.applicationState(.background, keepsRunning: false))
+        } else {
+            world.faults.note(.clientFrozenUnannounced)
+        }
+        isFrozen = true
+        world.queue.add(.resume(device: index), at: world.now + world.chance.time(500, 60_000))
+    }
+
+    func resume() {
+        guard isFrozen else { return }
+        world.eventCount += 1
+        isFrozen = false
+        // The app hears that it is in front before or after its thread reads the socket.
+        let readsFirst = world.chance.perMille(500)
+        if !readsFirst { perform(.applicationState(.foreground, keepsRunning: core.configuration.keepsRunning)) }
+        if let link, !link.unread.isEmpty {
+            let bytes = link.unread
+            link.unread = []
+            link.toClient.consumedOffset += bytes.count
+            core.receive(bytes, at: time)
+            turn()
+        }
+        if let link, !link.isOpenAtClient { connectionLost("closed while frozen") }
+        core.wake(at: time)
+        turn()
+        if readsFirst { perform(.applicationState(.foreground, keepsRunning: core.configuration.keepsRunning)) }
+    }
+
+    /// The app dies and is started again; what was not stored is forgotten.
+    func crash(tapping opened: Record? = nil) {
+        world.eventCount += 1
+        world.faults.note(.clientCrashed)
+        if let link { dropLink(link, isSilent: world.chance.perMille(200)) }
+        for record in unstored { record.handling = .none }
+        unstored = []
+        isFrozen = false
+        let tokens = core.configuration.tokens
+        core = Self.makeCore(world, index: index, app: app, state: stored)
+        core.configuration.tokens = tokens
+        if world.chance.perMille(300) {
+            core.configuration.applicationState = .background
+        }
+        if let opened {
+            noteOpened(opened)
+            core.perform(.opened(opened.id), at: time)
+        }
+        start()
+    }
+
+    /// The app connects anew while the gateway still holds its older session.
+    func reconnectOverLive() {
+        guard let link, !isFrozen else { return }
+        world.faults.note(.clientReconnectedOverLive)
+        world.eventCount += 1
+        link.isOpenAtClient = false
+        link.toGateway.isDead = true
+        link.toClient.isDead = true
+        connectionLost("the network changed")
+    }
+
+    func changeToken() {
+        world.faults.note(.tokenChanged)
+        tokenNumber += 1
+        if world.chance.perMille(150) {
+            perform(.token(VendorToken(token: "")))
+        } else {
+            perform(.token(token))
+        }
+    }
+
+    func open(_ record: Record) {
+        world.faults.note(.openedNotification)
+        noteOpened(record)
+        perform(.opened(record.id))
+    }
+
+    private func noteOpened(_ record: Record) { record.openedByUser = true }
+
+    func skewClock() {
+        world.faults.note(.clockSkewed)
+        skew = world.chance.time(-600_000, 600_000)
+    }
+
+    // MARK: Doing what the core says
+
+    private func turn() {
+        repeat {
+            perform(core.takeActions())
+            core.endTurn(at: time)
+        } while !core.actions.isEmpty
+        if let deadline = core.deadline, deadline < wakeAt {
+            wakeAt = max(deadline, world.now + 1)
+            world.queue.add(.clientWake(device: index), at: wakeAt)
+        }
+    }
+
+    private func perform(_ actions: [ClientAction]) {
+        for action in actions {
+            switch action {
+            case .connect: link = world.dial(self)
+            case .send(let bytes): send(bytes)
+            case .disconnect:
+                if let link { dropLink(link, isSilent: false) }
+                link = nil
+            case .report(let event): reported(event)
+            case .handle(let message): core.finish(message, handle(message))
+            case .persist(let state):
+                if !world.isHealing, world.chance.perMille(world.plan.clientStoreTrouble) {
+                    world.faults.note(.clientStoreFailed)
+                    world.log.note(world.now, "not persisted", Int64(index))
+                    let error = LongwireClientError(code: .stateUnwritable, message: "injected")
+                    return core.persistFailed(error, at: time)
+                }
+                stored = state
+                world.log.note(world.now, "persisted", Int64(index), Int64(state.streams[0]?.sequence ?? 0))
+                for record in unstored where record.handling == .volatile { record.handling = .persisted }
+                unstored = []
+            }
+        }
+    }
+
+    private func send(_ bytes: [UInt8]) {
+        guard let link, link.isOpenAtClient else { return }
+        var bytes = bytes
+        if bytes[0] == FrameType.hello.rawValue, !world.isHealing {
+            world.log.note(world.now, "client hello", Int64(index), Int64(link.number))
+            if world.chance.perMille(world.plan.networkWeight / 4) {
+                world.faults.note(.helloDamaged)
+                link.helloWasDamaged = true
+                bytes[world.chance.below(bytes.count)] ^= 1 << UInt8(world.chance.below(8))
+            }
+        } else if isLiar, bytes[0] == FrameType.ack.rawValue, !world.isHealing {
+            guard let lie = lie(bytes) else { return }
+            bytes = lie
+        }
+        world.transmit(link, toGateway: true, bytes)
+    }
+
+    private func dropLink(_ link: Link, isSilent: Bool) {
+        guard link.isOpenAtClient else { return }
+        link.isOpenAtClient = false
+        if isSilent {
+            (link.toGateway.isDead, link.toClient.isDead) = (true, true)
+        } else {
+            world.sendEnd(link, toGateway: true)
+        }
+    }
+
+    private func handle(_ message: ReceivedMessage) -> MessageVerdict {
+        guard let record = world.oracle.handled(message, by: self) else { return .processed }
+        if isLiar { seen.append(record) }
+        world.log.note(world.now, "handled", Int64(index), Int64(record.index), Int64(message.sequence))
+        if !world.isHealing, world.chance.perMille(world.plan.handlerTrouble) {
+            if world.chance.perMille(500) {
+                world.faults.note(.handlerDeferred)
+                return .deferred
+            }
+            world.faults.note(.handlerRejected)
+            record.rejectedByClient = true
+            record.handling = .volatile
+            unstored.append(record)
+            record.wasHandled = true
+            return .rejected(reason: "poison")
+        }
+        if record.handling != .none {
+            world.fail(.handledTwice, "device \(index) handled message \(record.index) again")
+        }
+        record.handling = .volatile
+        record.wasHandled = true
+        unstored.append(record)
+        return .processed
+    }
+
+    private func reported(_ event: ClientEvent) {
+        switch event {
+        case .suppressed(let id, _, let wasOpened):
+            if wasOpened { world.oracle.record(id)?.wasSuppressedAsOpened = true }
+        case .stopped(let error):
+            // Told not to come back by itself: the app starts it again.
+            world.oracle.clientStopped(self, error)
+        case .queueReset(let from, let to):
+            world.fail(.sequence, "the queue epoch of device \(index) changed from \(from) to \(to)")
+        default: break
+        }
+    }
+
+    // MARK: Lies
+
+    /// What a liar sends in place of an ack; `nil`: nothing.
+    private func lie(_ bytes: [UInt8]) -> [UInt8]? {
+        var ack = Ack()
+        switch world.chance.below(6) {
+        case 0: return nil
+        case 1:
+            world.faults.note(.lyingAckTooHigh)
+            ack.positions = [StreamPosition(sequence: UInt64(world.chance.between(1, 1 << 40)))]
+        case 2:
+            world.faults.note(.lyingAck)
+            guard let record = seen.last else { return bytes }
+            ack.positions = [
+                StreamPosition(
+                    ranges: [SequenceRange(first: record.sequence &+ 1, last: record.sequence &+ 1)])
+            ]
+        case 3:
+            world.faults.note(.lyingAck)
+            guard !seen.isEmpty else { return bytes }
+            let record = world.chance.one(of: seen)
+            record.rejectedByClient = true
+            ack.rejected = [Rejected(sequence: record.sequence, reason: "a lie")]
+        case 4:
+            world.faults.note(.lyingFeedback)
+            guard !world.records.isEmpty else { return bytes }
+            let record = world.chance.one(of: world.records)
+            if record.identity.device == index { record.openedByUser = true }
+            var feedback = Feedback()
+            feedback.kind = world.chance.one(of: [.opened, .shown, .action])
+            feedback.messageID = record.id
+            var frame: [UInt8] = []
+            feedback.appendFrame(to: &frame)
+            return frame
+        default: return bytes
+        }
+        var frame: [UInt8] = []
+        ack.appendFrame(to: &frame)
+        return frame
+    }
+
+    /// Forgets where it stood, as a restored backup does.
+    func forgetPositions() {
+        guard isLiar, !isFrozen else { return }
+        world.faults.note(.forgetfulHello)
+        stored?.streams = [:]
+        for record in world.records where record.identity.device == index { record.handling = .none }
+        crash()
+    }
+}

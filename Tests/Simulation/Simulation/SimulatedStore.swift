@@ -1,0 +1,582 @@
+// The store seam in memory, made for long runs: no operation costs more the more rows there are, but for a restart.
+//
+// The world decides when a batch becomes durable, when a reader answers and which rows turn cold. The rules of rows are
+// those of the embedded store; the suite in TestKit holds this one to them, too.
+
+public import Delivery
+public import Wire
+
+/// What watches a store's rows from outside.
+protocol StoreWitness: AnyObject {
+    /// A row was written and is visible; it is durable only once `batchBecameDurable` names it.
+    func rowWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, ticket: Ticket)
+    func batchBecameDurable(_ operations: [SimulatedStore.Operation], ticket: Ticket)
+}
+
+/// A shard's store whose time passes by hand.
+public final class SimulatedStore: ShardStore {
+    public weak var observer: (any ShardStoreObserver)?
+    weak var witness: (any StoreWitness)?
+
+    public var acceptsWrites = true
+    public private(set) var committedTicket: Ticket = 0
+    /// Batches up to this one survive a crash; the shard hears of it later.
+    public private(set) var durableTicket: Ticket = 0
+    /// Breaches of the seam's contract by the caller.
+    public private(set) var violations: [String] = []
+    /// Tables whose absence is known without the disk.
+    public var filteredTables: Set<StoreKey.Table> = [.request]
+    /// Called for each read, with its token.
+    var onRead: ((ReadToken, _ isForAlarms: Bool) -> Void)?
+
+    public enum Operation {
+        case put(StoreKey, Value)
+        case delete(StoreKey)
+    }
+
+    /// Bytes that nobody changes any more.
+    public final class Value {
+        let wakeAt: Int64
+        let bytes: UnsafeRawBufferPointer
+
+        init(copying source: UnsafeRawBufferPointer, wakeAt: Int64) {
+            let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: max(source.count, 1), alignment: 8)
+            copy.copyMemory(from: source)
+            bytes = UnsafeRawBufferPointer(rebasing: copy[0..<source.count])
+            self.wakeAt = wakeAt
+        }
+
+        deinit { bytes.deallocate() }
+    }
+
+    /// All that is known under one key.
+    private final class Cell {
+        let key: StoreKey
+        var durable: Value?
+        var cold: Value?
+        var isYoung = false
+        /// 0 while the young row is a deletion.
+        var block: UInt32 = 0
+        var byteCount = 0
+        var wakeAt: Int64 = 0
+        var mayBeCold = false
+        var ticket: Ticket = 0
+        var order = 0
+        /// When a row appeared here that was not here before.
+        var bornOrder = 0
+        var reportedAlarm: Int64 = 0
+
+        init(_ key: StoreKey) { self.key = key }
+
+        var isPresent: Bool { isYoung ? block != 0 : cold != nil }
+    }
+
+    private struct PartitionKey: Hashable {
+        var high: UInt64
+        var low: UInt64
+        var table: UInt8
+        func hash(into hasher: inout Hasher) {
+            hasher.combine(low)
+            hasher.combine(table)
+        }
+    }
+
+    private enum Request {
+        case reads([StoreRead], order: Int)
+        case alarms(upTo: Int64, limit: Int)
+    }
+
+    private struct Alarm {
+        var time: Int64
+        var cell: Cell
+        func comesBefore(_ other: Alarm) -> Bool {
+            time != other.time ? time < other.time : cell.key < other.cell.key
+        }
+    }
+
+    private var cells: [StoreKey: Cell] = [:]
+    private var partitions: [PartitionKey: [Cell]] = [:]
+    private var youngOrder: [(cell: Cell, order: Int)] = []
+    private var youngHead = 0
+    private var alarms: [Alarm] = []
+    private var blocks: [UnsafeMutableRawBufferPointer?] = [nil]
+    private var freeBlocks: [UInt32] = []
+    private var graveyard: [(UnsafeMutableRawBufferPointer, UInt32)] = []
+    private var nextOrder = 0
+    private var openBucket: Bucket?
+    private var openOperations: [Operation] = []
+    private var waiting: [(ticket: Ticket, operations: [Operation])] = []
+    private var waitingHead = 0
+    public private(set) var lastTicket: Ticket = 0
+    private var lastToken: ReadToken = 0
+    private var requests: [ReadToken: Request] = [:]
+
+    public init() {}
+
+    deinit {
+        bury()
+        for case let block? in blocks { block.deallocate() }
+    }
+
+    // MARK: The world's handles
+
+    /// Makes every closed batch up to `ticket` durable, without telling the shard.
+    public func makeDurable(upTo ticket: Ticket) {
+        while waitingHead < waiting.count, waiting[waitingHead].ticket <= ticket {
+            let batch = waiting[waitingHead]
+            waiting[waitingHead].operations = []
+            waitingHead += 1
+            for operation in batch.operations {
+                switch operation {
+                case .put(let key, let value): cell(key).durable = value
+                case .delete(let key): cells[key]?.durable = nil
+                }
+            }
+            durableTicket = batch.ticket
+            witness?.batchBecameDurable(batch.operations, ticket: batch.ticket)
+        }
+        if waitingHead > 1_000 || waitingHead == waiting.count {
+            waiting.removeFirst(waitingHead)
+            waitingHead = 0
+        }
+    }
+
+    /// Tells the shard that everything up to `ticket` is durable.
+    public func complete(upTo ticket: Ticket) {
+        bury()
+        guard ticket > committedTicket else { return }
+        committedTicket = ticket
+        observer?.storeCommitted(upTo: ticket)
+    }
+
+    /// Batches that are closed and not durable.
+    public var waitingBatchCount: Int { waiting.count - waitingHead }
+    public var waitingTokens: [ReadToken] { requests.keys.sorted() }
+    public var youngCount: Int { youngOrder.count - youngHead }
+
+    /// Answers one read.
+    ///
+    /// With `hidesLate`, rows that came and turned cold after the request are left out, as the contract allows.
+    public func answer(_ token: ReadToken, failing: Bool, hidesLate: Bool = false) {
+        bury()
+        guard let request = requests.removeValue(forKey: token) else { return }
+        guard !failing else {
+            observer?.storeReplied(StoreReply(token: token, results: [], failure: "injected read failure"))
+            return
+        }
+        let kept = Kept()
+        let results: [StoreReadResult]
+        switch request {
+        case .reads(let reads, let order):
+            results = reads.map { answer($0, hidingAfter: hidesLate ? order : .max, into: kept) }
+        case .alarms(let time, let limit): results = [answerAlarms(upTo: time, limit: limit, into: kept)]
+        }
+        observer?.storeReplied(StoreReply(token: token, results: results, owner: kept))
+    }
+
+    /// Turns committed young rows cold, oldest first, at most so many; those that `isSpared` names stay.
+    ///
+    /// - Returns: how many turned cold.
+    @discardableResult
+    public func cool(limit: Int, isSpared: (StoreKey) -> Bool = { _ in false }) -> Int {
+        bury()
+        var left: [(cell: Cell, order: Int)] = []
+        var count = 0
+        while youngHead < youngOrder.count, count < limit {
+            let (cell, order) = youngOrder[youngHead]
+            guard cell.isYoung, cell.order == order else {
+                youngHead += 1
+                continue
+            }
+            guard cell.ticket <= committedTicket else { break }
+            youngHead += 1
+            if isSpared(cell.key) {
+                left.append((cell, order))
+                continue
+            }
+            count += 1
+            turnCold(cell)
+        }
+        if youngHead > 2_000 || youngHead == youngOrder.count {
+            youngOrder.removeFirst(youngHead)
+            youngHead = 0
+        }
+        youngOrder.append(contentsOf: left)
+        return count
+    }
+
+    private func turnCold(_ cell: Cell) {
+        cell.isYoung = false
+        guard cell.block != 0 else {
+            cell.cold = nil
+            dropIfEmpty(cell)
+            return
+        }
+        cell.cold = Value(copying: value(cell), wakeAt: cell.wakeAt)
+        cell.reportedAlarm = 0
+        retire(cell)
+        if cell.wakeAt != 0 { push(Alarm(time: cell.wakeAt, cell: cell)) }
+        if Self.isReportedWhenCooled(cell.key) { observer?.storeCooled(cell.key) }
+    }
+
+    /// What a crash leaves: the durable rows and, with `keepingTail`, so many batches that were written, not synced.
+    func survivors(keepingTail: Int) -> [StoreKey: Value] {
+        if keepingTail > 0, waitingHead < waiting.count {
+            let last = waiting[min(waiting.count, waitingHead + keepingTail) - 1].ticket
+            makeDurable(upTo: last)
+        }
+        var rows: [StoreKey: Value] = [:]
+        for (key, cell) in cells { if let value = cell.durable { rows[key] = value } }
+        return rows
+    }
+
+    /// The store as a restart finds it.
+    public func reopened() -> SimulatedStore {
+        let store = SimulatedStore()
+        store.load(survivors(keepingTail: 0))
+        return store
+    }
+
+    /// Fills an empty store with rows, all cold.
+    func load(_ rows: [StoreKey: Value]) {
+        for key in rows.keys.sorted() {
+            guard let value = rows[key] else { continue }
+            let cell = cell(key)
+            (cell.durable, cell.cold) = (value, value)
+            insert(cell)
+            if value.wakeAt != 0 { push(Alarm(time: value.wakeAt, cell: cell)) }
+        }
+    }
+
+    /// Drops the rows of ephemeral tables, as the embedded store does with those past a day.
+    public func dropEphemeralRows() {
+        bury()
+        for key in cells.keys.filter({ $0.table.isEphemeral }) {
+            guard let cell = cells[key] else { continue }
+            if cell.isYoung, cell.ticket > durableTicket { continue }
+            if cell.isYoung, cell.block != 0 { retire(cell) }
+            (cell.isYoung, cell.cold, cell.durable) = (false, nil, nil)
+            cells[key] = nil
+        }
+    }
+
+    /// Rows of a table as the owner sees them.
+    public func rowCount(_ table: StoreKey.Table) -> Int {
+        var count = 0
+        for (key, cell) in cells where key.table == table && cell.isPresent { count += 1 }
+        return count
+    }
+
+    /// Visits the durable rows of a table in the order of their keys.
+    func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) {
+        for key in cells.keys.filter({ $0.table == table }).sorted() {
+            guard let value = cells[key]?.durable else { continue }
+            body(StoredRow(key: key, wakeAt: value.wakeAt, value: value.bytes))
+        }
+    }
+
+    // MARK: Writing
+
+    public func beginBatch(_ bucket: Bucket) {
+        precondition(openBucket == nil, "batches do not nest")
+        openBucket = bucket
+    }
+
+    @discardableResult
+    public func put(
+        _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
+    ) -> ValueLocation {
+        check(key)
+        precondition(byteCount >= 0 && byteCount <= 128 << 10, "a value has at most 128 KiB")
+        precondition(wakeAt == 0 || Self.isReportedWhenCooled(key), "this table has no alarms")
+        let cell = cell(key)
+        judge(prior, cell)
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: max(byteCount, 1), alignment: 8)
+        write(UnsafeMutableRawBufferPointer(rebasing: buffer[0..<byteCount]))
+        let wasPresent = cell.isPresent
+        makeYoung(cell, prior)
+        let block: UInt32
+        if let recycled = freeBlocks.popLast() {
+            block = recycled
+            blocks[Int(block)] = buffer
+        } else {
+            block = UInt32(blocks.count)
+            blocks.append(buffer)
+        }
+        (cell.block, cell.byteCount, cell.wakeAt) = (block, byteCount, wakeAt)
+        if !wasPresent {
+            cell.bornOrder = nextOrder
+            insert(cell)
+        }
+        let bytes = UnsafeRawBufferPointer(rebasing: buffer[0..<byteCount])
+        openOperations.append(.put(key, Value(copying: bytes, wakeAt: wakeAt)))
+        witness?.rowWritten(key, bytes, ticket: lastTicket + 1)
+        return ValueLocation(block: block, offset: 0, byteCount: UInt32(byteCount))
+    }
+
+    public func delete(_ key: StoreKey, prior: PriorRow) {
+        check(key)
+        precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
+        let cell = cell(key)
+        judge(prior, cell)
+        if cell.isPresent { removeFromPartition(cell) }
+        makeYoung(cell, prior)
+        cell.block = 0
+        if !cell.mayBeCold {
+            cell.isYoung = false  // never cold: nothing is left to tell the disk
+            if cell.durable == nil { dropIfEmpty(cell) }
+        }
+        openOperations.append(.delete(key))
+    }
+
+    public func endBatch() -> Ticket {
+        precondition(openBucket != nil, "no batch is open")
+        openBucket = nil
+        lastTicket += 1
+        waiting.append((lastTicket, openOperations))
+        openOperations = []
+        return lastTicket
+    }
+
+    private func makeYoung(_ cell: Cell, _ prior: PriorRow) {
+        if cell.isYoung {
+            if cell.block != 0 { retire(cell) }
+        } else {
+            cell.mayBeCold = prior != .none
+            cell.isYoung = true
+        }
+        nextOrder += 1
+        (cell.order, cell.ticket) = (nextOrder, lastTicket + 1)
+        youngOrder.append((cell, nextOrder))
+    }
+
+    private func check(_ key: StoreKey) {
+        precondition(openBucket == key.bucket, "the row is not in the open batch's bucket")
+        switch key.table {
+        case .message, .vendorMessage, .meta: break
+        case .device, .job, .counters, .request, .trace: precondition(key.item == 0, "this table has item 0 only")
+        }
+    }
+
+    private static func isReportedWhenCooled(_ key: StoreKey) -> Bool {
+        switch key.table {
+        case .device, .message, .vendorMessage, .job: true
+        case .counters, .request, .trace, .meta: false
+        }
+    }
+
+    private func judge(_ prior: PriorRow, _ cell: Cell) {
+        let present: Int64? = cell.isYoung ? (cell.block == 0 ? nil : cell.wakeAt) : cell.cold?.wakeAt
+        switch (prior, present) {
+        case (.none, .some) where !cell.isYoung:
+            violations.append("prior is none, but a cold row stands under \(cell.key)")
+        case (.maybe(let named), .some(let actual)) where named != actual:
+            violations.append("prior names the alarm \(named), but the row's is \(actual): \(cell.key)")
+        default: break
+        }
+    }
+
+    // MARK: Cells
+
+    private func cell(_ key: StoreKey) -> Cell {
+        if let cell = cells[key] { return cell }
+        let cell = Cell(key)
+        cells[key] = cell
+        return cell
+    }
+
+    private func dropIfEmpty(_ cell: Cell) {
+        if !cell.isYoung, cell.cold == nil, cell.durable == nil { cells[cell.key] = nil }
+    }
+
+    private static func hasPartitions(_ key: StoreKey) -> Bool {
+        key.table == .message || key.table == .vendorMessage || key.table == .meta
+    }
+
+    private static func partitionKey(_ key: StoreKey) -> PartitionKey {
+        PartitionKey(
+            high: key.ownerHigh ^ UInt64(key.bucket.index) << 52, low: key.ownerLow, table: key.table.rawValue)
+    }
+
+    private func insert(_ cell: Cell) {
+        guard Self.hasPartitions(cell.key) else { return }
+        let item = cell.key.item
+        var list: [Cell] = []
+        let place = Self.partitionKey(cell.key)
+        swap(&list, &partitions[place, default: []])
+        var index = list.count
+        while index > 0, list[index - 1].key.item > item { index -= 1 }
+        list.insert(cell, at: index)
+        swap(&list, &partitions[place, default: []])
+    }
+
+    private func removeFromPartition(_ cell: Cell) {
+        guard Self.hasPartitions(cell.key) else { return }
+        let place = Self.partitionKey(cell.key)
+        partitions[place]?.removeAll { $0 === cell }
+    }
+
+    private func value(_ cell: Cell) -> UnsafeRawBufferPointer {
+        guard let buffer = blocks[Int(cell.block)] else { preconditionFailure("a young row without bytes") }
+        return UnsafeRawBufferPointer(rebasing: buffer[0..<cell.byteCount])
+    }
+
+    /// Overwrites a dead value at once, so that a stale pointer shows, and frees it at the world's next step.
+    private func retire(_ cell: Cell) {
+        guard let buffer = blocks[Int(cell.block)] else { return }
+        blocks[Int(cell.block)] = nil
+        buffer.initializeMemory(as: UInt8.self, repeating: 0xDD)
+        graveyard.append((buffer, cell.block))
+        cell.block = 0
+    }
+
+    private func bury() {
+        guard !graveyard.isEmpty else { return }
+        for (buffer, block) in graveyard {
+            buffer.deallocate()
+            freeBlocks.append(block)
+        }
+        graveyard.removeAll(keepingCapacity: true)
+    }
+
+    // MARK: Reading
+
+    public func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
+        guard let buffer = blocks[Int(location.block)] else {
+            preconditionFailure("this location is no longer valid: its row was overwritten, deleted or cooled")
+        }
+        return UnsafeRawBufferPointer(rebasing: buffer[0..<Int(location.byteCount)])
+    }
+
+    public func young(_ key: StoreKey) -> YoungLookup {
+        guard let cell = cells[key], cell.isYoung else { return .unknown }
+        guard cell.block != 0 else { return .deleted }
+        return .found(
+            ValueLocation(block: cell.block, offset: 0, byteCount: UInt32(cell.byteCount)), wakeAt: cell.wakeAt)
+    }
+
+    public func isCertainlyAbsent(_ key: StoreKey) -> Bool {
+        guard let cell = cells[key] else { return filteredTables.contains(key.table) }
+        if cell.isYoung { return cell.block == 0 }
+        return filteredTables.contains(key.table) && cell.cold == nil
+    }
+
+    public func read(_ reads: [StoreRead]) -> ReadToken {
+        lastToken += 1
+        requests[lastToken] = .reads(reads, order: nextOrder)
+        onRead?(lastToken, false)
+        return lastToken
+    }
+
+    public func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
+        lastToken += 1
+        requests[lastToken] = .alarms(upTo: time, limit: limit)
+        onRead?(lastToken, true)
+        return lastToken
+    }
+
+    public var nextAlarm: Int64 {
+        dropStaleAlarms()
+        return alarms.first?.time ?? .max
+    }
+
+    private func answer(_ read: StoreRead, hidingAfter order: Int, into kept: Kept) -> StoreReadResult {
+        switch read {
+        case .get(let key):
+            guard let cell = cells[key], cell.isPresent else { return .row(nil) }
+            return .row(kept.row(cell.key, visible(cell)))
+        case .scan(let start, let rowLimit, let byteLimit):
+            var rows: [StoredRow] = []
+            var byteCount = 0
+            for cell in partition(start) {
+                if !cell.isYoung, cell.bornOrder > order { continue }
+                let row = visible(cell)
+                if !rows.isEmpty, rows.count >= rowLimit || byteCount + row.bytes.count > byteLimit {
+                    return .rows(rows, isComplete: false)
+                }
+                rows.append(kept.row(cell.key, row))
+                byteCount += row.bytes.count
+            }
+            return .rows(rows, isComplete: true)
+        case .measure(let start, let rowLimit):
+            var (count, bytes, first, last) = (0, 0, UInt64(0), UInt64(0))
+            for cell in partition(start) {
+                guard count < rowLimit else { break }
+                if count == 0 { first = cell.key.item }
+                last = cell.key.item
+                count += 1
+                bytes += cell.isYoung ? cell.byteCount : cell.cold?.bytes.count ?? 0
+            }
+            return .measure(rowCount: count, byteCount: bytes, firstItem: first, lastItem: last)
+        }
+    }
+
+    /// The rows from a place on; most tables have one row a partition.
+    private func partition(_ start: StoreKey) -> ArraySlice<Cell> {
+        guard Self.hasPartitions(start) else {
+            guard let cell = cells[start], cell.isPresent else { return [] }
+            return [cell]
+        }
+        guard let list = partitions[Self.partitionKey(start)] else { return [] }
+        return list[(list.firstIndex { $0.key.item >= start.item } ?? list.count)...]
+    }
+
+    private func visible(_ cell: Cell) -> Value {
+        if cell.isYoung { return Value(copying: value(cell), wakeAt: cell.wakeAt) }
+        guard let cold = cell.cold else { preconditionFailure("this row is not there") }
+        return cold
+    }
+
+    private func answerAlarms(upTo time: Int64, limit: Int, into kept: Kept) -> StoreReadResult {
+        var rows: [StoredRow] = []
+        while rows.count < limit {
+            dropStaleAlarms()
+            guard let first = alarms.first, first.time <= time else { break }
+            first.cell.reportedAlarm = first.time
+            rows.append(kept.row(first.cell.key, visible(first.cell)))
+        }
+        dropStaleAlarms()
+        return .rows(rows, isComplete: (alarms.first?.time ?? .max) > time)
+    }
+
+    private func isCurrent(_ alarm: Alarm) -> Bool {
+        guard !alarm.cell.isYoung, let cold = alarm.cell.cold else { return false }
+        return cold.wakeAt == alarm.time && alarm.cell.reportedAlarm != alarm.time
+    }
+
+    private func dropStaleAlarms() {
+        while let first = alarms.first, !isCurrent(first) { popAlarm() }
+    }
+
+    private func push(_ alarm: Alarm) {
+        alarms.append(alarm)
+        var index = alarms.count - 1
+        while index > 0, alarm.comesBefore(alarms[(index - 1) / 2]) {
+            alarms.swapAt(index, (index - 1) / 2)
+            index = (index - 1) / 2
+        }
+    }
+
+    private func popAlarm() {
+        guard let last = alarms.popLast(), !alarms.isEmpty else { return }
+        alarms[0] = last
+        var index = 0
+        while true {
+            var child = index * 2 + 1
+            guard child < alarms.count else { return }
+            if child + 1 < alarms.count, alarms[child + 1].comesBefore(alarms[child]) { child += 1 }
+            guard alarms[child].comesBefore(alarms[index]) else { return }
+            alarms.swapAt(index, child)
+            index = child
+        }
+    }
+
+    /// Keeps the bytes of a reply's rows.
+    private final class Kept {
+        private var values: [Value] = []
+        func row(_ key: StoreKey, _ value: Value) -> StoredRow {
+            values.append(value)
+            return StoredRow(key: key, wakeAt: value.wakeAt, value: value.bytes)
+        }
+    }
+}

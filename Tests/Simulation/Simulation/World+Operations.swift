@@ -1,0 +1,153 @@
+internal import Delivery
+internal import LongwireClient
+internal import Wire
+
+// What happens next: somebody does something, or something goes wrong.
+extension World {
+    func operate() {
+        let sum = plan.crashWeight + plan.networkWeight + plan.clientWeight + plan.publishWeight + plan.coolWeight + 6
+        var draw = chance.below(sum)
+        func falls(_ weight: Int) -> Bool {
+            defer { draw -= weight }
+            return draw >= 0 && draw < weight
+        }
+        if falls(plan.crashWeight) {
+            if chance.perMille(250) { crash() }
+        } else if falls(plan.networkWeight) {
+            breakSomeConnection()
+        } else if falls(plan.clientWeight) {
+            disturb(chance.one(of: devices))
+        } else if falls(plan.publishWeight) {
+            publishSomething()
+        } else if falls(plan.coolWeight) {
+            coolSomething()
+        } else {
+            disturbStore()
+        }
+    }
+
+    private func disturb(_ device: SimulatedDevice) {
+        log.note(now, "disturb", Int64(device.index))
+        switch chance.below(20) {
+        case 0...4:
+            guard !device.isFrozen else { return }
+            faults.note(.stateChanged)
+            eventCount += 1
+            let state = chance.one(of: [ApplicationState.foreground, .foreground, .background, .terminated])
+            device.perform(.applicationState(state, keepsRunning: device.core.configuration.keepsRunning))
+        case 5, 6: device.freeze(announced: chance.perMille(800))
+        case 7: device.crash()
+        case 8: device.reconnectOverLive()
+        case 9: if !device.isFrozen { device.changeToken() }
+        case 10:
+            guard !device.isFrozen else { return }
+            device.perform(.badge(Int32(chance.between(-2, 30))))
+        case 11:
+            guard !device.isFrozen else { return }
+            faults.note(.pushModeSwitched)
+            device.perform(.pushModeOff(chance.perMille(400)))
+        case 12, 13:
+            guard let record = device.alerts.popLast(), record.identity.device == device.index else { return }
+            if device.isFrozen || chance.perMille(300) { device.crash(tapping: record) } else { device.open(record) }
+        case 14: device.skewClock()
+        case 15:
+            if device.isLiar { device.forgetPositions() } else { sendStaleFrame() }
+        case 16:
+            guard !device.isFrozen else { return }
+            device.perform(.heartbeat(seconds: UInt32(chance.one(of: [30, 60, 300]))))
+        default:
+            guard device.core.isStopped else { return }
+            device.start()
+        }
+    }
+
+    private func coolSomething() {
+        guard isUp else { return }
+        let loop = chance.one(of: loops)
+        let share = chance.one(of: [0, 0, 300, 700])
+        let count = loop.store.cool(limit: chance.one(of: [1, 10, 100, .max])) { [self] _ in chance.perMille(share) }
+        loop.perform()
+        if count > 0 {
+            eventCount += 1
+            faults.note(.rowsCooled)
+            log.note(now, "cooled", Int64(loop.index), Int64(count))
+        }
+    }
+
+    private func disturbStore() {
+        guard isUp else { return }
+        switch chance.below(12) {
+        case 0...4:
+            let loop = chance.one(of: loops)
+            if loop.store.acceptsWrites { faults.note(.storeFull) }
+            loop.store.acceptsWrites.toggle()
+        case 5...8:
+            faults.note(.clockSlewed)
+            slew(chance.time(-50_000, 50_000))
+        case 9:
+            faults.note(.ephemeralRowsDropped)
+            oracle.ephemeralRowsDropped()
+            for loop in loops { loop.store.dropEphemeralRows() }
+        default: for loop in loops { loop.store.acceptsWrites = true }
+        }
+    }
+
+    /// A frame of a session that is over reaches the shard late: nothing may change.
+    private func sendStaleFrame() {
+        guard isUp, let link = links.last(where: { $0.phase == .closed && $0.life == life && $0.session != .none })
+        else { return }
+        let loop = loops[link.loop]
+        guard loop.sessions[link.session] == nil else { return }
+        faults.note(.staleSessionFrame)
+        eventCount += 1
+        let ticket = loop.store.lastTicket
+        switch chance.below(5) {
+        case 0:
+            let range = [SequenceRange(first: 1, last: max(1, link.lastSequence))]
+            range.withUnsafeBufferPointer {
+                loop.shard.acknowledge(link.session, cumulative: link.lastSequence, ranges: $0, now: gatewayNow)
+            }
+        case 1: loop.shard.reject(link.session, sequence: link.lastSequence, reason: "", now: gatewayNow)
+        case 2:
+            var update = DeviceUpdate()
+            update.applicationState = .background
+            update.badge = 99
+            loop.shard.update(link.session, update, now: gatewayNow)
+        case 3: loop.shard.sessionEnded(link.session, announced: true, now: gatewayNow)
+        default: loop.shard.heard(link.session, now: gatewayNow)
+        }
+        if loop.store.lastTicket != ticket || loop.shard.hasEffects {
+            fail(.fencing, "a frame of a session that is over changed something")
+        }
+    }
+
+    // MARK: Healing
+
+    /// The faults stop, everybody comes back, time passes beyond every time to live; then the books are closed.
+    func heal() {
+        isHealing = true
+        log.note(now, "healing begins")
+        slew(0)
+        if !isUp { while !isUp, violation == nil { step() } }
+        for loop in loops { loop.store.acceptsWrites = true }
+        for sender in senders { sender.character = .honest }
+        for device in devices {
+            if device.isFrozen { device.resume() }
+            if device.core.isStopped { device.start() }
+            device.perform(.pushModeOff(false))
+            device.perform(.applicationState(.foreground, keepsRunning: false))
+        }
+        // Reconnecting may take five minutes of backoff and more.
+        pass(milliseconds: 900_000)
+        for device in devices where device.core.isStopped { device.start() }
+        // The faults may have left a job with a retry far off, so wait for the longest thing there is.
+        pass(milliseconds: plan.maximumTimeToLive + 200_000)
+        if violation == nil { oracle.checkEnd() }
+    }
+
+    func pass(milliseconds: Int64) {
+        let end = now + milliseconds
+        while violation == nil, let next = queue.nextTime, next <= end { step() }
+        now = max(now, end)
+    }
+}

@@ -1,0 +1,346 @@
+// The simulated world: everything in one thread, from one seed, in the order of the event queue.
+//
+// Real are the shards, the frames and the clients; simulated are the store, the network, the clock, the vendor, the
+// publishers and the sender services. `Oracle` watches and says what is wrong.
+
+public import Delivery
+internal import Wire
+
+/// One run.
+public final class World {
+    static let queueEpoch: UInt64 = 7
+    static let gatewayStart: GatewayTime = 1_795_000_000_000
+
+    public let seed: UInt64
+    var chance: Chance
+    var plan: Plan
+    var queue = EventQueue()
+    public internal(set) var faults = FaultCounts()
+    var log = EventLog(capacity: 400)
+    public internal(set) var eventCount = 0
+    public internal(set) var violation: Violation?
+    /// Digests of the abstract states that devices and messages were in.
+    public private(set) var states = Set<UInt64>()
+    let oracle = Oracle()
+
+    /// True time in milliseconds since the run began.
+    var now: Int64 = 0
+    /// Gateway time is a line through this point; its slope is changed by slewing.
+    private var clockStart: (now: Int64, time: GatewayTime) = (0, World.gatewayStart)
+    private var partsPerMillion: Int64 = 0
+
+    // The gateway.
+    var life = 1
+    var isUp = true
+    var loops: [Loop] = []
+    var isSyncing = false
+    var syncUpTo: [Ticket] = []
+    /// Connections with bytes to send, or to be told about, when the event is over.
+    var dirtyLinks: [Link] = []
+
+    // Everybody else.
+    var links: [Link] = []
+    var devices: [SimulatedDevice] = []
+    var identities: [Identity] = []
+    var records: [Record] = []
+    var requestCount = 0
+    var senders: [SimulatedSender] = []
+    /// Faults have stopped.
+    var isHealing = false
+
+    /// - Parameters:
+    ///   - seed: names the run.
+    ///   - adjust: changes the shards' limits, to plant a fault.
+    public init(seed: UInt64, adjust: (inout ShardLimits) -> Void = { _ in }) {
+        self.seed = seed
+        chance = Chance(seed: seed)
+        plan = Plan(&chance)
+        adjust(&plan.limits)
+        oracle.world = self
+        startLoops(rows: [:], count: plan.loopCount)
+        for index in 0..<plan.deviceCount {
+            let isLiar = index >= plan.deviceCount - plan.lyingDevices
+            devices.append(SimulatedDevice(index: index, app: chance.below(2), isLiar: isLiar, world: self))
+        }
+        for index in 0..<plan.senderCount { senders.append(SimulatedSender(index: index, chance: &chance)) }
+        for device in devices { device.start() }
+        for sender in senders { queue.add(.senderStep(sender: sender.index), at: 100 + Int64(sender.index) * 37) }
+        queue.add(.operation, at: 200)
+    }
+
+    // MARK: Time
+
+    var gatewayNow: GatewayTime {
+        let elapsed = now - clockStart.now
+        return clockStart.time + elapsed + elapsed * partsPerMillion / 1_000_000
+    }
+
+    func slew(_ speed: Int64) {
+        clockStart = (now, gatewayNow)
+        partsPerMillion = speed
+    }
+
+    func jumpForward(_ milliseconds: Int64) { clockStart = (now, gatewayNow + milliseconds) }
+
+    // MARK: Running
+
+    /// Runs until so many events have happened, then lets the world heal and checks the end.
+    public func run(events: Int) {
+        while violation == nil, eventCount < events { step() }
+        if violation == nil { heal() }
+    }
+
+    func step() {
+        guard let (time, event) = queue.next() else { return }
+        now = max(now, time)
+        handle(event)
+        endTurn()
+        if eventCount & 7 == 0, let record = records.last { visit(record) }
+    }
+
+    /// Notes the abstract state of a device and of a message of it: what a rule could depend on, sizes as classes.
+    private func visit(_ newest: Record) {
+        let record = records[max(0, newest.index - Int(eventCount >> 3) % 24)]
+        let identity = record.identity
+        var state: UInt64 = 1
+        func add(_ value: Int, below bound: Int) { state = state &* UInt64(bound) &+ UInt64(min(value, bound - 1)) }
+        func add(_ flag: Bool) { add(flag ? 1 : 0, below: 2) }
+        add(identity.liveLink.map { $0.phase == .open ? 2 : 1 } ?? 0, below: 3)
+        add(Int(identity.state.rawValue), below: 3)
+        add(identity.keepsRunning)
+        add(identity.pushModeOff)
+        add(identity.isSuspect)
+        add(identity.callers.count, below: 3)
+        let inFlight = identity.liveLink?.inFlight.count ?? 0
+        add(inFlight == 0 ? 0 : inFlight < (identity.liveLink?.window ?? 1) ? 1 : 2, below: 3)
+        add([0, 1, 2, 2, 3][min(identity.pendingCount, 4)], below: 4)
+        add(devices[identity.device].isFrozen)
+        add(Int(record.strategy.rawValue), below: 5)
+        add(record.timeToLive > 0 ? 0 : 1, below: 2)
+        add(record.table == nil ? 0 : record.table == .message ? 1 : 2, below: 3)
+        add(record.durableTable != nil)
+        add(record.wasSent)
+        add(record.flightLink >= 0)
+        add(record.mustBeOffline || record.wasAcceptedOffline)
+        add(Int(record.job?.state.rawValue ?? 0), below: 7)
+        add(Int(record.job?.attempts ?? 0), below: 3)
+        add(record.job?.isCollapsed ?? false)
+        add(Int(record.final?.rawValue ?? 0), below: 10)
+        states.insert(state)
+    }
+
+    private func handle(_ event: Event) {
+        switch event {
+        case .operation:
+            guard !isHealing else { return }
+            operate()
+            queue.add(.operation, at: now + chance.time(0, plan.operationGap))
+        case .segment(let link, let toGateway, let offset, let bytes):
+            arrive(links[link], toGateway: toGateway, offset: offset, bytes: bytes)
+        case .hangUp(let link, let toGateway, let offset):
+            hangUpArrived(links[link], toGateway: toGateway, offset: offset)
+        case .connectDone(let link): connectDone(links[link])
+        case .connectFailed(let link):
+            eventCount += 1
+            let device = devices[links[link].device]
+            links[link].isOpenAtClient = false
+            if device.link === links[link] { device.connectionLost("refused") }
+        case .clientWake(let device): devices[device].wake()
+        case .resume(let device): devices[device].resume()
+        case .handshakeTimeout(let link):
+            let link = links[link]
+            if link.isOpenAtGateway, link.phase == .awaitingHello, link.life == life {
+                eventCount += 1
+                close(link, .helloTimeout)
+            }
+        case .tick(let loop, let itsLife):
+            if itsLife == life, isUp { tick(loops[loop]) }
+        case .sync(let itsLife): if itsLife == life, isUp { sync() }
+        case .completion(let loop, let itsLife, let ticket):
+            guard itsLife == life, isUp else { return }
+            eventCount += 1
+            log.note(now, "completion", Int64(loop), Int64(ticket))
+            loops[loop].store.complete(upTo: ticket)
+        case .reply(let loop, let itsLife, let token, let fails):
+            guard itsLife == life, isUp else { return }
+            eventCount += 1
+            log.note(now, "reply", Int64(loop), Int64(token), fails ? 1 : 0)
+            loops[loop].store.answer(token, failing: fails && !isHealing, hidesLate: token & 1 == 1)
+        case .retryPublish(let record, let attempt): retry(records[record], attempt: attempt)
+        case .senderStep(let sender): step(senders[sender])
+        case .senderResults(let sender, let batch): report(senders[sender], batch: batch)
+        case .restart: restart()
+        }
+    }
+
+    /// What a loop does at the end of a turn: flush connections, hand batches to the committer, set timers.
+    private func endTurn() {
+        while let link = dirtyLinks.popLast() { flush(link) }
+        guard isUp else { return }
+        var hasBatches = false
+        for loop in loops {
+            if loop.store.waitingBatchCount > 0 { hasBatches = true }
+            armTick(loop)
+            if let text = loop.store.violations.first { fail(.storeContract, text) }
+        }
+        if hasBatches, !isSyncing { beginSync() }
+    }
+
+    func fail(_ kind: ViolationKind, _ text: @autoclosure () -> String) {
+        guard violation == nil else { return }
+        violation = Violation(kind: kind, text: text(), time: now)
+    }
+
+    // MARK: The committer
+
+    private func beginSync() {
+        isSyncing = true
+        syncUpTo = loops.map(\.store.lastTicket)
+        var duration = chance.time(0, plan.syncTime)
+        if !isHealing, chance.perMille(plan.syncStall) {
+            faults.note(.syncStalled)
+            duration += chance.time(200, 6_000)
+        }
+        queue.add(.sync(life: life), at: now + duration)
+    }
+
+    /// The group is on disk; each shard hears of it a little later.
+    private func sync() {
+        isSyncing = false
+        eventCount += 1
+        for (index, loop) in loops.enumerated() {
+            let ticket = syncUpTo[index]
+            guard ticket > loop.store.durableTicket else { continue }
+            loop.store.makeDurable(upTo: ticket)
+            queue.add(.completion(loop: index, life: life, ticket: ticket), at: now + chance.time(0, 2))
+        }
+        log.note(now, "sync", Int64(eventCount))
+    }
+
+    // MARK: Ticks
+
+    private func armTick(_ loop: Loop) {
+        let distance = loop.shard.nextTimer - gatewayNow
+        // At least once a second, at most once a millisecond.
+        let time = now + max(1, min(1_000, distance))
+        guard time < loop.tickAt else { return }
+        loop.tickAt = time
+        queue.add(.tick(loop: loop.index, life: life), at: time)
+    }
+
+    private func tick(_ loop: Loop) {
+        guard loop.tickAt <= now else { return }
+        loop.tickAt = .max
+        let gatewayNow = gatewayNow
+        if loop.shard.nextTimer <= gatewayNow {
+            eventCount += 1
+            log.note(now, "timer", Int64(loop.index))
+        }
+        loop.shard.advance(to: gatewayNow)
+        loop.perform()
+    }
+
+    // MARK: Life and death of the process
+
+    func startLoops(rows: [StoreKey: SimulatedStore.Value], count: Int) {
+        loops = []
+        var parts = [[StoreKey: SimulatedStore.Value]](repeating: [:], count: count)
+        for (key, value) in rows { parts[key.bucket.loop(of: count)][key] = value }
+        for index in 0..<count {
+            let store = SimulatedStore()
+            store.load(parts[index])
+            store.witness = oracle
+            var counters: [StoredRow] = []
+            store.loadAll(table: .counters) { counters.append($0) }
+            let loop = Loop(
+                index: index, life: life, store: store, world: self, plan: plan, counters: counters, now: gatewayNow)
+            let itsLife = life
+            store.onRead = { [unowned self] token, isForAlarms in
+                scheduleReply(loop: index, life: itsLife, token: token, isForAlarms: isForAlarms)
+            }
+            loops.append(loop)
+        }
+        isSyncing = false
+    }
+
+    private func scheduleReply(loop: Int, life: Int, token: ReadToken, isForAlarms: Bool) {
+        var delay = chance.time(0, plan.readTime)
+        var fails = false
+        if !isHealing {
+            if chance.perMille(plan.readStall) {
+                faults.note(.readDelayed)
+                delay += chance.time(50, 3_000)
+            }
+            if chance.perMille(plan.readTrouble) {
+                fails = true
+                faults.note(isForAlarms ? .alarmReadFailed : .readFailed)
+            }
+        }
+        queue.add(.reply(loop: loop, life: life, token: token, fails: fails), at: now + delay)
+    }
+
+    /// The process dies: synced rows stay, of the rest nothing, or the front part that had reached the disk.
+    func crash() {
+        guard isUp else { return }
+        faults.note(.processCrashed)
+        eventCount += 1
+        log.note(now, "crash", Int64(life))
+        if loops.contains(where: { $0.store.durableTicket > $0.store.committedTicket }) {
+            faults.note(.crashBetweenSyncAndCompletion)
+        }
+        isUp = false
+        for loop in loops {
+            let waiting = loop.store.waitingBatchCount
+            let kept = waiting > 0 && chance.perMille(300) ? chance.between(1, waiting) : 0
+            if kept > 0 { faults.note(.tornTailKept) }
+            for (key, value) in loop.store.survivors(keepingTail: kept) { survivors[key] = value }
+        }
+        life += 1
+        oracle.processDied()
+        // A process that dies resets its connections; a machine that dies leaves them half open.
+        let isMachine = chance.perMille(300)
+        for link in links where link.isOpenAtGateway { gatewayEndDied(link, isSilent: isMachine) }
+        queue.add(.restart, at: now + chance.time(1, chance.perMille(200) ? 30_000 : 2_000))
+    }
+
+    private func restart() {
+        eventCount += 1
+        var count = loops.count
+        if chance.perMille(500) {
+            count = chance.between(1, 4)
+            if count != loops.count { faults.note(.loopCountChanged) }
+        }
+        if !isHealing, chance.perMille(150) {
+            faults.note(.clockJumpedForward)
+            jumpForward(chance.time(1_000, 3_600_000))
+        }
+        let rows = survivors
+        survivors = [:]
+        startLoops(rows: rows, count: count)
+        isUp = true
+        log.note(now, "restart", Int64(life), Int64(count))
+    }
+
+    private var survivors: [StoreKey: SimulatedStore.Value] = [:]
+
+    func loop(of bucket: Bucket) -> Loop { loops[bucket.loop(of: loops.count)] }
+}
+
+extension World {
+    /// What went wrong and how to see it again; `nil` when nothing did.
+    public var report: String? {
+        guard let violation else { return nil }
+        return "seed \(seed), event \(eventCount): \(violation)\n"
+            + "replay: LONGWIRE_SEED=\(seed) swift test --filter SimulationTests, or longwire-soak --seed \(seed) --seeds 1\n"
+            + log.text.joined(separator: "\n")
+    }
+}
+
+extension World {
+    /// A digest of all that was published and how it ended.
+    public var fingerprint: UInt64 {
+        records.reduce(UInt64(now)) { sum, record in
+            (sum ^ UInt64(record.durableFinal?.rawValue ?? 0) &+ record.sequence << 8) &* 0x9E37_79B9_7F4A_7C15
+        }
+    }
+}

@@ -1,0 +1,30 @@
+import Delivery
+import Simulation
+import TestKit
+import Testing
+import Wire
+
+/// The simulation's store under the suite that the embedded store passes, too.
+@Suite("The simulated store keeps the seam's contract") struct SimulatedStoreTests {
+    private final class Harness: ShardStoreHarness {
+        var simulated = SimulatedStore()
+        var store: any ShardStore { simulated }
+        func sync() {
+            let ticket = simulated.lastTicket
+            simulated.makeDurable(upTo: ticket)
+            simulated.complete(upTo: ticket)
+        }
+        func answerReads() {
+            while let token = simulated.waitingTokens.first { simulated.answer(token, failing: false) }
+        }
+        func cool() { simulated.cool(limit: .max) }
+        func breathe() {}
+        func reopen() { simulated = simulated.reopened() }
+    }
+
+    @Test("conformance", arguments: 0..<30 as Range<UInt64>)
+    func conformance(seed: UInt64) throws {
+        try checkShardStoreConformance(
+            Harness(), seed: seed, stepCount: 1_500, buckets: [Bucket(0), Bucket(7), Bucket(4_095)])
+    }
+}

@@ -1,0 +1,59 @@
+// Runs seeds of the simulation until the time is over, and writes what was covered.
+//
+//   longwire-soak [--seed FIRST] [--seeds COUNT | --seconds N] [--events EACH] [--json FILE]
+
+internal import FoundationEssentials
+internal import Glibc
+internal import Simulation
+
+@main
+enum LongwireSoak {
+    static func main() {
+        var first: UInt64 = 1
+        var count = UInt64.max
+        var seconds = 60.0
+        var events = 18_000
+        var json: String?
+        var arguments = CommandLine.arguments.dropFirst().makeIterator()
+        while let argument = arguments.next() {
+            guard let value = arguments.next() else { return refuse("\(argument) needs a value") }
+            switch argument {
+            case "--seed": first = UInt64(value) ?? 1
+            case "--seeds":
+                count = UInt64(value) ?? 1
+                seconds = .infinity
+            case "--seconds": seconds = Double(value) ?? 60
+            case "--events": events = Int(value) ?? events
+            case "--json": json = value
+            default: return refuse("there is no option \(argument)")
+            }
+        }
+        run(first: first, count: count, seconds: seconds, events: events, json: json)
+    }
+
+    private static func refuse(_ text: String) {
+        print("longwire-soak: \(text)")
+        exit(64)
+    }
+
+    private static func run(first: UInt64, count: UInt64, seconds: Double, events: Int, json: String?) {
+        var summary = SoakSummary()
+        let clock = ContinuousClock()
+        let start = clock.now
+        var seed = first
+        while seed - first < count, clock.now - start < .seconds(min(seconds, 1e9)) {
+            let world = World(seed: seed)
+            world.run(events: events)
+            summary.add(world)
+            if let report = world.report { print(report) }
+            seed += 1
+        }
+        let elapsed = clock.now - start
+        summary.seconds = Double(elapsed.components.seconds) + Double(elapsed.components.attoseconds) / 1e18
+        print(summary.table)
+        if let json {
+            do { try Data(summary.json.utf8).write(to: URL(filePath: json)) } catch { refuse("\(error)") }
+        }
+        if !summary.failures.isEmpty { exit(1) }
+    }
+}

@@ -5,7 +5,7 @@ extension ClientCore {
     /// The app is (about to be) frozen with its socket open: it counts as offline.
     var isSuspended: Bool { configuration.applicationState != .foreground && !configuration.keepsRunning }
 
-    mutating func perform(_ command: ClientCommand, at now: ClientTime) {
+    package mutating func perform(_ command: ClientCommand, at now: ClientTime) {
         switch command {
         case .stop: stop(at: now)
         case .applicationState(let applicationState, let keepsRunning):

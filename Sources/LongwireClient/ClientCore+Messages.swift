@@ -2,7 +2,7 @@ internal import Wire
 
 // Frames in, messages to the app, acks out.
 extension ClientCore {
-    mutating func receive(_ bytes: [UInt8], at now: ClientTime) {
+    package mutating func receive(_ bytes: [UInt8], at now: ClientTime) {
         switch phase {
         case .greeting, .ready: break
         default: return
@@ -84,7 +84,7 @@ extension ClientCore {
     }
 
     /// The handler has returned.
-    mutating func finish(_ message: ReceivedMessage, _ verdict: MessageVerdict) {
+    package mutating func finish(_ message: ReceivedMessage, _ verdict: MessageVerdict) {
         // The session may have ended in the meantime; what was processed is remembered all the same.
         switch verdict {
         case .deferred: return
@@ -122,7 +122,7 @@ extension ClientCore {
     }
 
     /// Everything read at once has been handled: store what changed, then ack it with one frame.
-    mutating func endTurn(at now: ClientTime) {
+    package mutating func endTurn(at now: ClientTime) {
         if isDirty { persist() }
         guard phase == .ready, owesAck || !pendingRejections.isEmpty else { return }
         if !pendingRejections.isEmpty {

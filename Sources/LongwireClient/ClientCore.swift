@@ -1,4 +1,4 @@
-internal import Wire
+package import Wire
 
 // The client without its socket: bytes, time and the app's calls go in, actions come out.
 //
@@ -15,18 +15,20 @@ internal import Wire
 // thrown away with the connection.
 
 /// The two clocks, in milliseconds; `monotonic` goes on while the machine sleeps.
-struct ClientTime: Equatable, Sendable {
-    var monotonic: Int64
-    var wall: Int64
+package struct ClientTime: Equatable, Sendable {
+    package var monotonic: Int64
+    package var wall: Int64
+
+    package init(monotonic: Int64, wall: Int64) { (self.monotonic, self.wall) = (monotonic, wall) }
 }
 
-struct Endpoint: Equatable, Sendable {
-    var host: String
-    var port: UInt16
+package struct Endpoint: Equatable, Sendable {
+    package var host: String
+    package var port: UInt16
 }
 
 /// What the owner of the core does, in order.
-enum ClientAction: Equatable {
+package enum ClientAction: Equatable {
     case connect(Endpoint)
     case send([UInt8])
     /// Flush what can be flushed, then close. The core has moved on already and expects no `disconnected`.
@@ -38,7 +40,7 @@ enum ClientAction: Equatable {
 }
 
 /// The app's calls.
-enum ClientCommand: Equatable, Sendable {
+package enum ClientCommand: Equatable, Sendable {
     case applicationState(ApplicationState, keepsRunning: Bool)
     case badge(Int32)
     case token(VendorToken)
@@ -49,8 +51,8 @@ enum ClientCommand: Equatable, Sendable {
     case stop
 }
 
-struct ClientCore {
-    enum Phase: Equatable {
+package struct ClientCore {
+    package enum Phase: Equatable {
         case idle
         case connecting(deadline: Int64)
         case greeting(deadline: Int64)
@@ -70,8 +72,8 @@ struct ClientCore {
     var configuration: ClientConfiguration
     let cryptography: any ClientCryptography
 
-    var phase = Phase.idle
-    var state: ClientState
+    package var phase = Phase.idle
+    package var state: ClientState
     var actions: [ClientAction] = []
 
     // The connection.
@@ -116,7 +118,7 @@ struct ClientCore {
         var tokens: [VendorToken] = []
     }
 
-    init(configuration: ClientConfiguration, state: ClientState?, cryptography: any ClientCryptography, seed: UInt64) {
+    package init(configuration: ClientConfiguration, state: ClientState?, cryptography: any ClientCryptography, seed: UInt64) {
         self.configuration = configuration
         self.cryptography = cryptography
         endpoint = Endpoint(host: configuration.host, port: configuration.port)
@@ -130,7 +132,7 @@ struct ClientCore {
     }
 
     /// When `wake` wants to be called, in monotonic milliseconds.
-    var deadline: Int64? {
+    package var deadline: Int64? {
         switch phase {
         case .idle, .stopped: nil
         case .connecting(let deadline), .greeting(let deadline): deadline
@@ -142,7 +144,9 @@ struct ClientCore {
 
     var isStopped: Bool { phase == .stopped }
 
-    mutating func takeActions() -> [ClientAction] {
+    package var hasActions: Bool { !actions.isEmpty }
+
+    package mutating func takeActions() -> [ClientAction] {
         var taken: [ClientAction] = []
         swap(&taken, &actions)
         return taken
@@ -150,7 +154,7 @@ struct ClientCore {
 
     // MARK: The connection's life
 
-    mutating func start(at now: ClientTime) {
+    package mutating func start(at now: ClientTime) {
         switch phase {
         case .idle, .stopped: connect(at: now)
         default: break
@@ -164,7 +168,7 @@ struct ClientCore {
         actions.append(.connect(endpoint))
     }
 
-    mutating func connected(at now: ClientTime) {
+    package mutating func connected(at now: ClientTime) {
         guard case .connecting = phase else { return }
         holes = [:]
         pendingRejections = []
@@ -173,7 +177,7 @@ struct ClientCore {
     }
 
     /// The socket failed, or the gateway closed it without saying why.
-    mutating func disconnected(reason: String, at now: ClientTime) {
+    package mutating func disconnected(reason: String, at now: ClientTime) {
         switch phase {
         case .idle, .stopped, .waiting: return
         case .connecting, .greeting, .ready: break
@@ -183,7 +187,7 @@ struct ClientCore {
     }
 
     /// The time that `deadline` named has come.
-    mutating func wake(at now: ClientTime) {
+    package mutating func wake(at now: ClientTime) {
         guard let deadline, now.monotonic >= deadline else { return }
         switch phase {
         case .idle, .stopped: break
@@ -202,7 +206,7 @@ struct ClientCore {
     /// Nothing was acked of what was processed since the last `persist`.
     ///
     /// This process remembers it all the same, and the next Hello stores it first.
-    mutating func persistFailed(_ error: LongwireClientError, at now: ClientTime) {
+    package mutating func persistFailed(_ error: LongwireClientError, at now: ClientTime) {
         actions.removeAll()
         // Not dirty, or the end of this very turn would try again, for ever.
         isDirty = false

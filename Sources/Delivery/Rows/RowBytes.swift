@@ -1,11 +1,11 @@
 // Little-endian fields at any alignment. Readers check every bound: rows come back from a disk.
 
 /// Writes fields one after the other into a buffer whose size the caller computed.
-struct RowWriter {
+package struct RowWriter {
     let bytes: UnsafeMutableRawBufferPointer
-    private(set) var offset = 0
+    package private(set) var offset = 0
 
-    init(_ bytes: UnsafeMutableRawBufferPointer) { self.bytes = bytes }
+    package init(_ bytes: UnsafeMutableRawBufferPointer) { self.bytes = bytes }
 
     mutating func put<Value: FixedWidthInteger>(_ value: Value) {
         bytes.storeBytes(of: value.littleEndian, toByteOffset: offset, as: Value.self)

@@ -20,8 +20,10 @@ enum MessageFuzz {
                 try require(close.reason.utf8.count <= Limits.reasonByteCount, "too long a reason")
                 try require(close.alternate.utf8.count <= Limits.alternateByteCount, "too long an alternate")
             }
-        case .ping: if let ping = try roundTrip(Ping.self, body) { try check(HeartbeatFrame.ping(nonce: ping.nonce), ping) }
-        case .pong: if let pong = try roundTrip(Pong.self, body) { try check(HeartbeatFrame.pong(nonce: pong.nonce), pong) }
+        case .ping:
+            if let ping = try roundTrip(Ping.self, body) { try check(HeartbeatFrame.ping(nonce: ping.nonce), ping) }
+        case .pong:
+            if let pong = try roundTrip(Pong.self, body) { try check(HeartbeatFrame.pong(nonce: pong.nonce), pong) }
         case .deliver: if let deliver = try roundTrip(Deliver.self, body) { try check(deliver) }
         case .ack: try check(try roundTrip(Ack.self, body), body)
         case .deviceUpdate:

@@ -116,7 +116,8 @@ enum PushFuzz {
             .ignored,
         ]
         return PublishOutcome(
-            code: codes[(Int(choice) + index) % codes.count], cid: push.address.cid, message: MessageID(high: 1, low: 2),
+            code: codes[(Int(choice) + index) % codes.count], cid: push.address.cid,
+            message: MessageID(high: 1, low: 2),
             task: push.task, isLive: choice & 1 == 1, fallback: .armed, timeToLive: push.timeToLive)
     }
 

@@ -156,7 +156,9 @@ private struct ShardWorld {
             return
         }
         try require(hello.proof.isEmpty, "welcomed without a proof")
-        devices[who].sent = devices[who].sent.filter { devices[who].last[devices[who].phone.session.slot] != nil && $0 > position }
+        devices[who].sent = devices[who].sent.filter {
+            devices[who].last[devices[who].phone.session.slot] != nil && $0 > position
+        }
     }
 
     private func tokens(_ script: inout Script) -> [VendorToken] {
@@ -212,7 +214,8 @@ private struct ShardWorld {
                 [
                     JobResult(
                         job: message, leaseID: lease, outcome: outcome, reason: script.text(upTo: 64),
-                        timestamp: Int64(bitPattern: script.number()), retryAfterMilliseconds: Int64(script.byte()) * 10)
+                        timestamp: Int64(bitPattern: script.number()), retryAfterMilliseconds: Int64(script.byte()) * 10
+                    )
                 ], origin: .none, now: harness.now)
         }
     }

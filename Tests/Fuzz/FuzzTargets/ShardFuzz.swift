@@ -111,6 +111,11 @@ private struct ShardWorld {
         ack.appendBody(to: &body)
         let view: AckView
         do throws(WireError) { view = try AckView(decoding: body.span.bytes) } catch { return }
+        // What is sent because of this ack is not covered by it, though its sequence may be.
+        collect()
+        let covered = devices[who].sent.filter { sequence in
+            sequence <= cumulative || ranges.contains { ($0.first...$0.last).contains(sequence) }
+        }
         let phone = devices[who].phone
         view.withRanges {
             harness.shard.acknowledge(phone.session, cumulative: view.sequence, ranges: $0, now: harness.now)
@@ -119,13 +124,8 @@ private struct ShardWorld {
         collect()
         // Closed for the ack, or the session was over before: then nothing of it counts.
         guard !wasClosed(phone.session) else { return }
-        for sequence in devices[who].sent {
-            guard sequence <= cumulative || ranges.contains(where: { ($0.first...$0.last).contains(sequence) }) else {
-                continue
-            }
-            devices[who].acked.insert(sequence)
-        }
-        devices[who].sent.subtract(devices[who].acked)
+        devices[who].acked.formUnion(covered)
+        devices[who].sent.subtract(covered)
     }
 
     private mutating func connect(_ who: Int, _ script: inout Script) throws {
@@ -144,6 +144,10 @@ private struct ShardWorld {
         let skew = script.choice(8) == 0 ? script.number() : 0
         let count = harness.welcomes.count
         let before = devices[who].phone
+        collect()
+        // An ack counts for what its own session was sent.
+        let sentBefore = devices[who].sent
+        devices[who].sent = []
         harness.connect(&devices[who].phone) {
             hello.timestamp = $0.timestamp &+ skew
             $0 = hello
@@ -152,13 +156,13 @@ private struct ShardWorld {
         let isWelcome = harness.welcomes.dropFirst(count).contains { $0.session == devices[who].phone.session }
         guard isWelcome else {
             // The older session lives on, unless it was closed as well.
-            if !wasClosed(before.session) { devices[who].phone.session = before.session }
+            if !wasClosed(before.session) {
+                devices[who].phone.session = before.session
+                devices[who].sent.formUnion(sentBefore)
+            }
             return
         }
         try require(hello.proof.isEmpty, "welcomed without a proof")
-        devices[who].sent = devices[who].sent.filter {
-            devices[who].last[devices[who].phone.session.slot] != nil && $0 > position
-        }
     }
 
     private func tokens(_ script: inout Script) -> [VendorToken] {

@@ -5,7 +5,8 @@
 #
 #   --seconds N     how long each target runs; 60 by default
 #   --target NAME   this target only
-#   --json FILE     also writes {"targets":[{"name","executions","seconds","coverage","crashes"}]}
+#   --json FILE     where {"targets":[{"name","executions","seconds","coverage","crashes"}]} goes;
+#                   .build/proof/fuzz.json by default, nowhere by default with --target
 #   --update        afterwards replaces the corpora by what is needed to reach the same coverage
 #   --replay        runs one input, a file, and nothing else
 #
@@ -24,6 +25,8 @@ while (($#)); do
     *) echo "fuzz: unknown argument $1" >&2; exit 64 ;;
     esac
 done
+
+[[ -n $json || -n $only ]] || json=.build/proof/fuzz.json
 
 scratch=.build/fuzz
 work=$scratch/work
@@ -52,13 +55,13 @@ fi
 results=() failed=0
 while read -r name limit; do
     [[ -z $only || $only == "$name" ]] || continue
-    corpus=Tests/Fuzz/Corpus/$name.txt folder=$work/$name log=$work/$name.log
+    corpus=Tests/Fuzz/corpora/$name.hex folder=$work/$name log=$work/$name.log
     rm -rf "$folder" "$work/$name-crashes"
     mkdir -p "$folder" "$work/$name-crashes"
     "$fuzzer" --unpack "$corpus" "$folder"
     arguments=(-max_total_time="$seconds" -max_len="$limit" -rss_limit_mb=3000 -timeout=20 -print_final_stats=1
         -artifact_prefix="$work/$name-crashes/")
-    dictionary=Tests/Fuzz/Dictionaries/$name.dict
+    dictionary=Tests/Fuzz/dictionaries/$name.dict
     [[ ! -f $dictionary ]] || arguments+=(-dict="$dictionary")
     # Once more for the rest of the time after a failure is not worth it: the first one is to be mended first.
     LONGWIRE_FUZZ_TARGET=$name nice -n 19 "$fuzzer" "${arguments[@]}" "$folder" >"$log" 2>&1 || true
@@ -87,10 +90,11 @@ while read -r name limit; do
             echo '# Found by the fuzzer: what it takes to reach the coverage of the last run.'
             "$fuzzer" --pack "$folder-merged"
         } | awk -v limit="$corpus_bytes" '/^#/ || !seen[$0]++ { total += length($0) + 1; if (total <= limit) print }' \
-            >"$work/$name.txt"
-        mv "$work/$name.txt" "$corpus"
+            >"$work/$name.hex"
+        mv "$work/$name.hex" "$corpus"
     fi
 done < <("$fuzzer" --list)
 
+[[ -z $json ]] || mkdir -p "$(dirname "$json")"
 [[ -z $json ]] || (IFS=,; printf '{"targets":[%s]}\n' "${results[*]}") >"$json"
 exit "$failed"

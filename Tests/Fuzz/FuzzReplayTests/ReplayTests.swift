@@ -10,7 +10,7 @@ struct ReplayTests {
         let entries = try Corpus.read(Corpus.path(of: target))
         #expect(entries.count >= 10, "a corpus is not empty")
         for entry in entries {
-            do { try target.run(entry.bytes) } catch { Issue.record("\(name).txt:\(entry.line): \(error)") }
+            do { try target.run(entry.bytes) } catch { Issue.record("\(name).hex:\(entry.line): \(error)") }
         }
     }
 

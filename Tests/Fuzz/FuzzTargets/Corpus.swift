@@ -13,7 +13,7 @@ public enum Corpus {
     /// Where the corpora stand, seen from this source file.
     public static func path(of target: FuzzTarget, file: String = #filePath) -> String {
         let folders = file.split(separator: "/", omittingEmptySubsequences: false).dropLast(2)
-        return folders.joined(separator: "/") + "/Corpus/\(target.name).txt"
+        return folders.joined(separator: "/") + "/corpora/\(target.name).hex"
     }
 
     /// Reads a corpus.

@@ -32,7 +32,7 @@ scratch=.build/fuzz
 work=$scratch/work
 fuzzer=$scratch/release/longwire-fuzz
 # A corpus stays small enough to read and to replay in every test run.
-corpus_bytes=150000
+corpus_bytes=100000
 
 build() {
     local library
@@ -82,7 +82,7 @@ while read -r name limit; do
     elif [[ -n $update ]]; then
         rm -rf "$folder-merged"
         mkdir "$folder-merged"
-        LONGWIRE_FUZZ_TARGET=$name nice -n 19 "$fuzzer" -merge=1 -max_len="$limit" -rss_limit_mb=3000 \
+        LONGWIRE_FUZZ_TARGET=$name nice -n 19 "$fuzzer" -set_cover_merge=1 -max_len="$limit" -rss_limit_mb=3000 \
             "$folder-merged" "$folder" >>"$log" 2>&1
         # What was written by hand stays first, with its comments; the fuzzer's own finds follow, small ones first.
         {

@@ -1,4 +1,4 @@
-// One executable for all targets. libFuzzer starts itself anew for some of its work (`-merge=1`), with its own
+// One executable for all targets. libFuzzer starts itself anew for some of its work (merging), with its own
 // arguments only, so the target's name comes in the environment: LONGWIRE_FUZZ_TARGET.
 //
 //   longwire-fuzz --list                 names and byte limits

@@ -68,9 +68,9 @@ enum FuzzRunner {
         defer { closedir(stream) }
         var names: [(name: String, count: Int)] = []
         while let entry = readdir(stream) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) {
-                String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
-            }
+            // In place: a copy of the whole field would read past the entry, which is only as long as its name.
+            guard let offset = MemoryLayout<dirent>.offset(of: \dirent.d_name) else { continue }
+            let name = String(cString: (UnsafeRawPointer(entry) + offset).assumingMemoryBound(to: CChar.self))
             guard !name.hasPrefix(".") else { continue }
             names.append((name, Corpus.contents("\(folder)/\(name)")?.count ?? 0))
         }

@@ -12,7 +12,8 @@ check_flags := --scratch-path .build/check
 endif
 
 python := .build/python/bin/python
-shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-imports.sh Tests/Benchmarks/first-figures.sh
+shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-imports.sh Tests/Benchmarks/first-figures.sh \
+	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh
 
 .PHONY: help
 help: ## Lists the targets.
@@ -42,6 +43,16 @@ check: dependencies-build ## Warnings as errors, formatting, import rules, shell
 	Tests/check-imports.sh --self-test
 	Tests/check-imports.sh
 	for script in $(shell_scripts); do bash -n "$$script"; done
+
+# SECONDS is bash's own word: only what is said on make's command line counts.
+fuzz_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
+.PHONY: fuzz
+fuzz: dependencies-build ## Fuzzes every target for SECONDS=60, or one: TARGET=name. JSON=file for the figures.
+	Tests/Fuzz/fuzz.sh --seconds $(fuzz_seconds) $(if $(TARGET),--target $(TARGET)) $(if $(JSON),--json $(JSON))
+
+.PHONY: sanitize
+sanitize: dependencies-test ## Runs the tests under the thread sanitizer and the address sanitizer. JSON=file for the figures.
+	Tests/Sanitizers/sanitize.sh $(if $(JSON),--json $(JSON))
 
 .PHONY: demo
 demo: dependencies-test ## Plays the whole story against a real gateway and prints each step.

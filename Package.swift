@@ -10,6 +10,18 @@ let strict: [SwiftSetting] = Context.environment["LONGWIRE_CI"] == nil ? [] : [.
 let common = features.map { SwiftSetting.enableUpcomingFeature($0) } + strict
 let pure = common + [.strictMemorySafety()]  // for modules with no reason to write `unsafe`
 
+// The fuzzer's executable is known only to `make fuzz`: an ordinary build has no libFuzzer to link.
+let fuzzerLibrary = Context.environment["LONGWIRE_FUZZ"]
+let fuzzers: [Target] =
+    fuzzerLibrary.map { library in
+        [
+            .executableTarget(
+                name: "longwire-fuzz", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzRunner",
+                swiftSettings: common + [.unsafeFlags(["-parse-as-library"])],
+                linkerSettings: [.unsafeFlags([library]), .linkedLibrary("stdc++")])
+        ]
+    } ?? []
+
 let package = Package(
     name: "longwire",
     products: [
@@ -93,7 +105,16 @@ let package = Package(
             name: "SimulationTests", dependencies: ["Simulation", "TestKit", "Delivery"],
             path: "Tests/Simulation/SimulationTests", swiftSettings: common),
         .testTarget(name: "CommandLineToolTests", dependencies: ["CommandLineTool"], swiftSettings: common),
-    ],
+        .target(
+            name: "FuzzTargets",
+            dependencies: [
+                "Gateway", "LongwireClient", "PushAPI", "Journal", "Delivery", "Wire", "Cryptography", "Platform",
+                "TestKit",
+            ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),
+        .testTarget(
+            name: "FuzzReplayTests", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzReplayTests",
+            swiftSettings: common),
+    ] + fuzzers,
     swiftLanguageModes: [.v6],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

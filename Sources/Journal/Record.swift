@@ -74,7 +74,7 @@ package struct RecordHeader: Equatable {
         groupStart = Int(truncatingIfNeeded: header.loadUnaligned(fromByteOffset: 24, as: UInt64.self))
     }
 
-    static func seed(generation: UInt64) -> UInt32 {
+    package static func seed(generation: UInt64) -> UInt32 {
         // Neighbouring generations must not give seeds that a few bits of damage can make up for.
         let mixed = (generation &+ 0x9E37_79B9_7F4A_7C15) &* 0xBF58_476D_1CE4_E5B9
         return UInt32(truncatingIfNeeded: mixed >> 32)

@@ -4,8 +4,8 @@ internal import Platform
 ///
 /// It says where the segment before it ended. That closes the one gap that group starts leave: without it the loss of a
 /// segment's last records could not be told from a torn tail.
-struct SegmentHeader: Equatable {
-    static let byteCount = 64
+package struct SegmentHeader: Equatable {
+    package static let byteCount = 64
     private static let magic: UInt64 = 0x3130_6C6E_726A_776C  // "lwjrnl01"
 
     var generation: UInt64
@@ -15,7 +15,7 @@ struct SegmentHeader: Equatable {
     var previousGeneration: UInt64
     var previousEnd: Int
 
-    func write(to bytes: UnsafeMutableRawBufferPointer) {
+    package func write(to bytes: UnsafeMutableRawBufferPointer) {
         bytes.initializeMemory(as: UInt8.self, repeating: 0)
         bytes.storeBytes(of: Self.magic, as: UInt64.self)
         bytes.storeBytes(of: generation, toByteOffset: 8, as: UInt64.self)
@@ -41,7 +41,7 @@ struct SegmentHeader: Equatable {
         previousEnd = Int(truncatingIfNeeded: bytes.loadUnaligned(fromByteOffset: 32, as: UInt64.self))
     }
 
-    init(generation: UInt64, segmentByteCount: Int, previousGeneration: UInt64, previousEnd: Int) {
+    package init(generation: UInt64, segmentByteCount: Int, previousGeneration: UInt64, previousEnd: Int) {
         (self.generation, self.segmentByteCount) = (generation, segmentByteCount)
         (self.previousGeneration, self.previousEnd) = (previousGeneration, previousEnd)
     }

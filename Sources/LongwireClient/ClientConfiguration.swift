@@ -45,8 +45,15 @@ public struct ClientConfiguration: Sendable {
         if heartbeatSeconds != 0, !(30...1_800).contains(heartbeatSeconds) {
             throw refuse("heartbeatSeconds is \(heartbeatSeconds); it must be 0 or 30 to 1800")
         }
-        for token in tokens where token.token.utf8.count > 512 {
-            throw refuse("a token is longer than 512 characters")
+        guard tokens.count <= Limits.tokenCount else { throw refuse("there are more than \(Limits.tokenCount) tokens") }
+        for token in tokens where !Self.isSendable(token) {
+            throw refuse(
+                "a token has more than \(Limits.tokenByteCount) bytes, or its topic more than \(Limits.topicByteCount)")
         }
+    }
+
+    /// False for a token that would make every Hello unreadable.
+    static func isSendable(_ token: VendorToken) -> Bool {
+        token.token.utf8.count <= Limits.tokenByteCount && token.topic.utf8.count <= Limits.topicByteCount
     }
 }

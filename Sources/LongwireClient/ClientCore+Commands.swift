@@ -81,5 +81,7 @@ extension ClientCore {
             $0.kind == token.kind && ($0.topic == token.topic || token.token.isEmpty || $0.topic.isEmpty)
         }
         if !token.token.isEmpty { configuration.tokens.append(token) }
+        let surplus = configuration.tokens.count - Limits.tokenCount
+        if surplus > 0 { configuration.tokens.removeFirst(surplus) }
     }
 }

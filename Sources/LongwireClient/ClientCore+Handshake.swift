@@ -91,7 +91,9 @@ extension ClientCore {
         let removed = greeted.tokens.filter { old in !configuration.tokens.contains { $0.kind == old.kind } }
         let added = configuration.tokens.filter { !greeted.tokens.contains($0) }
         let changes = removed.map { VendorToken(kind: $0.kind, environment: $0.environment, topic: $0.topic) } + added
-        if !changes.isEmpty { update(at: now) { $0.tokens = changes } }
+        for start in stride(from: 0, to: changes.count, by: Limits.tokenCount) {
+            update(at: now) { $0.tokens = Array(changes[start...].prefix(Limits.tokenCount)) }
+        }
     }
 
     /// Tells the gateway what Hello had no room for, and what was opened since.

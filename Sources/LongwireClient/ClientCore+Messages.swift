@@ -48,6 +48,10 @@ extension ClientCore {
 
     private mutating func receive(_ deliver: Deliver, at now: ClientTime) {
         guard isSequence(deliver.sequence, at: now) else { return }
+        // A gateway of ours has two. Each one more would stand in every Hello and Ack, up to more than these may hold.
+        guard state.streams[deliver.stream] != nil || knownStreamCount < Limits.streamCount else {
+            return violate(.floods, "more streams than there can be", at: now)
+        }
         let processed = state.streams[deliver.stream] ?? ProcessedSet()
         if processed.contains(deliver.sequence) {
             // Its ack was lost on the way.
@@ -74,6 +78,9 @@ extension ClientCore {
         actions.append(.handle(ReceivedMessage(deliver)))
     }
 
+    /// Streams that something was processed or received in.
+    private var knownStreamCount: Int { Set(state.streams.keys).union(holes.keys).count }
+
     private mutating func receive(_ revoke: Revoke, at now: ClientTime) {
         guard isSequence(revoke.sequence, at: now) else { return }
         if state.streams[0]?.contains(revoke.sequence) == true {
@@ -93,8 +100,9 @@ extension ClientCore {
         case .deferred: return
         case .processed: break
         case .rejected(let reason):
-            pendingRejections.append(
-                Rejected(stream: message.stream, sequence: message.sequence, reason: String(reason.prefix(128))))
+            // Scalars, not characters: a character may have any number of bytes.
+            let text = String(reason.unicodeScalars.prefix(Limits.reasonScalarCount))
+            pendingRejections.append(Rejected(stream: message.stream, sequence: message.sequence, reason: text))
         }
         settle(message.sequence, stream: message.stream)
     }
@@ -128,11 +136,11 @@ extension ClientCore {
     package mutating func endTurn(at now: ClientTime) {
         if isDirty { persist() }
         guard phase == .ready, owesAck || !pendingRejections.isEmpty else { return }
-        if !pendingRejections.isEmpty {
-            // In a frame of its own before the positions, so that the positions cannot settle it as delivered.
+        while !pendingRejections.isEmpty {
+            // In frames of their own before the positions, so that the positions cannot settle them as delivered.
             var rejection = Ack()
-            rejection.rejected = pendingRejections
-            pendingRejections = []
+            rejection.rejected = Array(pendingRejections.prefix(Limits.rejectedPerAckCount))
+            pendingRejections.removeFirst(rejection.rejected.count)
             send(rejection, at: now)
         }
         var ack = Ack()

@@ -52,7 +52,7 @@ package enum ClientCommand: Equatable, Sendable {
 }
 
 package struct ClientCore {
-    enum Phase: Equatable {
+    package enum Phase: Equatable {
         case idle
         case connecting(deadline: Int64)
         case greeting(deadline: Int64)
@@ -72,7 +72,7 @@ package struct ClientCore {
     package var configuration: ClientConfiguration
     let cryptography: any ClientCryptography
 
-    var phase = Phase.idle
+    package var phase = Phase.idle
     package var state: ClientState
     package var actions: [ClientAction] = []
 
@@ -125,7 +125,9 @@ package struct ClientCore {
         var tokens: [VendorToken] = []
     }
 
-    package init(configuration: ClientConfiguration, state: ClientState?, cryptography: any ClientCryptography, seed: UInt64) {
+    package init(
+        configuration: ClientConfiguration, state: ClientState?, cryptography: any ClientCryptography, seed: UInt64
+    ) {
         self.configuration = configuration
         self.cryptography = cryptography
         endpoint = Endpoint(host: configuration.host, port: configuration.port)
@@ -150,6 +152,8 @@ package struct ClientCore {
     }
 
     package var isStopped: Bool { phase == .stopped }
+
+    package var hasActions: Bool { !actions.isEmpty }
 
     package mutating func takeActions() -> [ClientAction] {
         var taken: [ClientAction] = []

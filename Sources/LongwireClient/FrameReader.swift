@@ -1,7 +1,7 @@
-internal import Wire
+package import Wire
 
 /// A frame from the gateway, as far as a device has to do with it.
-enum IncomingFrame {
+package enum IncomingFrame {
     case welcome(Welcome)
     case close(Close)
     case ping(Ping)
@@ -15,16 +15,18 @@ enum IncomingFrame {
 }
 
 /// Cuts the byte stream into frames.
-struct FrameReader {
-    struct Failure: Error, Equatable {
-        let code: CloseCode
-        let reason: String
+package struct FrameReader {
+    package struct Failure: Error, Equatable {
+        package let code: CloseCode
+        package let reason: String
     }
 
     private var bytes: [UInt8] = []
     private var offset = 0
 
-    mutating func append(_ more: [UInt8]) {
+    package init() {}
+
+    package mutating func append(_ more: [UInt8]) {
         if offset > 0 {
             bytes.removeFirst(offset)
             offset = 0
@@ -35,7 +37,7 @@ struct FrameReader {
     mutating func reset() { (bytes, offset) = ([], 0) }
 
     /// The next whole frame; `nil`: not all of it is here yet.
-    mutating func next() throws(Failure) -> IncomingFrame? {
+    package mutating func next() throws(Failure) -> IncomingFrame? {
         guard let (frame, byteCount) = try Self.parse(bytes.span.bytes.extracting(offset..<bytes.count)) else {
             return nil
         }

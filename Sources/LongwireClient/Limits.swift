@@ -8,6 +8,17 @@ enum Limits {
     static let openedCount = 256
     /// Opened msgIds that fit into one Hello (Protocol.md, "Hello"); the rest follow as Feedback.
     static let openedPerHelloCount = 32
+    /// Vendor tokens in one Hello, and the bytes of a token and of its topic (Protocol.md, "Hello"): a gateway refuses a
+    /// Hello beyond them as a whole.
+    static let tokenCount = 16
+    static let tokenByteCount = 512
+    static let topicByteCount = 256
+    /// Streams that are remembered, one position each in a Hello or an Ack; two exist today.
+    static let streamCount = 8
+    /// Rejections in one Ack; more of them take several.
+    static let rejectedPerAckCount = 32
+    /// Unicode scalars of a rejection's reason; its bytes then stay within what an Ack may carry.
+    static let reasonScalarCount = 128
     /// Ranges in one position (Protocol.md, "Ack").
     static let rangeCount = 32
     /// Messages of one session that were received and not processed.

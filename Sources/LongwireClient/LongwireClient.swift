@@ -129,8 +129,12 @@ public final class LongwireClient: Sendable {
     public func setBadge(_ badge: Int32) -> Bool { post(.badge(badge)) }
 
     /// Adds or replaces a vendor token; an empty one removes the token of its kind.
+    ///
+    /// - Returns: false also for a token above 512 bytes or with a topic above 256: no gateway would take its Hello.
     @discardableResult
-    public func setToken(_ token: VendorToken) -> Bool { post(.token(token)) }
+    public func setToken(_ token: VendorToken) -> Bool {
+        ClientConfiguration.isSendable(token) && post(.token(token))
+    }
 
     /// True: the gateway sends nothing on either channel until it is false again.
     @discardableResult

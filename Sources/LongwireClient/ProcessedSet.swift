@@ -42,7 +42,7 @@ public struct ProcessedSet: Equatable, Sendable {
     }
 
     /// As it stands in a Hello or an Ack: the lowest ranges, when there are more than a frame may carry.
-    func position(stream: UInt32) -> StreamPosition {
+    package func position(stream: UInt32) -> StreamPosition {
         StreamPosition(stream: stream, sequence: sequence, ranges: Array(ranges.prefix(Limits.rangeCount)))
     }
 

@@ -25,13 +25,13 @@ public struct APIRequest {
 }
 
 /// A target's path: its segments, percent-decoded, empty ones left out (Getui's SDKs send doubled and trailing slashes).
-struct RequestPath {
+package struct RequestPath {
     private var bytes: [UInt8] = []
     private var ends: [Int] = []
     /// More segments than any route has.
-    private(set) var isTooDeep = false
+    package private(set) var isTooDeep = false
 
-    init(_ target: UnsafeRawBufferPointer) {
+    package init(_ target: UnsafeRawBufferPointer) {
         var path = target[...]
         for scheme in ["http://", "https://"] where path.starts(with: scheme.utf8) {
             // The absolute form: the path begins at the first slash after the host.
@@ -67,11 +67,11 @@ struct RequestPath {
         start = bytes.count
     }
 
-    var count: Int { ends.count }
+    package var count: Int { ends.count }
 
-    subscript(index: Int) -> ArraySlice<UInt8> { bytes[(index == 0 ? 0 : ends[index - 1])..<ends[index]] }
+    package subscript(index: Int) -> ArraySlice<UInt8> { bytes[(index == 0 ? 0 : ends[index - 1])..<ends[index]] }
 
-    func text(_ index: Int) -> String { String(decoding: self[index], as: UTF8.self) }
+    package func text(_ index: Int) -> String { String(decoding: self[index], as: UTF8.self) }
 
     func matches(_ index: Int, _ name: StaticString) -> Bool {
         let segment = self[index]

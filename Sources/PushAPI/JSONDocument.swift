@@ -3,7 +3,7 @@
 internal import CSimdjson
 
 /// Why a text is no JSON document that we take.
-enum JSONError: Error, Equatable {
+package enum JSONError: Error, Equatable {
     case tooLarge, tooDeep, outOfMemory, empty, badStructure, badString, badNumber, badUTF8
 
     /// One short English clause for the one who sent the text.
@@ -22,10 +22,10 @@ enum JSONError: Error, Equatable {
 }
 
 /// One parser with its buffers; one a loop.
-final class JSONParser {
+package final class JSONParser {
     private let raw: OpaquePointer
 
-    init(byteLimit: Int = Limits.requestBodyByteCount, depthLimit: Int = Limits.jsonDepth) {
+    package init(byteLimit: Int = Limits.requestBodyByteCount, depthLimit: Int = Limits.jsonDepth) {
         guard let raw = longwire_json_create(byteLimit, depthLimit) else { fatalError("no memory for a JSON parser") }
         self.raw = raw
     }
@@ -33,7 +33,7 @@ final class JSONParser {
     deinit { longwire_json_destroy(raw) }
 
     /// Parses a document; the value is valid until the next call and as long as the parser.
-    func parse(_ bytes: UnsafeRawBufferPointer) throws(JSONError) -> JSONValue {
+    package func parse(_ bytes: UnsafeRawBufferPointer) throws(JSONError) -> JSONValue {
         var document = longwire_json_document()
         let code = longwire_json_parse(raw, bytes.baseAddress, bytes.count, &document)
         guard code == Int32(LONGWIRE_JSON_OK) else { throw JSONError(code: code) }
@@ -57,8 +57,8 @@ extension JSONError {
 }
 
 /// One value of a parsed document: two pointers into the parser and a place on its tape.
-struct JSONValue {
-    enum Kind: Equatable { case null, bool, integer, double, string, array, object }
+package struct JSONValue {
+    package enum Kind: Equatable { case null, bool, integer, double, string, array, object }
 
     private let tape: UnsafePointer<UInt64>
     private let strings: UnsafePointer<UInt8>
@@ -71,7 +71,7 @@ struct JSONValue {
     private var tag: UInt8 { UInt8(truncatingIfNeeded: tape[index] >> 56) }
     private var payload: UInt64 { tape[index] & 0x00FF_FFFF_FFFF_FFFF }
 
-    var kind: Kind {
+    package var kind: Kind {
         switch tag {
         case UInt8(ascii: "{"): .object
         case UInt8(ascii: "["): .array
@@ -94,7 +94,7 @@ struct JSONValue {
     }
 
     /// The value of an integer that fits; `nil` for anything else.
-    var integer: Int64? {
+    package var integer: Int64? {
         switch tag {
         case UInt8(ascii: "l"): Int64(bitPattern: tape[index + 1])
         case UInt8(ascii: "u"): Int64(exactly: tape[index + 1])
@@ -108,14 +108,14 @@ struct JSONValue {
     var double: Double? { tag == UInt8(ascii: "d") ? Double(bitPattern: tape[index + 1]) : nil }
 
     /// A string's bytes with escapes resolved.
-    var stringBytes: UnsafeRawBufferPointer? {
+    package var stringBytes: UnsafeRawBufferPointer? {
         guard tag == UInt8(ascii: "\"") else { return nil }
         let start = UnsafeRawPointer(strings + Int(payload))
         let count = start.loadUnaligned(as: UInt32.self)
         return UnsafeRawBufferPointer(start: start + 4, count: Int(count))
     }
 
-    var string: String? { stringBytes.map { String(decoding: $0, as: UTF8.self) } }
+    package var string: String? { stringBytes.map { String(decoding: $0, as: UTF8.self) } }
 
     /// The tape's place after this value.
     private var next: Int {
@@ -132,7 +132,7 @@ struct JSONValue {
     private func value(at index: Int) -> JSONValue { JSONValue(tape: tape, strings: strings, index: index) }
 
     /// True for `{}` and for `[]`, which PHP writes for an empty object.
-    var isEmptyContainer: Bool {
+    package var isEmptyContainer: Bool {
         switch kind {
         case .object, .array: end == index + 1
         default: false
@@ -140,10 +140,10 @@ struct JSONValue {
     }
 
     /// An array's elements; empty for anything else.
-    var elements: Elements { Elements(array: self) }
+    package var elements: Elements { Elements(array: self) }
 
     /// An object's members in document order; empty for anything else.
-    var members: Members { Members(object: self) }
+    package var members: Members { Members(object: self) }
 
     /// The first member of that name which is not null; `nil` also when this is no object.
     subscript(name: StaticString) -> JSONValue? {
@@ -165,13 +165,13 @@ struct JSONValue {
         return bytes.elementsEqual(expected)
     }
 
-    struct Elements: Sequence, IteratorProtocol {
+    package struct Elements: Sequence, IteratorProtocol {
         private let array: JSONValue
         private var place: Int
 
         fileprivate init(array: JSONValue) { (self.array, place) = (array, array.index + 1) }
 
-        mutating func next() -> JSONValue? {
+        package mutating func next() -> JSONValue? {
             guard array.kind == .array, place < array.end else { return nil }
             let value = array.value(at: place)
             place = value.next
@@ -179,13 +179,13 @@ struct JSONValue {
         }
     }
 
-    struct Members: Sequence, IteratorProtocol {
+    package struct Members: Sequence, IteratorProtocol {
         private let object: JSONValue
         private var place: Int
 
         fileprivate init(object: JSONValue) { (self.object, place) = (object, object.index + 1) }
 
-        mutating func next() -> (key: JSONValue, value: JSONValue)? {
+        package mutating func next() -> (key: JSONValue, value: JSONValue)? {
             guard object.kind == .object, place < object.end else { return nil }
             let key = object.value(at: place)
             let value = object.value(at: place + 1)
@@ -197,7 +197,7 @@ struct JSONValue {
 
 extension JSONValue {
     /// An integer written as a number or as a decimal string, which Getui's SDKs mix; `nil` for anything else.
-    var lenientInteger: Int64? {
+    package var lenientInteger: Int64? {
         if let integer { return integer }
         if let double {
             // Beyond 2^53 a double no longer says which integer was meant.
@@ -209,7 +209,7 @@ extension JSONValue {
     }
 
     /// A boolean, or the 0 and 1 (as number or text) that some clients write for one.
-    var lenientBool: Bool? {
+    package var lenientBool: Bool? {
         if let bool { return bool }
         if equals("true") { return true }
         if equals("false") { return false }

@@ -3,11 +3,11 @@
 /// Writes one JSON document.
 ///
 /// The caller keeps brackets and keys in order; commas are the writer's business.
-struct JSONWriter {
-    private(set) var bytes: [UInt8]
+package struct JSONWriter {
+    package private(set) var bytes: [UInt8]
     private var needsComma = false
 
-    init(capacity: Int = 256) {
+    package init(capacity: Int = 256) {
         bytes = []
         bytes.reserveCapacity(capacity)
     }
@@ -223,7 +223,7 @@ func scalarCount(_ text: UnsafeRawBufferPointer) -> Int? {
 
 extension JSONWriter {
     /// Writes a parsed value again: same members, same order, no white space.
-    mutating func value(_ value: JSONValue) {
+    package mutating func value(_ value: JSONValue) {
         switch value.kind {
         case .null: null()
         case .bool: bool(value.bool ?? false)

@@ -18,9 +18,11 @@ public struct TimerWheel: ~Copyable {
     private var current: Int64
     private var nodes: UnsafeMutablePointer<Node>
     private var nodeCapacity: Int
-    private let heads: UnsafeMutablePointer<UInt32>
+    // `var`, though never replaced: the compiler emits invalid code for `|=` through a `let` pointer of a ~Copyable
+    // structure when it instruments for the thread sanitizer.
+    private var heads: UnsafeMutablePointer<UInt32>
     /// One bit a slot, one word a level: the slot has entries.
-    private let occupancy: UnsafeMutablePointer<UInt64>
+    private var occupancy: UnsafeMutablePointer<UInt64>
 
     /// How many ids have a deadline.
     public private(set) var count = 0

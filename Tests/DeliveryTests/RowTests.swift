@@ -116,6 +116,22 @@ import Wire
                 && profile.tokens.first?.isQuarantined == true)
     }
 
+    @Test("a text beyond 255 bytes is cut between two characters, whatever their length")
+    func longTexts() throws {
+        for (text, kept) in [("a", 255), ("\u{E9}", 254), ("\u{4F60}", 255), ("\u{1F600}", 252)] {
+            for lead in 0..<4 {
+                var job = Self.job()
+                job.steps = []
+                job.note(.vendorRetry, 1, String(repeating: "x", count: lead) + String(repeating: text, count: 300))
+                let bytes = Self.bytes(job.byteCount) { job.write(into: $0) }
+                let detail = try #require(bytes.withUnsafeBytes { JobRow($0) }?.steps.first).detail
+                #expect(job.steps[0].detail.hasPrefix(detail) && !detail.contains("\u{FFFD}"))
+                #expect(detail.utf8.count > 251)
+                if lead == 0 { #expect(detail.utf8.count == kept) }
+            }
+        }
+    }
+
     @Test("no bytes trap a decoder: prefixes are refused, flipped and random bytes are survived")
     func anyBytes() {
         let job = Self.job()

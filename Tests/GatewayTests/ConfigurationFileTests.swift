@@ -125,6 +125,8 @@ struct ConfigurationFileTests {
         ("{demo: true, device: {listen: 'example.com:1'}}", "device.listen"),
         ("{demo: true, device: {listen: '127.0.0.1:65536'}}", "device.listen"),
         ("{demo: true, device: {listen: '::1:7000'}}", "device.listen"),
+        // A zero byte in it: the system's reader would stop there and take the rest for granted.
+        (#"{demo: true, device: {listen: '[::1\0.example]:7000'}}"#, "device.listen"),
         ("{demo: true, device: {listen: 'off'}}", "device.listen"),
         ("{demo: true, device: {tls: {listen: '[::1]:1'}}}", "device.tls.certificate"),
         (

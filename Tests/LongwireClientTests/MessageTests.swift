@@ -184,4 +184,45 @@ struct MessageTests {
         #expect(driver.stored?.opened.count == 256)
         #expect(driver.stored?.opened.first == MessageID(high: 9, low: 45))
     }
+
+    @Test("a rejection's reason and the number of rejections stay within what one Ack may carry")
+    func rejectionBounds() throws {
+        var driver = try CoreDriver.ready()
+        // One character of 25 bytes, many times over.
+        let reason = String(repeating: "\u{1F468}\u{200D}\u{1F469}\u{200D}\u{1F467}\u{200D}\u{1F466}", count: 200)
+        for sequence in UInt64(1)...40 { driver.verdicts[sequence] = .rejected(reason: reason) }
+        var bytes: [UInt8] = []
+        for sequence in UInt64(1)...40 { CoreDriver.deliver(sequence).appendFrame(to: &bytes) }
+        driver.core.receive(bytes, at: driver.now)
+        // The driver decodes what is sent as strictly as a gateway and records what it cannot read.
+        driver.turn()
+        #expect(driver.acks.map(\.rejected.count) == [32, 8, 0])
+        #expect(driver.acks.flatMap(\.rejected).map(\.sequence) == Array(1...40))
+        #expect(driver.acks.last?.positions == [StreamPosition(stream: 0, sequence: 40)])
+    }
+
+    @Test("a gateway that invents streams is left before they fill a Hello")
+    func streamBound() throws {
+        var driver = try CoreDriver.ready()
+        for stream in UInt32(0)..<8 { try driver.receive(CoreDriver.deliver(1, stream: stream)) }
+        #expect(driver.acks.last?.positions.count == 8)
+        try driver.receive(CoreDriver.deliver(1, stream: 8))
+        #expect(
+            driver.sent.contains {
+                if case .close(let close) = $0 { close.code == CloseCode.floods.rawValue } else { false }
+            })
+        #expect(driver.stored?.streams.count == 8)
+    }
+
+    @Test("tokens of many topics: the newest that a Hello has room for are kept")
+    func tokenBound() throws {
+        var driver = try CoreDriver.ready()
+        for number in 0..<20 { driver.perform(.token(VendorToken(topic: "t\(number)", token: "a"))) }
+        #expect(driver.core.configuration.tokens.map(\.topic) == (4..<20).map { "t\($0)" })
+        driver.core.disconnected(reason: "gone", at: driver.now)
+        driver.turn()
+        driver.pass(milliseconds: 600_000)
+        driver.connect()
+        #expect(driver.hellos.last?.tokens.count == 16)
+    }
 }

@@ -3,7 +3,7 @@ public import Wire
 /// What one bucket counted for one app on one UTC day, in absolute numbers.
 public struct CountersRow: Equatable, Sendable {
     static let version: UInt8 = 1
-    static let byteCount = 16 + 8 * 10
+    package static let byteCount = 16 + 8 * 10
 
     public var app: AppKey
     /// Days since 1970-01-01.
@@ -29,7 +29,7 @@ public struct CountersRow: Equatable, Sendable {
         }
     }
 
-    func write(into bytes: UnsafeMutableRawBufferPointer) {
+    package func write(into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
         writer.put(Self.version)
         writer.put(UInt8(0))

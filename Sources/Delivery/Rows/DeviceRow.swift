@@ -17,15 +17,15 @@ struct DeviceToken {
 /// What a device has besides numbers: its secret and its tokens.
 ///
 /// In memory it stays as the bytes that stand in the row, since most devices are looked at rarely.
-struct DeviceProfile {
-    var secret: [UInt8]
+package struct DeviceProfile {
+    package var secret: [UInt8]
     var tokens: [DeviceToken]
 
-    var byteCount: Int {
+    package var byteCount: Int {
         tokens.reduce(2 + secret.count) { $0 + 11 + RowWriter.byteCount(text: $1.topic) + 2 + $1.token.utf8.count }
     }
 
-    func write(_ writer: inout RowWriter) {
+    package func write(_ writer: inout RowWriter) {
         writer.put(UInt8(truncatingIfNeeded: secret.count))
         secret.withUnsafeBytes { writer.put($0) }
         writer.put(UInt8(truncatingIfNeeded: tokens.count))
@@ -43,7 +43,7 @@ struct DeviceProfile {
 
     init(secret: [UInt8], tokens: [DeviceToken]) { (self.secret, self.tokens) = (secret, tokens) }
 
-    init?(_ bytes: UnsafeRawBufferPointer) {
+    package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = RowReader(bytes)
         guard let secretCount = reader.next(UInt8.self), let secret = reader.next(byteCount: Int(secretCount)),
             let tokenCount = reader.next(UInt8.self)
@@ -65,9 +65,9 @@ struct DeviceProfile {
 }
 
 /// A device's record: numbers first, then its profile's bytes.
-struct DeviceRow {
+package struct DeviceRow {
     static let version: UInt8 = 1
-    static let headerByteCount = 92
+    package static let headerByteCount = 92
 
     struct Flags: OptionSet {
         let rawValue: UInt8
@@ -90,7 +90,7 @@ struct DeviceRow {
     /// What ended unseen since the last visit, in the order of `DroppedReason`.
     var dropped = DroppedCounts()
 
-    func write(profile: UnsafeRawBufferPointer, into bytes: UnsafeMutableRawBufferPointer) {
+    package func write(profile: UnsafeRawBufferPointer, into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
         writer.put(Self.version)
         writer.put(flags.rawValue)
@@ -113,7 +113,7 @@ struct DeviceRow {
     }
 
     /// - Returns: `nil` for bytes that are no device row of a known version.
-    static func read(_ bytes: UnsafeRawBufferPointer) -> (row: DeviceRow, profile: UnsafeRawBufferPointer)? {
+    package static func read(_ bytes: UnsafeRawBufferPointer) -> (row: DeviceRow, profile: UnsafeRawBufferPointer)? {
         var reader = RowReader(bytes)
         guard reader.next(UInt8.self) == version, let flags = reader.next(UInt8.self),
             reader.next(UInt16.self) != nil, let badge = reader.next(Int32.self), let app = reader.next(UInt64.self),

@@ -4,7 +4,7 @@ internal import Wire
 ///
 /// Kept until the message ends, so that it also says what a message was through: that an alert was shown (`alertedAt`),
 /// that it was flagged, that a newer one collapses it.
-struct JobRow {
+package struct JobRow {
     enum State: UInt8 { case due = 1, leased, accepted, rejected, exhausted, cancelled }
 
     static let version: UInt8 = 1
@@ -29,14 +29,14 @@ struct JobRow {
     var isCollapsed = false
     /// When the vendor accepted it; 0: never.
     var alertedAt: GatewayTime = 0
-    var steps: [MessageTrace.Step] = []
+    package var steps: [MessageTrace.Step] = []
 
     init(facts: MessageFacts, state: State, dueAt: GatewayTime) {
         (self.facts, self.state, self.dueAt) = (facts, state, dueAt)
     }
 
     /// When the stored row must be looked at again.
-    var wakeAt: GatewayTime {
+    package var wakeAt: GatewayTime {
         switch state {
         case .due: min(dueAt, facts.expiresAt)
         case .leased: max(1, leasedUntil)
@@ -50,9 +50,9 @@ struct JobRow {
         steps.append(MessageTrace.Step(event: event, time: time, detail: detail))
     }
 
-    var byteCount: Int { 184 + StepBytes.byteCount(steps) }
+    package var byteCount: Int { 184 + StepBytes.byteCount(steps) }
 
-    func write(into bytes: UnsafeMutableRawBufferPointer) {
+    package func write(into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
         writer.put(Self.version)
         writer.put(state.rawValue)
@@ -90,7 +90,7 @@ struct JobRow {
     }
 
     /// - Returns: `nil` for bytes that are no job row of a known version.
-    init?(_ bytes: UnsafeRawBufferPointer) {
+    package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let state = State(rawValue: reader.next() ?? 0),
             let bits = reader.next(UInt8.self), let strategy = Strategy(rawValue: reader.next() ?? 0),

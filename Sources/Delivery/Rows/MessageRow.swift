@@ -7,7 +7,7 @@ public import Wire
 public struct MessageRow {
     /// The version this code writes, and the only one it reads.
     public static let version: UInt8 = 1
-    static let headerByteCount = 128
+    package static let headerByteCount = 128
 
     public let bytes: UnsafeRawBufferPointer
     private let payloadEnd: Int
@@ -46,7 +46,7 @@ public struct MessageRow {
     public var alertBody: UnsafeRawBufferPointer { part(titleEnd, alertBodyEnd) }
 
     /// What the vendor is to show; `nil` when the publish had nothing for it.
-    var vendor: VendorContent? {
+    package var vendor: VendorContent? {
         guard facts(cid: .none, table: .message, item: 0).flags.contains(.hasVendorContent) else { return nil }
         let badge: VendorContent.Badge =
             switch bytes[5] {

@@ -1,11 +1,11 @@
 internal import Wire
 
 /// The answer that a request id got, so that its repetition gets the same.
-struct RequestRow {
+package struct RequestRow {
     static let version: UInt8 = 1
-    static let byteCount = 16 + 48 + 8
+    package static let byteCount = 16 + 48 + 8
 
-    static func write(_ outcome: PublishOutcome, digest: UInt64, into bytes: UnsafeMutableRawBufferPointer) {
+    package static func write(_ outcome: PublishOutcome, digest: UInt64, into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
         writer.put(version)
         writer.put(outcome.code.rawValue)
@@ -24,7 +24,7 @@ struct RequestRow {
         writer.put(outcome.timeToLive)
     }
 
-    static func read(_ bytes: UnsafeRawBufferPointer) -> (outcome: PublishOutcome, digest: UInt64)? {
+    package static func read(_ bytes: UnsafeRawBufferPointer) -> (outcome: PublishOutcome, digest: UInt64)? {
         var reader = RowReader(bytes)
         guard reader.next(UInt8.self) == version, let code = PublishOutcome.Code(rawValue: reader.next() ?? .max),
             let live = reader.next(UInt8.self), let fallback = PublishOutcome.Fallback(rawValue: reader.next() ?? .max),

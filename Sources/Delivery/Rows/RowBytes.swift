@@ -1,11 +1,11 @@
 // Little-endian fields at any alignment. Readers check every bound: rows come back from a disk.
 
 /// Writes fields one after the other into a buffer whose size the caller computed.
-struct RowWriter {
+package struct RowWriter {
     let bytes: UnsafeMutableRawBufferPointer
-    private(set) var offset = 0
+    package private(set) var offset = 0
 
-    init(_ bytes: UnsafeMutableRawBufferPointer) { self.bytes = bytes }
+    package init(_ bytes: UnsafeMutableRawBufferPointer) { self.bytes = bytes }
 
     mutating func put<Value: FixedWidthInteger>(_ value: Value) {
         bytes.storeBytes(of: value.littleEndian, toByteOffset: offset, as: Value.self)
@@ -47,12 +47,19 @@ struct RowReader {
 }
 
 extension RowWriter {
+    /// Writes what fits of a text, its length first; a long one is cut between two of its scalars.
     mutating func put(text: String) {
         var text = text
-        let count = min(text.utf8.count, 255)
+        let count = Self.byteCount(text: text) - 1
         put(UInt8(count))
         text.withUTF8 { put(UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer($0)[..<count])) }
     }
 
-    static func byteCount(text: String) -> Int { 1 + min(text.utf8.count, 255) }
+    static func byteCount(text: String) -> Int {
+        let bytes = text.utf8
+        guard bytes.count > 255 else { return 1 + bytes.count }
+        var (count, end) = (255, bytes.index(bytes.startIndex, offsetBy: 255))
+        while bytes[end] & 0xC0 == 0x80 { (count, end) = (count - 1, bytes.index(before: end)) }
+        return 1 + count
+    }
 }

@@ -3,7 +3,7 @@ internal import Wire
 /// How a message ended, and its life in order.
 ///
 /// Written once, with the final state.
-struct TraceRow {
+package struct TraceRow {
     static let version: UInt8 = 1
 
     var facts: MessageFacts
@@ -13,8 +13,8 @@ struct TraceRow {
     var settledLease: (UInt64, UInt64)
     var settledOutcome: UInt8
     var attempts: UInt16
-    var reason: String
-    var steps: [MessageTrace.Step]
+    package var reason: String
+    package var steps: [MessageTrace.Step]
 
     private static let fixedByteCount = 4 + 2 + 1 + 1 + 8 * 11 + 16
 
@@ -65,7 +65,7 @@ struct TraceRow {
         writer.putStep(isAcked ? .acked : finalState == .opened ? .opened : .ended, endedAt)
     }
 
-    init?(_ bytes: UnsafeRawBufferPointer) {
+    package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let finalState = FinalState(rawValue: reader.next() ?? 0),
             let offline = reader.next(UInt8.self), let strategy = Strategy(rawValue: reader.next() ?? 0),
@@ -98,21 +98,21 @@ extension RowWriter {
 }
 
 /// Something that happened to a message after it had ended: a trace row of its own, under the event's number.
-enum LateEventRow {
+package enum LateEventRow {
     static let version: UInt8 = 1
 
     /// The events that may come late; `trace(of:)` looks for each.
     static let events: [TraceEvent] = [.opened, .shown, .vendorAccepted, .alertedTwice]
 
-    static func byteCount(_ step: MessageTrace.Step) -> Int { 1 + StepBytes.byteCount([step]) }
+    package static func byteCount(_ step: MessageTrace.Step) -> Int { 1 + StepBytes.byteCount([step]) }
 
-    static func write(_ step: MessageTrace.Step, into bytes: UnsafeMutableRawBufferPointer) {
+    package static func write(_ step: MessageTrace.Step, into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
         writer.put(version)
         StepBytes.write([step], &writer)
     }
 
-    static func read(_ bytes: UnsafeRawBufferPointer) -> MessageTrace.Step? {
+    package static func read(_ bytes: UnsafeRawBufferPointer) -> MessageTrace.Step? {
         var reader = RowReader(bytes)
         guard reader.next(UInt8.self) == version else { return nil }
         return StepBytes.read(&reader)?.first

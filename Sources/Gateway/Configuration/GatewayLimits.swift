@@ -120,7 +120,7 @@ extension GatewayLimits: Equatable {
 
 extension GatewayLimits {
     /// What must hold between two limits; each entry names the keys and the rule.
-    func brokenRelations() -> [(key: String, rule: String)] {
+    package func brokenRelations() -> [(key: String, rule: String)] {
         var broken: [(String, String)] = []
         if heartbeatMinimumSeconds > heartbeatMaximumSeconds {
             broken.append(

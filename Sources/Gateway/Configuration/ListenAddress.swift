@@ -19,6 +19,8 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
             return nil
         }
         var host = String(text[..<colon])
+        // A zero byte would end the text for the system's reader, and what follows it would go unread.
+        guard !host.utf8.contains(0) else { return nil }
         if host.hasPrefix("["), host.hasSuffix("]") {
             host = String(host.dropFirst().dropLast())
             guard Self.isIPv6(host) else { return nil }

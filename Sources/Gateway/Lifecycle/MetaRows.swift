@@ -1,19 +1,19 @@
 internal import Cryptography
-internal import Delivery
+package import Delivery
 internal import MessageStore
-internal import PushAPI
+package import PushAPI
 internal import Wire
 
 /// The gateway's own few facts in the store: what must be the same after a restart, or after the data moved to another
 /// machine.
-struct MetaRows: Sendable {
+package struct MetaRows: Sendable {
     /// Raw values are stored.
     enum Kind: UInt64 { case tokenKey = 1, queueEpoch, clock, revokedToken }
 
-    private(set) var tokenKey: [UInt8] = []
-    private(set) var queueEpoch: UInt64 = 0
-    private(set) var clock: ClockRecord?
-    private(set) var revoked: Set<TokenID> = []
+    package private(set) var tokenKey: [UInt8] = []
+    package private(set) var queueEpoch: UInt64 = 0
+    package private(set) var clock: ClockRecord?
+    package private(set) var revoked: Set<TokenID> = []
     private var isNew = false
 
     /// Reads the table's rows; what cannot be read is made anew.
@@ -21,16 +21,22 @@ struct MetaRows: Sendable {
     /// - Parameter store: of the shard that owns bucket 0, before its first write.
     /// - Throws: `.database` when a row cannot be read.
     init(loading store: EmbeddedShardStore) throws(StoreError) {
-        try store.loadAll(table: .meta) { row in
-            switch Kind(rawValue: row.key.ownerHigh) {
-            case .tokenKey: tokenKey = Array(row.value)
-            case .queueEpoch:
-                if row.value.count == 8 { queueEpoch = UInt64(bigEndian: row.value.loadUnaligned(as: UInt64.self)) }
-            case .clock: clock = ClockRecord(bytes: row.value)
-            case .revokedToken:
-                revoked.insert(TokenID(expiresAt: Int64(bitPattern: row.key.item), random: row.key.ownerLow))
-            case nil: break
-            }
+        try store.loadAll(table: .meta) { take($0) }
+    }
+
+    /// Knows nothing yet.
+    package init() {}
+
+    /// Takes over what one row of the table says; a row of a kind that this version does not know is passed over.
+    package mutating func take(_ row: StoredRow) {
+        switch Kind(rawValue: row.key.ownerHigh) {
+        case .tokenKey: tokenKey = Array(row.value)
+        case .queueEpoch:
+            if row.value.count == 8 { queueEpoch = UInt64(bigEndian: row.value.loadUnaligned(as: UInt64.self)) }
+        case .clock: clock = ClockRecord(bytes: row.value)
+        case .revokedToken:
+            revoked.insert(TokenID(expiresAt: Int64(bitPattern: row.key.item), random: row.key.ownerLow))
+        case nil: break
         }
     }
 

@@ -1,7 +1,7 @@
-internal import Wire
+package import Wire
 
 /// What stands at the front of received bytes: the one place where a stream of bytes becomes frames.
-enum FrameCut {
+package enum FrameCut {
     /// Not a whole frame yet.
     case incomplete
     /// `byteCount` bytes, header included, with this body.
@@ -16,7 +16,7 @@ enum FrameCut {
     ///   - offset: where the next frame begins.
     ///   - bodyLimit: the largest body to accept.
     ///   - mustBeHello: nothing was said yet; another type is refused by its header, before its body has come.
-    init(_ bytes: UnsafeRawBufferPointer, from offset: Int, bodyLimit: Int, mustBeHello: Bool) {
+    package init(_ bytes: UnsafeRawBufferPointer, from offset: Int, bodyLimit: Int, mustBeHello: Bool) {
         let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
         do throws(FrameHeader.ParseError) {
             guard let header = try FrameHeader(parsing: rest.bytes, bodyLimit: bodyLimit) else {

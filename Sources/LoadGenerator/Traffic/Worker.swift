@@ -12,11 +12,12 @@ struct Worker: ~Copyable {
     let plan: WorkerPlan
     let coordinator: Coordinator
     var poller: Poller
-    let devices: UnsafeMutablePointer<DeviceConnection>
+    // `var`, though never replaced: see `TimerWheel.occupancy`.
+    var devices: UnsafeMutablePointer<DeviceConnection>
     let deviceCount: Int
-    let senders: UnsafeMutablePointer<SenderConnection>
+    var senders: UnsafeMutablePointer<SenderConnection>
     let senderCount: Int
-    let https: UnsafeMutablePointer<HTTPConnection>
+    var https: UnsafeMutablePointer<HTTPConnection>
     let httpCount: Int
     let scratch: UnsafeMutableRawPointer
 

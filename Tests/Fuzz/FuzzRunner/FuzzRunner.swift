@@ -1,0 +1,79 @@
+// One executable for all targets. libFuzzer starts itself anew for some of its work (merging), with its own
+// arguments only, so the target's name comes in the environment: LONGWIRE_FUZZ_TARGET.
+//
+//   longwire-fuzz --list                 names and byte limits
+//   longwire-fuzz --unpack TEXT FOLDER   writes a corpus as files
+//   longwire-fuzz --pack FOLDER          prints files as lines of a corpus
+//   longwire-fuzz [libFuzzer's arguments]
+
+internal import FuzzTargets
+internal import Glibc
+
+typealias FuzzerCallback = @convention(c) (UnsafePointer<UInt8>?, Int) -> CInt
+
+@_silgen_name("LLVMFuzzerRunDriver")
+func runDriver(
+    _ argc: UnsafeMutablePointer<CInt>,
+    _ argv: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>>,
+    _ callback: FuzzerCallback
+) -> CInt
+
+private let target = getenv("LONGWIRE_FUZZ_TARGET").flatMap { FuzzTarget.named(String(cString: $0)) }
+
+/// What libFuzzer calls with every input.
+@c(LLVMFuzzerTestOneInput)
+public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
+    guard let target else { fatalError("LONGWIRE_FUZZ_TARGET names no target") }
+    let input = Array(UnsafeBufferPointer(start: start, count: count))
+    do {
+        try target.run(input)
+    } catch {
+        fatalError("\(target.name): \(error)")
+    }
+    return 0
+}
+
+@main
+enum FuzzRunner {
+    static func main() throws {
+        let arguments = CommandLine.arguments
+        switch arguments.dropFirst().first {
+        case "--list":
+            for target in FuzzTarget.all { print(target.name, target.byteLimit) }
+        case "--unpack":
+            for entry in try Corpus.read(arguments[2]) { try write(entry.bytes, "\(arguments[3])/line-\(entry.line)") }
+        case "--pack":
+            for name in try names(arguments[2]) {
+                print(Corpus.encode(Corpus.contents("\(arguments[2])/\(name)") ?? []))
+            }
+        default: fuzz()
+        }
+    }
+
+    private static func fuzz() -> Never {
+        var argc = CommandLine.argc
+        var argv = CommandLine.unsafeArgv
+        exit(runDriver(&argc, &argv, testOneInput))
+    }
+
+    private static func write(_ bytes: [UInt8], _ path: String) throws {
+        guard let file = fopen(path, "wb") else { fatalError("\(path) cannot be written") }
+        fwrite(bytes, 1, bytes.count, file)
+        fclose(file)
+    }
+
+    /// The folder's files, small ones first, so that a corpus reads from simple to involved.
+    private static func names(_ folder: String) throws -> [String] {
+        guard let stream = opendir(folder) else { fatalError("\(folder) cannot be read") }
+        defer { closedir(stream) }
+        var names: [(name: String, count: Int)] = []
+        while let entry = readdir(stream) {
+            // In place: a copy of the whole field would read past the entry, which is only as long as its name.
+            guard let offset = MemoryLayout<dirent>.offset(of: \dirent.d_name) else { continue }
+            let name = String(cString: (UnsafeRawPointer(entry) + offset).assumingMemoryBound(to: CChar.self))
+            guard !name.hasPrefix(".") else { continue }
+            names.append((name, Corpus.contents("\(folder)/\(name)")?.count ?? 0))
+        }
+        return names.sorted { ($0.count, $0.name) < ($1.count, $1.name) }.map(\.name)
+    }
+}

@@ -1,0 +1,69 @@
+// Corpora as text: one input a line, in hexadecimal; a line that begins with # says what the next ones are.
+
+internal import Glibc
+
+/// The committed inputs of one target.
+public enum Corpus {
+    public struct Entry: Sendable {
+        /// Counts from 1.
+        public let line: Int
+        public let bytes: [UInt8]
+    }
+
+    /// Where the corpora stand, seen from this source file.
+    public static func path(of target: FuzzTarget, file: String = #filePath) -> String {
+        let folders = file.split(separator: "/", omittingEmptySubsequences: false).dropLast(2)
+        return folders.joined(separator: "/") + "/corpora/\(target.name).hex"
+    }
+
+    /// Reads a corpus.
+    ///
+    /// - Throws: `FuzzFailure` when the file is missing or a line is no hexadecimal.
+    public static func read(_ path: String) throws -> [Entry] {
+        guard let bytes = contents(path) else { throw FuzzFailure(description: "\(path) cannot be read") }
+        var entries: [Entry] = []
+        let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        for (index, line) in lines.enumerated() where line.first != UInt8(ascii: "#") {
+            // An empty line but the last one is the empty input.
+            if line.isEmpty, index == lines.count - 1 { continue }
+            guard let input = decode(line) else {
+                throw FuzzFailure(description: "\(path):\(index + 1) is no hexadecimal")
+            }
+            entries.append(Entry(line: index + 1, bytes: input))
+        }
+        return entries
+    }
+
+    public static func encode(_ bytes: [UInt8]) -> String {
+        let digits = Array("0123456789abcdef".utf8)
+        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+
+    public static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var high: UInt8?
+        for digit in text {
+            guard let value = Character(UnicodeScalar(digit)).hexDigitValue, digit < 0x80 else { return nil }
+            if let first = high {
+                bytes.append(first << 4 | UInt8(value))
+                high = nil
+            } else {
+                high = UInt8(value)
+            }
+        }
+        return high == nil ? bytes : nil
+    }
+
+    /// A file's bytes; `nil` when it cannot be read.
+    public static func contents(_ path: String) -> [UInt8]? {
+        guard let file = fopen(path, "rb") else { return nil }
+        defer { fclose(file) }
+        var bytes: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 64 << 10)
+        while true {
+            let count = fread(&piece, 1, piece.count, file)
+            guard count > 0 else { return bytes }
+            bytes += piece[..<count]
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// What a stranger's bytes may not do, as plain functions: the fuzzer calls them with inputs of its own making, the
+// ordinary test run with the committed ones.
+
+/// One entry for strangers' bytes, and what must hold for all of them.
+public struct FuzzTarget: Sendable {
+    /// Names the target, its corpus and its dictionary.
+    public let name: String
+    /// The longest input that is worth trying.
+    public let byteLimit: Int
+    /// Throws `FuzzFailure` when something that must hold does not; a trap is a failure as well.
+    public let run: @Sendable ([UInt8]) throws -> Void
+
+    /// Every target.
+    public static let all: [FuzzTarget] = [
+        FuzzTarget(name: "frames", byteLimit: 4_096, run: FrameFuzz.run),
+        FuzzTarget(name: "messages", byteLimit: 4_096, run: MessageFuzz.run),
+        FuzzTarget(name: "json", byteLimit: 4_096, run: JSONFuzz.run),
+        FuzzTarget(name: "push", byteLimit: 4_096, run: PushFuzz.run),
+        FuzzTarget(name: "admin", byteLimit: 4_096, run: AdminFuzz.run),
+        FuzzTarget(name: "configuration", byteLimit: 4_096, run: ConfigurationFuzz.run),
+        FuzzTarget(name: "rows", byteLimit: 2_048, run: RowFuzz.run),
+        FuzzTarget(name: "journal", byteLimit: 2_048, run: JournalFuzz.run),
+        FuzzTarget(name: "client", byteLimit: 1_024, run: ClientFuzz.run),
+        FuzzTarget(name: "shard", byteLimit: 512, run: ShardFuzz.run),
+    ]
+
+    public static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }
+}
+
+/// Something that must hold for every input does not hold for this one.
+public struct FuzzFailure: Error, CustomStringConvertible {
+    public let description: String
+}
+
+/// Throws when `condition` is false.
+func require(_ condition: Bool, _ what: @autoclosure () -> String) throws(FuzzFailure) {
+    if !condition { throw FuzzFailure(description: what()) }
+}
+
+/// An input read from the front as a script of small choices; past the end every choice is zero.
+struct Script {
+    private let bytes: [UInt8]
+    private var offset: Int
+
+    init(_ bytes: [UInt8]) { (self.bytes, offset) = (bytes, 0) }
+
+    var isAtEnd: Bool { offset >= bytes.count }
+
+    mutating func byte() -> UInt8 {
+        guard offset < bytes.count else { return 0 }
+        defer { offset += 1 }
+        return bytes[offset]
+    }
+
+    mutating func flag() -> Bool { byte() & 1 == 1 }
+
+    /// A number below `bound`, which is at most 256.
+    mutating func choice(_ bound: Int) -> Int { Int(byte()) % bound }
+
+    mutating func pick<Element>(_ elements: [Element]) -> Element { elements[choice(elements.count)] }
+
+    mutating func word() -> UInt64 { (0..<8).reduce(0) { word, _ in word << 8 | UInt64(byte()) } }
+
+    /// Numbers that matter: small ones, the ends of every width, and any other.
+    mutating func number() -> UInt64 {
+        switch choice(8) {
+        case 0...3: UInt64(byte())
+        case 4: UInt64(byte()) << 8 | UInt64(byte())
+        case 5: UInt64.max - UInt64(byte())
+        case 6: UInt64(1) << UInt64(choice(64))
+        default: word()
+        }
+    }
+
+    /// Bytes led by their count.
+    mutating func bytes(upTo limit: Int) -> [UInt8] {
+        let count = min(choice(256), limit, bytes.count - offset)
+        defer { offset += count }
+        return Array(bytes[offset..<offset + count])
+    }
+
+    mutating func text(upTo limit: Int) -> String { String(decoding: bytes(upTo: limit), as: UTF8.self) }
+
+    /// Everything that is left.
+    mutating func rest() -> [UInt8] {
+        defer { offset = bytes.count }
+        return Array(bytes[min(offset, bytes.count)...])
+    }
+}

@@ -1,0 +1,149 @@
+internal import Cryptography
+internal import Delivery
+internal import PushAPI
+internal import Wire
+
+/// A request on the push listener, and a trusted sender's Publish frame: whatever the bytes are, there is one answer,
+/// and what is accepted keeps every limit.
+///
+/// Input: method, kind of token, path, a byte for the outcomes, then the body.
+enum PushFuzz {
+    static let now: GatewayTime = 1_700_000_000_000
+    static let app = App(
+        appID: "demoApp", appKey: "demoKey", appSecrets: ["demoAppSecret"], masterSecrets: ["demoSecret"],
+        apnsTopic: "com.example.demo")
+    static let cid = "0123456789abcdef0123456789abcdef"
+
+    static func run(_ input: [UInt8]) throws {
+        var script = Script(input)
+        let random = countingRandom()
+        let api = PublicAPI(
+            registry: AppRegistry([app]), tokens: TokenAuthority(key: [UInt8](repeating: 7, count: 32)),
+            random: random)
+        let method = script.pick([APIRequest.Method.post, .get, .head, .put, .delete, .other])
+        let valid = Array(
+            api.tokens.issue(for: app.key, expiresAt: now + Limits.tokenLifetime, random: 99).utf8)
+        let token: [UInt8]? =
+            switch script.choice(8) {
+            case 0: nil
+            case 1: script.bytes(upTo: 255)
+            default: valid
+            }
+        let path = script.choice(8)
+        let target: [UInt8] =
+            switch path {
+            case 0: script.bytes(upTo: 255)
+            case 1: Array("/v2/demoApp/push/single/batch/cid".utf8)
+            case 2: Array("/v2/demoApp/auth".utf8)
+            case 3: Array("/v2/demoApp/auth/".utf8) + valid
+            case 4: Array("/v2/demoApp/user/status/\(cid),".utf8) + script.bytes(upTo: 255)
+            case 5: []
+            default: Array("/v2/demoApp/push/single/cid".utf8)
+            }
+        let outcomes = script.byte()
+        let body = script.rest()
+        if path == 5 { return try native(body, random) }
+
+        try checkPath(target)
+        let action = target.withUnsafeBytes { target in
+            body.withUnsafeBytes { body in
+                guard let token else {
+                    return api.handle(APIRequest(method: method, target: target, body: body), now: now)
+                }
+                return token.withUnsafeBytes {
+                    api.handle(APIRequest(method: method, target: target, token: $0, body: body), now: now)
+                }
+            }
+        }
+        switch action {
+        case .respond(let response), .revokeToken(_, let response): try JSONFuzz.check(response)
+        case .push(let pushes, let form):
+            try require(token == valid, "a push without the app's token")
+            try require(!pushes.isEmpty && pushes.count <= Limits.batchItemCount, "\(pushes.count) messages")
+            for push in pushes { try push.withCommand(origin: .none) { try check($0) } }
+            try JSONFuzz.check(
+                PushAnswer.render(
+                    outcomes: pushes.enumerated().map { outcome(of: $1, index: $0, choice: outcomes) }, form: form,
+                    durability: .fsync))
+        case .userStatus(let query):
+            try require(token == valid, "a status without the app's token")
+            try require(query.devices.count <= Limits.statusCount, "too many devices")
+            try JSONFuzz.check(StatusAnswer.render(query, statuses: [:]))
+        case .healthz, .readyz: break
+        }
+    }
+
+    static func countingRandom() -> RandomWords {
+        var counter: UInt64 = 0
+        return RandomWords {
+            counter += 1
+            return counter &* 0x9E37_79B9_7F4A_7C15
+        }
+    }
+
+    private static func checkPath(_ target: [UInt8]) throws {
+        try target.withUnsafeBytes { bytes in
+            let path = RequestPath(bytes)
+            try require(path.count <= Limits.pathSegmentCount, "too many segments")
+            for index in 0..<path.count { try require(!path[index].isEmpty, "an empty segment \(path.text(index))") }
+        }
+    }
+
+    /// What a shard relies on.
+    private static func check(_ command: PublishCommand) throws {
+        try require(command.app == app.key && command.bucket == app.bucket(of: command.cid), "another device's bucket")
+        try require(!command.cid.isNone, "no device")
+        try require((1...Limits.payloadByteCount).contains(command.payload.count), "a payload beyond its limits")
+        try require(command.collapseKey.count <= Limits.collapseKeyByteCount, "a collapse key beyond its limit")
+        try require((-1...Limits.timeToLive).contains(command.timeToLive), "a TTL of \(command.timeToLive)")
+        for text in [command.collapseKey, command.alertTitle, command.alertBody] {
+            try require(String(validating: text, as: UTF8.self) != nil, "a text is not UTF-8")
+        }
+        guard let vendor = command.vendor else { return }
+        try require(vendor.priority == 5 || vendor.priority == 10, "priority \(vendor.priority)")
+        try require(vendor.collapseID.count <= Limits.apnsCollapseIDByteCount, "a collapse id beyond its limit")
+        try require(vendor.body.count <= Limits.apnsVoIPBodyByteCount, "a body beyond what the vendor takes")
+        let message = MessageID(bucket: command.bucket, acceptedAt: now, digest: command.messageDigest)
+        for badge in [0, 7, Int32.max] {
+            let body = Shard.rendered(vendor, message: message, badge: badge)
+            try require(JSONFuzz.isJSON(body), "no JSON for the vendor: \(String(decoding: body, as: UTF8.self))")
+        }
+    }
+
+    private static func outcome(of push: ParsedPush, index: Int, choice: UInt8) -> PublishOutcome {
+        let codes: [PublishOutcome.Code] = [
+            .accepted, .unknownDevice, .queueFull, .noToken, .requestConflict, .requestPending, .busy, .storeFailed,
+            .ignored,
+        ]
+        return PublishOutcome(
+            code: codes[(Int(choice) + index) % codes.count], cid: push.address.cid,
+            message: MessageID(high: 1, low: 2),
+            task: push.task, isLive: choice & 1 == 1, fallback: .armed, timeToLive: push.timeToLive)
+    }
+
+    // MARK: Publish frames
+
+    private static func native(_ body: [UInt8], _ random: RandomWords) throws {
+        let view: PublishView
+        do throws(WireError) { view = try PublishView(decoding: body.span.bytes) } catch { return }
+        let publisher = NativePublisher(random: random)
+        try body.withUnsafeBytes { bytes in
+            let publish = NativePublish(
+                cid: view.cid, payload: view.payload.bytes(of: bytes), timeToLive: view.timeToLive,
+                hasTimeToLive: view.hasTimeToLive, strategy: view.strategy,
+                collapseKey: view.collapseKey.bytes(of: bytes), requestID: view.requestID.bytes(of: bytes),
+                alertTitle: view.alertTitle.bytes(of: bytes), alertBody: view.alertBody.bytes(of: bytes),
+                apns: view.apns.bytes(of: bytes))
+            let checked: Result<Void, any Error>
+            do throws(NativePublishFault) {
+                checked = try publisher.withCommand(publish, app: app, origin: .none, now: now) { command in
+                    Result { try check(command) }
+                }
+            } catch {
+                let isKnown = error.code == .invalidParameter || error.code == .sizeOverLimit
+                return try require(isKnown && !error.reason.isEmpty, "refused with \(error.code)")
+            }
+            try checked.get()
+        }
+    }
+}

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Builds the fuzzer and runs every target for a while, one after the other.
+#
+#   Tests/Fuzz/fuzz.sh [--seconds N] [--target NAME] [--json FILE] [--update] [--replay NAME FILE]
+#
+#   --seconds N     how long each target runs; 60 by default
+#   --target NAME   this target only
+#   --json FILE     where {"targets":[{"name","executions","seconds","coverage","crashes"}]} goes;
+#                   .build/proof/fuzz.json by default, nowhere by default with --target
+#   --update        afterwards replaces the corpora by what is needed to reach the same coverage
+#   --replay        runs one input, a file, and nothing else
+#
+# Ends with 1 when a target failed, after saying how to replay the input.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+seconds=60 only="" json="" update="" replay=()
+while (($#)); do
+    case "$1" in
+    --seconds) seconds=$2; shift 2 ;;
+    --target) only=$2; shift 2 ;;
+    --json) json=$2; shift 2 ;;
+    --update) update=yes; shift ;;
+    --replay) replay=("$2" "$3"); shift 3 ;;
+    *) echo "fuzz: unknown argument $1" >&2; exit 64 ;;
+    esac
+done
+
+[[ -n $json || -n $only ]] || json=.build/proof/fuzz.json
+
+scratch=.build/fuzz
+work=$scratch/work
+fuzzer=$scratch/release/longwire-fuzz
+# A corpus stays small enough to read and to replay in every test run.
+corpus_bytes=100000
+
+build() {
+    local library
+    library=$(swiftc -print-target-info | sed -n 's/.*"runtimeResourcePath": "\(.*\)".*/\1/p')
+    library=$(find "$library/clang/lib/" -name "libclang_rt.fuzzer_no_main-$(uname -m).a" | head -n 1)
+    [[ -n $library ]] || { echo "fuzz: this toolchain has no libFuzzer" >&2; exit 1; }
+    # Every module counts its edges and compares; assertions stay on though the rest is optimised.
+    LONGWIRE_FUZZ=$library nice swift build -c release --scratch-path "$scratch" --product longwire-fuzz \
+        --sanitize=address -Xcc -fsanitize=fuzzer-no-link -Xswiftc -assert-config -Xswiftc Debug \
+        -Xswiftc -sanitize-coverage=edge,indirect-calls,trace-cmp,inline-8bit-counters,pc-table
+}
+
+# The crash handler would answer instead of libFuzzer.
+export SWIFT_BACKTRACE=enable=no
+build
+if ((${#replay[@]})); then
+    LONGWIRE_FUZZ_TARGET=${replay[0]} exec "$fuzzer" "${replay[1]}"
+fi
+
+results=() failed=0
+while read -r name limit; do
+    [[ -z $only || $only == "$name" ]] || continue
+    corpus=Tests/Fuzz/corpora/$name.hex folder=$work/$name log=$work/$name.log
+    rm -rf "$folder" "$work/$name-crashes"
+    mkdir -p "$folder" "$work/$name-crashes"
+    "$fuzzer" --unpack "$corpus" "$folder"
+    arguments=(-max_total_time="$seconds" -max_len="$limit" -rss_limit_mb=3000 -timeout=20 -print_final_stats=1
+        -artifact_prefix="$work/$name-crashes/")
+    dictionary=Tests/Fuzz/dictionaries/$name.dict
+    [[ ! -f $dictionary ]] || arguments+=(-dict="$dictionary")
+    # Once more for the rest of the time after a failure is not worth it: the first one is to be mended first.
+    LONGWIRE_FUZZ_TARGET=$name nice -n 19 "$fuzzer" "${arguments[@]}" "$folder" >"$log" 2>&1 || true
+    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1)
+    coverage=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
+    spent=$(sed -n 's/^Done [0-9]* runs in \([0-9]*\) second.*/\1/p' "$log")
+    crashes=$(find "$work/$name-crashes" -type f | wc -l)
+    printf '%-14s %12s executions %6s s %7s edges %3s crashes\n' \
+        "$name" "${executions:-0}" "${spent:-?}" "${coverage:-0}" "$crashes"
+    results+=("{\"name\":\"$name\",\"executions\":${executions:-0},\"seconds\":${spent:-0},\"coverage\":${coverage:-0},\"crashes\":$crashes}")
+    if ((crashes > 0)) || [[ -z $spent ]]; then
+        failed=1
+        grep -m 5 -E 'Fatal error|ERROR|SUMMARY' "$log" || tail -n 5 "$log"
+        for input in "$work/$name-crashes"/*; do
+            [[ ! -f $input ]] || echo "    replay: Tests/Fuzz/fuzz.sh --replay $name $input"
+        done
+        echo "    as a corpus line: xxd -p -c 0 FILE >>$corpus"
+    elif [[ -n $update ]]; then
+        rm -rf "$folder-merged"
+        mkdir "$folder-merged"
+        LONGWIRE_FUZZ_TARGET=$name nice -n 19 "$fuzzer" -set_cover_merge=1 -max_len="$limit" -rss_limit_mb=3000 \
+            "$folder-merged" "$folder" >>"$log" 2>&1
+        # What was written by hand stays first, with its comments; the fuzzer's own finds follow, small ones first.
+        {
+            sed '/^# Found by the fuzzer/,$d' "$corpus"
+            echo '# Found by the fuzzer: what it takes to reach the coverage of the last run.'
+            "$fuzzer" --pack "$folder-merged"
+        } | awk -v limit="$corpus_bytes" '/^#/ || !seen[$0]++ { total += length($0) + 1; if (total <= limit) print }' \
+            >"$work/$name.hex"
+        mv "$work/$name.hex" "$corpus"
+    fi
+done < <("$fuzzer" --list)
+
+[[ -z $json ]] || mkdir -p "$(dirname "$json")"
+[[ -z $json ]] || (IFS=,; printf '{"targets":[%s]}\n' "${results[*]}") >"$json"
+exit "$failed"

@@ -125,7 +125,9 @@ package struct ClientCore {
         var tokens: [VendorToken] = []
     }
 
-    package init(configuration: ClientConfiguration, state: ClientState?, cryptography: any ClientCryptography, seed: UInt64) {
+    package init(
+        configuration: ClientConfiguration, state: ClientState?, cryptography: any ClientCryptography, seed: UInt64
+    ) {
         self.configuration = configuration
         self.cryptography = cryptography
         endpoint = Endpoint(host: configuration.host, port: configuration.port)

@@ -62,7 +62,9 @@ extension Oracle {
         guard !link.updates.isEmpty else { return fail(.content, "an UpdateResult that nobody waits for") }
         let update = link.updates.removeFirst()
         if update.request != result.request { fail(.order, "results of updates came in another order") }
-        if update.ticket > loop.store.durableTicket { fail(.beforeSync, "an update was confirmed before it was durable") }
+        if update.ticket > loop.store.durableTicket {
+            fail(.beforeSync, "an update was confirmed before it was durable")
+        }
     }
 
     func closedByShard(_ link: Link, _ code: CloseCode) {
@@ -71,7 +73,9 @@ extension Oracle {
         case .badProof: fail(.refusal, "the proof of device \(identity.index) was refused")
         case .badAck: if identity.isHonest { fail(.refusal, "an honest client's ack was refused") }
         case .unknownDevice:
-            if identity.isDurable, identity.generation > 1 { fail(.refusal, "device \(identity.index) is not known any more") }
+            if identity.isDurable, identity.generation > 1 {
+                fail(.refusal, "device \(identity.index) is not known any more")
+            }
         default: break
         }
     }
@@ -106,7 +110,9 @@ extension Oracle {
         }
         if identity.liveLink !== link { fail(.fencing, "\(name) went to an old session") }
         if record.final != nil { fail(.sentAfterEnd, "\(name) was sent after it had ended as \(record.final!)") }
-        if now >= record.expiresAt { fail(.sentAfterExpiry, "\(name) was sent at \(now), it expired at \(record.expiresAt)") }
+        if now >= record.expiresAt {
+            fail(.sentAfterExpiry, "\(name) was sent at \(now), it expired at \(record.expiresAt)")
+        }
         if deliver.sequence != record.sequence { fail(.sequence, "\(name) was stored as \(record.sequence)") }
         if deliver.sequence <= link.lastSequence { fail(.order, "\(name) came after \(link.lastSequence)") }
         link.lastSequence = deliver.sequence
@@ -138,7 +144,8 @@ extension Oracle {
         if record.wasAcceptedOffline || record.mustBeOffline {
             if !deliver.isOffline { fail(.offlineFlag, "\(name) came as fresh, but it is not") }
         } else if !record.wasSent, deliver.isOffline, record.rowLife == world.life,
-            now < record.acceptedAt + min(world.plan.limits.backgroundLiveDeadline, world.plan.limits.unannouncedCloseDelay),
+            now < record.acceptedAt
+                + min(world.plan.limits.backgroundLiveDeadline, world.plan.limits.unannouncedCloseDelay),
             record.job == nil
         {
             fail(.offlineFlag, "\(name) came as offline, but it is fresh")
@@ -167,7 +174,9 @@ extension Oracle {
             if outcome.code == .unknownDevice, record.identity.isDurable, record.identity.durableGeneration > 1 {
                 fail(.refusal, "publish \(record.index) found no device")
             }
-            if outcome.code == .requestConflict, record.request == 0 { fail(.request, "a conflict without a request id") }
+            if outcome.code == .requestConflict, record.request == 0 {
+                fail(.request, "a conflict without a request id")
+            }
             return
         }
         guard let original = self.record(outcome.message) else {
@@ -199,10 +208,14 @@ extension Oracle {
         let name = "message \(record.index)"
         if record.final != nil { fail(.leasedAfterEnd, "\(name) was leased after it had ended as \(record.final!)") }
         if record.strategy == .liveOnly { fail(.strategy, "strategy 3 was leased") }
-        if !record.durableLeases.contains(job.leaseID.1) { fail(.beforeSync, "\(name) was leased before it was durable") }
+        if !record.durableLeases.contains(job.leaseID.1) {
+            fail(.beforeSync, "\(name) was leased before it was durable")
+        }
         let decidedAt = job.leasedUntil - sender.leaseMilliseconds
         if decidedAt >= record.expiresAt || now >= record.expiresAt {
-            fail(.leasedAfterExpiry, "\(name) was leased at \(decidedAt) and shown at \(now), it expired at \(record.expiresAt)")
+            fail(
+                .leasedAfterExpiry,
+                "\(name) was leased at \(decidedAt) and shown at \(now), it expired at \(record.expiresAt)")
         }
         if record.openLease != 0, decidedAt < record.openLeaseUntil {
             fail(.lease, "\(name) was leased at \(decidedAt) while it was leased until \(record.openLeaseUntil)")
@@ -214,7 +227,9 @@ extension Oracle {
         if record.badgeAtLease.lease == job.leaseID.1, !record.tokensAtLease.contains(job.token) {
             fail(.lease, "\(name) was leased with a token its device does not have: \(job.token)")
         }
-        if job.attempt > world.plan.apps[identity.app].maxAttempts { fail(.bounds, "\(name) had \(job.attempt) attempts") }
+        if job.attempt > world.plan.apps[identity.app].maxAttempts {
+            fail(.bounds, "\(name) had \(job.attempt) attempts")
+        }
         checkBadge(job, record)
     }
 
@@ -259,7 +274,10 @@ extension Oracle {
                 $0.lease == result.leaseID.1 && $0.outcome == result.outcome.rawValue
             }
             if !isDurable, !(result.outcome == .accepted && record.hasLateAccept) {
-                fail(.beforeSync, "result \(result.outcome) of message \(record.index) was confirmed before it was durable, strategy \(record.strategy), final \(String(describing: record.final)), job \(String(describing: record.job))")
+                fail(
+                    .beforeSync,
+                    "result \(result.outcome) of message \(record.index) was confirmed before it was durable, strategy \(record.strategy), final \(String(describing: record.final)), job \(String(describing: record.job))"
+                )
             }
             if result.outcome == .accepted, record.final == nil, record.strategy == .liveElseVendor {
                 record.acceptWasRecorded = true
@@ -291,13 +309,17 @@ extension Oracle {
                 ("held", numbers.heldJobs), ("leased", numbers.leasedJobs), ("waiting", numbers.waitingCommands),
                 ("effects", numbers.pendingEffects), ("pending", Int(numbers.pending)),
             ]
-            for (name, value) in gauges where value != 0 { return fail(.progress, "\(value) \(name) are left in memory") }
+            for (name, value) in gauges where value != 0 {
+                return fail(.progress, "\(value) \(name) are left in memory")
+            }
         }
         for record in world.records {
             if record.durableTable != nil || record.everDurable && record.durableFinal == nil {
                 return fail(.progress, "message \(record.index) is still pending")
             }
-            if let outcome = record.outcome, outcome.code == .accepted, self.record(outcome.message)?.durableFinal == nil {
+            if let outcome = record.outcome, outcome.code == .accepted,
+                self.record(outcome.message)?.durableFinal == nil
+            {
                 return fail(.progress, "publish \(record.index) was accepted, but its message never ended")
             }
         }
@@ -322,7 +344,8 @@ extension Oracle {
         if accepted != UInt64(durableAccepted[index]) {
             fail(.books, "\(accepted) were counted as accepted, \(durableAccepted[index]) were stored")
         }
-        for state in FinalState.allCases where finals[Int(state.rawValue)] != UInt64(durableFinals[index][Int(state.rawValue)]) {
+        for state in FinalState.allCases
+        where finals[Int(state.rawValue)] != UInt64(durableFinals[index][Int(state.rawValue)]) {
             fail(.books, "\(finals[Int(state.rawValue)]) were counted as \(state)")
         }
     }
@@ -342,7 +365,8 @@ extension Oracle {
                 return fail(.progress, "the trace of message \(record.index) was not told")
             }
             if trace.finalState != record.durableFinal {
-                return fail(.finalState, "the trace of message \(record.index) says \(String(describing: trace.finalState))")
+                return fail(
+                    .finalState, "the trace of message \(record.index) says \(String(describing: trace.finalState))")
             }
         }
     }

@@ -56,7 +56,9 @@ final class Oracle: StoreWitness {
             checkAcceptance(record, identity, row)
             identity.pendingCount += 1
             let limit = world.plan.apps[identity.app].queuedMessageLimit
-            if identity.pendingCount > limit { fail(.bounds, "\(identity.pendingCount) messages are queued, \(limit) allowed") }
+            if identity.pendingCount > limit {
+                fail(.bounds, "\(identity.pendingCount) messages are queued, \(limit) allowed")
+            }
             if record.collapse > 0 { identity.newestOfKey[Int(record.collapse)] = record.index }
         }
         if key.table == .message {
@@ -198,7 +200,9 @@ final class Oracle: StoreWitness {
             if !record.openedByUser { fail(.finalState, "\(name), but nobody opened it") }
         case .handedOff:
             if !record.wasReportedAccepted { fail(.finalState, "\(name), but no sender said so") }
-            if record.strategy == .liveElseVendor, now < record.expiresAt { fail(.finalState, "\(name) before its time") }
+            if record.strategy == .liveElseVendor, now < record.expiresAt {
+                fail(.finalState, "\(name) before its time")
+            }
         case .expired:
             if wasStored, now < record.expiresAt { fail(.finalState, "\(name) at \(now), before \(record.expiresAt)") }
         case .collapsed: if record.collapse == 0 { fail(.finalState, "\(name) without a key") }
@@ -243,7 +247,9 @@ final class Oracle: StoreWitness {
             case .put(let key, let value):
                 switch key.table {
                 case .message, .vendorMessage:
-                    guard let row = RowInspection.message(value.bytes), let record = record(row.message) else { continue }
+                    guard let row = RowInspection.message(value.bytes), let record = record(row.message) else {
+                        continue
+                    }
                     if record.durableTable == nil {
                         pending[place(key.bucket, world.plan.apps[record.identity.app].key), default: 0] += 1
                         if !record.everDurable { durableAccepted[record.identity.app] += 1 }
@@ -349,7 +355,8 @@ final class Oracle: StoreWitness {
         var open: Int64 = 0
         for (_, row) in counters[place] ?? [:] { open += Int64(bitPattern: row.accepted &- row.ended) }
         if open != Int64(pending[place] ?? 0) {
-            fail(.books, "counters say that \(open) messages of a bucket are pending, \(pending[place] ?? 0) are stored")
+            fail(
+                .books, "counters say that \(open) messages of a bucket are pending, \(pending[place] ?? 0) are stored")
         }
     }
 

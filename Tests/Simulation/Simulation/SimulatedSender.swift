@@ -35,7 +35,9 @@ extension World {
                     origin: Origin(route: 2 | UInt64(sender.index) << 8, request: UInt64(sender.leaseMilliseconds)),
                     apps: chance.perMille(100) ? [plan.apps[0].key] : nil, limit: limit,
                     leaseMilliseconds: sender.leaseMilliseconds,
-                    leaseID: (UInt64(sender.index) + 1, UInt64(life) << 40 | UInt64(sender.index) << 32 | sender.leaseCount)),
+                    leaseID: (
+                        UInt64(sender.index) + 1, UInt64(life) << 40 | UInt64(sender.index) << 32 | sender.leaseCount
+                    )),
                 now: gatewayNow)
             loop.perform()
         }
@@ -74,7 +76,9 @@ extension World {
                 faults.note(.leaseExtended)
                 let loop = loop(of: record.identity.bucket)
                 oracle.willExtend(record, job, by: 10_000)
-                loop.shard.extend([(job.message, job.leaseID)], milliseconds: 10_000, origin: Origin(route: 3, request: 0), now: gatewayNow)
+                loop.shard.extend(
+                    [(job.message, job.leaseID)], milliseconds: 10_000, origin: Origin(route: 3, request: 0),
+                    now: gatewayNow)
                 loop.perform()
             }
             var result = JobResult(job: job.message, leaseID: job.leaseID, outcome: .accepted, vendorID: "v")
@@ -130,7 +134,9 @@ extension World {
             faults.note(.resultUnknownJob)
             let record = chance.one(of: records)
             id = record.id
-            if id.isNone { id = MessageID(bucket: record.identity.bucket, acceptedAt: gatewayNow, digest: record.digest) }
+            if id.isNone {
+                id = MessageID(bucket: record.identity.bucket, acceptedAt: gatewayNow, digest: record.digest)
+            }
         }
         settle([JobResult(job: id, leaseID: lease, outcome: chance.one(of: [.accepted, .retry, .rejected, .badToken]))])
     }

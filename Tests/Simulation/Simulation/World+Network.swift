@@ -39,7 +39,11 @@ extension World {
     /// Sends bytes on their way.
     func transmit(_ link: Link, toGateway: Bool, _ bytes: [UInt8]) {
         guard !bytes.isEmpty else { return }
-        if toGateway { transmit(link, true, bytes, &link.toGateway) } else { transmit(link, false, bytes, &link.toClient) }
+        if toGateway {
+            transmit(link, true, bytes, &link.toGateway)
+        } else {
+            transmit(link, false, bytes, &link.toClient)
+        }
     }
 
     private func transmit(_ link: Link, _ toGateway: Bool, _ bytes: [UInt8], _ direction: inout Direction) {
@@ -95,7 +99,8 @@ extension World {
             // The other end is told that nobody is here.
             if toGateway ? link.isOpenAtClient : link.isOpenAtGateway {
                 queue.add(
-                    .hangUp(link: link.number, toGateway: !toGateway, offset: -1), at: now + chance.time(1, plan.latency))
+                    .hangUp(link: link.number, toGateway: !toGateway, offset: -1),
+                    at: now + chance.time(1, plan.latency))
             }
             return
         }

@@ -99,7 +99,7 @@ let package = Package(
             dependencies: ["Delivery", "Wire", "Structures", "LongwireClient", "Cryptography", "TestKit"],
             path: "Tests/Simulation/Simulation", swiftSettings: common),
         .executableTarget(
-            name: "longwire-soak", dependencies: ["Simulation"], path: "Tests/Simulation/longwire-soak",
+            name: "longwire-soak", dependencies: ["Simulation", "Delivery"], path: "Tests/Simulation/longwire-soak",
             swiftSettings: common),
         .testTarget(
             name: "SimulationTests", dependencies: ["Simulation", "TestKit", "Delivery"],

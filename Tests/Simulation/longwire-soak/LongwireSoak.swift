@@ -1,7 +1,10 @@
 // Runs seeds of the simulation until the time is over, and writes what was covered.
 //
-//   longwire-soak [--seed FIRST] [--seeds COUNT | --seconds N] [--events EACH] [--json FILE]
+//   longwire-soak [--seed FIRST] [--seeds COUNT | --seconds N] [--events EACH] [--planted FAULT] [--json FILE]
+//
+// A fault can be planted in a debug build only; the run then ends at the first seed that catches it.
 
+internal import Delivery
 internal import FoundationEssentials
 internal import Glibc
 internal import Simulation
@@ -14,6 +17,7 @@ enum LongwireSoak {
         var seconds = 60.0
         var events = 18_000
         var json: String?
+        var planted: PlantedFault?
         var arguments = CommandLine.arguments.dropFirst().makeIterator()
         while let argument = arguments.next() {
             guard let value = arguments.next() else { return refuse("\(argument) needs a value") }
@@ -25,10 +29,13 @@ enum LongwireSoak {
             case "--seconds": seconds = Double(value) ?? 60
             case "--events": events = Int(value) ?? events
             case "--json": json = value
+            case "--planted":
+                guard let fault = PlantedFault(rawValue: value) else { return refuse("there is no fault \(value)") }
+                planted = fault
             default: return refuse("there is no option \(argument)")
             }
         }
-        run(first: first, count: count, seconds: seconds, events: events, json: json)
+        run(first: first, count: count, seconds: seconds, events: events, json: json, planted: planted)
     }
 
     private static func refuse(_ text: String) {
@@ -36,16 +43,23 @@ enum LongwireSoak {
         exit(64)
     }
 
-    private static func run(first: UInt64, count: UInt64, seconds: Double, events: Int, json: String?) {
+    private static func run(
+        first: UInt64, count: UInt64, seconds: Double, events: Int, json: String?, planted: PlantedFault?
+    ) {
         var summary = SoakSummary()
         let clock = ContinuousClock()
         let start = clock.now
         var seed = first
         while seed - first < count, clock.now - start < .seconds(min(seconds, 1e9)) {
-            let world = World(seed: seed)
+            let world = World(seed: seed) { limits in
+                #if DEBUG
+                limits.planted = planted
+                #endif
+            }
             world.run(events: events)
             summary.add(world)
             if let report = world.report { print(report) }
+            if planted != nil, world.violation != nil { break }
             seed += 1
         }
         let elapsed = clock.now - start

@@ -7,7 +7,7 @@ struct ProcessMeter: Sendable {
     /// - Throws: `UsageError` when the process cannot be looked at.
     init(_ processID: Int32) throws(UsageError) {
         self.processID = processID
-        guard cpu() != nil else { throw UsageError("--pid \(processID): there is no such process to look at") }
+        guard cpu() != nil else { throw UsageError("--server-pid \(processID): there is no such process to look at") }
     }
 
     /// User and system time in nanoseconds, in steps of a clock tick; `nil` once the process is gone.
@@ -28,6 +28,17 @@ struct ProcessMeter: Sendable {
         else { return nil }
         return Memory(resident: resident << 10, proportional: proportional << 10)
     }
+
+    /// Resident memory only: cheap enough to ask for several times a second.
+    func residentByteCount() -> Int? {
+        guard let text = Self.text("/proc/\(processID)/statm") else { return nil }
+        let fields = text.split(separator: " ")
+        guard fields.count > 1, let pages = Int(fields[1]) else { return nil }
+        return pages * Int(sysconf(CInt(_SC_PAGESIZE)))
+    }
+
+    /// Cores that may be used here.
+    static func coreCount() -> Int { max(1, Int(sysconf(CInt(_SC_NPROCESSORS_ONLN)))) }
 
     struct Kernel: Sendable, Equatable {
         /// Bytes of all slabs of the machine: sockets, files, poll entries.

@@ -5,7 +5,7 @@
 enum Bottleneck: String, Sendable {
     /// A generator's thread had no time left, or sent late although the gateway would have taken it.
     case generator
-    /// Gateway and generator together used nearly all cores of this machine.
+    /// Nearly all cores of this machine were in use, by the gateway, the generator or others.
     case machine
     /// The generator waited for the gateway.
     case server
@@ -18,6 +18,8 @@ enum Bottleneck: String, Sendable {
         var generatorCores = 0.0
         /// `nil` when the gateway's process is not known.
         var serverCores: Double?
+        /// What everything on this machine used, others included; `nil` when it is not known.
+        var usedCores: Double?
         var machineCores = 1.0
         var isPaced = false
         /// 99 % of paced messages were encoded at most so late.
@@ -27,6 +29,11 @@ enum Bottleneck: String, Sendable {
         /// The share of time that the least idle thread waited for something to do.
         var waited = 1.0
         var isPaceKept = true
+
+        var allCores: Double? {
+            let known = [usedCores, serverCores.map { $0 + generatorCores }].compactMap(\.self)
+            return known.max()
+        }
     }
 
     init(_ facts: Facts) {
@@ -34,12 +41,12 @@ enum Bottleneck: String, Sendable {
             self = .generator
         } else if facts.isPaced, facts.stalls == 0, facts.sendLag > Self.lateNanoseconds {
             self = .generator
-        } else if let server = facts.serverCores, server + facts.generatorCores >= facts.machineCores * 0.93 {
+        } else if facts.isPaced, facts.isPaceKept {
+            self = .none
+        } else if let used = facts.allCores, used >= facts.machineCores * 0.93 {
             self = .machine
         } else if facts.serverCores == nil, !facts.isPaced, facts.waited < 0.02 {
             self = .machine
-        } else if facts.isPaced, facts.isPaceKept {
-            self = .none
         } else {
             self = .server
         }
@@ -62,8 +69,9 @@ enum Bottleneck: String, Sendable {
         case .machine:
             let cores = Metric.rounded(facts.generatorCores, 2)
             let server = facts.serverCores.map { ", the gateway \(Metric.rounded($0, 2))" } ?? ""
-            return "The cores of this machine were the limit (the generator used \(cores)\(server) of "
-                + "\(Metric.rounded(facts.machineCores, 0))): the gateway can do more where the generator is elsewhere."
+            let all = facts.usedCores.map { ", everything together \(Metric.rounded($0, 2))" } ?? ""
+            return "The cores of this machine were the limit (the generator used \(cores)\(server)\(all) of "
+                + "\(Metric.rounded(facts.machineCores, 0))): the gateway can do more where it has them to itself."
         case .server, .none: return nil
         }
     }

@@ -48,6 +48,7 @@ extension Run {
         var facts = Bottleneck.Facts(busiest: tally.busiest, isPaced: options.rate != nil, isPaceKept: isPaceKept)
         facts.generatorCores = Double(tally.totalCPU) / Double(tally.measuredTime)
         facts.serverCores = server?.cores
+        facts.usedCores = server?.machineCores
         facts.machineCores = Double(ProcessMeter.coreCount())
         facts.sendLag = tally.sendLag.percentile(99)
         facts.stalls = tally.stalls
@@ -66,11 +67,14 @@ struct CPUSpan {
     struct Usage {
         var used: Int64
         var cores: Double
+        /// Cores that anything on this machine used; `nil` when it was too short to tell.
+        var machineCores: Double?
     }
 
     private let meter: ProcessMeter?
     private let start: Int64?
     private let startedAt: Int64
+    private let machine = ProcessMeter.machine()
 
     init(_ meter: ProcessMeter?) {
         self.meter = meter
@@ -84,6 +88,8 @@ struct CPUSpan {
     func end(idle: Int64 = 0) -> Usage? {
         guard let start, let end = meter?.cpu() else { return nil }
         let time = max(1, Clocks.now() - startedAt - idle)
-        return Usage(used: end - start, cores: Double(end - start) / Double(time))
+        return Usage(
+            used: end - start, cores: Double(end - start) / Double(time),
+            machineCores: ProcessMeter.machine().coresUsed(since: machine, of: Double(ProcessMeter.coreCount())))
     }
 }

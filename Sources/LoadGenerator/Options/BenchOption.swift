@@ -88,8 +88,7 @@ struct BenchOption {
                 name: "--messages", placeholder: "M",
                 help: "messages for each device (offline, handoff 20; storm 5)", modes: [.offline, .storm, .handoff]
             ) { options, value throws(UsageError) in
-                let least = options.mode == .storm ? 0 : 1
-                options.messageWish = try whole("--messages", value, least...1_000)
+                options.messageWish = try whole("--messages", value, 0...1_000)
             },
             number("--lease", "N", "jobs asked for in one lease (500)", 1...500, \.leaseCount, [.handoff]),
         ]

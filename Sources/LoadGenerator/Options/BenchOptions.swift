@@ -115,6 +115,7 @@ struct BenchOptions: Equatable {
         guard !(seen.contains("--rate") && seen.contains("--in-flight")) else {
             throw UsageError("--rate and --in-flight exclude each other: a fixed rate, or as fast as it goes")
         }
+        guard messages > 0 || mode == .storm else { throw UsageError("--messages 0: only a storm can do without any") }
         guard warmup < Limits.longestSeconds - duration else {
             throw UsageError("--warmup and --duration are too long")
         }

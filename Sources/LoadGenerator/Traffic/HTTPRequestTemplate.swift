@@ -19,10 +19,11 @@ struct HTTPRequestTemplate {
     init(_ credentials: Credentials, token: String, batch: Int) {
         let message = Self.message
         let isBatch = batch > 1
+        let opening = "{\"is_async\":false,\"msg_list\":["
         let body =
             isBatch
-            ? "{\"is_async\":false,\"msg_list\":["
-                + [String](repeating: message, count: batch).joined(separator: ",") + "]}" : message
+            ? opening + [String](repeating: message, count: batch).joined(separator: ",") + "]}"
+            : message
         let head =
             "POST /v2/\(credentials.appID)/push/single/\(isBatch ? "batch/" : "")cid HTTP/1.1\r\n"
             + "Host: \(credentials.http.text)\r\n"
@@ -33,7 +34,7 @@ struct HTTPRequestTemplate {
         messageCount = batch
         messageStride = message.utf8.count + 1
         // Looked for in a message only: the app id and the token are somebody else's text.
-        firstMessage = head.utf8.count + (isBatch ? 31 : 0)
+        firstMessage = head.utf8.count + (isBatch ? opening.utf8.count : 0)
         cidOffset = Self.offset(of: Self.cidHole, in: message)
         requestIDOffset = Self.offset(of: Self.requestHole, in: message)
         markOffset = Self.offset(of: Self.markHole, in: message)

@@ -235,7 +235,11 @@ struct LeaseScanner {
         offset = job + 32
         guard let lease = ByteSearch.find("\"leaseId\":\"", in: bytes, from: offset), lease + 32 <= bytes.count else { return nil }
         var mark: UInt64?
-        if let title = ByteSearch.find(Payload.alertPrefix, in: bytes, from: offset), title + 16 <= lease { mark = Hex.read(bytes.baseAddress! + title) }
+        // Only within this job: the next one's number is not its own.
+        let own = UnsafeRawBufferPointer(rebasing: bytes[..<lease])
+        if let title = ByteSearch.find(Payload.alertPrefix, in: own, from: offset), title + 16 <= lease {
+            mark = Hex.read(bytes.baseAddress! + title)
+        }
         offset = lease + 32
         return Job(
             jobID: UnsafeRawBufferPointer(rebasing: bytes[job..<(job + 32)]),

@@ -193,6 +193,9 @@ extension Worker {
             turn(nanoseconds: Self.idleTurn)
         }
         finish()
+        // A moment longer: a job that is leased twice comes right behind.
+        let grace = now + 200_000_000
+        while now < grace, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
         for index in 0..<adminCount where tally.fatal == nil { closeAdmin(index) }
     }
 

@@ -17,7 +17,10 @@ struct BottleneckTests {
         (Facts(busiest: 0.4, generatorCores: 0.4, machineCores: 2, waited: 0.5), .server),
         // Paced: late without a reason is the generator's fault, late because the gateway took no more is not.
         (Facts(busiest: 0.2, machineCores: 2, isPaced: true, sendLag: 5_000_000), .generator),
-        (Facts(busiest: 0.2, machineCores: 2, isPaced: true, sendLag: 5_000_000, stalls: 3, isPaceKept: false), .server),
+        (
+            Facts(busiest: 0.2, machineCores: 2, isPaced: true, sendLag: 5_000_000, stalls: 3, isPaceKept: false),
+            .server
+        ),
         (Facts(busiest: 0.2, machineCores: 2, isPaced: true, sendLag: 200_000), .none),
     ]
 

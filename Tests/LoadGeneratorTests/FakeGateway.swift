@@ -325,7 +325,9 @@ final class FakeGateway: @unchecked Sendable {
         guard let cid = audience?.first.flatMap({ DeviceID($0) }), secrets[cid] != nil, let text,
             message["request_id"] is String
         else { return false }
-        if behaviour.refusesOfBatch > 0, index % behaviour.refusesOfBatch == behaviour.refusesOfBatch - 1 { return false }
+        if behaviour.refusesOfBatch > 0, index % behaviour.refusesOfBatch == behaviour.refusesOfBatch - 1 {
+            return false
+        }
         published += 1
         deliver(Array(text.utf8), to: cid, twice: false)
         return true

@@ -108,7 +108,8 @@ struct RunTests {
     @Test("what is pushed over HTTP to connected devices is delivered once, alone and in batches", arguments: [1, 5])
     func httpConnected(batch: Int) throws {
         try withGateway(FakeGateway.Behaviour(refusesOfBatch: batch > 1 ? 5 : 0)) { gateway, folder in
-            let arguments = ["http", "--connections", "2", "--devices", "6", "--connected", "--batch", "\(batch)"] + short
+            let arguments =
+                ["http", "--connections", "2", "--devices", "6", "--connected", "--batch", "\(batch)"] + short
             let report = try run(gateway, folder, arguments)
             #expect(value(report, "accepted") > 0)
             #expect(value(report, "delivered") == value(report, "accepted"))

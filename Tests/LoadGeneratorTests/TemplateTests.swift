@@ -9,7 +9,8 @@ struct TemplateTests {
     private func credentials() throws -> Credentials {
         try Credentials(
             BenchOptions(parsing: [
-                "http", "--app-id", "a", "--app-key", "k", "--app-secret", "s", "--master-secret", "m", "--data", "/none",
+                "http", "--app-id", "a", "--app-key", "k", "--app-secret", "s", "--master-secret", "m", "--data",
+                "/none",
             ]))
     }
 
@@ -31,7 +32,8 @@ struct TemplateTests {
             let cid = ((message["audience"] as? [String: Any])?["cid"] as? [String])?.first
             #expect(cid == DeviceID(high: 1, low: UInt64(index)).description)
             #expect((message["request_id"] as? String)?.count == 24)
-            let payload = Array(try #require((message["push_message"] as? [String: Any])?["transmission"] as? String).utf8)
+            let payload = Array(
+                try #require((message["push_message"] as? [String: Any])?["transmission"] as? String).utf8)
             let mark = payload.withUnsafeBytes { DeliverScan.mark(of: $0) }
             #expect(mark == 0xF0 << 56 | UInt64(index))
         }
@@ -60,7 +62,8 @@ struct TemplateTests {
     func leases() throws {
         let jobs = (1...3).map { number in
             let title = number == 2 ? "Your order" : "\(Payload.alertPrefix)00000000000000a\(number)"
-            return #"{"jobId":"\#(String(repeating: "\(number)", count: 32))","body":{"aps":{"alert":{"title":"\#(title)"}}},"#
+            return
+                #"{"jobId":"\#(String(repeating: "\(number)", count: 32))","body":{"aps":{"alert":{"title":"\#(title)"}}},"#
                 + #""leaseId":"\#(String(repeating: "f", count: 32))","leasedUntil":5}"#
         }
         let whole = Array(#"{"jobs":[\#(jobs.joined(separator: ","))]}"#.utf8)

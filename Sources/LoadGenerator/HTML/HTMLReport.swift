@@ -110,7 +110,8 @@ struct HTMLReport {
     private var latency: Plot {
         let series = report.series
         let slots = 0..<series.slotCount
-        let place = { (slot: Int) in seconds(series.startedAt + Int64(slot) * series.slotLength + series.slotLength / 2) }
+        let place = { (slot: Int) in seconds(series.startedAt + Int64(slot) * series.slotLength + series.slotLength / 2)
+        }
         let line = { (name: String, value: (Int) -> Int64?) in
             Plot.Line(name: name, points: slots.map { (place($0), value($0).map(Double.init)) })
         }
@@ -133,7 +134,9 @@ struct HTMLReport {
             }
         }
         var lines = [Plot.Line(name: "generator", points: cores { $0.generatorCPU })]
-        if report.gatewayProcess != nil { lines.insert(Plot.Line(name: "gateway", points: cores { $0.serverCPU }), at: 0) }
+        if report.gatewayProcess != nil {
+            lines.insert(Plot.Line(name: "gateway", points: cores { $0.serverCPU }), at: 0)
+        }
         return overTime("CPU over time, cores", lines) { Metric.rounded($0, 1) }
     }
 

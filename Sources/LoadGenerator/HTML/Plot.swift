@@ -42,7 +42,8 @@ struct Plot {
         var svg: [String] = []
         for mark in marks {
             let y = Self.number(yPlace(mark))
-            svg.append("<path class=\"grid\" d=\"M\(Self.number(Self.left)) \(y)H\(Self.number(Self.width - Self.right))\"/>")
+            svg.append(
+                "<path class=\"grid\" d=\"M\(Self.number(Self.left)) \(y)H\(Self.number(Self.width - Self.right))\"/>")
             svg.append(Self.label(Self.left - 8, yPlace(mark) + 4, "end", yText(mark)))
         }
         let chosen = xMarks.isEmpty ? (0...5).map { xLow + (xHigh - xLow) * Double($0) / 5 } : xMarks

@@ -82,7 +82,8 @@ extension Histogram: Codable {
         let filled = try container.decode([UInt64].self, forKey: .filled)
         for place in stride(from: 0, to: filled.count - 1, by: 2) {
             guard filled[place] < UInt64(Self.bucketCount) else {
-                throw DecodingError.dataCorruptedError(forKey: .filled, in: container, debugDescription: "no such bucket")
+                throw DecodingError.dataCorruptedError(
+                    forKey: .filled, in: container, debugDescription: "no such bucket")
             }
             buckets[Int(filled[place])] = filled[place + 1]
             count += filled[place + 1]

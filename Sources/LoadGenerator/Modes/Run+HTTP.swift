@@ -13,7 +13,8 @@ extension Run {
         var report = Report(
             title: "http: push/single/\(options.batch > 1 ? "batch/" : "")cid over \(options.connections) connections, "
                 + "\(options.pipeline) outstanding on each, \(options.batch) messages in a body of "
-                + "\(template.bodyByteCount) bytes, \(devices.count) \(options.isConnected ? "connected" : "absent") devices")
+                + "\(template.bodyByteCount) bytes, \(devices.count) \(options.isConnected ? "connected" : "absent") devices"
+        )
         report.failures = tally.failures
         let seconds = max(Double(tally.phaseEndedAt - tally.phaseStartedAt) / 1e9, 1e-9)
         report.add("rate", Double(tally.measuredAccepted) / seconds, "messages accepted a second")
@@ -46,11 +47,13 @@ extension Run {
         let server = cpu.end()
 
         var report = Report(
-            title: "handoff: \(options.messages) jobs for each of \(devices.count) devices, leased \(options.leaseCount) at "
+            title:
+                "handoff: \(options.messages) jobs for each of \(devices.count) devices, leased \(options.leaseCount) at "
                 + "a time over \(options.connections) connections")
         report.failures = tally.failures
         let settling = Double(max(1, tally.drainEndedAt - begin)) / 1e9
-        report.add("rate", tally.settled == 0 ? 0 : Double(tally.settled) / settling, "jobs leased and settled a second")
+        report.add(
+            "rate", tally.settled == 0 ? 0 : Double(tally.settled) / settling, "jobs leased and settled a second")
         report.add("createRate", Double(tally.accepted) / max(creating, 1e-9), "jobs created a second")
         report.add("jobs", Double(tally.accepted), "jobs created")
         report.add("leased", Double(tally.jobs.count), "different jobs leased")

@@ -83,7 +83,8 @@ extension Run {
             "enqueueRate", Double(tally.accepted) / max(spans.enqueueSeconds, 1e-9), "enqueued a second")
         let draining = Double(max(0, tally.drainEndedAt - spans.returnAt))
         report.add(
-            "drainRate", Double(tally.delivered) / max(draining / 1e9, 1e-9), "drained a second, from the first connect")
+            "drainRate", Double(tally.delivered) / max(draining / 1e9, 1e-9), "drained a second, from the first connect"
+        )
         report.add("drainSeconds", draining, "first connect to last message")
         addMessages(tally, to: &report)
         if let used = spans.enqueue, tally.accepted > 0 {

@@ -36,7 +36,8 @@ final class Run {
         }
         processes = try FileLimit.processes(for: held, wish: options.processWish)
         guard processes * options.threads <= Limits.workerCount else {
-            throw UsageError("--processes times --threads is at most \(Limits.workerCount), not \(processes * options.threads)")
+            throw UsageError(
+                "--processes times --threads is at most \(Limits.workerCount), not \(processes * options.threads)")
         }
     }
 
@@ -132,7 +133,8 @@ final class Run {
         let nanoseconds = { (seconds: Double) in Int64(seconds * 1e9) }
         return WorkerPlan(
             job: job, index: index, credentials: credentials, devices: devices, firstDevice: first, senders: senders,
-            httpConnections: http, adminConnections: admin, inFlight: options.inFlight, rate: options.rate, handshakes: options.handshakes,
+            httpConnections: http, adminConnections: admin, inFlight: options.inFlight, rate: options.rate,
+            handshakes: options.handshakes,
             runTag: runTag, httpToken: "",
             options: WorkerPlan.RunTimes(
                 timeout: nanoseconds(options.timeout), hold: nanoseconds(options.hold),

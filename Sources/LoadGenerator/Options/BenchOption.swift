@@ -83,7 +83,8 @@ struct BenchOption {
                 [.http]),
             toggle(
                 "--connected", "hold the devices connected, acking; without it they are absent", \.isConnected, [.http]),
-            number("--batch", "N", "messages in a request; above 1: push/single/batch/cid (1)", 1...200, \.batch, [.http]),
+            number(
+                "--batch", "N", "messages in a request; above 1: push/single/batch/cid (1)", 1...200, \.batch, [.http]),
             BenchOption(
                 name: "--messages", placeholder: "M",
                 help: "messages for each device (offline, handoff 20; storm 5)", modes: [.offline, .storm, .handoff]
@@ -114,7 +115,8 @@ struct BenchOption {
                 name: "--require", placeholder: "CONDITION",
                 help: "e.g. 'p99<10ms', 'loss=0', 'rate>=50000'; may be repeated; exit code 1 if one does not hold"
             ) { _, _ in },
-            optional("--json", "FILE", "write the report as one JSON object; - prints it instead of the table", \.jsonFile),
+            optional(
+                "--json", "FILE", "write the report as one JSON object; - prints it instead of the table", \.jsonFile),
             optional("--html", "FILE", "write a report with plots, in one file that needs nothing else", \.htmlFile),
             toggle("--quiet", "no progress line", \.isQuiet),
         ]

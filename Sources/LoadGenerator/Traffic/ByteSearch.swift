@@ -5,10 +5,12 @@ enum ByteSearch {
     /// The offset behind the first place at or after `offset` where `pattern` stands.
     @inline(__always)
     static func find(_ pattern: StaticString, in bytes: UnsafeRawBufferPointer, from offset: Int = 0) -> Int? {
-        find(UnsafeRawBufferPointer(start: pattern.utf8Start, count: pattern.utf8CodeUnitCount), in: bytes, from: offset)
+        find(
+            UnsafeRawBufferPointer(start: pattern.utf8Start, count: pattern.utf8CodeUnitCount), in: bytes, from: offset)
     }
 
-    static func find(_ pattern: UnsafeRawBufferPointer, in bytes: UnsafeRawBufferPointer, from offset: Int = 0) -> Int? {
+    static func find(_ pattern: UnsafeRawBufferPointer, in bytes: UnsafeRawBufferPointer, from offset: Int = 0) -> Int?
+    {
         guard let base = bytes.baseAddress, let wanted = pattern.baseAddress, bytes.count - offset >= pattern.count
         else { return nil }
         // The C library jumps to a byte that is seldom in JSON, and only there the rest is compared.

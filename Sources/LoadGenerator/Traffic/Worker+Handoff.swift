@@ -17,7 +17,9 @@ extension Worker {
             return
         }
         let (descriptor, error) = Socket.connect(to: plan.credentials.admin, from: 0)
-        guard descriptor >= 0 else { return restartAdmin(index, "connecting to the admin listener: \(errorText(error))") }
+        guard descriptor >= 0 else {
+            return restartAdmin(index, "connecting to the admin listener: \(errorText(error))")
+        }
         admins[index].descriptor = descriptor
         admins[index].phase = .connecting
         if (try? poller.add(descriptor, token: Kind.admin.rawValue << 32 | UInt64(index))) == nil {
@@ -29,7 +31,9 @@ extension Worker {
         guard admins[index].descriptor >= 0 else { return }
         if admins[index].phase == .connecting {
             let error = Socket.pendingError(admins[index].descriptor)
-            guard error == 0 else { return restartAdmin(index, "connecting to the admin listener: \(errorText(error))") }
+            guard error == 0 else {
+                return restartAdmin(index, "connecting to the admin listener: \(errorText(error))")
+            }
             guard event.isWritable else { return }
             admins[index].phase = .ready
             // A connection that was lost in the middle of the work goes on with it.
@@ -117,7 +121,8 @@ extension Worker {
             guard response.status == 200 else {
                 // Refused for good: asking again would only be refused again.
                 tally.fatal =
-                    "the handoff API answered HTTP \(response.status): " + String(decoding: body.prefix(200), as: UTF8.self)
+                    "the handoff API answered HTTP \(response.status): "
+                    + String(decoding: body.prefix(200), as: UTF8.self)
                 return false
             }
             switch phase {
@@ -231,9 +236,13 @@ struct LeaseScanner {
     /// The next job; `nil` behind the last.
     @inline(__always)
     mutating func next() -> Job? {
-        guard let job = ByteSearch.find("\"jobId\":\"", in: bytes, from: offset), job + 32 <= bytes.count else { return nil }
+        guard let job = ByteSearch.find("\"jobId\":\"", in: bytes, from: offset), job + 32 <= bytes.count else {
+            return nil
+        }
         offset = job + 32
-        guard let lease = ByteSearch.find("\"leaseId\":\"", in: bytes, from: offset), lease + 32 <= bytes.count else { return nil }
+        guard let lease = ByteSearch.find("\"leaseId\":\"", in: bytes, from: offset), lease + 32 <= bytes.count else {
+            return nil
+        }
         var mark: UInt64?
         // Only within this job: the next one's number is not its own.
         let own = UnsafeRawBufferPointer(rebasing: bytes[..<lease])

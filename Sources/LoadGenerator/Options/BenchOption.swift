@@ -110,7 +110,7 @@ struct BenchOption {
             ) { options, value throws(UsageError) in
                 options.handshakeWish = try whole("--handshakes", value, 1...20_000)
             },
-            seconds("--timeout", "longest time for connecting all (120)", \.timeout),
+            seconds("--timeout", "longest time for connecting all, and for enqueueing (120)", \.timeout),
             BenchOption(
                 name: "--require", placeholder: "CONDITION",
                 help: "e.g. 'p99<10ms', 'loss=0', 'rate>=50000'; may be repeated; exit code 1 if one does not hold"

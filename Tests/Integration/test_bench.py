@@ -3,6 +3,7 @@
 import html.parser
 import json
 import os
+import pty
 import resource
 import subprocess
 
@@ -19,18 +20,23 @@ def loaded():
         yield gateway
 
 
-def bench(gateway, *words, code=0, capture=None, files=None):
-    """One run; `files` is the hard limit of open files that the generator has."""
+def command_line(gateway, *words):
     app = gateway.app
+    command = [binary("longwire"), "bench", *words, "--app-id", app["appId"], "--app-key", app["appKey"]]
+    command += ["--app-secret", app["appSecret"], "--master-secret", app["masterSecret"]]
+    command += ["--data", str(gateway.folder), "--devices-file", str(gateway.folder / "bench-devices")]
     addresses = {
         "--device-address": gateway.device, "--senders-address": gateway.senders, "--http-address": gateway.http,
         "--admin-address": gateway.admin,
     }
-    command = [binary("longwire"), "bench", *words, "--app-id", app["appId"], "--app-key", app["appKey"]]
-    command += ["--app-secret", app["appSecret"], "--master-secret", app["masterSecret"]]
-    command += ["--data", str(gateway.folder), "--devices-file", str(gateway.folder / "bench-devices")]
     for name, port in addresses.items():
         command += [name, f"127.0.0.1:{port}"]
+    return command
+
+
+def bench(gateway, *words, code=0, capture=None, files=None):
+    """One run; `files` is the hard limit of open files that the generator has."""
+    command = command_line(gateway, *words)
     environment = {"LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN, "SWIFT_BACKTRACE": "enable=no"}
     limit = files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, preexec_fn=limit)
@@ -144,6 +150,19 @@ def test_reports_go_to_files_and_nothing_is_drawn_where_no_terminal_is(loaded, t
 
     Page().feed((tmp_path / "r.html").read_text())
     assert "svg" in Page.tags and not {"script", "link", "img", "iframe"} & set(Page.tags)
+
+
+def test_a_terminal_sees_a_progress_bar_and_the_table_stays_clean(loaded):
+    ours, theirs = pty.openpty()
+    try:
+        words = command_line(loaded, "live", "--devices", "20", "--rate", "300", *QUICKLY)
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=60)
+        os.close(theirs)
+        drawn = os.read(ours, 1 << 16).decode()
+    finally:
+        os.close(ours)
+    assert done.returncode == 0 and "\r" not in done.stdout
+    assert "[#" in drawn and "publishing" in drawn
 
 
 def test_help_names_every_mode():

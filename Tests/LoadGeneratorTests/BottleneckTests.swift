@@ -22,6 +22,8 @@ struct BottleneckTests {
             .server
         ),
         (Facts(busiest: 0.2, machineCores: 2, isPaced: true, sendLag: 200_000), .none),
+        (Facts(busiest: 0.2, usedCores: 2, machineCores: 2, isPaced: true, sendLag: 200_000), .none),
+        (Facts(busiest: 0.2, usedCores: 2, machineCores: 2, isPaced: true, sendLag: 5_000_000), .machine),
     ]
 
     @Test("the generator is suspected before the gateway is blamed", arguments: cases)

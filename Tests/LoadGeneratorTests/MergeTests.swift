@@ -64,6 +64,11 @@ struct MergeTests {
         var merged = LatencySeries()
         for piece in pieces { merged.merge(piece) }
         #expect(merged == whole)
+        var earlier = LatencySeries()
+        earlier.begin(at: 7, length: 5_000_000_000)
+        earlier.record(1, at: 8)
+        merged.merge(earlier)
+        #expect(merged == whole)
         // Slots of 0.1 s, and one for the end: what comes after 5.1 s lies behind them.
         #expect((0..<whole.slotCount).reduce(0) { $0 + whole.count(in: $1) } == 1_700)
         var exact: [Int64] = []

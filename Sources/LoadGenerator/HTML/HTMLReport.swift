@@ -141,9 +141,9 @@ struct HTMLReport {
     }
 
     private var memory: Plot {
-        let points = report.samples.map { (x: seconds($0.time), y: $0.serverMemory.map(Double.init)) }
+        let points = report.samples.map { (x: seconds($0.time), y: $0.serverMemory.map { Double($0) / 1_048_576 }) }
         return overTime("The gateway's resident memory over time", [Plot.Line(name: "gateway", points: points)]) {
-            Metric.rounded($0 / 1_048_576, 0) + " MiB"
+            Metric.rounded($0, 0) + " MiB"
         }
     }
 

@@ -19,7 +19,7 @@ struct Plot {
     /// Latencies of a microsecond and of a second stand in one diagram only so.
     var isLogarithmic = false
 
-    private static let width = 720.0, height = 280.0, left = 76.0, right = 16.0, top = 14.0, bottom = 44.0
+    private static let width = 720.0, height = 280.0, left = 76.0, right = 34.0, top = 14.0, bottom = 44.0
 
     /// Nothing to see with fewer than two points.
     var isEmpty: Bool { lines.allSatisfy { $0.points.count(where: { $0.y != nil }) < 2 } }

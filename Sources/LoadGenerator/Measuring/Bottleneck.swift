@@ -39,12 +39,12 @@ enum Bottleneck: String, Sendable {
     init(_ facts: Facts) {
         if facts.busiest >= 0.9 {
             self = .generator
-        } else if facts.isPaced, facts.stalls == 0, facts.sendLag > Self.lateNanoseconds {
-            self = .generator
-        } else if facts.isPaced, facts.isPaceKept {
+        } else if facts.isPaced, facts.isPaceKept, facts.sendLag <= Self.lateNanoseconds {
             self = .none
         } else if let used = facts.allCores, used >= facts.machineCores * 0.93 {
             self = .machine
+        } else if facts.isPaced, facts.stalls == 0, facts.sendLag > Self.lateNanoseconds {
+            self = .generator
         } else if facts.serverCores == nil, !facts.isPaced, facts.waited < 0.02 {
             self = .machine
         } else {

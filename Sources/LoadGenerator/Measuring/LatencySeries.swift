@@ -42,9 +42,10 @@ struct LatencySeries: Sendable, Equatable, Codable {
             self = other
             return
         }
-        precondition(
-            startedAt == other.startedAt && slotLength == other.slotLength && maxima.count == other.maxima.count,
-            "the workers of one run share its slots")
+        // A worker that ended early may have stayed behind in an earlier phase: its plot is worth less than the report.
+        guard startedAt == other.startedAt, slotLength == other.slotLength, maxima.count == other.maxima.count else {
+            return
+        }
         for index in counts.indices { counts[index] &+= other.counts[index] }
         for index in maxima.indices { maxima[index] = max(maxima[index], other.maxima[index]) }
     }

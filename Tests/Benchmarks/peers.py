@@ -7,6 +7,7 @@ Each comparison alternates A/B/A/B with a fresh server process for every round, 
 server's CPU a message, which is the steadiest figure on a noisy machine. What is compared:
 
     live     publish → deliver → ack among connected devices: Longwire with fsync, mosquitto QoS 1 storing nothing
+    paced    the same at a fixed rate, for the latencies
     absent   enqueue for absent devices, then all reconnect and drain: likewise; mosquitto keeps the messages in memory
     storm    all devices reconnect at once, 1,000 handshakes in flight (mosquitto 64, its best); Longwire
              authenticates each, mosquitto nobody
@@ -199,6 +200,15 @@ class Live(Comparison):
         return self.driver(Mosquitto, "mqtt", "live", *self.words())
 
 
+class Paced(Live):
+    rows = [("deliver p50", "deliver.p50", "deliver.p50", "µs"), ("deliver p99", "deliver.p99", "deliver.p99", "µs"),
+            ("CPU a message", "serverCPU", "serverCPU", "µs")]
+
+    def words(self):
+        s = self.settings
+        return ["--devices", str(s.devices), "--rate", str(s.rate), "--duration", str(s.seconds)]
+
+
 class Absent(Comparison):
     peer = "mosquitto"
     rows = [("enqueued a second", "enqueueRate", "enqueueRate", "/s"),
@@ -270,7 +280,7 @@ class Handoff(Comparison):
         return self.driver(Redis, "redis", "handoff", *self.words(), "--senders", "8", "--batch", "500")
 
 
-COMPARISONS = {"live": Live, "absent": Absent, "storm": Storm, "enqueue": Enqueue, "handoff": Handoff}
+COMPARISONS = {"live": Live, "paced": Paced, "absent": Absent, "storm": Storm, "enqueue": Enqueue, "handoff": Handoff}
 
 
 def text(value, unit):
@@ -306,8 +316,9 @@ def main():
     parser.add_argument("--devices", type=int, default=19_000)
     parser.add_argument("--messages", type=int, default=20, help="for each absent device")
     parser.add_argument("--in-flight", type=int, default=2_000)
+    parser.add_argument("--rate", type=int, default=20_000, help="messages a second, for paced")
     parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--only", default="live,absent,storm,enqueue,handoff")
+    parser.add_argument("--only", default="live,paced,absent,storm,enqueue,handoff")
     parser.add_argument("--folder", help="where data goes; on the disk that is to be measured")
     parser.add_argument("--json", help="everything that was measured, round by round")
     parser.add_argument("--no-build", action="store_true")

@@ -32,6 +32,8 @@ static uint64_t next_random(void) {
     return seed * 0x2545F4914F6CDD1Du;
 }
 
+static int random_device(void) { return (int)(((next_random() >> 32) * (uint64_t)options.devices) >> 32); }
+
 static bool is_sender(const struct connection *one) { return one >= senders && one < senders + options.senders; }
 
 static void say_hello(struct connection *one) {
@@ -182,7 +184,7 @@ static void connect_all(struct connection *list, int count, int place) {
             under_way++;
             next++;
         }
-        net_turn(10, read_packets, opened);
+        net_turn(10000000, read_packets, opened);
         check_time(start);
     }
 }
@@ -203,6 +205,7 @@ static void live(void) {
     int64_t start = now_ns(), from = start + (int64_t)(options.warmup * 1e9);
     int64_t end = from + (int64_t)(options.duration * 1e9), began = from;
     int64_t server = 0, own = 0;
+    double paced = 0;
     for (int64_t now = start; now < end; now = now_ns()) {
         if (!measuring && now >= from) {
             measuring = true;
@@ -210,10 +213,21 @@ static void live(void) {
             server = server_cpu();
             own = own_cpu();
         }
-        while (outstanding < options.in_flight)
-            publish((int)(((next_random() >> 32) * (uint64_t)options.devices) >> 32), now);
+        int64_t wait = 5000000;
+        if (options.rate > 0) {
+            // Due together in ticks of 250 µs, each counted from the moment it was due, as longwire bench does.
+            int64_t at;
+            while ((at = start + ((int64_t)(paced * 1e9 / options.rate) + 249999) / 250000 * 250000) <= now) {
+                publish(random_device(), at);
+                paced++;
+            }
+            int64_t left = at - now_ns();
+            wait = left > 0 ? left : 0;
+        } else {
+            while (outstanding < options.in_flight) publish(random_device(), now);
+        }
         flush_senders();
-        net_turn(5, read_packets, opened);
+        net_turn(wait, read_packets, opened);
     }
     double seconds = (double)(now_ns() - began) / 1e9;
     server = server_cpu() - server;
@@ -221,7 +235,7 @@ static void live(void) {
     measuring = false;
     uint64_t count = measured_delivered ? measured_delivered : 1;
     for (int64_t grace = now_ns() + 10000000000LL; outstanding > 0 && now_ns() < grace;)
-        net_turn(5, read_packets, opened);
+        net_turn(5000000, read_packets, opened);
     printf("{\"rate\":%.1f,\"serverCPU\":%.1f,\"driverCPU\":%.1f,\"driverBusy\":%.3f,\"deliver.p50\":%lld,"
            "\"deliver.p99\":%lld,\"loss\":%llu,\"repeats\":%llu}\n",
            (double)measured_delivered / seconds, (double)server / (double)count, (double)own / (double)count,
@@ -244,7 +258,7 @@ static void absent(void) {
         while (published < total && outstanding < options.in_flight)
             publish((int)(published % (uint64_t)options.devices), now);
         flush_senders();
-        net_turn(5, read_packets, opened);
+        net_turn(5000000, read_packets, opened);
         check_time(start);
     }
     double enqueue = (double)(now_ns() - start) / 1e9;
@@ -256,7 +270,7 @@ static void absent(void) {
     own = own_cpu();
     connect_all(devices, options.devices, 0);
     while (delivered < total) {
-        net_turn(5, read_packets, opened);
+        net_turn(5000000, read_packets, opened);
         check_time(start);
     }
     double drain = (double)(drain_end - start) / 1e9, hello = (double)(hello_end - start) / 1e9;

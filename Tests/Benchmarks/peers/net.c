@@ -148,9 +148,10 @@ static void receive(struct connection *one, net_reader reader) {
     }
 }
 
-void net_turn(int milliseconds, net_reader reader, net_opened opened) {
+void net_turn(int64_t nanoseconds, net_reader reader, net_opened opened) {
     struct epoll_event events[event_count];
-    int count = epoll_wait(poller, events, event_count, milliseconds);
+    struct timespec wait = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
+    int count = epoll_pwait2(poller, events, event_count, &wait, NULL);
     for (int index = 0; index < count; index++) {
         struct connection *one = events[index].data.ptr;
         if (one->fd < 0) continue;
@@ -219,6 +220,7 @@ void parse_options(int count, char **words) {
         {"--duration", NULL, &options.duration},
         {"--warmup", NULL, &options.warmup},
         {"--timeout", NULL, &options.timeout},
+        {"--rate", NULL, &options.rate},
     };
     for (int index = 0; index < count; index += 2) {
         size_t place = 0;

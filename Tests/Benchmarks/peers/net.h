@@ -8,7 +8,7 @@
 
 struct options {
     int port, devices, senders, in_flight, payload, messages, handshakes, batch, pid;
-    double duration, warmup, timeout;
+    double duration, warmup, timeout, rate;
 };
 
 struct connection {
@@ -42,7 +42,7 @@ void net_flush(struct connection *one);
 /// Waits for readiness once and calls back: bytes at the front of `in`, returning how many were used.
 typedef size_t (*net_reader)(struct connection *one, const uint8_t *bytes, size_t count);
 typedef void (*net_opened)(struct connection *one);
-void net_turn(int milliseconds, net_reader reader, net_opened opened);
+void net_turn(int64_t nanoseconds, net_reader reader, net_opened opened);
 
 void histogram_add(struct histogram *to, int64_t value);
 int64_t histogram_percentile(const struct histogram *of, double percent);

@@ -166,7 +166,7 @@ static double enqueue(bool is_job, double *server, double *busy) {
         while (sent < total && sent - answered < (uint64_t)options.in_flight)
             add(clients + sent % (uint64_t)options.senders, is_job ? -1 : (int)(sent % (uint64_t)options.devices));
         for (int index = 0; index < options.senders; index++) net_flush(clients + index);
-        net_turn(5, read_answers, opened);
+        net_turn(5000000, read_answers, opened);
         check_time(start);
     }
     double seconds = (double)(last_answer - start) / 1e9;
@@ -195,7 +195,7 @@ int main(int count, char **words) {
         int64_t begin = now_ns();
         while (answered < 1) {
             net_flush(clients);
-            net_turn(5, read_answers, opened);
+            net_turn(5000000, read_answers, opened);
             check_time(begin);
         }
         double create = enqueue(true, &server, &busy);
@@ -203,7 +203,7 @@ int main(int count, char **words) {
         int64_t start = now_ns(), cpu = server_cpu(), own = own_cpu();
         for (int index = 0; index < options.senders; index++) ask(clients + index);
         while (settled < total) {
-            net_turn(5, read_answers, opened);
+            net_turn(5000000, read_answers, opened);
             check_time(start);
         }
         double seconds = (double)(last_answer - start) / 1e9;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { reading = 2, acking = 3 };
+enum { reading = 2, acking = 3, deleting = 4 };
 
 static struct connection *clients;
 static uint64_t sent, answered, total, leased, settled;
@@ -113,10 +113,15 @@ static size_t read_entries(struct connection *one, const uint8_t *bytes, size_t 
         for (long field = 0; field < number; field++)
             if (!bulk(bytes, count, &at, &text, &length)) return 0;
     }
+    // A settled job is gone from Longwire's disk; the same here takes both, or the stream would only ever grow.
     put_head(one, 3 + (int)entries);
     put_bulk(one, "XACK", 4);
     put_bulk(one, "jobs", 4);
     put_bulk(one, "g", 1);
+    for (long index = 0; index < entries; index++) put_bulk(one, (const char *)ids[index], (size_t)lengths[index]);
+    put_head(one, 2 + (int)entries);
+    put_bulk(one, "XDEL", 4);
+    put_bulk(one, "jobs", 4);
     for (long index = 0; index < entries; index++) put_bulk(one, (const char *)ids[index], (size_t)lengths[index]);
     leased += (uint64_t)entries;
     one->state = acking;
@@ -137,6 +142,9 @@ static size_t read_answers(struct connection *one, const uint8_t *bytes, size_t 
             at = read_entries(one, rest, left);
             if (at == 0) break;
         } else if (consumes && one->state == acking) {
+            if (!line(rest, left, &at, ':', &number)) break;
+            one->state = deleting;
+        } else if (consumes && one->state == deleting) {
             if (!line(rest, left, &at, ':', &number)) break;
             settled += (uint64_t)number;
             last_answer = now;

@@ -11,7 +11,9 @@ server's CPU a message, which is the steadiest figure on a noisy machine. What i
     absent   enqueue for absent devices, then all reconnect and drain: likewise; mosquitto keeps the messages in memory
     storm    all devices reconnect at once, 1,000 handshakes in flight (mosquitto 64, its best); Longwire
              authenticates each, mosquitto nobody
-    enqueue  durable enqueue: Longwire with fsync, redis-server `appendfsync always`, a stream entry a message
+    enqueue  durable enqueue: Longwire with fsync, redis-server `appendfsync always`, a stream entry a message,
+             in a stream a device
+    stream   the same, but with one stream for all: Redis at its best, though no device could drain its own from it
     handoff  lease and settle jobs 500 at a time: likewise, with a consumer group
 
 Everything is on loopback and in a folder of its own, which must be on the disk that is to be measured (--folder; default:
@@ -264,6 +266,15 @@ class Enqueue(Comparison):
         return self.driver(Redis, "redis", "enqueue", *self.words())
 
 
+class OneStream(Enqueue):
+    def theirs(self):
+        words = self.words()
+        total = self.settings.devices * self.settings.messages
+        words[words.index("--devices") + 1] = "1"
+        words[words.index("--messages") + 1] = str(total)
+        return self.driver(Redis, "redis", "enqueue", *words)
+
+
 class Handoff(Comparison):
     peer = "redis"
     rows = [("leased and settled a second", "rate", "rate", "/s"), ("CPU a job", "serverCPU", "serverCPU", "µs"),
@@ -280,7 +291,8 @@ class Handoff(Comparison):
         return self.driver(Redis, "redis", "handoff", *self.words(), "--senders", "8", "--batch", "500")
 
 
-COMPARISONS = {"live": Live, "paced": Paced, "absent": Absent, "storm": Storm, "enqueue": Enqueue, "handoff": Handoff}
+COMPARISONS = {"live": Live, "paced": Paced, "absent": Absent, "storm": Storm, "enqueue": Enqueue, "stream": OneStream,
+               "handoff": Handoff}
 
 
 def text(value, unit):
@@ -318,7 +330,7 @@ def main():
     parser.add_argument("--in-flight", type=int, default=2_000)
     parser.add_argument("--rate", type=int, default=20_000, help="messages a second, for paced")
     parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--only", default="live,paced,absent,storm,enqueue,handoff")
+    parser.add_argument("--only", default="live,paced,absent,storm,enqueue,stream,handoff")
     parser.add_argument("--folder", help="where data goes; on the disk that is to be measured")
     parser.add_argument("--json", help="everything that was measured, round by round")
     parser.add_argument("--no-build", action="store_true")

@@ -36,6 +36,7 @@ final class FakeGateway: @unchecked Sendable {
         var kind: Kind
         var input: [UInt8] = []
         var cid = DeviceID.none
+        var isWelcomed = false
     }
 
     static let adminToken = "bench-admin-token"
@@ -51,6 +52,8 @@ final class FakeGateway: @unchecked Sendable {
     let pushes = Atomic<Int>(0)
     let goodbyes = Atomic<Int>(0)
     let tokens = Atomic<Int>(0)
+    /// The most device connections that were there at a time without having been welcomed.
+    let mostGreeting = Atomic<Int>(0)
     let settlements = Atomic<Int>(0)
 
     private let behaviour: Behaviour
@@ -125,6 +128,8 @@ final class FakeGateway: @unchecked Sendable {
                     let descriptor = accept(entry.fd, nil, nil)
                     let kind: Connection.Kind = index == 0 ? .device : index == 1 ? .sender : .http
                     if descriptor >= 0 { connections[descriptor] = Connection(kind: kind) }
+                    let greeting = connections.values.count { $0.kind == .device && !$0.isWelcomed }
+                    _ = mostGreeting.max(greeting, ordering: .relaxed)
                     continue
                 }
                 let count = recv(entry.fd, &chunk, chunk.count, 0)
@@ -213,6 +218,7 @@ final class FakeGateway: @unchecked Sendable {
             (welcome.cid, welcome.deviceSecret) = (cid, secrets[cid]!)
             _ = registrations.add(1, ordering: .relaxed)
         }
+        connections[descriptor]?.isWelcomed = true
         send(descriptor, welcome)
         guard hello.role == .device else { return }
         if hello.tokens.contains(where: { !$0.token.isEmpty }) { _ = tokens.add(1, ordering: .relaxed) }

@@ -19,7 +19,7 @@ struct Worker: ~Copyable {
     let senderCount: Int
     var https: UnsafeMutablePointer<HTTPConnection>
     let httpCount: Int
-    let admins: UnsafeMutablePointer<AdminConnection>
+    var admins: UnsafeMutablePointer<AdminConnection>
     let adminCount: Int
     let scratch: UnsafeMutableRawPointer
 

@@ -43,6 +43,9 @@ check: dependencies-build ## Warnings as errors, formatting, import rules, shell
 	Tests/check-imports.sh --self-test
 	Tests/check-imports.sh
 	for script in $(shell_scripts); do bash -n "$$script"; done
+	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py
+	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
+	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c
 
 # SECONDS is bash's own word: only what is said on make's command line counts.
 fuzz_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
@@ -70,6 +73,11 @@ SEED ?= 1
 soak: dependencies-build ## Simulates seeds from SEED on for SECONDS and prints what was covered.
 	swift build -c release --product longwire-soak
 	.build/release/longwire-soak --seed $(SEED) --seconds $(SECONDS) $(if $(JSON),--json $(JSON))
+
+.PHONY: peers
+peers: dependencies-build ## Measures mosquitto and redis-server beside Longwire in one run; about fifteen minutes.
+	deploy/install-dependencies.sh bench
+	Tests/Benchmarks/peers.py
 
 .PHONY: clean
 clean: ## Removes everything that was built; the data folder stays.

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what Longwire needs on Debian (12 or later) or Ubuntu (22.04 or later), and nothing that is there already.
 #
-#   deploy/install-dependencies.sh            everything below
+#   deploy/install-dependencies.sh            build and test
 #   deploy/install-dependencies.sh build      what a build and a run of the gateway need
 #   deploy/install-dependencies.sh test       what the tests need on top
+#   deploy/install-dependencies.sh bench      the peers that Tests/Benchmarks/peers.py measures beside Longwire
 #   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
 #
 # Only Debian packages are used. It needs root or sudo when something is missing, and neither when nothing is. The
@@ -30,11 +31,18 @@ test_packages=(
     "python3-protobuf|the Python client of the integration tests, of the same version as protoc"
 )
 
+# Only when asked for by name: they are servers, and no build or test needs them.
+bench_packages=(
+    "mosquitto|the MQTT broker that the live channel is compared with"
+    "redis-server|the durable queue that enqueueing and the handoff are compared with"
+    "gcc|compiles the peers' load drivers"
+)
+
 dry_run=false
 groups=()
 for argument in "$@"; do
     case "$argument" in
-    build | test) groups+=("$argument") ;;
+    build | test | bench) groups+=("$argument") ;;
     --dry-run) dry_run=true ;;
     -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "install-dependencies: unknown argument $argument; try --help" >&2; exit 64 ;;
@@ -79,7 +87,17 @@ else
         as_root=(sudo)
     fi
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+    # Debian starts a server as soon as it is installed. The benchmark starts its own, on ports of its own, so what was not
+    # there before is stopped and kept from starting with the machine; a server that was there is left alone.
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+        apt-get install -q -y --no-install-recommends "${missing[@]}"
+    for name in "${missing[@]}"; do
+        case "$name" in
+        mosquitto | redis-server)
+            if [ -d /run/systemd/system ]; then "${as_root[@]}" systemctl disable --now "$name" || true; fi
+            ;;
+        esac
+    done
 fi
 
 # The integration tests run on Debian's own Python, whichever python3 comes first on PATH, because that is the one
@@ -96,6 +114,7 @@ case " ${groups[*]} " in
     ;;
 esac
 
+case " ${groups[*]} " in *" build "* | *" test "*) ;; *) exit 0 ;; esac
 if ! command -v swift >/dev/null; then
     echo "install-dependencies: there is no swift on PATH; install the Swift toolchain, 6.2 or later, from swift.org" >&2
     exit 1

@@ -4,6 +4,10 @@ enum Limits {
     static let longestSeconds = 3_600.0
     /// Two cores' worth of generator is already more than a shared machine can spare.
     static let threadCount = 16
+    /// A worker's number has eight bits in each payload, so no run has more workers than that.
+    static let workerCount = 256
+    /// A million connections at 20,000 files a process take 51.
+    static let processCount = 128
     /// Descriptors kept back for the poller, the files, the standard streams and the senders.
     static let spareDescriptorCount = 64
     /// The gateway's payload bound, 16 KiB.
@@ -16,12 +20,20 @@ enum Limits {
     static let outstandingCount = 500_000
     /// One read takes at most this much; a device's whole window (64 KiB) and more fits.
     static let receiveByteCount = 256 << 10
+    /// One lease's answer: 500 jobs of about 800 bytes, and bodies that are several times as large.
+    static let leaseByteCount = 4 << 20
+    /// The plots' points: more cannot be told apart on a screen.
+    static let sampleCount = 400
+    /// How often the gateway and the counts are looked at for the plots.
+    static let sampleNanoseconds: Int64 = 200_000_000
+    /// One worker process's plan or findings: a million devices at 98 bytes and more than enough for the rest.
+    static let exchangeByteCount = 256 << 20
     /// A sender's unsent bytes; past it no further message is encoded.
     static let sendByteCount = 512 << 10
     /// The largest frame body that is taken in, the protocol's own default.
     static let frameBodyByteCount = 64 << 10
-    /// An answer of the push API is a few hundred bytes; evhttp's error pages stay below this too.
-    static let responseByteCount = 64 << 10
+    /// An answer of the push API is a few hundred bytes a message, a batch has up to 200; it must fit one read's buffer.
+    static let responseByteCount = 240 << 10
     /// A demo.json or a devices file beyond these is not one of ours.
     static let credentialsByteCount = 64 << 10
     static let devicesByteCount = 256 << 20

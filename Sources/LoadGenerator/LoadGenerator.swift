@@ -13,17 +13,17 @@ public enum LoadGenerator {
     ///   reached or refused the generator, 70 a failure of the generator itself.
     public static func run(arguments: [String]) -> Int32 {
         do {
+            if arguments.first == ProcessCrew.argument, arguments.count == 2, let workers = Int(arguments[1]) {
+                return ProcessCrew.serve(workers: workers)
+            }
             let options = try BenchOptions(parsing: arguments)
             if options.wantsHelp {
                 print(Help.text, terminator: "")
                 return ExitCode.done
             }
+            try prepare(options)
             let report = try Run(options).perform()
-            print(
-                options.isJSON
-                    ? report.json(mode: options.mode, options.requirements) : report.table(options.requirements),
-                terminator: "")
-            _ = fflush(nil)
+            try publish(report, options)
             return report.failed(options.requirements).isEmpty ? ExitCode.done : ExitCode.requirementFailed
         } catch let error as UsageError {
             complain(error.description)
@@ -35,6 +35,33 @@ public enum LoadGenerator {
             complain("\(error)")
             return ExitCode.internalError
         }
+    }
+
+    /// Files that could not be written at the end are refused at the start: a run of minutes must not end in nothing.
+    private static func prepare(_ options: BenchOptions) throws(UsageError) {
+        for (name, path) in [("--json", options.jsonFile), ("--html", options.htmlFile)] {
+            guard let path, path != "-" else { continue }
+            let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
+            guard access(folder, W_OK) == 0 else {
+                throw UsageError("\(name) \(path): its folder cannot be written: \(errorText(errno))")
+            }
+        }
+    }
+
+    private static func publish(_ report: Report, _ options: BenchOptions) throws(UsageError) {
+        let json = options.jsonFile.map { ($0, report.json(mode: options.mode, options.requirements)) }
+        if let (path, text) = json, path != "-" { try TextFile.replace(path, with: Array(text.utf8)) }
+        if let path = options.htmlFile {
+            let page = HTMLReport(report, mode: options.mode, options.requirements)
+            try TextFile.replace(path, with: Array(page.text.utf8))
+        }
+        if options.isJSONPrinted, let json {
+            print(json.1, terminator: "")
+        } else {
+            print(report.table(options.requirements), terminator: "")
+        }
+        _ = fflush(nil)
+        for line in report.verdicts(report.failed(options.requirements)) { complain(line) }
     }
 
     private static func complain(_ text: String) {

@@ -86,7 +86,7 @@ bench() { # NAME ARGUMENTS…: one run against a fresh gateway, its JSON into a 
     shift
     start_gateway
     echo "  longwire bench $*" >&2
-    timeout 300 "$binaries/longwire" bench "$@" --data "$folder/longwire-data" --pid "$gateway" --json \
+    timeout 300 "$binaries/longwire" bench "$@" --data "$folder/longwire-data" --server-pid "$gateway" --json - \
         >"$folder/$name.json"
     stop_gateway
 }

@@ -20,6 +20,15 @@ final class FakeGateway: @unchecked Sendable {
         var refusesEvery = 0
         /// The next Hello of each known device is answered with unknownDevice.
         var forgets = false
+        /// Every n-th job is leased a second time; 0: none.
+        var leasesTwiceEvery = 0
+        /// Every n-th message of a batch is refused; 0: none.
+        var refusesOfBatch = 0
+    }
+
+    private struct Job {
+        var id: String
+        var title: String
     }
 
     private struct Connection {
@@ -27,8 +36,10 @@ final class FakeGateway: @unchecked Sendable {
         var kind: Kind
         var input: [UInt8] = []
         var cid = DeviceID.none
+        var isWelcomed = false
     }
 
+    static let adminToken = "bench-admin-token"
     static let appID = "benchApp", appKey = "benchKey", appSecret = "benchSecret", masterSecret = "benchMaster"
 
     let devicePort: UInt16
@@ -40,6 +51,10 @@ final class FakeGateway: @unchecked Sendable {
     let acknowledged = Atomic<Int>(0)
     let pushes = Atomic<Int>(0)
     let goodbyes = Atomic<Int>(0)
+    let tokens = Atomic<Int>(0)
+    /// The most device connections that were there at a time without having been welcomed.
+    let mostGreeting = Atomic<Int>(0)
+    let settlements = Atomic<Int>(0)
 
     private let behaviour: Behaviour
     private let listeners: [CInt]
@@ -52,6 +67,8 @@ final class FakeGateway: @unchecked Sendable {
     private var sequences: [DeviceID: UInt64] = [:]
     private var forgotten: Set<DeviceID> = []
     private var published = 0
+    private var dueJobs: [Job] = []
+    private var leaseCount: UInt64 = 0
     private var nextCID: UInt64 = 1
 
     init(_ behaviour: Behaviour = Behaviour()) {
@@ -81,6 +98,7 @@ final class FakeGateway: @unchecked Sendable {
             "--app-id", Self.appID, "--app-key", Self.appKey, "--app-secret", Self.appSecret,
             "--master-secret", Self.masterSecret, "--device-address", "127.0.0.1:\(devicePort)",
             "--senders-address", "127.0.0.1:\(sendersPort)", "--http-address", "127.0.0.1:\(httpPort)",
+            "--admin-address", "127.0.0.1:\(httpPort)", "--admin-token", Self.adminToken,
         ]
     }
 
@@ -110,6 +128,8 @@ final class FakeGateway: @unchecked Sendable {
                     let descriptor = accept(entry.fd, nil, nil)
                     let kind: Connection.Kind = index == 0 ? .device : index == 1 ? .sender : .http
                     if descriptor >= 0 { connections[descriptor] = Connection(kind: kind) }
+                    let greeting = connections.values.count { $0.kind == .device && !$0.isWelcomed }
+                    _ = mostGreeting.max(greeting, ordering: .relaxed)
                     continue
                 }
                 let count = recv(entry.fd, &chunk, chunk.count, 0)
@@ -198,8 +218,10 @@ final class FakeGateway: @unchecked Sendable {
             (welcome.cid, welcome.deviceSecret) = (cid, secrets[cid]!)
             _ = registrations.add(1, ordering: .relaxed)
         }
+        connections[descriptor]?.isWelcomed = true
         send(descriptor, welcome)
         guard hello.role == .device else { return }
+        if hello.tokens.contains(where: { !$0.token.isEmpty }) { _ = tokens.add(1, ordering: .relaxed) }
         connections[descriptor]?.cid = cid
         sessions[cid] = descriptor
         for deliver in queues[cid] ?? [] { send(descriptor, deliver) }
@@ -217,16 +239,26 @@ final class FakeGateway: @unchecked Sendable {
         }
         send(descriptor, result)
         guard !hits(behaviour.losesEvery) else { return }
-        sequences[publish.cid, default: 0] += 1
+        guard publish.strategy != 2 else {
+            let job = Job(id: MessageID(high: 1, low: UInt64(published)).description, title: publish.alert?.title ?? "")
+            dueJobs.append(job)
+            if hits(behaviour.leasesTwiceEvery) { dueJobs.append(job) }
+            return
+        }
+        deliver(publish.payload, to: publish.cid, twice: hits(behaviour.repeatsEvery))
+    }
+
+    private func deliver(_ payload: [UInt8], to cid: DeviceID, twice: Bool) {
+        sequences[cid, default: 0] += 1
         var deliver = Deliver()
-        deliver.sequence = sequences[publish.cid]!
+        deliver.sequence = sequences[cid]!
         deliver.messageID = MessageID(high: 1, low: UInt64(published))
-        deliver.payload = publish.payload
+        deliver.payload = payload
         deliver.attempt = 1
-        queues[publish.cid, default: []].append(deliver)
-        guard let session = sessions[publish.cid] else { return }
+        queues[cid, default: []].append(deliver)
+        guard let session = sessions[cid] else { return }
         send(session, deliver)
-        if hits(behaviour.repeatsEvery) { send(session, deliver) }
+        if twice { send(session, deliver) }
     }
 
     private func acknowledge(_ cid: DeviceID, _ body: [UInt8]) {
@@ -262,12 +294,19 @@ final class FakeGateway: @unchecked Sendable {
             if field("sign", body) != sign {
                 (status, answer) = ("400 Bad", #"{"code":20001,"msg":"sign is invalid"}"#)
             }
-        } else if head.hasPrefix("POST /v2/\(Self.appID)/push/single/cid "), head.contains("\r\ntoken: t0ken") {
-            _ = pushes.add(1, ordering: .relaxed)
-            let cid = body.range(of: #""cid":[""#).map { body[$0.upperBound...].prefix(32) } ?? ""
-            if DeviceID(cid).flatMap({ secrets[$0] }) == nil {
+        } else if head.hasPrefix("POST /v2/\(Self.appID)/push/single/"), head.contains("\r\ntoken: t0ken") {
+            let list = head.contains("/batch/cid ") ? object(body)["msg_list"] as? [[String: Any]] : [object(body)]
+            var refused: [Int] = []
+            for (index, message) in (list ?? []).enumerated() where !push(message, index) { refused.append(index) }
+            if refused.count == list?.count {
                 (status, answer) = ("400 Bad", #"{"code":20001,"msg":"target user is invalid"}"#)
+            } else if !refused.isEmpty {
+                let items = refused.map { #"{"index":\#($0),"code":20001,"msg":"not today"}"# }
+                answer =
+                    #"{"code":0,"msg":"success","data":{},"longwire":{"refused":[\#(items.joined(separator: ","))]}}"#
             }
+        } else if head.hasPrefix("POST /v1/handoff/"), head.contains("Authorization: Bearer \(Self.adminToken)") {
+            answer = head.hasPrefix("POST /v1/handoff/lease ") ? lease(object(body)) : settle(body)
         } else {
             (status, answer) = ("401 No", #"{"code":10001,"msg":"token"}"#)
         }
@@ -278,5 +317,46 @@ final class FakeGateway: @unchecked Sendable {
     private func field(_ name: String, _ body: String) -> String {
         guard let start = body.range(of: "\"\(name)\":\"") else { return "" }
         return String(body[start.upperBound...].prefix { $0 != "\"" })
+    }
+
+    private func object(_ body: String) -> [String: Any] {
+        (try? JSONSerialization.jsonObject(with: Data(body.utf8))) as? [String: Any] ?? [:]
+    }
+
+    /// One message of a push; false when it is refused.
+    private func push(_ message: [String: Any], _ index: Int) -> Bool {
+        _ = pushes.add(1, ordering: .relaxed)
+        let audience = (message["audience"] as? [String: Any])?["cid"] as? [String]
+        let text = (message["push_message"] as? [String: Any])?["transmission"] as? String
+        guard let cid = audience?.first.flatMap({ DeviceID($0) }), secrets[cid] != nil, let text,
+            message["request_id"] is String
+        else { return false }
+        if behaviour.refusesOfBatch > 0, index % behaviour.refusesOfBatch == behaviour.refusesOfBatch - 1 {
+            return false
+        }
+        published += 1
+        deliver(Array(text.utf8), to: cid, twice: false)
+        return true
+    }
+
+    private func lease(_ request: [String: Any]) -> String {
+        let most = request["max"] as? Int ?? 100
+        leaseCount += 1
+        let jobs = dueJobs.prefix(most).map { job in
+            #"{"jobId":"\#(job.id)","msgId":"\#(job.id)","body":{"aps":{"alert":{"title":"\#(job.title)"}}},"#
+                + #""attempt":1,"leaseId":"\#(MessageID(high: 7, low: leaseCount).description)","leasedUntil":1}"#
+        }
+        dueJobs.removeFirst(min(most, dueJobs.count))
+        return #"{"jobs":[\#(jobs.joined(separator: ","))]}"#
+    }
+
+    private func settle(_ body: String) -> String {
+        let results = (try? JSONSerialization.jsonObject(with: Data(body.utf8))) as? [[String: Any]] ?? []
+        let verdicts = results.map { result in
+            let isGood = result["outcome"] as? String == "accepted" && (result["leaseId"] as? String)?.count == 32
+            if isGood { _ = settlements.add(1, ordering: .relaxed) }
+            return #"{"jobId":"\#(result["jobId"] as? String ?? "")","verdict":"\#(isGood ? "recorded" : "stale")"}"#
+        }
+        return #"{"results":[\#(verdicts.joined(separator: ","))]}"#
     }
 }

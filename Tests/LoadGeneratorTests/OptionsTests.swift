@@ -9,7 +9,7 @@ struct OptionsTests {
     func everything() throws {
         let options = try BenchOptions(parsing: [
             "live", "--devices=10,000", "--duration", "30", "--payload", "512", "--rate", "20_000", "--pid", "42",
-            "--require", "p99<10ms", "--require", "loss=0", "--json",
+            "--require", "p99<10ms", "--require", "loss=0", "--json", "-", "--html=r.html",
         ])
         #expect(options.mode == .live)
         #expect(options.devices == 10_000)
@@ -17,7 +17,8 @@ struct OptionsTests {
         #expect(options.payloadByteCount == 512)
         #expect(options.rate == 20_000)
         #expect(options.processID == 42)
-        #expect(options.isJSON)
+        #expect(options.isJSONPrinted)
+        #expect(options.htmlFile == "r.html")
         #expect(options.requirements.map(\.metric) == ["deliver.p99", "loss"])
     }
 
@@ -27,19 +28,25 @@ struct OptionsTests {
         #expect(try BenchOptions(parsing: ["http"]).connections == 32)
         #expect(try BenchOptions(parsing: ["live"]).drain == 10)
         #expect(try BenchOptions(parsing: ["offline"]).drain == 60)
+        #expect(try BenchOptions(parsing: ["storm"]).handshakes == 1_000)
+        #expect(try BenchOptions(parsing: ["storm", "--messages", "0"]).messages == 0)
+        #expect(try BenchOptions(parsing: ["live", "--pid", "7"]).processID == 7)
     }
 
     static let mistakes: [(arguments: [String], names: String)] = [
         ([], "which mode"), (["lively"], "lively"), (["live", "idle"], "idle"), (["live", "--nope"], "--nope"),
         (["live", "--devices"], "--devices needs a value"), (["live", "--devices", "0"], "from 1 to"),
         (["live", "--devices", "many"], "many"), (["live", "--payload", "7"], "from 8 to"),
-        (["live", "--json=1"], "--json"), (["live", "--devices", "1", "--devices", "2"], "twice"),
+        (["http", "--connected=1"], "--connected"), (["live", "--json"], "--json needs a value"),
+        (["live", "--devices", "1", "--devices", "2"], "twice"),
         (["idle", "--rate", "5"], "--rate"), (["--rate", "5", "idle"], "--rate"),
         (["live", "--rate", "5", "--in-flight", "5"], "exclude"), (["live", "--duration", "-1"], "from 0"),
         (["live", "--duration", "nan"], "nan"), (["live", "--require", "p99"], "p99<10ms"),
         (["live", "--require", "speed>5"], "speed"), (["live", "--require", "p99<10"], "time"),
         (["live", "--require", "rate>5ms"], "count"), (["live", "--require", "p99<fast"], "fast"),
         (["idle", "--require", "p99<1ms"], "p99"), (["live", "--require", "p99<1hour"], "units"),
+        (["live", "--require", "loss<1/s"], "units"), (["live", "--messages", "3"], "--messages"),
+        (["offline", "--messages", "0"], "only a storm"), (["live", "--processes", "0"], "from 1 to"),
     ]
 
     @Test("a mistake is refused by a sentence that names it", arguments: mistakes)
@@ -63,6 +70,8 @@ struct OptionsTests {
         ("p99<10ms", "deliver.p99", 9_999_999, true), ("p99<10ms", "deliver.p99", 10_000_000, false),
         ("p99.9 <= 12ms", "deliver.p99.9", 12_000_000, true), ("p50<600us", "deliver.p50", 600_001, false),
         ("result.max<1s", "result.max", 999_999_999, true), ("rate>=50k", "rate", 50_000, true),
+        ("rate>=50k/s", "rate", 49_999, false),
+        ("max<2min", "deliver.max", 119e9, true), ("sendLag.p99<1ms", "sendLag.p99", 2e6, false),
         ("rate>50000", "rate", 50_000, false), ("loss=0", "loss", 0, true), ("repeats==0", "repeats", 1, false),
         ("serverCPU<=11µs", "serverCPU", 11_000, true), ("generatorBusy<90%", "generatorBusy", 95, false),
     ]

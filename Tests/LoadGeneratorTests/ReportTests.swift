@@ -89,8 +89,8 @@ struct ReportTests {
         options.appID = "cccccccccccccccccccccccccccccccc"
         var credentials = try Credentials(options)
         credentials.http = endpoint
-        var template = HTTPRequestTemplate(credentials, token: "rrrrrrrrrrrrrrrrrrrrrrrr")
-        template.fill(cidHigh: 0x0123_4567_89AB_CDEF, cidLow: 1, run: 0xAB, number: 77)
+        var template = HTTPRequestTemplate(credentials, token: "rrrrrrrrrrrrrrrrrrrrrrrr", batch: 1)
+        template.fill(0, cidHigh: 0x0123_4567_89AB_CDEF, cidLow: 1, run: 0xAB, mark: 77)
         let text = String(decoding: template.bytes, as: UTF8.self)
         let parts = text.components(separatedBy: "\r\n\r\n")
         #expect(parts[0].hasPrefix("POST /v2/cccccccccccccccccccccccccccccccc/push/single/cid HTTP/1.1\r\n"))

@@ -105,10 +105,100 @@ struct RunTests {
         }
     }
 
+    @Test("what is pushed over HTTP to connected devices is delivered once, alone and in batches", arguments: [1, 5])
+    func httpConnected(batch: Int) throws {
+        try withGateway(FakeGateway.Behaviour(refusesOfBatch: batch > 1 ? 5 : 0)) { gateway, folder in
+            let arguments =
+                ["http", "--connections", "2", "--devices", "6", "--connected", "--batch", "\(batch)"] + short
+            let report = try run(gateway, folder, arguments)
+            #expect(value(report, "accepted") > 0)
+            #expect(value(report, "delivered") == value(report, "accepted"))
+            #expect(value(report, "loss") == 0 && value(report, "repeats") == 0 && value(report, "unanswered") == 0)
+            #expect(value(report, "deliver.p99") > 0)
+            let sum = value(report, "accepted") + value(report, "refused")
+            #expect(sum == Double(gateway.pushes.load(ordering: .relaxed)))
+            // The last of each batch of five.
+            #expect(value(report, "refused") * 4 == (batch > 1 ? value(report, "accepted") : 0))
+        }
+    }
+
+    @Test("a storm brings all devices back, bounded in flight, and drains them", arguments: [0, 3])
+    func storm(messages: Int) throws {
+        try withGateway { gateway, folder in
+            let report = try run(
+                gateway, folder,
+                ["storm", "--devices", "30", "--messages", "\(messages)", "--handshakes", "4", "--threads", "2"])
+            #expect((1...4).contains(gateway.mostGreeting.load(ordering: .relaxed)))
+            #expect(value(report, "connections") == 30)
+            #expect(value(report, "failed") == 0 && value(report, "lost") == 0)
+            #expect(value(report, "delivered") == Double(30 * messages))
+            #expect(value(report, "loss") == 0 && value(report, "repeats") == 0)
+            #expect(value(report, "helloRate") > 0 && value(report, "authenticatedSeconds") > 0)
+            #expect((report.value(of: "drainedSeconds") != nil) == (messages > 0))
+        }
+    }
+
+    @Test("a handoff run gives devices tokens, makes jobs, and settles each once", arguments: [1, 2])
+    func handoff(threads: Int) throws {
+        try withGateway { gateway, folder in
+            let report = try run(
+                gateway, folder,
+                [
+                    "handoff", "--devices", "12", "--messages", "10", "--lease", "7", "--connections", "3", "--threads",
+                    "\(threads)",
+                ])
+            #expect(gateway.tokens.load(ordering: .relaxed) == 12)
+            for name in ["jobs", "leased", "settled"] { #expect(value(report, name) == 120, "\(name)") }
+            #expect(value(report, "loss") == 0 && value(report, "repeats") == 0 && value(report, "stale") == 0)
+            #expect(gateway.settlements.load(ordering: .relaxed) == 120)
+            #expect(value(report, "rate") > 0 && value(report, "lease.p99") > 0 && value(report, "settle.max") > 0)
+        }
+    }
+
+    @Test("jobs that are lost or leased twice are counted, whoever leased them")
+    func handoffMisbehaviour() throws {
+        try withGateway(FakeGateway.Behaviour(losesEvery: 10, leasesTwiceEvery: 7)) { gateway, folder in
+            let report = try run(
+                gateway, folder,
+                [
+                    "handoff", "--devices", "10", "--messages", "10", "--lease", "4", "--connections", "2", "--threads",
+                    "2", "--drain", "0.5",
+                ])
+            #expect(value(report, "jobs") == 100)
+            // One worker's tenth and seventh are not the other's: the gateway counts all publishes together.
+            #expect(value(report, "loss") == 10)
+            #expect(value(report, "repeats") == 13)
+        }
+    }
+
+    @Test("a handoff credential that is refused ends the run and says why")
+    func handoffRefused() throws {
+        try withGateway { gateway, folder in
+            let arguments = gateway.arguments.map { $0 == FakeGateway.adminToken ? "wrong" : $0 }
+            let options = try BenchOptions(
+                parsing: ["handoff", "--devices", "2", "--messages", "1", "--data", folder, "--quiet"] + arguments)
+            let error = #expect(throws: UnavailableError.self) { try Run(options).perform() }
+            #expect(error?.description.contains("HTTP 401") == true)
+        }
+    }
+
+    @Test("reports go to the files that were asked for, and a folder that cannot be written is refused at once")
+    func files() throws {
+        try withGateway { gateway, folder in
+            let base = ["idle", "--connections", "3", "--hold", "0.5", "--data", folder, "--quiet"] + gateway.arguments
+            let (json, html) = (folder + "/r.json", folder + "/r.html")
+            #expect(LoadGenerator.run(arguments: base + ["--json", json, "--html", html]) == 0)
+            let object = try JSONSerialization.jsonObject(with: Data(contentsOf: URL(fileURLWithPath: json)))
+            #expect((object as? [String: Any])?["format"] as? Int == 1)
+            #expect(try String(contentsOfFile: html, encoding: .utf8).contains("<svg"))
+            #expect(LoadGenerator.run(arguments: base + ["--html", folder + "/none/r.html"]) == 64)
+        }
+    }
+
     @Test("the exit code says what happened: a condition that fails, an app that is refused, nobody there")
     func exitCodes() throws {
         try withGateway { gateway, folder in
-            let base = ["live", "--devices", "3", "--data", folder, "--json", "--quiet"] + short
+            let base = ["live", "--devices", "3", "--data", folder, "--json", "-", "--quiet"] + short
             #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "p99<1h"]) == 64)
             #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "loss=0"]) == 0)
             #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "p99<1ns"]) == 1)

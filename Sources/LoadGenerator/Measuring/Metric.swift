@@ -24,9 +24,12 @@ struct Metric: Equatable, Sendable {
     static func dimension(of name: String) -> Dimension {
         if name.hasSuffix("PerConnection") { return .bytes }
         if name == "generatorBusy" { return .percent }
-        if name == "drainSeconds" || name.hasSuffix("CPU") || name.contains(".") { return .time }
+        if name.hasSuffix("Seconds") || name.hasSuffix("CPU") || name.contains(".") { return .time }
         return .count
     }
+
+    /// Whether it is so many a second.
+    static func isRate(_ name: String) -> Bool { name == "rate" || name.hasSuffix("Rate") }
 
     /// The value as people read it.
     var text: String {

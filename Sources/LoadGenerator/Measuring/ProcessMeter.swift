@@ -7,11 +7,17 @@ struct ProcessMeter: Sendable {
     /// - Throws: `UsageError` when the process cannot be looked at.
     init(_ processID: Int32) throws(UsageError) {
         self.processID = processID
-        guard cpu() != nil else { throw UsageError("--pid \(processID): there is no such process to look at") }
+        guard cpu() != nil else { throw UsageError("--server-pid \(processID): there is no such process to look at") }
     }
 
-    /// User and system time in nanoseconds, in steps of a clock tick; `nil` once the process is gone.
+    /// User and system time in nanoseconds; `nil` once the process is gone.
     func cpu() -> Int64? {
+        var clock = clockid_t()
+        var time = timespec()
+        // Exact where the kernel lends the process's clock; /proc counts in ticks of ten milliseconds.
+        if clock_getcpuclockid(processID, &clock) == 0, clock_gettime(clock, &time) == 0 {
+            return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+        }
         guard let text = Self.text("/proc/\(processID)/stat") else { return nil }
         return Self.cpuTicks(stat: text).map { $0 * 1_000_000_000 / Int64(sysconf(CInt(_SC_CLK_TCK))) }
     }
@@ -27,6 +33,41 @@ struct ProcessMeter: Sendable {
             let resident = Self.kilobytes(of: "Rss:", in: text), let proportional = Self.kilobytes(of: "Pss:", in: text)
         else { return nil }
         return Memory(resident: resident << 10, proportional: proportional << 10)
+    }
+
+    /// Resident memory only: cheap enough to ask for several times a second.
+    func residentByteCount() -> Int? {
+        guard let text = Self.text("/proc/\(processID)/statm") else { return nil }
+        let fields = text.split(separator: " ")
+        guard fields.count > 1, let pages = Int(fields[1]) else { return nil }
+        return pages * Int(sysconf(CInt(_SC_PAGESIZE)))
+    }
+
+    /// Cores that may be used here.
+    static func coreCount() -> Int { max(1, Int(sysconf(CInt(_SC_NPROCESSORS_ONLN)))) }
+
+    struct Machine: Sendable, Equatable {
+        /// Clock ticks since the start, of all processes and cores.
+        var total: Int64 = 0
+        var idle: Int64 = 0
+
+        /// Cores that something used between the other moment and this one, of `cores`; `nil` when it was too short.
+        func coresUsed(since earlier: Machine, of cores: Double) -> Double? {
+            guard total - earlier.total > 10 else { return nil }
+            return (1 - Double(idle - earlier.idle) / Double(total - earlier.total)) * cores
+        }
+    }
+
+    static func machine() -> Machine {
+        text("/proc/stat").flatMap(machine(stat:)) ?? Machine()
+    }
+
+    static func machine(stat text: String) -> Machine? {
+        guard let line = text.split(separator: "\n").first, line.hasPrefix("cpu ") else { return nil }
+        // user nice system idle iowait irq softirq steal; guests are counted in user already.
+        let fields = line.split(separator: " ").dropFirst().prefix(8).compactMap { Int64($0) }
+        guard fields.count >= 5 else { return nil }
+        return Machine(total: fields.reduce(0, +), idle: fields[3] + fields[4])
     }
 
     struct Kernel: Sendable, Equatable {

@@ -1,11 +1,19 @@
 /// What a run found, in the order in which it is printed.
-struct Report: Equatable, Sendable {
+struct Report: Sendable {
     var title: String
     var metrics: [Metric] = []
     /// Refusals and failures by what they said.
     var failures: [String: Int] = [:]
     /// Sentences the reader must not miss: what bounded the run, what could not be measured.
     var notes: [String] = []
+
+    /// `nil` where the question makes no sense.
+    var bottleneck: Bottleneck?
+    var gatewayProcess: Int32?
+    /// What the plots show.
+    var samples: [Sampler.Sample] = []
+    var series = LatencySeries()
+    var curves: [(title: String, histogram: Histogram)] = []
 
     init(title: String) { self.title = title }
 
@@ -48,15 +56,17 @@ struct Report: Equatable, Sendable {
             }
         }
         if !notes.isEmpty { lines += [""] + notes }
-        if !requirements.isEmpty {
-            let failed = failed(requirements)
-            lines += [""]
-            for requirement in requirements {
-                let found = metrics.first { $0.name == requirement.metric }?.text ?? "not measured"
-                lines.append("  \(failed.contains(requirement) ? "FAILED" : "holds ")  \(requirement.text)  (\(found))")
-            }
-        }
+        if !requirements.isEmpty { lines += [""] + verdicts(requirements).map { "  " + $0 } }
         return lines.joined(separator: "\n") + "\n"
+    }
+
+    /// A line for each condition: whether it holds, and what was found.
+    func verdicts(_ requirements: [Requirement]) -> [String] {
+        let failed = failed(requirements)
+        return requirements.map { requirement in
+            let found = metrics.first { $0.name == requirement.metric }?.text ?? "not measured"
+            return "\(failed.contains(requirement) ? "FAILED" : "holds ")  \(requirement.text)  (\(found))"
+        }
     }
 
     /// One JSON object on one line; times in nanoseconds, sizes in bytes.
@@ -67,8 +77,11 @@ struct Report: Equatable, Sendable {
         let conditions = requirements.map { requirement in
             "{\"condition\":\(Self.quoted(requirement.text)),\"holds\":\(!failed.contains(requirement))}"
         }
-        return "{\"mode\":\(Self.quoted(mode.rawValue)),\"title\":\(Self.quoted(title)),"
+        let bottleneck = self.bottleneck.map { Self.quoted($0.rawValue) } ?? "null"
+        let process = gatewayProcess.map(String.init) ?? "null"
+        return "{\"format\":1,\"mode\":\(Self.quoted(mode.rawValue)),\"title\":\(Self.quoted(title)),"
             + "\"metrics\":{\(metrics.joined(separator: ","))},\"failures\":{\(failures.joined(separator: ","))},"
+            + "\"bottleneck\":\(bottleneck),\"serverPID\":\(process),\"cores\":\(ProcessMeter.coreCount()),"
             + "\"notes\":[\(notes.map(Self.quoted).joined(separator: ","))],"
             + "\"requirements\":[\(conditions.joined(separator: ","))]}\n"
     }

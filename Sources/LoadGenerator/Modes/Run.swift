@@ -2,26 +2,43 @@ internal import Glibc
 internal import Synchronization
 internal import Wire
 
-/// One run from the devices file to the report: plans the threads, watches them, measures the gateway beside them.
+/// One run from the devices file to the report: plans the workers, watches them, measures the gateway beside them.
 final class Run {
     let options: BenchOptions
     let credentials: Credentials
     let meter: ProcessMeter?
+    private(set) var sampler = Sampler()
     private var progress: Progress
     private let devicesPath: String
+    private let processes: Int
     private let runTag = Clocks.wallMilliseconds() & 0xFFFF
+    private var crew: (any Crew)?
 
     init(_ options: BenchOptions) throws {
         self.options = options
         credentials = try Credentials(options)
-        meter = try options.processID.map { (id) throws(UsageError) in try ProcessMeter(id) }
+        if let process = options.processID {
+            meter = try ProcessMeter(process)
+        } else {
+            let endpoint = options.mode == .http && !options.isConnected ? credentials.http : credentials.device
+            meter = ServerFinder.find(dataFolder: options.dataFolder, endpoint)
+        }
         progress = Progress(isQuiet: options.isQuiet)
         let isFolder = access(options.dataFolder, W_OK) == 0
         devicesPath =
             options.devicesFile ?? (isFolder ? options.dataFolder + "/bench-devices" : "longwire-bench-devices")
-        let needed = deviceCount + (options.mode == .http ? options.connections : 0)
-        let isHolding = options.mode != .http || options.isConnected
-        try FileLimit.allow(isHolding ? needed : min(needed, options.connections + options.handshakes))
+        let devices = options.mode == .idle ? options.connections : options.devices
+        let held: Int
+        switch options.mode {
+        case .idle, .live, .offline, .storm: held = devices
+        case .handoff: held = min(devices, options.handshakes) + options.connections
+        case .http: held = options.connections + (options.isConnected ? devices : min(devices, options.handshakes))
+        }
+        processes = try FileLimit.processes(for: held, wish: options.processWish)
+        guard processes * options.threads <= Limits.workerCount else {
+            throw UsageError(
+                "--processes times --threads is at most \(Limits.workerCount), not \(processes * options.threads)")
+        }
     }
 
     private var deviceCount: Int { options.mode == .idle ? options.connections : options.devices }
@@ -29,13 +46,15 @@ final class Run {
     func perform() throws -> Report {
         var devices = try registered()
         defer { progress.clear() }
-        let report: Report
+        var report: Report
         let tally: WorkerTally
         switch options.mode {
         case .idle: (report, tally) = try idle(devices)
         case .live: (report, tally) = try live(devices)
         case .http: (report, tally) = try http(devices)
         case .offline: (report, tally) = try offline(devices)
+        case .storm: (report, tally) = try storm(devices)
+        case .handoff: (report, tally) = try handoff(devices)
         }
         // Devices that the gateway had forgotten came back as new ones.
         let found = tally.devices.filter { !$0.cid.isNone }
@@ -43,6 +62,9 @@ final class Run {
             devices = found
             try remember(devices)
         }
+        report.samples = sampler.samples
+        report.series = tally.series
+        report.gatewayProcess = meter?.processID
         return report
     }
 
@@ -58,10 +80,13 @@ final class Run {
         }
         let blank = [DeviceIdentity](
             repeating: DeviceIdentity(cid: .none, secret: []), count: missing)
-        let coordinator = Coordinator(threads: 1)
-        let tally = try join(
-            start([plan(.register, 0, blank, 0, senders: 0, http: 0)], coordinator), coordinator,
-            "registering devices", of: missing)
+        let coordinator = Coordinator(workers: 1)
+        var plan = plan(.register, 0, blank, 0, senders: 0, http: 0, admin: 0)
+        // A registration is a durable write: a slow disk still makes a thousand a second.
+        plan.options.timeout = max(plan.options.timeout, Int64(missing) * 1_000_000)
+        crew = try ThreadCrew([plan], coordinator)
+        let tally = try join(coordinator, "registering devices", of: missing)
+        sampler = Sampler()
         known += tally.devices.filter { !$0.cid.isNone }
         try remember(known)
         guard known.count == deviceCount else {
@@ -78,94 +103,125 @@ final class Run {
         try DevicesFile.save(devices + spareDevices, to: devicesPath, appID: credentials.appID)
     }
 
-    // MARK: Threads
+    // MARK: Workers
 
-    /// Cuts the run into as many plans as there are threads; each has its own devices, senders and share of the rate.
-    func plans(_ job: WorkerPlan.Job, _ devices: [DeviceIdentity], senders: Int, http: Int, token: String = "")
+    /// Cuts the run into as many plans as there are workers; each has its own devices, senders and share of the rate.
+    func plans(_ job: WorkerPlan.Job, _ devices: [DeviceIdentity], senders: Int = 0, http: Int = 0, admin: Int = 0)
         -> [WorkerPlan]
     {
-        let threads = max(1, min(options.threads, devices.count, http > 0 ? http : Int.max))
-        return (0..<threads).map { index in
-            let range = devices.count * index / threads..<devices.count * (index + 1) / threads
+        let most = [devices.count, http > 0 ? http : Int.max, admin > 0 ? admin : Int.max].min() ?? 1
+        let workers = max(1, min(options.threads * processes, most))
+        return (0..<workers).map { index in
+            let range = devices.count * index / workers..<devices.count * (index + 1) / workers
             let share = { (total: Int) in
-                total == 0 ? 0 : max(1, total * (index + 1) / threads - total * index / threads)
+                total == 0 ? 0 : max(1, total * (index + 1) / workers - total * index / workers)
             }
             var plan = plan(
-                job, index, Array(devices[range]), range.lowerBound, senders: share(senders), http: share(http))
+                job, index, Array(devices[range]), range.lowerBound, senders: share(senders), http: share(http),
+                admin: share(admin))
             plan.inFlight = share(options.inFlight)
-            plan.rate = options.rate.map { $0 / Double(threads) }
+            plan.rate = options.rate.map { $0 / Double(workers) }
             plan.handshakes = share(options.handshakes)
-            plan.httpToken = token
             return plan
         }
     }
 
     private func plan(
-        _ job: WorkerPlan.Job, _ index: Int, _ devices: [DeviceIdentity], _ first: Int, senders: Int, http: Int
+        _ job: WorkerPlan.Job, _ index: Int, _ devices: [DeviceIdentity], _ first: Int, senders: Int, http: Int,
+        admin: Int
     ) -> WorkerPlan {
         let nanoseconds = { (seconds: Double) in Int64(seconds * 1e9) }
         return WorkerPlan(
             job: job, index: index, credentials: credentials, devices: devices, firstDevice: first, senders: senders,
-            httpConnections: http, inFlight: options.inFlight, rate: options.rate, handshakes: options.handshakes,
+            httpConnections: http, adminConnections: admin, inFlight: options.inFlight, rate: options.rate,
+            handshakes: options.handshakes,
             runTag: runTag, httpToken: "",
             options: WorkerPlan.RunTimes(
                 timeout: nanoseconds(options.timeout), hold: nanoseconds(options.hold),
                 warmup: nanoseconds(options.warmup), duration: nanoseconds(options.duration),
                 drain: nanoseconds(options.drain), heartbeatSeconds: UInt32(options.heartbeat),
                 payloadByteCount: options.payloadByteCount, messagesPerDevice: options.messages,
-                pipeline: options.pipeline, connectsDevices: options.isConnected))
+                pipeline: options.pipeline, batch: options.batch, leaseCount: options.leaseCount,
+                connectsDevices: options.isConnected))
     }
 
-    func start(_ plans: [WorkerPlan], _ coordinator: Coordinator) throws -> [WorkerThread] {
-        let threads = plans.map { WorkerThread($0, coordinator) }
-        for thread in threads where !thread.start() {
-            coordinator.abort()
-            for thread in threads { _ = thread.join() }
-            throw UsageError("the system has no thread to spare")
+    /// Starts the workers, in this process or in several; the answer is where they meet.
+    func start(_ plans: [WorkerPlan]) throws -> Coordinator {
+        guard processes > 1, plans.count > 1 else {
+            let coordinator = Coordinator(workers: plans.count)
+            crew = try ThreadCrew(plans, coordinator)
+            return coordinator
         }
-        return threads
+        let memory = try SharedMemory(byteCount: Coordinator.byteCount)
+        guard let coordinator = Coordinator(workers: plans.count, sharing: memory.descriptor, isFirst: true) else {
+            throw UsageError("the shared memory cannot be mapped: \(errorText(errno))")
+        }
+        let groups = min(processes, plans.count)
+        let chunks = (0..<groups).map { index in
+            Array(plans[plans.count * index / groups..<plans.count * (index + 1) / groups])
+        }
+        crew = try ProcessCrew(chunks, coordinator, memory)
+        return coordinator
     }
 
-    /// Shows the phase until all threads stand at its end (or one has ended early).
-    func wait(_ phase: Coordinator.Phase, _ coordinator: Coordinator, _ text: String, of total: Int) {
+    private func look(_ coordinator: Coordinator) {
+        crew?.look()
+        sampler.look(coordinator, meter, outsideCPU: crew?.outsideCPU ?? 0)
+    }
+
+    /// Shows the phase until all workers stand at its end (or one has ended early).
+    func wait(
+        _ phase: Coordinator.Phase, _ coordinator: Coordinator, _ text: String, _ counter: Coordinator.Counter,
+        of total: Int
+    ) {
         while !coordinator.isComplete(phase) {
-            let done = coordinator.connected.load(ordering: .relaxed)
-            progress.show("\(text): \(done) of \(total)", fraction: Double(done) / Double(max(1, total)))
+            look(coordinator)
+            let done = coordinator.count(counter)
+            progress.show(
+                "\(text): \(Metric.grouped(Double(done))) of \(Metric.grouped(Double(total)))",
+                fraction: Double(done) / Double(max(1, total)))
             Clocks.sleep(nanoseconds: 5_000_000)
         }
-        // A thread that has ended before the start could not connect: the others need not run alone.
-        if coordinator.finishedThreads.load(ordering: .sequentiallyConsistent) > 0 { coordinator.abort() }
+        // A worker that has ended before the start could not connect: the others need not run alone.
+        if coordinator.hasFinished { coordinator.abort() }
     }
 
-    /// Sleeps until `time`, showing what has been done; ends early when a thread has.
+    /// Sleeps until `time`, showing what has been done; ends early when a worker has.
     func watch(until time: Int64, from start: Int64, _ coordinator: Coordinator, _ text: String) {
-        while coordinator.finishedThreads.load(ordering: .relaxed) == 0 {
+        while !coordinator.hasFinished {
+            look(coordinator)
             let now = Clocks.now()
             guard now < time else { return }
-            let accepted = coordinator.accepted.load(ordering: .relaxed)
-            let delivered = coordinator.delivered.load(ordering: .relaxed)
-            let counts = accepted + delivered > 0 ? ": \(accepted) accepted, \(delivered) delivered" : ""
-            progress.show(text + counts, fraction: Double(now - start) / Double(max(1, time - start)))
+            let counts = [Coordinator.Counter.accepted, .delivered].compactMap { counter in
+                let count = coordinator.count(counter)
+                return count == 0 ? nil : "\(Metric.grouped(Double(count))) \(counter)"
+            }
+            progress.show(
+                ([text] + counts).joined(separator: ", "), fraction: Double(now - start) / Double(max(1, time - start)))
             Clocks.sleep(nanoseconds: min(time - now, 100_000_000))
         }
     }
 
-    /// Waits for all threads and adds up their findings.
+    /// Waits for all workers and adds up their findings.
     func join(
-        _ threads: [WorkerThread], _ coordinator: Coordinator, _ text: String, of total: Int? = nil
+        _ coordinator: Coordinator, _ text: String, _ counter: Coordinator.Counter = .connected, of total: Int? = nil
     ) throws -> WorkerTally {
-        while coordinator.finishedThreads.load(ordering: .relaxed) < threads.count {
+        while coordinator.count(.finished) < coordinator.workers {
+            look(coordinator)
             if let total {
-                let done = coordinator.connected.load(ordering: .relaxed)
-                progress.show("\(text): \(done) of \(total)", fraction: Double(done) / Double(max(1, total)))
+                let done = coordinator.count(counter)
+                progress.show(
+                    "\(text): \(Metric.grouped(Double(done))) of \(Metric.grouped(Double(total)))",
+                    fraction: Double(done) / Double(max(1, total)))
             } else {
                 progress.show(text)
             }
-            Clocks.sleep(nanoseconds: 20_000_000)
+            Clocks.sleep(nanoseconds: 5_000_000)
         }
         progress.clear()
         var sum = WorkerTally()
-        for thread in threads { sum.merge(thread.join()) }
+        for tally in crew?.join() ?? [] { sum.merge(tally) }
+        crew = nil
         if let fatal = sum.fatal { throw UnavailableError(fatal) }
         return sum
     }
@@ -173,23 +229,36 @@ final class Run {
 
 /// How many files this process may have open.
 enum FileLimit {
-    /// Raises the soft limit to the hard one.
-    ///
-    /// - Throws: `UsageError` when that is too low for `connections`; nothing is opened then.
-    static func allow(_ connections: Int) throws(UsageError) {
+    /// Raises the soft limit to the hard one; the answer is what it is then.
+    @discardableResult
+    static func raise() throws(UsageError) -> Int {
         var limit = rlimit()
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-        guard getrlimit(resource, &limit) == 0 else { return }
+        guard getrlimit(resource, &limit) == 0 else { throw UsageError("the limit of open files cannot be read") }
         if limit.rlim_cur < limit.rlim_max {
             limit.rlim_cur = limit.rlim_max
             _ = setrlimit(resource, &limit)
         }
-        let most = Int(clamping: limit.rlim_cur) - Limits.spareDescriptorCount
-        guard connections <= most else {
+        return Int(clamping: limit.rlim_cur)
+    }
+
+    /// How many processes it takes to hold so many connections: as many as were wished for, else as few as possible.
+    ///
+    /// - Throws: `UsageError` when they are too many for the wish, or for any number of processes.
+    static func processes(for connections: Int, wish: Int?) throws(UsageError) -> Int {
+        try processes(for: connections, wish: wish, files: try raise())
+    }
+
+    static func processes(for connections: Int, wish: Int?, files: Int) throws(UsageError) -> Int {
+        let most = max(1, files - Limits.spareDescriptorCount)
+        let needed = (connections + most - 1) / most
+        let chosen = wish ?? max(1, needed)
+        guard chosen >= needed, chosen <= Limits.processCount else {
             throw UsageError(
-                "\(connections) connections are too many for one process here: it may open \(limit.rlim_cur) files, so at "
-                    + "most \(most) connections. Raise the hard limit (ulimit -Hn, LimitNOFILE=), or run several "
-                    + "processes, each with a --devices-file of its own.")
+                "\(connections) connections are too many for \(chosen) processes: each may open \(files) files here, so "
+                    + "holds at most \(most) connections. Raise the hard limit (ulimit -Hn, LimitNOFILE=), or give "
+                    + "--processes \(needed) (at most \(Limits.processCount)).")
         }
+        return chosen
     }
 }

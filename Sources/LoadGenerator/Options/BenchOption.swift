@@ -20,16 +20,21 @@ struct BenchOption {
             optional("--device-address", "HOST:PORT", "the listener for devices (127.0.0.1:7000)", \.deviceAddress),
             optional("--senders-address", "HOST:PORT", "the listener for senders (127.0.0.1:7001)", \.sendersAddress),
             optional("--http-address", "HOST:PORT", "the push API (127.0.0.1:7080)", \.httpAddress),
+            optional("--admin-address", "HOST:PORT", "the admin listener (127.0.0.1:7081)", \.adminAddress),
             optional("--app-id", "ID", "the app", \.appID),
             optional("--app-key", "KEY", "its key; the mode http needs it", \.appKey),
             optional("--app-secret", "SECRET", "its secret for registering devices", \.appSecret),
             optional("--master-secret", "SECRET", "its secret for publishing", \.masterSecret),
             optional(
+                "--admin-token", "TOKEN", "a credential that may handoff; better in LONGWIRE_ADMIN_TOKEN",
+                \.adminToken),
+            optional(
                 "--devices-file", "FILE", "registered devices, kept for later runs (DIR/bench-devices)", \.devicesFile),
             BenchOption(
-                name: "--pid", placeholder: "PID", help: "the gateway's process, to measure its CPU and memory"
+                name: "--server-pid", placeholder: "PID",
+                help: "the gateway's process, for its CPU and memory (on this machine: found)"
             ) { options, value throws(UsageError) in
-                options.processID = Int32(try whole("--pid", value, 1...Int(Int32.max)))
+                options.processID = Int32(try whole("--server-pid", value, 1...Int(Int32.max)))
             },
         ]
     }
@@ -37,22 +42,26 @@ struct BenchOption {
     static var load: [BenchOption] {
         [
             BenchOption(
-                name: "--connections", placeholder: "N", help: "how many connections (idle 1,000; http 32)",
-                modes: [.idle, .http]
+                name: "--connections", placeholder: "N", help: "how many connections (idle 1,000; http 32; handoff 8)",
+                modes: [.idle, .http, .handoff]
             ) { options, value throws(UsageError) in
                 options.connectionWish = try whole("--connections", value, 1...1_000_000)
             },
             seconds("--hold", "how long to hold them (10)", \.hold, [.idle]),
             number("--heartbeat", "S", "the heartbeat to ask for, in seconds (300)", 30...1_800, \.heartbeat, [.idle]),
-            number("--devices", "N", "how many devices (1,000)", 1...1_000_000, \.devices, [.live, .http, .offline]),
+            number(
+                "--devices", "N", "how many devices (1,000)", 1...1_000_000, \.devices,
+                [.live, .offline, .storm, .handoff, .http]),
             seconds("--duration", "how long to measure (10)", \.duration, [.live, .http]),
             seconds("--warmup", "how long to run before measuring (2)", \.warmup, [.live, .http]),
             number(
                 "--payload", "BYTES", "payload of a message, 8 to 16,384 (256)",
-                Limits.smallestPayloadByteCount...Limits.payloadByteCount, \.payloadByteCount, [.live, .offline]),
+                Limits.smallestPayloadByteCount...Limits.payloadByteCount, \.payloadByteCount,
+                [.live, .offline, .storm, .handoff]),
             number(
                 "--in-flight", "K", "messages not yet finished at any time (1,000)", 1...Limits.outstandingCount,
-                \.inFlight, [.live, .offline]),
+                \.inFlight,
+                [.live, .offline, .storm, .handoff]),
             BenchOption(
                 name: "--rate", placeholder: "R", help: "messages a second at a fixed pace, instead of --in-flight",
                 modes: [.live]
@@ -61,10 +70,11 @@ struct BenchOption {
             },
             number(
                 "--senders", "C", "connections on the senders' listener, 1 to 4 (2)", 1...4, \.senders,
-                [.live, .offline]),
+                [.live, .offline, .storm, .handoff]),
             BenchOption(
                 name: "--drain", placeholder: "S",
-                help: "longest wait for what is still under way (live 10; offline 60)", modes: [.live, .offline]
+                help: "longest wait for what is still under way (live, http 10; else 60)",
+                modes: [.live, .offline, .storm, .handoff, .http]
             ) { options, value throws(UsageError) in
                 options.drainWish = try decimal("--drain", value, 0...Limits.longestSeconds)
             },
@@ -73,20 +83,41 @@ struct BenchOption {
                 [.http]),
             toggle(
                 "--connected", "hold the devices connected, acking; without it they are absent", \.isConnected, [.http]),
-            number("--messages", "M", "messages for each device (20)", 1...1_000, \.messages, [.offline]),
+            number(
+                "--batch", "N", "messages in a request; above 1: push/single/batch/cid (1)", 1...200, \.batch, [.http]),
+            BenchOption(
+                name: "--messages", placeholder: "M",
+                help: "messages for each device (offline, handoff 20; storm 5)", modes: [.offline, .storm, .handoff]
+            ) { options, value throws(UsageError) in
+                options.messageWish = try whole("--messages", value, 0...1_000)
+            },
+            number("--lease", "N", "jobs asked for in one lease (500)", 1...500, \.leaseCount, [.handoff]),
         ]
     }
 
     static var run: [BenchOption] {
         [
             number("--threads", "T", "threads of the generator (1)", 1...Limits.threadCount, \.threads),
-            number("--handshakes", "H", "connections being opened at any time (256)", 1...20_000, \.handshakes),
-            seconds("--timeout", "longest time for connecting all (120)", \.timeout),
+            BenchOption(
+                name: "--processes", placeholder: "P",
+                help: "processes of the generator (as many as the limit of open files asks for)"
+            ) { options, value throws(UsageError) in
+                options.processWish = try whole("--processes", value, 1...Limits.processCount)
+            },
+            BenchOption(
+                name: "--handshakes", placeholder: "H",
+                help: "connections being opened at any time (256; storm 1,000)"
+            ) { options, value throws(UsageError) in
+                options.handshakeWish = try whole("--handshakes", value, 1...20_000)
+            },
+            seconds("--timeout", "longest time for connecting all, and for enqueueing (120)", \.timeout),
             BenchOption(
                 name: "--require", placeholder: "CONDITION",
                 help: "e.g. 'p99<10ms', 'loss=0', 'rate>=50000'; may be repeated; exit code 1 if one does not hold"
             ) { _, _ in },
-            toggle("--json", "print one JSON object instead of the table", \.isJSON),
+            optional(
+                "--json", "FILE", "write the report as one JSON object; - prints it instead of the table", \.jsonFile),
+            optional("--html", "FILE", "write a report with plots, in one file that needs nothing else", \.htmlFile),
             toggle("--quiet", "no progress line", \.isQuiet),
         ]
     }

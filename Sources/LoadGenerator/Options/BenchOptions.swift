@@ -9,12 +9,18 @@ struct BenchOptions: Equatable {
     var deviceAddress: String?
     var sendersAddress: String?
     var httpAddress: String?
+    var adminAddress: String?
+    var adminToken: String?
     var devicesFile: String?
     var processID: Int32?
     var threads = 1
-    var handshakes = 256
+    /// `nil`: one, or as many as the limit of open files asks for.
+    var processWish: Int?
+    var handshakeWish: Int?
     var timeout = 120.0
-    var isJSON = false
+    /// Where the JSON goes; `-` is standard output, in place of the table.
+    var jsonFile: String?
+    var htmlFile: String?
     var isQuiet = false
     var wantsHelp = false
     var requirements: [Requirement] = []
@@ -34,11 +40,23 @@ struct BenchOptions: Equatable {
     var rate: Double?
     var senders = 2
     var pipeline = 1
-    var messages = 20
+    var messageWish: Int?
     var isConnected = false
+    /// Messages in one request; 1: `push/single/cid`.
+    var batch = 1
+    var leaseCount = 500
 
-    var connections: Int { connectionWish ?? (mode == .http ? 32 : 1_000) }
-    var drain: Double { drainWish ?? (mode == .offline ? 60 : 10) }
+    var connections: Int {
+        switch mode {
+        case .http: connectionWish ?? 32
+        case .handoff: connectionWish ?? 8
+        case .idle, .live, .offline, .storm: connectionWish ?? 1_000
+        }
+    }
+    var handshakes: Int { handshakeWish ?? (mode == .storm ? 1_000 : 256) }
+    var messages: Int { messageWish ?? (mode == .storm ? 5 : 20) }
+    var drain: Double { drainWish ?? (mode == .live || mode == .http ? 10 : 60) }
+    var isJSONPrinted: Bool { jsonFile == "-" }
 
     /// Reads what stands behind `longwire bench`.
     ///
@@ -63,7 +81,7 @@ struct BenchOptions: Equatable {
                 continue
             }
             let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            let name = String(parts[0])
+            let name = parts[0] == "--pid" ? "--server-pid" : String(parts[0])
             guard let option = BenchOption.named(name) else { throw UsageError("there is no option “\(name)”") }
             if let modes = option.modes, isModeKnown, !modes.contains(mode) {
                 let names = modes.map(\.rawValue).joined(separator: ", ")
@@ -97,6 +115,7 @@ struct BenchOptions: Equatable {
         guard !(seen.contains("--rate") && seen.contains("--in-flight")) else {
             throw UsageError("--rate and --in-flight exclude each other: a fixed rate, or as fast as it goes")
         }
+        guard messages > 0 || mode == .storm else { throw UsageError("--messages 0: only a storm can do without any") }
         guard warmup < Limits.longestSeconds - duration else {
             throw UsageError("--warmup and --duration are too long")
         }

@@ -1,7 +1,8 @@
 internal import FoundationEssentials
+internal import Glibc
 
 /// Where the gateway is and who we are to it: `demo.json` of the data folder, overruled by the command line.
-struct Credentials: Equatable {
+struct Credentials: Equatable, Codable {
     var appID: String
     var appKey: String
     var appSecret: String
@@ -9,6 +10,8 @@ struct Credentials: Equatable {
     var device: Endpoint
     var senders: Endpoint
     var http: Endpoint
+    var admin: Endpoint
+    var adminToken: String
 
     /// The shape of `demo.json`; anything may be missing if an option gives it.
     private struct DemoFile: Decodable {
@@ -19,6 +22,8 @@ struct Credentials: Equatable {
         var deviceAddress: String?
         var sendersAddress: String?
         var httpAddress: String?
+        var adminAddress: String?
+        var adminToken: String?
     }
 
     /// - Throws: `UsageError` saying which file or option is missing or malformed.
@@ -55,6 +60,10 @@ struct Credentials: Equatable {
         device = try Endpoint(options.deviceAddress ?? file.deviceAddress ?? "127.0.0.1:7000", for: "--device-address")
         senders = try Endpoint(
             options.sendersAddress ?? file.sendersAddress ?? "127.0.0.1:7001", for: "--senders-address")
+        admin = try Endpoint(options.adminAddress ?? file.adminAddress ?? "127.0.0.1:7081", for: "--admin-address")
+        // From the environment, so that the token need not stand where every process can read it.
+        let given = options.adminToken ?? getenv("LONGWIRE_ADMIN_TOKEN").map { String(cString: $0) }
+        adminToken = options.mode == .handoff ? try needed("--admin-token", given, file.adminToken) : ""
         http = try Endpoint(options.httpAddress ?? file.httpAddress ?? "127.0.0.1:7080", for: "--http-address")
     }
 }

@@ -1,15 +1,17 @@
 /// What a run does.
 ///
-/// Each case has its own file under Modes.
-enum Mode: String, CaseIterable {
-    case idle, live, http, offline
+/// Each case has its own function in an extension of `Run`.
+enum Mode: String, CaseIterable, Codable {
+    case idle, live, offline, storm, handoff, http
 
     var summary: String {
         switch self {
         case .idle: "connect and authenticate many devices, hold them, report memory per connection"
         case .live: "publish, deliver, ack: rate, latencies, loss and repeats"
-        case .http: "POST /v2/{appId}/push/single/cid over keep-alive connections"
         case .offline: "enqueue for absent devices, then let them return and drain"
+        case .storm: "all devices reconnect at once, each with queued messages: time until all are back and drained"
+        case .handoff: "create jobs, then lease and settle them over the admin API"
+        case .http: "POST /v2/{appId}/push/single/cid (or batch/cid) over keep-alive connections"
         }
     }
 
@@ -19,11 +21,15 @@ enum Mode: String, CaseIterable {
         case .idle: ""
         case .live: "deliver"
         case .offline: "result"
+        case .storm: "connect"
+        case .handoff: "lease"
         case .http: "answer"
         }
     }
 
     /// The metrics of this mode that `--require` may name, so that a misspelt one is refused before the run.
+    ///
+    /// They are the keys of the JSON report too, and stay what they are.
     var metricNames: [String] {
         let own: String
         let latencies: [String]
@@ -38,18 +44,34 @@ enum Mode: String, CaseIterable {
             own = """
                 rate accepted delivered acks refused unanswered loss repeats disordered serverCPU serverCPUCores
                 """
-            latencies = ["deliver", "result"]
+            latencies = ["deliver", "result", "sendLag"]
         case .http:
-            own = "rate accepted refused failed serverCPU serverCPUCores"
-            latencies = ["answer"]
+            own = """
+                rate requestRate accepted delivered acks refused failed unanswered loss repeats disordered \
+                serverCPU serverCPUCores
+                """
+            latencies = ["answer", "deliver"]
         case .offline:
             own = """
                 enqueueRate drainRate drainSeconds accepted delivered acks refused unanswered loss repeats \
-                disordered enqueueServerCPU drainServerCPU
+                disordered enqueueServerCPU drainServerCPU serverCPUCores
                 """
             latencies = ["result", "connect"]
+        case .storm:
+            own = """
+                connections failed lost helloRate authenticatedSeconds drainedSeconds drainRate accepted delivered \
+                acks refused unanswered loss repeats disordered helloServerCPU serverCPUCores
+                """
+            latencies = ["connect"]
+        case .handoff:
+            own = """
+                rate jobs leased settled stale refused unanswered loss repeats createRate createServerCPU serverCPU \
+                serverCPUCores
+                """
+            latencies = ["lease", "settle"]
         }
         let percentiles = latencies.flatMap { name in ["p50", "p90", "p99", "p99.9", "max"].map { "\(name).\($0)" } }
-        return own.split(separator: " ").map(String.init) + percentiles + ["generatorCPU", "generatorBusy"]
+        return own.split(separator: " ").map(String.init) + percentiles
+            + ["generatorCPU", "generatorBusy", "generatorCPUCores"]
     }
 }

@@ -37,8 +37,11 @@ struct Requirement: Equatable {
         guard let number = Double(digits.filter { $0 != "_" && $0 != "," }) else {
             throw UsageError("--require “\(text)”: “\(value)” is no number")
         }
-        guard let (scale, dimension) = Self.unit(String(value.dropFirst(digits.count))) else {
-            throw UsageError("--require “\(text)”: units are ns, us, ms, s, B, KiB, MiB, %, k, M or none")
+        var unit = value.dropFirst(digits.count)
+        if unit.hasSuffix("/s"), Metric.isRate(full) { unit = unit.dropLast(2) }
+        guard let (scale, dimension) = Self.unit(String(unit)) else {
+            throw UsageError(
+                "--require “\(text)”: units are ns, us, ms, s, min, B, KiB, MiB, GiB, %, k, M, and /s for rates")
         }
         let expected = Metric.dimension(of: full)
         guard dimension == expected || (dimension == .count && number == 0) else {
@@ -67,9 +70,11 @@ struct Requirement: Equatable {
         case "us", "µs", "μs": (1e3, .time)
         case "ms": (1e6, .time)
         case "s": (1e9, .time)
+        case "min": (60e9, .time)
         case "B": (1, .bytes)
         case "KiB": (1024, .bytes)
         case "MiB": (1_048_576, .bytes)
+        case "GiB": (1_073_741_824, .bytes)
         case "%": (1, .percent)
         default: nil
         }

@@ -1,4 +1,4 @@
-// The records of the three kinds of connection. They live in slabs that never move; an index is the poller's token.
+// The records of the four kinds of connection. They live in slabs that never move; an index is the poller's token.
 
 /// One device: about a hundred bytes, whatever it is doing.
 struct DeviceConnection {
@@ -37,23 +37,49 @@ struct HTTPConnection {
     var descriptor: CInt = -1
     var phase = Phase.closed
     var attempts = 0
-    /// When each outstanding request was sent, oldest first, in a ring.
-    let sentAt = UnsafeMutablePointer<Int64>.allocate(capacity: Limits.pipelineDepth)
+    struct Request {
+        var sentAt: Int64
+        /// The ledger's number of the request's first message; the others follow it.
+        var firstNumber: UInt64
+    }
+
+    /// The outstanding requests, oldest first, in a ring.
+    let requests = UnsafeMutablePointer<Request>.allocate(capacity: Limits.pipelineDepth)
     var first = 0
     var outstanding = 0
     var input = Leftover()
     var output = Leftover()
 
-    mutating func pushSent(_ time: Int64) {
-        sentAt[(first + outstanding) % Limits.pipelineDepth] = time
+    mutating func push(_ request: Request) {
+        requests[(first + outstanding) % Limits.pipelineDepth] = request
         outstanding += 1
     }
 
-    mutating func popSent() -> Int64? {
+    mutating func pop() -> Request? {
         guard outstanding > 0 else { return nil }
-        let time = sentAt[first]
+        let request = requests[first]
         first = (first + 1) % Limits.pipelineDepth
         outstanding -= 1
-        return time
+        return request
     }
+}
+
+/// One keep-alive connection to the admin listener, which leases, settles and leases again.
+struct AdminConnection {
+    enum Phase: UInt8 { case closed, connecting, ready, leasing, settling }
+
+    var descriptor: CInt = -1
+    var phase = Phase.closed
+    var attempts = 0
+    var sentAt: Int64 = 0
+    /// Answers are large: they gather here and are read in place.
+    let buffer = UnsafeMutableRawPointer.allocate(byteCount: Limits.leaseByteCount, alignment: 64)
+    var filled = 0
+    var request: [UInt8] = []
+    /// How much of `request` the socket has taken.
+    var sent = 0
+    /// The last lease found nothing: the next one waits.
+    var isPatient = false
+    /// Jobs under settlement that this run did not make.
+    var foreign = 0
 }

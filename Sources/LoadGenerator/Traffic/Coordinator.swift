@@ -1,70 +1,86 @@
+internal import Glibc
 internal import Synchronization
 
-/// Where the threads of a run meet, and what the progress line reads.
+/// Where the workers of a run meet, and what the progress line reads.
 ///
-/// Sendable because everything in it is an atomic. The gates carry one number each and publish nothing else, but they are
-/// crossed once a phase, so they simply use the strongest ordering; the progress counts are only looked at, relaxed.
-final class Coordinator: Sendable {
-    enum Phase { case ready, second }
+/// Its numbers may lie in memory that several processes share, so the workers of all of them pass the same gates.
+///
+/// Sendable because all that changes in it is atomics; the pointer to them never changes. The gates carry one number each
+/// and publish nothing else, but they are crossed once a phase, so they simply use the strongest ordering; the counts for
+/// the progress line are only looked at, relaxed.
+final class Coordinator: @unchecked Sendable {
+    enum Phase: Int { case ready = 0, second }
 
-    private static let closed: Int64 = 0
-    private static let aborted: Int64 = -1
+    /// What workers count for everybody to see.
+    enum Counter: Int, CaseIterable { case connected = 4, accepted, delivered, settled, finished }
 
-    let threads: Int
-    private let readyArrivals = Atomic<Int>(0)
-    private let secondArrivals = Atomic<Int>(0)
-    private let readyGate = Atomic<Int64>(0)
-    private let secondGate = Atomic<Int64>(0)
+    private static let closed = 0
+    private static let aborted = -1
+    private static let slotCount = 16
+    static let byteCount = slotCount * MemoryLayout<Atomic<Int>>.stride
 
-    let connected = Atomic<Int>(0)
-    let accepted = Atomic<Int>(0)
-    let delivered = Atomic<Int>(0)
-    let finishedThreads = Atomic<Int>(0)
+    let workers: Int
+    private let slots: UnsafeMutablePointer<Atomic<Int>>
+    private let isMapped: Bool
 
-    init(threads: Int) { self.threads = threads }
-
-    func arrive(_ phase: Phase) {
-        switch phase {
-        case .ready: _ = readyArrivals.add(1, ordering: .sequentiallyConsistent)
-        case .second: _ = secondArrivals.add(1, ordering: .sequentiallyConsistent)
-        }
+    /// In this process's own memory.
+    init(workers: Int) {
+        (self.workers, isMapped) = (workers, false)
+        slots = .allocate(capacity: Self.slotCount)
+        for index in 0..<Self.slotCount { (slots + index).initialize(to: Atomic(0)) }
     }
 
-    /// Every thread stands at the gate, or has ended and never will.
+    /// In memory that is shared through `descriptor`, a file of at least `byteCount` bytes.
+    ///
+    /// The first to come passes `isFirst`; nobody else may be there yet. `nil` when the memory cannot be mapped.
+    init?(workers: Int, sharing descriptor: CInt, isFirst: Bool) {
+        (self.workers, isMapped) = (workers, true)
+        let start = mmap(nil, Self.byteCount, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
+        guard let start, start != MAP_FAILED else { return nil }
+        slots = start.bindMemory(to: Atomic<Int>.self, capacity: Self.slotCount)
+        guard isFirst else { return }
+        for index in 0..<Self.slotCount { (slots + index).initialize(to: Atomic(0)) }
+    }
+
+    deinit { if isMapped { munmap(slots, Self.byteCount) } else { slots.deallocate() } }
+
+    func add(_ count: Int, to counter: Counter) {
+        _ = slots[counter.rawValue].add(count, ordering: .relaxed)
+    }
+
+    func count(_ counter: Counter) -> Int { slots[counter.rawValue].load(ordering: .relaxed) }
+
+    /// One worker, or several of a process that is gone, will never come to a gate again.
+    func finish(_ count: Int = 1) {
+        _ = slots[Counter.finished.rawValue].add(count, ordering: .sequentiallyConsistent)
+    }
+
+    func arrive(_ phase: Phase) { _ = slots[phase.rawValue].add(1, ordering: .sequentiallyConsistent) }
+
+    /// Every worker stands at the gate, or one has ended and never will.
     func isComplete(_ phase: Phase) -> Bool {
-        let arrived =
-            switch phase {
-            case .ready: readyArrivals.load(ordering: .sequentiallyConsistent)
-            case .second: secondArrivals.load(ordering: .sequentiallyConsistent)
-            }
-        return arrived >= threads || finishedThreads.load(ordering: .sequentiallyConsistent) > 0
+        slots[phase.rawValue].load(ordering: .sequentiallyConsistent) >= workers || hasFinished
     }
 
-    /// Lets all threads into a phase that begins at `time` of the monotonic clock.
+    var hasFinished: Bool { slots[Counter.finished.rawValue].load(ordering: .sequentiallyConsistent) > 0 }
+
+    /// Lets all workers into a phase that begins at `time` of the monotonic clock, which all processes share.
     func open(_ phase: Phase, at time: Int64) {
         // Only from closed: a run that was aborted stays so.
-        switch phase {
-        case .ready:
-            _ = readyGate.compareExchange(expected: Self.closed, desired: time, ordering: .sequentiallyConsistent)
-        case .second:
-            _ = secondGate.compareExchange(expected: Self.closed, desired: time, ordering: .sequentiallyConsistent)
-        }
+        _ = slots[2 + phase.rawValue].compareExchange(
+            expected: Self.closed, desired: Int(time), ordering: .sequentiallyConsistent)
     }
 
-    /// Sends all threads home from the gates that are still closed.
+    /// Sends all workers home from the gates that are still closed.
     func abort() {
-        open(.ready, at: Self.aborted)
-        open(.second, at: Self.aborted)
+        open(.ready, at: Int64(Self.aborted))
+        open(.second, at: Int64(Self.aborted))
     }
 
     enum Gate: Equatable { case closed, open(Int64), aborted }
 
     func gate(_ phase: Phase) -> Gate {
-        let value =
-            switch phase {
-            case .ready: readyGate.load(ordering: .sequentiallyConsistent)
-            case .second: secondGate.load(ordering: .sequentiallyConsistent)
-            }
-        return value == Self.closed ? .closed : value == Self.aborted ? .aborted : .open(value)
+        let value = slots[2 + phase.rawValue].load(ordering: .sequentiallyConsistent)
+        return value == Self.closed ? .closed : value == Self.aborted ? .aborted : .open(Int64(value))
     }
 }

@@ -75,7 +75,9 @@ struct FieldScanner {
 struct DeliverScan: Equatable {
     var stream: UInt64 = 0
     var sequence: UInt64 = 0
-    /// The payload's first eight bytes as one big-endian number; `nil` for a shorter payload, which is not ours.
+    /// The message's number: the payload's first eight bytes, big-endian, or the digits that an HTTP body's begins with.
+    ///
+    /// `nil` for a shorter payload, which is not ours.
     var mark: UInt64?
     var isOffline = false
 
@@ -89,11 +91,27 @@ struct DeliverScan: Equatable {
             case (1, .number(let value)): stream = value
             case (2, .number(let value)): sequence = value
             case (5, .bytes(let payload)) where payload.count >= 8:
-                mark = UInt64(bigEndian: payload.loadUnaligned(as: UInt64.self))
+                mark = Self.mark(of: payload)
             case (6, .number(let value)): isOffline = value != 0
             default: break
             }
         }
+    }
+}
+
+extension DeliverScan {
+    /// `payload` has eight bytes or more.
+    @inline(__always)
+    static func mark(of payload: UnsafeRawBufferPointer) -> UInt64 {
+        let prefix = HTTPRequestTemplate.payloadPrefix
+        let count = prefix.utf8CodeUnitCount
+        if payload[0] == prefix.utf8Start[0], payload.count >= count + 16,
+            (1..<count).allSatisfy({ payload[$0] == prefix.utf8Start[$0] }),
+            let number = Hex.read(payload.baseAddress! + count)
+        {
+            return number
+        }
+        return UInt64(bigEndian: payload.loadUnaligned(as: UInt64.self))
     }
 }
 

@@ -24,11 +24,12 @@ enum FrameWriter {
 
     /// Writes a Publish whose payload is `payload` with its first eight bytes replaced by `mark`.
     ///
-    /// The payload has `Limits.smallestPayloadByteCount` or more; `start` has room for it and for
+    /// `fields` are further fields, encoded already. The payload has `Limits.smallestPayloadByteCount` or more; `start` has room for it and for
     /// `publishOverheadByteCount`. The answer is how many bytes were written.
     @inline(__always)
     static func publish(
         request: UInt64, cid: DeviceID, mark: UInt64, payload: UnsafeRawBufferPointer,
+        then fields: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0),
         at start: UnsafeMutableRawPointer
     ) -> Int {
         var end = 4
@@ -44,6 +45,10 @@ enum FrameWriter {
         (start + end).copyMemory(from: payload.baseAddress!, byteCount: payload.count)
         start.storeBytes(of: mark.bigEndian, toByteOffset: end, as: UInt64.self)
         end += payload.count
+        if let more = fields.baseAddress {
+            (start + end).copyMemory(from: more, byteCount: fields.count)
+            end += fields.count
+        }
         head(.publish, bodyByteCount: end - 4, at: start)
         return end
     }

@@ -5,13 +5,16 @@ internal import Wire
 enum Greeting {
     /// A registered device's, or a new one's when its cid is none.
     static func device(
-        _ identity: DeviceIdentity, _ credentials: Credentials, timestamp: UInt64, heartbeatSeconds: UInt32
+        _ identity: DeviceIdentity, _ credentials: Credentials, timestamp: UInt64, heartbeatSeconds: UInt32,
+        hasToken: Bool = false
     ) -> [UInt8] {
         var hello = Hello()
         hello.appID = credentials.appID
         hello.timestamp = timestamp
         hello.heartbeatSeconds = heartbeatSeconds
         hello.client = "longwire bench"
+        // A vendor token that no vendor ever sees: without one there would be no handoff jobs.
+        if hasToken { hello.tokens = [VendorToken(token: String(repeating: "be", count: 32))] }
         guard !identity.cid.isNone else {
             hello.registration = true
             return frame(hello, key: Array(credentials.appSecret.utf8))

@@ -15,9 +15,9 @@ enum HTTPResponseScanner {
     }
 
     /// Looks at what was received, from an answer's first byte on.
-    static func scan(_ bytes: UnsafeRawBufferPointer) -> Outcome {
+    static func scan(_ bytes: UnsafeRawBufferPointer, limit: Int = Limits.responseByteCount) -> Outcome {
         guard let headEnd = end(ofHead: bytes) else {
-            return bytes.count > Limits.responseByteCount ? .malformed : .incomplete
+            return bytes.count > limit ? .malformed : .incomplete
         }
         guard headEnd >= 16, starts(bytes, at: 0, "http/1."), bytes[8] == UInt8(ascii: " "),
             let status = number(bytes, 9..<12)
@@ -42,7 +42,7 @@ enum HTTPResponseScanner {
             }
             line = lineEnd + 1
         }
-        guard let length, length <= Limits.responseByteCount else { return .malformed }
+        guard let length, length <= limit else { return .malformed }
         guard headEnd + length <= bytes.count else { return .incomplete }
         return .response(Response(status: status, body: headEnd..<(headEnd + length), keepsAlive: keepsAlive))
     }
@@ -70,6 +70,20 @@ enum HTTPResponseScanner {
         return String(decoding: body[offset..<end], as: UTF8.self)
     }
 
+    /// Which messages of a batch were refused, by their place in it; none when the answer names none.
+    static func refusedIndexes(_ body: UnsafeRawBufferPointer) -> Set<Int> {
+        guard let start = find(body, "\"refused\":") else { return [] }
+        var rest = UnsafeRawBufferPointer(rebasing: body[start...])
+        var found: Set<Int> = []
+        while let place = find(rest, "\"index\":") {
+            var end = place
+            while end < rest.count, rest[end] >= 48, rest[end] <= 57 { end += 1 }
+            if let index = number(rest, place..<end) { found.insert(index) }
+            rest = UnsafeRawBufferPointer(rebasing: rest[end...])
+        }
+        return found
+    }
+
     /// The offset behind the blank line.
     private static func end(ofHead bytes: UnsafeRawBufferPointer) -> Int? {
         var offset = 3
@@ -92,15 +106,10 @@ enum HTTPResponseScanner {
         return true
     }
 
-    private static func find(_ bytes: UnsafeRawBufferPointer, _ text: String) -> Int? {
-        let pattern = Array(text.utf8)
-        guard bytes.count >= pattern.count else { return nil }
-        for start in 0...(bytes.count - pattern.count) {
-            var index = 0
-            while index < pattern.count, bytes[start + index] == pattern[index] { index += 1 }
-            if index == pattern.count { return start + index }
-        }
-        return nil
+    /// The offset behind the first place where `text` stands.
+    static func find(_ bytes: UnsafeRawBufferPointer, _ text: String) -> Int? {
+        var text = text
+        return text.withUTF8 { ByteSearch.find(UnsafeRawBufferPointer($0), in: bytes) }
     }
 
     private static func number(_ bytes: UnsafeRawBufferPointer, _ range: Range<Int>) -> Int? {

@@ -66,7 +66,7 @@ extension Worker {
         devices[index].identity.lastTimestamp = timestamp
         let frame = Greeting.device(
             devices[index].identity, plan.credentials, timestamp: timestamp,
-            heartbeatSeconds: plan.options.heartbeatSeconds)
+            heartbeatSeconds: plan.options.heartbeatSeconds, hasToken: plan.job == .handoff)
         frame.withUnsafeBytes { write(index, $0.baseAddress!, $0.count) }
     }
 
@@ -163,7 +163,10 @@ extension Worker {
         case .first(let event):
             tally.delivered += 1
             tally.drainEndedAt = now
-            if event.isMeasured, waitsForDelivery { tally.deliverLatency.record(now - event.dueAt) }
+            if event.isMeasured, waitsForDelivery {
+                tally.deliverLatency.record(now - event.dueAt)
+                if !publishesHTTP { tally.series.record(now - event.dueAt, at: now) }
+            }
             if isMeasuring { tally.measuredDelivered += 1 }
             if waitsForDelivery, event.isFinished { outstanding -= 1 }
         case .repeated: tally.repeats += 1
@@ -215,7 +218,8 @@ extension Worker {
             heartbeatNanoseconds = heartbeat
             nextHeartbeatAt = now + heartbeat / Int64(deviceCount)
         }
-        if case .register = plan.job { leave(index) }
+        // Only their registration, or their token, was wanted: they are absent from here on.
+        if plan.job == .register || plan.job == .handoff { leave(index) }
     }
 
     /// The gateway ends this connection and says why; 300, 301 and the hundreds 1 and 2 are worth another attempt.

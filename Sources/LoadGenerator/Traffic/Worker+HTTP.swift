@@ -54,14 +54,18 @@ extension Worker {
         while connection.pointee.outstanding < plan.options.pipeline,
             used + request.bytes.count <= Limits.receiveByteCount
         {
-            let cid = devices[randomIndex(below: deviceCount)].identity.cid
-            request.fill(
-                cidHigh: cid.high, cidLow: cid.low, run: plan.runTag << 8 | UInt64(plan.index & 0xFF),
-                number: UInt64(tally.published))
+            let first = ledger.count
+            for place in 0..<request.messageCount {
+                let number = ledger.append(dueAt: dueAt, isMeasured: isMeasuring)
+                let cid = devices[randomIndex(below: deviceCount)].identity.cid
+                request.fill(
+                    place, cidHigh: cid.high, cidLow: cid.low, run: plan.runTag << 8 | UInt64(plan.index & 0xFF),
+                    mark: Payload.mark(runTag: plan.runTag, worker: plan.index, number: number))
+            }
             request.bytes.withUnsafeBytes { (scratch + used).copyMemory(from: $0.baseAddress!, byteCount: $0.count) }
             used += request.bytes.count
-            connection.pointee.pushSent(dueAt)
-            tally.published += 1
+            connection.pointee.push(HTTPConnection.Request(sentAt: dueAt, firstNumber: first))
+            tally.published += request.messageCount
         }
         guard used > 0 else { return }
         switch Socket.send(connection.pointee.descriptor, scratch, used) {
@@ -105,12 +109,12 @@ extension Worker {
             case .response(let response):
                 let body = UnsafeRawBufferPointer(rebasing: rest[response.body])
                 offset += response.body.upperBound
-                guard let sentAt = https[index].popSent() else {
+                guard let request = https[index].pop() else {
                     restart(index, "an HTTP answer that nobody asked for")
                     return nil
                 }
                 https[index].attempts = 0
-                httpAnswered(response.status, body, sentAt)
+                httpAnswered(response.status, body, request)
                 guard response.keepsAlive else {
                     restart(index, "the gateway asked to close an HTTP connection")
                     return nil
@@ -120,16 +124,32 @@ extension Worker {
         return offset
     }
 
-    private mutating func httpAnswered(_ status: Int, _ body: UnsafeRawBufferPointer, _ sentAt: Int64) {
+    private mutating func httpAnswered(_ status: Int, _ body: UnsafeRawBufferPointer, _ sent: HTTPConnection.Request) {
         let code = HTTPResponseScanner.code(body)
-        if isMeasuring { tally.answerLatency.record(now - sentAt) }
-        if status == 200, code == 0 {
-            tally.accepted += 1
-            if isMeasuring { tally.measuredAccepted += 1 }
-            return
+        if isMeasuring {
+            tally.answerLatency.record(now - sent.sentAt)
+            tally.series.record(now - sent.sentAt, at: now)
+            tally.measuredAnswers += 1
         }
-        tally.refused += 1
-        fail("HTTP \(status), code \(code.map(String.init) ?? "none"): \(HTTPResponseScanner.text("msg", body) ?? "")")
+        let last = sent.firstNumber + UInt64(request.messageCount)
+        guard status == 200, code == 0 else {
+            for number in sent.firstNumber..<last { _ = ledger.markRefused(number) }
+            tally.refused += request.messageCount
+            return fail(
+                "HTTP \(status), code \(code.map(String.init) ?? "none"): "
+                    + (HTTPResponseScanner.text("msg", body) ?? ""))
+        }
+        let refused = request.messageCount > 1 ? HTTPResponseScanner.refusedIndexes(body) : []
+        for number in sent.firstNumber..<last {
+            if !refused.isEmpty, refused.contains(Int(number - sent.firstNumber)) {
+                _ = ledger.markRefused(number)
+                tally.refused += 1
+            } else if case .first = ledger.markAccepted(number) {
+                tally.accepted += 1
+                if isMeasuring { tally.measuredAccepted += 1 }
+            }
+        }
+        if !refused.isEmpty { fail("messages refused within an accepted batch") }
     }
 
     private mutating func restart(_ index: Int, _ text: String) {
@@ -140,7 +160,7 @@ extension Worker {
         connection.pointee.input.clear()
         connection.pointee.output.clear()
         fail(text)
-        while connection.pointee.popSent() != nil { tally.failedRequests += 1 }
+        while connection.pointee.pop() != nil { tally.failedRequests += 1 }
         openHTTP(index)
     }
 }

@@ -45,6 +45,7 @@ extension Worker {
         guard tally.fatal == nil, let start = pass(.ready) else { return }
         let measureFrom = start + plan.options.warmup
         let end = measureFrom + plan.options.duration
+        tally.series.begin(at: start, length: end - start)
         var paced: UInt64 = 0
         while now < end, tally.fatal == nil {
             if !isMeasuring, now >= measureFrom { begin(at: now) }
@@ -77,10 +78,14 @@ extension Worker {
             let dueAt = start + Pace.due(count, rate: rate)
             guard dueAt <= now else { return dueAt - now }
             guard let device = randomReadyDevice(), publish(to: device, dueAt: dueAt, isMeasured: isMeasuring) else {
-                break
+                if isMeasuring { tally.stalls += 1 }
+                return Limits.tickNanoseconds
             }
+            if isMeasuring { tally.sendLag.record(now - dueAt) }
             count += 1
         }
+        // The gateway is a long way behind: what follows is its delay, not ours.
+        if isMeasuring { tally.stalls += 1 }
         return Limits.tickNanoseconds
     }
 
@@ -101,6 +106,7 @@ extension Worker {
     }
 
     mutating func runHTTP() {
+        waitsForDelivery = plan.options.connectsDevices
         if plan.options.connectsDevices { connectDevices() }
         guard tally.fatal == nil else { return }
         openHTTP()
@@ -112,26 +118,33 @@ extension Worker {
         for index in 0..<httpCount { sendRequests(index) }
         let measureFrom = start + plan.options.warmup
         let end = measureFrom + plan.options.duration
+        tally.series.begin(at: start, length: end - start)
         while now < end, tally.fatal == nil {
             if !isMeasuring, now >= measureFrom { begin(at: now) }
             turn(nanoseconds: max(0, min(Self.idleTurn, end - now)))
         }
         finish()
         publishesHTTP = false
-        // Let what is under way be answered, so that the next run does not meet it.
-        let grace = now + 1_000_000_000
-        while now < grace, (0..<httpCount).contains(where: { https[$0].outstanding > 0 }), tally.fatal == nil {
+        // Let what is under way be answered and delivered, so that nothing is missing and the next run does not meet it.
+        let grace = now + plan.options.drain
+        while now < grace, tally.fatal == nil {
+            let isAnswered = !(0..<httpCount).contains { https[$0].outstanding > 0 }
+            guard !isAnswered || (waitsForDelivery && tally.delivered < tally.accepted) else { break }
             turn(nanoseconds: Self.idleTurn)
         }
     }
 
-    mutating func runOffline() {
+    /// Enqueues `messagesPerDevice` for each device, which are all absent.
+    ///
+    /// - Returns: false when the run is over.
+    private mutating func enqueue() -> Bool {
         waitsForDelivery = false
         connectSenders()
-        guard tally.fatal == nil, let start = pass(.ready) else { return }
+        guard tally.fatal == nil, let start = pass(.ready) else { return false }
         begin(at: start)
         let total = deviceCount * plan.options.messagesPerDevice
         let deadline = start + plan.options.timeout
+        tally.series.begin(at: start, length: min(plan.options.timeout, 60_000_000_000))
         var next = 0
         while next < total || outstanding > 0, now < deadline, tally.fatal == nil {
             now = Clocks.now()
@@ -143,29 +156,65 @@ extension Worker {
         }
         if next < total || outstanding > 0 { fail("enqueueing did not end within the time of --timeout") }
         finish()
-        guard tally.fatal == nil, let returnAt = pass(.second) else { return }
-        tally.phaseStartedAt = min(tally.phaseStartedAt, returnAt)
+        return tally.fatal == nil
+    }
+
+    mutating func runOffline() {
+        guard enqueue(), let returnAt = pass(.second) else { return }
+        // What the generator itself used is counted for the half that asks more of it.
+        begin(at: returnAt)
         connectDevices()
         let end = returnAt + plan.options.drain
         while tally.delivered < tally.accepted, now < end, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
+        finish()
         // A moment longer: a message that comes twice does so right behind.
         let grace = now + 200_000_000
         while now < grace, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
         for index in 0..<deviceCount { leave(index) }
     }
 
+    /// Tells the gateway the devices' tokens, makes their jobs, and drains them over the admin listener.
+    mutating func runHandoff() {
+        connectDevices()
+        guard tally.fatal == nil, enqueue() else { return }
+        openAdmins()
+        let deadline = Clocks.now() + plan.options.timeout
+        while readyAdmins < adminCount, now < deadline, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
+        if readyAdmins < adminCount, tally.fatal == nil { tally.fatal = "the admin listener did not answer" }
+        // Everybody's jobs are counted before anybody asks whether all are settled.
+        showProgress()
+        guard tally.fatal == nil, let start = pass(.second) else { return }
+        begin(at: start)
+        tally.series = LatencySeries()
+        tally.series.begin(at: start, length: min(plan.options.drain, 60_000_000_000))
+        for index in 0..<adminCount { lease(index) }
+        let end = start + plan.options.drain
+        while coordinator.count(.settled) < coordinator.count(.accepted), now < end, tally.fatal == nil {
+            turn(nanoseconds: Self.idleTurn)
+        }
+        finish()
+        // A moment longer: a job that is leased twice comes right behind.
+        let grace = now + 200_000_000
+        while now < grace, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
+        for index in 0..<adminCount where tally.fatal == nil { closeAdmin(index) }
+    }
+
     private mutating func begin(at time: Int64) {
         isMeasuring = true
         tally.phaseStartedAt = time
         tally.waited = 0
-        tally.threadCPU = -Clocks.threadCPU()
+        cpuAtStart = Clocks.threadCPU()
     }
 
     private mutating func finish() {
         guard isMeasuring else { return }
         isMeasuring = false
         tally.phaseEndedAt = Clocks.now()
-        tally.threadCPU += Clocks.threadCPU()
+        let used = Clocks.threadCPU() - cpuAtStart
+        let time = max(1, tally.phaseEndedAt - tally.phaseStartedAt)
+        tally.totalCPU += used
+        tally.measuredTime += time
+        tally.busiest = max(tally.busiest, Double(used) / Double(time))
     }
 }
 

@@ -60,7 +60,7 @@ extension Worker {
     /// - Returns: false when all are full; nothing has happened then.
     @inline(__always)
     mutating func publish(to device: Int, dueAt: Int64, isMeasured: Bool) -> Bool {
-        let byteCount = payload.count + FrameWriter.publishOverheadByteCount
+        let byteCount = payload.count + vendorFields.count + FrameWriter.publishOverheadByteCount
         for _ in 0..<senderCount {
             let index = nextSender
             nextSender = nextSender + 1 == senderCount ? 0 : nextSender + 1
@@ -69,9 +69,17 @@ extension Worker {
             let number = ledger.append(dueAt: dueAt, isMeasured: isMeasured)
             let mark = Payload.mark(runTag: plan.runTag, worker: plan.index, number: number)
             let cid = devices[device].identity.cid
-            sender.pointee.tail += payload.withUnsafeBytes {
-                FrameWriter.publish(
-                    request: number, cid: cid, mark: mark, payload: $0, at: sender.pointee.buffer + sender.pointee.tail)
+            if !vendorFields.isEmpty {
+                vendorFields.withUnsafeMutableBytes {
+                    Hex.write(mark, digits: 16, at: $0.baseAddress! + Payload.vendorMarkOffset)
+                }
+            }
+            sender.pointee.tail += payload.withUnsafeBytes { payload in
+                vendorFields.withUnsafeBytes { fields in
+                    FrameWriter.publish(
+                        request: number, cid: cid, mark: mark, payload: payload, then: fields,
+                        at: sender.pointee.buffer + sender.pointee.tail)
+                }
             }
             tally.published += 1
             outstanding += 1
@@ -153,7 +161,10 @@ extension Worker {
         if scan.code == 0 {
             tally.accepted += 1
             if isMeasuring { tally.measuredAccepted += 1 }
-            if event.isMeasured { tally.resultLatency.record(now - event.dueAt) }
+            if event.isMeasured {
+                tally.resultLatency.record(now - event.dueAt)
+                if !waitsForDelivery { tally.series.record(now - event.dueAt, at: now) }
+            }
         } else {
             tally.refused += 1
             refused(code: scan.code, body)

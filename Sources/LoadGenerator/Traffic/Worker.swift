@@ -7,7 +7,7 @@ internal import Synchronization
 /// A worker publishes to its own devices only, so nothing is shared with other threads while it runs: no locks, and a
 /// message's due time, answer and delivery meet in one ledger. All state hangs off this one value, which is entered once.
 struct Worker: ~Copyable {
-    enum Kind: UInt64 { case device = 0, sender, http }
+    enum Kind: UInt64 { case device = 0, sender, http, admin }
 
     let plan: WorkerPlan
     let coordinator: Coordinator
@@ -19,11 +19,15 @@ struct Worker: ~Copyable {
     let senderCount: Int
     var https: UnsafeMutablePointer<HTTPConnection>
     let httpCount: Int
+    var admins: UnsafeMutablePointer<AdminConnection>
+    let adminCount: Int
     let scratch: UnsafeMutableRawPointer
 
     var tally = WorkerTally()
     var ledger = MessageLedger()
     var payload: [UInt8]
+    /// Further fields of each Publish, with a hole for the message's number; empty but for handoff.
+    var vendorFields: [UInt8] = []
     var request: HTTPRequestTemplate
     var random: UInt64
 
@@ -41,17 +45,20 @@ struct Worker: ~Copyable {
     var nextSender = 0
     var readySenders = 0
     var isMeasuring = false
+    var cpuAtStart: Int64 = 0
     var waitsForDelivery = true
     var publishesHTTP = false
     var now: Int64
     var shownConnected = 0
     var shownAccepted = 0
     var shownDelivered = 0
+    var shownSettled = 0
 
     init(_ plan: WorkerPlan, _ coordinator: Coordinator) throws(Poller.Failure) {
         poller = try Poller()
         (self.plan, self.coordinator) = (plan, coordinator)
-        (deviceCount, senderCount, httpCount) = (plan.devices.count, plan.senders, plan.httpConnections)
+        (deviceCount, senderCount) = (plan.devices.count, plan.senders)
+        (httpCount, adminCount) = (plan.httpConnections, plan.adminConnections)
         devices = .allocate(capacity: max(1, deviceCount))
         for (index, identity) in plan.devices.enumerated() {
             (devices + index).initialize(to: DeviceConnection(identity: identity))
@@ -60,9 +67,12 @@ struct Worker: ~Copyable {
         for index in 0..<senderCount { (senders + index).initialize(to: SenderConnection()) }
         https = .allocate(capacity: max(1, httpCount))
         for index in 0..<httpCount { (https + index).initialize(to: HTTPConnection()) }
+        admins = .allocate(capacity: max(1, adminCount))
+        for index in 0..<adminCount { (admins + index).initialize(to: AdminConnection()) }
         scratch = .allocate(byteCount: Limits.receiveByteCount, alignment: 64)
         payload = Payload.bytes(plan.options.payloadByteCount)
-        request = HTTPRequestTemplate(plan.credentials, token: plan.httpToken)
+        request = HTTPRequestTemplate(plan.credentials, token: plan.httpToken, batch: plan.options.batch)
+        if case .handoff = plan.job { vendorFields = Payload.vendorFields }
         random = 0x9E37_79B9_7F4A_7C15 &+ UInt64(plan.index) &* 0xBF58_476D_1CE4_E5B9 | 1
         nextDevice = deviceCount
         now = Clocks.now()
@@ -87,10 +97,16 @@ struct Worker: ~Copyable {
             if https[index].descriptor >= 0 { _ = close(https[index].descriptor) }
             https[index].input.clear()
             https[index].output.clear()
-            https[index].sentAt.deallocate()
+            https[index].requests.deallocate()
         }
         https.deinitialize(count: httpCount)
         https.deallocate()
+        for index in 0..<adminCount {
+            if admins[index].descriptor >= 0 { _ = close(admins[index].descriptor) }
+            admins[index].buffer.deallocate()
+        }
+        admins.deinitialize(count: adminCount)
+        admins.deallocate()
         scratch.deallocate()
     }
 
@@ -102,6 +118,7 @@ struct Worker: ~Copyable {
         case .live: runLive()
         case .http: runHTTP()
         case .offline: runOffline()
+        case .handoff: runHandoff()
         }
         tally.remainder = ledger.remainder()
         tally.devices = (0..<deviceCount).map { devices[$0].identity }
@@ -124,6 +141,7 @@ struct Worker: ~Copyable {
             case .device: deviceReady(index, event)
             case .sender: senderReady(index, event)
             case .http: httpReady(index, event)
+            case .admin: adminReady(index, event)
             case nil: break
             }
         }
@@ -158,19 +176,20 @@ struct Worker: ~Copyable {
 
     mutating func fail(_ text: String) { tally.failures[text, default: 0] += 1 }
 
-    private mutating func showProgress() {
-        if tally.connected != shownConnected {
-            _ = coordinator.connected.add(tally.connected - shownConnected, ordering: .relaxed)
-            shownConnected = tally.connected
-        }
-        if tally.accepted != shownAccepted {
-            _ = coordinator.accepted.add(tally.accepted - shownAccepted, ordering: .relaxed)
-            shownAccepted = tally.accepted
-        }
-        if tally.delivered != shownDelivered {
-            _ = coordinator.delivered.add(tally.delivered - shownDelivered, ordering: .relaxed)
-            shownDelivered = tally.delivered
-        }
+    mutating func showProgress() {
+        Self.show(coordinator, tally.connected, &shownConnected, .connected)
+        Self.show(coordinator, tally.accepted, &shownAccepted, .accepted)
+        Self.show(coordinator, tally.delivered, &shownDelivered, .delivered)
+        Self.show(coordinator, tally.settled, &shownSettled, .settled)
+    }
+
+    @inline(__always)
+    private static func show(
+        _ coordinator: Coordinator, _ value: Int, _ shown: inout Int, _ counter: Coordinator.Counter
+    ) {
+        guard value != shown else { return }
+        coordinator.add(value - shown, to: counter)
+        shown = value
     }
 }
 
@@ -185,4 +204,18 @@ enum Payload {
     static func mark(runTag: UInt64, worker: Int, number: UInt64) -> UInt64 {
         runTag << 48 | UInt64(worker & 0xFF) << 40 | number & 0xFF_FFFF_FFFF
     }
+
+    /// What stands in a handoff message's alert before its number, for the lease's reader to find.
+    static let alertPrefix: StaticString = "longwire bench "
+
+    /// Strategy 2 (the vendor only) and an alert whose title ends in sixteen digits.
+    static var vendorFields: [UInt8] {
+        let title = Array("\(alertPrefix)".utf8) + [UInt8](repeating: 48, count: 16)
+        let text = Array("A message for the vendor channel.".utf8)
+        let alert = [1 << 3 | 2, UInt8(title.count)] + title + [2 << 3 | 2, UInt8(text.count)] + text
+        return [6 << 3, 2, 9 << 3 | 2, UInt8(alert.count)] + alert
+    }
+
+    /// Where in `vendorFields` the digits stand.
+    static let vendorMarkOffset = 2 + 2 + 2 + alertPrefix.utf8CodeUnitCount
 }

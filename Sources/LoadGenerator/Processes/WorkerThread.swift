@@ -44,8 +44,9 @@ final class WorkerThread: @unchecked Sendable {
             worker.run()
             tally = worker.tally
         } catch {
+            tally.devices = plan.devices
             tally.fatal = "epoll cannot be used: \(errorText(error.errorNumber))"
         }
-        _ = coordinator.finishedThreads.add(1, ordering: .sequentiallyConsistent)
+        coordinator.finish()
     }
 }

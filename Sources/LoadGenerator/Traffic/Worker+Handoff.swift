@@ -1,0 +1,257 @@
+internal import Glibc
+internal import Platform
+internal import Wire
+
+// The handoff API: keep-alive connections that lease jobs, settle them as accepted, and lease again.
+extension Worker {
+    mutating func openAdmins() {
+        for index in 0..<adminCount { openAdmin(index) }
+    }
+
+    var readyAdmins: Int { (0..<adminCount).count { admins[$0].phase == .ready } }
+
+    private mutating func openAdmin(_ index: Int) {
+        admins[index].attempts += 1
+        guard admins[index].attempts <= Limits.attemptCount else {
+            if tally.fatal == nil { tally.fatal = "an admin connection failed \(Limits.attemptCount) times" }
+            return
+        }
+        let (descriptor, error) = Socket.connect(to: plan.credentials.admin, from: 0)
+        guard descriptor >= 0 else {
+            return restartAdmin(index, "connecting to the admin listener: \(errorText(error))")
+        }
+        admins[index].descriptor = descriptor
+        admins[index].phase = .connecting
+        if (try? poller.add(descriptor, token: Kind.admin.rawValue << 32 | UInt64(index))) == nil {
+            restartAdmin(index, "epoll: \(errorText(errno))")
+        }
+    }
+
+    mutating func adminReady(_ index: Int, _ event: Poller.Ready) {
+        guard admins[index].descriptor >= 0 else { return }
+        if admins[index].phase == .connecting {
+            let error = Socket.pendingError(admins[index].descriptor)
+            guard error == 0 else {
+                return restartAdmin(index, "connecting to the admin listener: \(errorText(error))")
+            }
+            guard event.isWritable else { return }
+            admins[index].phase = .ready
+            // A connection that was lost in the middle of the work goes on with it.
+            if isMeasuring, coordinator.gate(.second) != .closed { lease(index) }
+        }
+        if event.isWritable { flushAdmin(index) }
+        if event.isReadable || event.isHungUp { receiveAdmin(index) }
+    }
+
+    mutating func lease(_ index: Int) {
+        guard admins[index].phase == .ready else { return }
+        let wait = admins[index].isPatient ? 1 : 0
+        let body =
+            "{\"channel\":\"apns\",\"max\":\(plan.options.leaseCount),\"leaseSeconds\":60,\"waitSeconds\":\(wait)}"
+        admins[index].phase = .leasing
+        admins[index].request.removeAll(keepingCapacity: true)
+        appendHead(index, path: "lease", bodyByteCount: body.utf8.count)
+        admins[index].request.append(contentsOf: body.utf8)
+        sendAdmin(index)
+    }
+
+    private func appendHead(_ index: Int, path: String, bodyByteCount: Int) {
+        let head =
+            "POST /v1/handoff/\(path) HTTP/1.1\r\nHost: \(plan.credentials.admin.text)\r\n"
+            + "Authorization: Bearer \(plan.credentials.adminToken)\r\nContent-Type: application/json\r\n"
+            + "Content-Length: \(bodyByteCount)\r\n\r\n"
+        admins[index].request.append(contentsOf: head.utf8)
+    }
+
+    private mutating func sendAdmin(_ index: Int) {
+        admins[index].sent = 0
+        admins[index].sentAt = Clocks.now()
+        flushAdmin(index)
+    }
+
+    private mutating func flushAdmin(_ index: Int) {
+        let connection = admins + index
+        while connection.pointee.sent < connection.pointee.request.count {
+            let outcome = connection.pointee.request.withUnsafeBytes {
+                Socket.send(
+                    connection.pointee.descriptor, $0.baseAddress! + connection.pointee.sent,
+                    $0.count - connection.pointee.sent)
+            }
+            // A failure is reported by the read side.
+            guard case .bytes(let count) = outcome else { return }
+            connection.pointee.sent += count
+        }
+    }
+
+    private mutating func receiveAdmin(_ index: Int) {
+        let connection = admins + index
+        while connection.pointee.descriptor >= 0 {
+            let room = Limits.leaseByteCount - connection.pointee.filled
+            let outcome = Socket.receive(
+                connection.pointee.descriptor, into: connection.pointee.buffer + connection.pointee.filled, room)
+            switch outcome {
+            case .wouldBlock: return
+            case .ended: return restartAdmin(index, "the gateway closed an admin connection")
+            case .failed(let error): return restartAdmin(index, "an admin connection failed: \(errorText(error))")
+            case .bytes(let count):
+                now = Clocks.now()
+                connection.pointee.filled += count
+                guard readAdmin(index) else { return }
+                if count < room { return }
+            }
+        }
+    }
+
+    /// Handles the answer when it is whole; there is never more than one.
+    ///
+    /// - Returns: false when the connection was given up.
+    private mutating func readAdmin(_ index: Int) -> Bool {
+        let bytes = UnsafeRawBufferPointer(start: admins[index].buffer, count: admins[index].filled)
+        switch HTTPResponseScanner.scan(bytes, limit: Limits.leaseByteCount / 2) {
+        case .incomplete: return true
+        case .malformed:
+            restartAdmin(index, "an answer of the admin listener that cannot be read")
+            return false
+        case .response(let response):
+            let body = UnsafeRawBufferPointer(rebasing: bytes[response.body])
+            let phase = admins[index].phase
+            admins[index].filled = 0
+            admins[index].attempts = 0
+            admins[index].phase = .ready
+            guard response.status == 200 else {
+                // Refused for good: asking again would only be refused again.
+                tally.fatal =
+                    "the handoff API answered HTTP \(response.status): "
+                    + String(decoding: body.prefix(200), as: UTF8.self)
+                return false
+            }
+            switch phase {
+            case .leasing: leased(index, body)
+            case .settling: settled(index, body)
+            case .closed, .connecting, .ready:
+                restartAdmin(index, "an answer of the admin listener that nobody asked for")
+                return false
+            }
+            guard response.keepsAlive else {
+                restartAdmin(index, "the gateway asked to close an admin connection")
+                return false
+            }
+            return true
+        }
+    }
+
+    private mutating func leased(_ index: Int, _ body: UnsafeRawBufferPointer) {
+        let latency = now - admins[index].sentAt
+        var scanner = LeaseScanner(body)
+        var count = 0
+        var foreign = 0
+        var results = [UInt8]("[".utf8)
+        while let job = scanner.next() {
+            if count > 0 { results.append(UInt8(ascii: ",")) }
+            count += 1
+            results.append(contentsOf: #"{"jobId":""#.utf8)
+            results.append(contentsOf: job.jobID)
+            results.append(contentsOf: #"","leaseId":""#.utf8)
+            results.append(contentsOf: job.leaseID)
+            results.append(contentsOf: #"","outcome":"accepted"}"#.utf8)
+            guard let mark = job.mark, mark >> 48 == plan.runTag else {
+                foreign += 1
+                continue
+            }
+            if tally.jobs.insert(publisher: Int(mark >> 40 & 0xFF), number: mark & 0xFF_FFFF_FFFF) {
+                tally.leased += 1
+            } else {
+                tally.repeats += 1
+            }
+        }
+        guard count > 0 else {
+            // A lease that waits says nothing about speed, so only those that brought something are counted.
+            admins[index].isPatient = true
+            return lease(index)
+        }
+        if !admins[index].isPatient {
+            tally.leaseLatency.record(latency)
+            tally.series.record(latency, at: now)
+        }
+        admins[index].isPatient = false
+        admins[index].foreign = foreign
+        tally.foreign += foreign
+        results.append(UInt8(ascii: "]"))
+        admins[index].phase = .settling
+        admins[index].request.removeAll(keepingCapacity: true)
+        appendHead(index, path: "results", bodyByteCount: results.count)
+        admins[index].request += results
+        sendAdmin(index)
+    }
+
+    private mutating func settled(_ index: Int, _ body: UnsafeRawBufferPointer) {
+        tally.settleLatency.record(now - admins[index].sentAt)
+        var rest = body
+        var recorded = 0
+        while let place = ByteSearch.find("\"verdict\":\"", in: rest) {
+            rest = UnsafeRawBufferPointer(rebasing: rest[place...])
+            let verdict = rest.prefix { $0 != UInt8(ascii: "\"") }
+            if verdict.elementsEqual("recorded".utf8) {
+                recorded += 1
+            } else {
+                tally.stale += 1
+                fail("a settlement was answered \(String(decoding: verdict, as: UTF8.self))")
+            }
+        }
+        // Jobs that somebody else made are settled too, or they would stand in the way; they are not of this run.
+        tally.settled += max(0, recorded - admins[index].foreign)
+        tally.drainEndedAt = now
+        lease(index)
+    }
+
+    private mutating func restartAdmin(_ index: Int, _ text: String) {
+        closeAdmin(index)
+        fail(text)
+        tally.failedRequests += 1
+        openAdmin(index)
+    }
+
+    mutating func closeAdmin(_ index: Int) {
+        if admins[index].descriptor >= 0 { _ = Glibc.close(admins[index].descriptor) }
+        admins[index].descriptor = -1
+        admins[index].phase = .closed
+        admins[index].filled = 0
+    }
+}
+
+/// Reads the jobs of a lease's answer, in place, as the gateway writes them: `jobId` first, `leaseId` near the end.
+struct LeaseScanner {
+    struct Job {
+        var jobID: UnsafeRawBufferPointer
+        var leaseID: UnsafeRawBufferPointer
+        /// The message's number; `nil` when the job is none of a load generator's.
+        var mark: UInt64?
+    }
+
+    private let bytes: UnsafeRawBufferPointer
+    private var offset = 0
+
+    init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+
+    /// The next job; `nil` behind the last.
+    @inline(__always)
+    mutating func next() -> Job? {
+        guard let job = ByteSearch.find("\"jobId\":\"", in: bytes, from: offset), job + 32 <= bytes.count else {
+            return nil
+        }
+        offset = job + 32
+        guard let lease = ByteSearch.find("\"leaseId\":\"", in: bytes, from: offset), lease + 32 <= bytes.count else {
+            return nil
+        }
+        var mark: UInt64?
+        // Only within this job: the next one's number is not its own.
+        let own = UnsafeRawBufferPointer(rebasing: bytes[..<lease])
+        if let title = ByteSearch.find(Payload.alertPrefix, in: own, from: offset), title + 16 <= lease {
+            mark = Hex.read(bytes.baseAddress! + title)
+        }
+        offset = lease + 32
+        return Job(
+            jobID: UnsafeRawBufferPointer(rebasing: bytes[job..<(job + 32)]),
+            leaseID: UnsafeRawBufferPointer(rebasing: bytes[lease..<(lease + 32)]), mark: mark)
+    }
+}

@@ -1,0 +1,171 @@
+"""longwire bench against a real gateway: short runs whose figures do not matter, but whose books must agree."""
+
+import html.parser
+import json
+import os
+import pty
+import resource
+import subprocess
+
+import pytest
+from gateway import ADMIN_TOKEN, Gateway, binary
+
+QUICKLY = ["--duration", "0.5", "--warmup", "0.2"]
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """One gateway on its ordinary deadlines, and a devices file that the runs share."""
+    with Gateway() as gateway:
+        yield gateway
+
+
+def command_line(gateway, *words):
+    app = gateway.app
+    command = [binary("longwire"), "bench", *words, "--app-id", app["appId"], "--app-key", app["appKey"]]
+    command += ["--app-secret", app["appSecret"], "--master-secret", app["masterSecret"]]
+    command += ["--data", str(gateway.folder), "--devices-file", str(gateway.folder / "bench-devices")]
+    addresses = {
+        "--device-address": gateway.device, "--senders-address": gateway.senders, "--http-address": gateway.http,
+        "--admin-address": gateway.admin,
+    }
+    for name, port in addresses.items():
+        command += [name, f"127.0.0.1:{port}"]
+    return command
+
+
+def bench(gateway, *words, code=0, capture=None, files=None):
+    """One run; `files` is the hard limit of open files that the generator has."""
+    command = command_line(gateway, *words)
+    environment = {"LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN, "SWIFT_BACKTRACE": "enable=no"}
+    limit = files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, preexec_fn=limit)
+    assert done.returncode == code, done.stderr + done.stdout
+    if capture is not None:
+        capture.append(done)
+    return done
+
+
+def report(gateway, *words, **options):
+    """The JSON report of a run that went well."""
+    return json.loads(bench(gateway, *words, "--json", "-", **options).stdout)
+
+
+def agree(found, accepted, delivered="delivered"):
+    """Nothing lost, nothing repeated, nothing left open: with as many messages as were asked for, where that is known."""
+    metrics = found["metrics"]
+    assert metrics["loss"] == metrics["repeats"] == metrics["refused"] == metrics["unanswered"] == 0, found
+    assert metrics["accepted"] == metrics[delivered] > 0, found
+    assert metrics.get("disordered", 0) == 0
+    if accepted is not None:
+        assert metrics["accepted"] == accepted, found
+    assert found["failures"] == {}, found
+
+
+def test_idle_holds_its_connections_and_finds_the_gateways_process(loaded):
+    found = report(loaded, "idle", "--connections", "150", "--hold", "0.3")
+    metrics = found["metrics"]
+    assert metrics["connections"] == 150 and metrics["failed"] == metrics["lost"] == 0
+    assert found["serverPID"] == loaded.process.pid, "found by its port, though nobody named it"
+    assert "rssPerConnection" in metrics and "serverCPUCores" in metrics and metrics["connect.p99"] > 0
+
+
+def test_live_at_the_maximum_and_at_a_rate(loaded):
+    agree(report(loaded, "live", "--devices", "60", "--in-flight", "50", *QUICKLY), None)
+    paced = report(loaded, "live", "--devices", "60", "--rate", "500", "--senders", "1", *QUICKLY)
+    agree(paced, None)
+    # 0.7 s in all; what falls due at its last moment may be in or out.
+    assert 1 <= paced["metrics"]["accepted"] <= 351
+    assert paced["metrics"]["deliver.p50"] > 0 and paced["metrics"]["sendLag.p50"] >= 0
+
+
+def test_worker_processes_find_what_one_process_finds(loaded):
+    found = report(loaded, "offline", "--devices", "40", "--messages", "5", "--processes", "3")
+    agree(found, 200)
+    agree(report(loaded, "live", "--devices", "40", "--processes", "2", "--threads", "2", *QUICKLY), None)
+
+
+def test_connections_beyond_one_processs_files_are_shared_out(loaded):
+    metrics = report(loaded, "idle", "--connections", "150", "--hold", "0.2", files=128)["metrics"]
+    assert metrics["connections"] == 150 and metrics["failed"] == 0
+    done = bench(loaded, "idle", "--connections", "150", "--processes", "1", files=128, code=64)
+    assert "--processes 3" in done.stderr
+
+
+def test_offline_and_storm_drain_everything_once(loaded):
+    agree(report(loaded, "offline", "--devices", "50", "--messages", "6"), 300)
+    found = report(loaded, "storm", "--devices", "120", "--messages", "3", "--handshakes", "20")
+    agree(found, 360)
+    metrics = found["metrics"]
+    assert metrics["connections"] == 120 and metrics["failed"] == 0
+    assert metrics["drainedSeconds"] >= metrics["authenticatedSeconds"] * 0.1 > 0
+
+
+def test_handoff_settles_every_job_once(loaded):
+    found = report(loaded, "handoff", "--devices", "30", "--messages", "10", "--connections", "3", "--lease", "50")
+    metrics = found["metrics"]
+    assert metrics["jobs"] == metrics["leased"] == metrics["settled"] == 300, found
+    assert metrics["loss"] == metrics["repeats"] == metrics["stale"] == metrics["refused"] == 0
+    assert loaded.lease() == [], "nothing is left for anybody else"
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+def test_http_pushes_arrive_once(loaded, batch):
+    words = ["--connections", "3", "--devices", "20", "--connected", "--batch", str(batch)]
+    found = report(loaded, "http", *words, *QUICKLY)
+    agree(found, None)
+    assert found["metrics"]["failed"] == 0 and found["metrics"]["answer.p99"] > 0
+
+
+def test_conditions_decide_the_exit_code_and_each_that_fails_has_a_line(loaded):
+    words = ["live", "--devices", "20", "--rate", "200", *QUICKLY, "--require", "loss=0"]
+    bench(loaded, *words, "--require", "p99<60s", "--require", "rate>1/s")
+    done = bench(loaded, *words, "--require", "p99<1ns", "--require", "rate>=1G", code=64)
+    assert "units" in done.stderr
+    done = bench(loaded, *words, "--require", "p99<1ns", "--require", "rate>=900M/s", code=1)
+    assert done.stderr.count("FAILED") == 2 and "p99<1ns" in done.stderr and "holds   loss=0" in done.stdout
+    bench(loaded, "live", "--require", "speed>1", code=64)
+    bench(loaded, "gallop", code=64)
+    nobody = {**vars(loaded), "device": 1, "senders": 1}
+    bench(type("Nobody", (), nobody), "live", "--devices", "20", *QUICKLY, code=69)
+
+
+def test_reports_go_to_files_and_nothing_is_drawn_where_no_terminal_is(loaded, tmp_path):
+    capture = []
+    files = ["--json", str(tmp_path / "r.json"), "--html", str(tmp_path / "r.html")]
+    bench(loaded, "live", "--devices", "20", "--rate", "300", *QUICKLY, *files, "--require", "loss=0", capture=capture)
+    assert capture[0].stderr == "" and "publish to deliver, p99" in capture[0].stdout
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert {"format", "mode", "title", "metrics", "failures", "bottleneck", "serverPID", "cores", "notes", "requirements"} \
+        == set(found)
+    assert found["requirements"] == [{"condition": "loss=0", "holds": True}]
+    assert oct(os.stat(tmp_path / "r.html").st_mode & 0o777) == "0o600"
+
+    class Page(html.parser.HTMLParser):
+        tags = []
+
+        def handle_starttag(self, tag, attributes):
+            self.tags.append(tag)
+            assert not {"src", "href", "srcset"} & {name for name, _ in attributes}, (tag, attributes)
+
+    Page().feed((tmp_path / "r.html").read_text())
+    assert "svg" in Page.tags and not {"script", "link", "img", "iframe"} & set(Page.tags)
+
+
+def test_a_terminal_sees_a_progress_bar_and_the_table_stays_clean(loaded):
+    ours, theirs = pty.openpty()
+    try:
+        words = command_line(loaded, "live", "--devices", "20", "--rate", "300", *QUICKLY)
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=60)
+        os.close(theirs)
+        drawn = os.read(ours, 1 << 16).decode()
+    finally:
+        os.close(ours)
+    assert done.returncode == 0 and "\r" not in done.stdout
+    assert "[#" in drawn and "publishing" in drawn
+
+
+def test_help_names_every_mode():
+    text = subprocess.run([binary("longwire"), "bench", "--help"], capture_output=True, text=True, check=True).stdout
+    for mode in ("idle", "live", "offline", "storm", "handoff", "http"):
+        assert f"\n  {mode}" in text

@@ -1,0 +1,98 @@
+import Foundation
+import Glibc
+import Testing
+
+@testable import LoadGenerator
+
+@Suite("Who was the bottleneck")
+struct BottleneckTests {
+    typealias Facts = Bottleneck.Facts
+
+    static let cases: [(facts: Facts, expected: Bottleneck)] = [
+        (Facts(busiest: 0.95, generatorCores: 0.95, serverCores: 0.9, machineCores: 2), .generator),
+        (Facts(busiest: 0.7, generatorCores: 0.7, serverCores: 1.2, machineCores: 2), .machine),
+        (Facts(busiest: 0.4, generatorCores: 0.4, serverCores: 0.5, usedCores: 1.95, machineCores: 2), .machine),
+        (Facts(busiest: 0.4, generatorCores: 0.4, serverCores: 1.0, usedCores: 1.5, machineCores: 2), .server),
+        (Facts(busiest: 0.4, generatorCores: 0.4, machineCores: 2, waited: 0.01), .machine),
+        (Facts(busiest: 0.4, generatorCores: 0.4, machineCores: 2, waited: 0.5), .server),
+        // Paced: late without a reason is the generator's fault, late because the gateway took no more is not.
+        (Facts(busiest: 0.2, machineCores: 2, isPaced: true, sendLag: 5_000_000), .generator),
+        (
+            Facts(busiest: 0.2, machineCores: 2, isPaced: true, sendLag: 5_000_000, stalls: 3, isPaceKept: false),
+            .server
+        ),
+        (Facts(busiest: 0.2, machineCores: 2, isPaced: true, sendLag: 200_000), .none),
+        (Facts(busiest: 0.2, usedCores: 2, machineCores: 2, isPaced: true, sendLag: 200_000), .none),
+        (Facts(busiest: 0.2, usedCores: 2, machineCores: 2, isPaced: true, sendLag: 5_000_000), .machine),
+    ]
+
+    @Test("the generator is suspected before the gateway is blamed", arguments: cases)
+    func verdicts(facts: Facts, expected: Bottleneck) {
+        let verdict = Bottleneck(facts)
+        #expect(verdict == expected)
+        // A reader is warned exactly when the figures are not the gateway's.
+        #expect((verdict.note(facts) != nil) == (verdict == .generator || verdict == .machine))
+    }
+
+    @Test("the machine's load is read from the first line of /proc/stat, iowait being idle")
+    func machine() throws {
+        let before = try #require(ProcessMeter.machine(stat: "cpu  100 0 50 800 50 0 0 0 7 0\ncpu0 1 2 3\n"))
+        #expect(before == ProcessMeter.Machine(total: 1_000, idle: 850))
+        let after = ProcessMeter.Machine(total: 1_200, idle: 900)
+        #expect(after.coresUsed(since: before, of: 2) == 1.5)
+        #expect(before.coresUsed(since: before, of: 2) == nil)
+        #expect(ProcessMeter.machine(stat: "intr 5") == nil)
+        #expect(ProcessMeter.machine().total > 0)
+    }
+
+    @Test("the process that listens on a port is found")
+    func listener() throws {
+        let gateway = FakeGateway()
+        defer { gateway.stop() }
+        #expect(ServerFinder.listener(port: gateway.devicePort) == getpid())
+        // The generator itself is never taken for the gateway.
+        let endpoint = Endpoint(address: 0x7F00_0001, port: gateway.devicePort)
+        #expect(ServerFinder.find(dataFolder: "/nonexistent", endpoint) == nil)
+    }
+
+    @Test("listeners are told from connections in /proc/net/tcp")
+    func table() {
+        let text = """
+              sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+               0: 0100007F:1B58 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0
+               1: 0100007F:1B58 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0 20 4
+               2: 0100007F:1B59 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4713 1 0 100 0
+            """
+        #expect(ServerFinder.inodes(listeningOn: 7_000, in: Array(text.utf8)) == ["4711"])
+        #expect(ServerFinder.inodes(listeningOn: 1, in: []) == [])
+    }
+
+    @Test("a lock file names a process")
+    func lock() throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent("lock-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        #expect(ServerFinder.holder(of: path) == nil)
+        try "4711\n".write(toFile: path, atomically: true, encoding: .utf8)
+        #expect(ServerFinder.holder(of: path) == 4_711)
+        try "nobody\n".write(toFile: path, atomically: true, encoding: .utf8)
+        #expect(ServerFinder.holder(of: path) == nil)
+    }
+
+    @Test("a process's CPU and memory are its own", arguments: [getpid()])
+    func meter(process: pid_t) throws {
+        let meter = try ProcessMeter(process)
+        let before = try #require(meter.cpu())
+        var sum: UInt64 = 0
+        while try #require(meter.cpu()) - before < 2_000_000 { sum &+= 1 }
+        #expect(sum > 0)
+        #expect(try #require(meter.residentByteCount()) > 1 << 20)
+    }
+
+    @Test("a long run keeps its plots' points few and evenly spread")
+    func sampler() {
+        var sampler = Sampler()
+        for index in 0..<5_000 { sampler.append(Sampler.Sample(time: Int64(index))) }
+        #expect(sampler.samples.count <= Limits.sampleCount)
+        #expect(sampler.samples.first?.time == 0)
+    }
+}

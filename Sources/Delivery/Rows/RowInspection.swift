@@ -48,6 +48,8 @@ package enum RowInspection {
         package var pushModeOff: Bool
         /// Those that are not quarantined.
         package var tokens: [String]
+        /// Those that a sender service reported as bad.
+        package var quarantined: [String]
     }
 
     package static func message(_ bytes: UnsafeRawBufferPointer) -> Message? {
@@ -81,7 +83,8 @@ package enum RowInspection {
             app: row.app, generation: row.generation, lastTimestamp: row.lastTimestamp,
             reservedSequence: row.reservedSequence, queueEpoch: row.queueEpoch, badge: row.badge,
             pushModeOff: row.flags.contains(.pushModeOff),
-            tokens: DeviceProfile(profile)?.tokens.filter { !$0.isQuarantined }.map(\.token) ?? [])
+            tokens: DeviceProfile(profile)?.tokens.filter { !$0.isQuarantined }.map(\.token) ?? [],
+            quarantined: DeviceProfile(profile)?.tokens.filter(\.isQuarantined).map(\.token) ?? [])
     }
 
     /// The event that a trace row beside a message's trace tells of; `nil` for the trace itself.

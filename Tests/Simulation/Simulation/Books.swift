@@ -48,6 +48,8 @@ final class Record {
     var openLeaseUntil: GatewayTime = 0
     var badgeAtLease: (lease: UInt64, badge: Int32) = (0, 0)
     var tokensAtLease: [String] = []
+    /// By lease: the token that went out with it.
+    var leaseTokens: [UInt64: String] = [:]
     /// Some sender said that the vendor took it.
     var wasReportedAccepted = false
     /// A verdict confirmed that to the sender.
@@ -102,6 +104,8 @@ final class Identity {
     /// Connections whose Hello the shard is looking at.
     var callers: [Link] = []
     var tokens: [String] = []
+    /// Those that some sender service called bad after it had got them.
+    var badTokens: Set<String> = []
 
     // As rows say.
     var isRegistered = false

@@ -17,6 +17,7 @@ enum Event {
     case retryPublish(record: Int, attempt: Int)
     case senderStep(sender: Int)
     case senderResults(sender: Int, batch: Int)
+    case endMet(record: Int)
     case restart
 }
 

@@ -5,7 +5,7 @@ public enum Fault: String, CaseIterable, Sendable {
     case connectionRefused, halfOpenTowardsGateway, halfOpenTowardsClient, helloDamaged, frameDamaged, handshakeStalled
     // Clients.
     case clientFrozen, clientFrozenUnannounced, clientCrashed, clientStoreFailed, clientReconnectedOverLive
-    case clockSkewed, handlerRejected, handlerDeferred, lyingAck, lyingAckTooHigh, lyingFeedback
+    case clockSkewed, handlerRejected, handlerDeferred, lyingAck, lyingAckTooHigh, lyingFeedback, helloReplayed
     case forgetfulHello, staleSessionFrame, stateChanged, tokenChanged, pushModeSwitched, openedNotification
     // The gateway.
     case processCrashed, crashBetweenSyncAndCompletion, tornTailKept, loopCountChanged, clockJumpedForward, clockSlewed
@@ -13,7 +13,8 @@ public enum Fault: String, CaseIterable, Sendable {
     // Publishers.
     case publishRetriedUnanswered, publishRetriedAnswered, publishConflicting
     // Senders and the vendor.
-    case senderSlow, senderDied, resultUnknownJob, resultTwice, resultContradictory, resultLate, leaseExtended
+    case senderSlow, senderDied, resultUnknownJob, resultTwice, resultContradictory, resultLate, leaseExtended,
+        leasedAtExpiry
     case badTokenReported, vendorRejected, vendorAskedForRetry
 }
 

@@ -41,6 +41,10 @@ final class Link {
     var hello = Hello()
     /// A byte of its Hello was changed on the way: it may never be welcomed.
     var helloWasDamaged = false
+    var helloBody: [UInt8] = []
+    var wasWelcomed = false
+    /// Its Hello was overheard on another connection: it may never be welcomed.
+    var isReplay = false
 
     // What the oracle keeps of the session.
     var window = 0
@@ -50,6 +54,8 @@ final class Link {
     /// Updates under way: whether they make the stream begin anew.
     var updates: [(request: UInt32, recalls: Bool, leaves: Bool, ticket: Ticket)] = []
     var lastAck: UInt64 = 0
+    /// In flight when an update began the stream anew: to be sent again before anything later.
+    var recalled: [Record] = []
 
     // The client's end.
     var unread: [UInt8] = []

@@ -10,6 +10,8 @@ extension Oracle {
         guard let identity = link.identity, identity.cid == effect.cid else {
             return fail(.fencing, "a Welcome for a device that said no Hello")
         }
+        link.wasWelcomed = true
+        if link.isReplay { fail(.fencing, "a Hello that was overheard was welcomed") }
         if link.helloWasDamaged { fail(.damage, "a damaged Hello was welcomed") }
         if effect.welcome.generation != identity.durableGeneration {
             fail(.beforeSync, "Welcome before generation \(effect.welcome.generation) was durable")
@@ -42,6 +44,7 @@ extension Oracle {
         let recalls = update.applicationState != nil || isReachable != wasReachable || isReachable != before
         link.updates.append((update.request, recalls, before && !isReachable, 0))
         if recalls {
+            link.recalled += link.inFlight
             for record in link.inFlight {
                 missIfOverdue(record)
                 record.flightLink = -1
@@ -116,6 +119,7 @@ extension Oracle {
         if deliver.sequence != record.sequence { fail(.sequence, "\(name) was stored as \(record.sequence)") }
         if deliver.sequence <= link.lastSequence { fail(.order, "\(name) came after \(link.lastSequence)") }
         link.lastSequence = deliver.sequence
+        checkPlace(record, deliver.sequence, link, name)
         let store = world.loops[link.loop].store
         if record.rowLife == world.life, record.rowTicket > store.durableTicket {
             fail(.beforeSync, "\(name) was sent before it was durable")
@@ -138,6 +142,29 @@ extension Oracle {
         record.flightLink = link.number
         record.sentAt = now
         record.wasSent = true
+    }
+
+    /// Nothing comes that the Hello named as processed, and nothing before what is to be sent again.
+    private func checkPlace(_ record: Record, _ sequence: UInt64, _ link: Link, _ name: String) {
+        if record.timeToLive > 0, link.hello.queueEpoch == record.identity.queueEpoch,
+            let position = link.hello.positions.first(where: { $0.stream == 0 }),
+            sequence <= position.sequence || position.ranges.contains(where: { $0.first...$0.last ~= sequence })
+        {
+            fail(.order, "\(name) was sent although the Hello had named it")
+        }
+        link.recalled.removeAll { $0 === record || !$0.isPending || $0.expiresAt <= now || $0.timeToLive <= 0 }
+        if let waiting = link.recalled.first(where: { $0.sequence < sequence }) {
+            fail(.order, "\(name) was sent before message \(waiting.index), which is to be sent again")
+        }
+    }
+
+    /// An ack above everything that can have been given closes the session.
+    func didAcknowledge(_ link: Link, _ ack: AckView) {
+        guard link.phase == .open, let identity = link.identity, identity.liveLink === link else { return }
+        let highest = ack.withRanges { $0.reduce(ack.sequence) { max($0, $1.last) } }
+        if highest > max(identity.highestSequence, identity.reserved) {
+            fail(.sequence, "an ack of \(highest) was taken, \(identity.highestSequence) is the highest given")
+        }
     }
 
     private func checkFlag(_ record: Record, _ deliver: DeliverEffect, _ link: Link, _ name: String) {
@@ -222,6 +249,7 @@ extension Oracle {
         }
         if record.acceptWasRecorded { fail(.lease, "\(name) was leased after the vendor took it") }
         (record.openLease, record.openLeaseUntil) = (job.leaseID.1, job.leasedUntil)
+        record.leaseTokens[job.leaseID.1] = job.token
         if job.cid != record.identity.cid { fail(.content, "\(name) was leased for another device") }
         let identity = record.identity
         if record.badgeAtLease.lease == job.leaseID.1, !record.tokensAtLease.contains(job.token) {
@@ -257,6 +285,9 @@ extension Oracle {
         for result in results {
             guard let record = record(result.job) else { continue }
             if result.outcome == .accepted { record.wasReportedAccepted = true }
+            if result.outcome == .badToken, let token = record.leaseTokens[result.leaseID.1] {
+                record.identity.badTokens.insert(token)
+            }
             if record.openLease == result.leaseID.1 { record.openLease = 0 }
         }
         return settleCount
@@ -295,6 +326,15 @@ extension Oracle {
     }
 
     // MARK: The end
+
+    /// Long after its end nothing is pending, whether its device is there or not.
+    func checkOverdue() {
+        // With little read ahead, jobs that nobody leases may hold up the alarms behind them: documented.
+        guard world.plan.limits.dueJobReadAhead > 1_000, world.plan.limits.alarmBatch > 100 else { return }
+        for record in world.records where record.durableTable != nil && record.expiresAt + 100_000 < now {
+            return fail(.progress, "message \(record.index) is pending \(now - record.expiresAt) ms after its end")
+        }
+    }
 
     /// Everything accepted has come to one end, nothing is left, all books agree.
     func checkEnd() {

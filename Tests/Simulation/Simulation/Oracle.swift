@@ -173,6 +173,9 @@ final class Oracle: StoreWitness {
             fail(.finalState, "message \(record.index) ended as \(before), then as \(trace.finalState)")
         }
         let wasStored = record.table != nil
+        if trace.finalState == .overflowed, record.flightLink >= 0 {
+            fail(.bounds, "message \(record.index) overflowed while it was in flight")
+        }
         record.final = trace.finalState
         record.finalReason = trace.reason
         if wasStored {
@@ -218,6 +221,9 @@ final class Oracle: StoreWitness {
         case .failed:
             let isVendors = record.strategy == .vendorOnly || record.strategy == .vendorElseLive
             if !isVendors, !record.rejectedByClient { fail(.finalState, "\(name) for no reason") }
+            if record.strategy == .vendorElseLive, record.table == .vendorMessage, record.timeToLive > 0 {
+                fail(.strategy, "\(name), but the live channel was left to try")
+            }
         case .revoked: fail(.finalState, "\(name), but nothing was revoked")
         }
     }
@@ -235,6 +241,9 @@ final class Oracle: StoreWitness {
         identity.reserved = row.reservedSequence
         identity.queueEpoch = row.queueEpoch
         identity.isRegistered = true
+        if let token = row.quarantined.first(where: { !identity.badTokens.contains($0) }) {
+            fail(.lease, "\(token) of device \(identity.index) is in quarantine, but nobody called it bad")
+        }
         if row.badge != identity.badge {
             fail(.badge, "the badge of device \(identity.index) is \(row.badge), it should be \(identity.badge)")
         }

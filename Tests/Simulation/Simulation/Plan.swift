@@ -35,6 +35,8 @@ struct Plan {
     var collapses = true
     var vendorTrouble = 100
     var senderCount = 2
+    /// The longest pause between two leases of a sender service.
+    var senderGap: Int64 = 3_000
 
     init(_ chance: inout Chance) {
         deviceCount = chance.between(2, 9)
@@ -65,6 +67,7 @@ struct Plan {
         maximumTimeToLive = Int64(chance.one(of: [20_000, 120_000, 7_200_000]))
         collapses = chance.perMille(700)
         vendorTrouble = chance.one(of: [0, 100, 400])
+        senderGap = Int64(chance.one(of: [3_000, 3_000, 30_000]))
 
         limits.window = chance.one(of: [1, 2, 5, 32])
         limits.windowByteCount = chance.one(of: [700, 2_000, 64 << 10])

@@ -23,13 +23,18 @@ final class SimulatedSender {
 // Sender services: they lease, ask the vendor, and tell the results, or not, or something else.
 extension World {
     func step(_ sender: SimulatedSender) {
-        queue.add(.senderStep(sender: sender.index), at: now + (isHealing ? 500 : chance.time(50, 3_000)))
+        queue.add(.senderStep(sender: sender.index), at: now + (isHealing ? 500 : chance.time(50, plan.senderGap)))
         guard isUp else { return }
+        lease(sender)
+        if !isHealing, sender.character == .liar, chance.perMille(300) { lie(sender) }
+    }
+
+    func lease(_ sender: SimulatedSender, limit most: Int? = nil) {
         for loop in loops {
             guard loop.shard.hasDueJobs else { continue }
             eventCount += 1
             sender.leaseCount += 1
-            let limit = isHealing ? 100 : chance.one(of: [1, 2, 5, 50])
+            let limit = most ?? (isHealing ? 100 : chance.one(of: [1, 2, 5, 50]))
             loop.shard.lease(
                 LeaseCommand(
                     origin: Origin(route: 2 | UInt64(sender.index) << 8, request: UInt64(sender.leaseMilliseconds)),
@@ -41,7 +46,6 @@ extension World {
                 now: gatewayNow)
             loop.perform()
         }
-        if !isHealing, sender.character == .liar, chance.perMille(300) { lie(sender) }
     }
 
     func leased(_ origin: Origin, _ jobs: [Job], _ loop: Loop) {

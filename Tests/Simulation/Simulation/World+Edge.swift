@@ -72,6 +72,7 @@ extension World {
                 loop.shard.acknowledge(link.session, cumulative: ack.sequence, ranges: ranges, now: gatewayNow)
             }
             loop.perform()
+            oracle.didAcknowledge(link, ack)
             for rejected in ack.rejected where rejected.stream == 0 {
                 loop.shard.reject(link.session, sequence: rejected.sequence, reason: rejected.reason, now: gatewayNow)
                 loop.perform()
@@ -135,6 +136,7 @@ extension World {
         link.isKnownToShard = true
         link.identity = identity
         link.hello = hello
+        link.helloBody = Array(body)
         identity?.callers.append(link)
         log.note(now, "hello", Int64(link.number), Int64(identity?.index ?? -1), hello.registration ? 1 : 0)
         let command = HelloCommand(
@@ -142,6 +144,21 @@ extension World {
             newSecret: secret, transcript: transcript.bytes, proof: hello.proof, hello: hello)
         loop.shard.hello(command, now: gatewayNow)
         loop.perform()
+    }
+
+    /// Somebody who has listened says a Hello again.
+    func replayHello() {
+        guard isUp else { return }
+        let heard = links.suffix(80).filter { $0.wasWelcomed && !$0.hello.registration && !$0.helloWasDamaged }
+        guard !heard.isEmpty else { return }
+        let original = chance.one(of: heard)
+        faults.note(.helloReplayed)
+        eventCount += 1
+        let link = Link(number: links.count, device: original.device)
+        links.append(link)
+        (link.isReplay, link.isOpenAtClient, link.isOpenAtGateway, link.life) = (true, false, true, life)
+        link.toClient.isDead = true
+        original.helloBody.withUnsafeBytes { hello(link, $0) }
     }
 
     static let appSecret = "the app's secret"

@@ -52,6 +52,7 @@ extension World {
         case 14: device.skewClock()
         case 15:
             if device.isLiar { device.forgetPositions() } else { sendStaleFrame() }
+            replayHello()
         case 16:
             guard !device.isFrozen else { return }
             device.perform(.heartbeat(seconds: UInt32(chance.one(of: [30, 60, 300]))))
@@ -76,6 +77,7 @@ extension World {
 
     private func disturbStore() {
         guard isUp else { return }
+        meetSomeEnd()
         switch chance.below(12) {
         case 0...4:
             let loop = chance.one(of: loops)
@@ -90,6 +92,26 @@ extension World {
             for loop in loops { loop.store.dropEphemeralRows() }
         default: for loop in loops { loop.store.acceptsWrites = true }
         }
+    }
+
+    /// A sender service will ask about the millisecond in which a message expires.
+    private func meetSomeEnd() {
+        let open = records.suffix(200).filter { $0.isPending && $0.expiresAt > gatewayNow + 1 && $0.job?.state == .due }
+        guard !open.isEmpty else { return }
+        let record = chance.one(of: open)
+        // The gateway's clock may be slewed meanwhile: looked at again from shortly before on.
+        queue.add(.endMet(record: record.index), at: now + (record.expiresAt - gatewayNow) * 9 / 10)
+    }
+
+    func meetEnd(of record: Record) {
+        guard isUp, !isHealing, record.isPending, record.expiresAt >= gatewayNow else { return }
+        // A sync may lie between the lease and its answer, so the ask comes in that millisecond or just before.
+        let rest = record.expiresAt - gatewayNow
+        guard rest <= Int64(chance.below(5)) else {
+            return queue.add(.endMet(record: record.index), at: now + max(1, rest * 9 / 10))
+        }
+        faults.note(.leasedAtExpiry)
+        lease(senders[0], limit: 1_000)
     }
 
     /// A frame of a session that is over reaches the shard late: nothing may change.
@@ -131,6 +153,9 @@ extension World {
         if !isUp { while !isUp, violation == nil { step() } }
         for loop in loops { loop.store.acceptsWrites = true }
         for sender in senders { sender.character = .honest }
+        // While the devices are still where they were, time alone must end what is over.
+        pass(milliseconds: 150_000)
+        oracle.checkOverdue()
         for device in devices {
             if device.isFrozen { device.resume() }
             if device.core.isStopped { device.start() }

@@ -169,6 +169,7 @@ public final class World {
         case .retryPublish(let record, let attempt): retry(records[record], attempt: attempt)
         case .senderStep(let sender): step(senders[sender])
         case .senderResults(let sender, let batch): report(senders[sender], batch: batch)
+        case .endMet(let record): meetEnd(of: records[record])
         case .restart: restart()
         }
     }

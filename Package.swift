@@ -84,7 +84,8 @@ let package = Package(
             name: "EventLoopsTests", dependencies: ["EventLoops", "Platform", "Cryptography"], swiftSettings: common),
         .testTarget(name: "JournalTests", dependencies: ["Journal", "Platform", "TestKit"], swiftSettings: common),
         .testTarget(
-            name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "Platform", "TestKit"], swiftSettings: common),
+            name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "Platform", "TestKit"],
+            swiftSettings: common),
         .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),
         .testTarget(
             name: "GatewayTests", dependencies: ["Gateway", "Delivery", "Platform", "Wire", "TestKit"],

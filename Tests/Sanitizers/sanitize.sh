@@ -44,7 +44,7 @@ sanitize() {
     mkdir -p "$reports"
     nice swift build --build-tests --sanitize="$name" --scratch-path "$scratch"
     export TSAN_OPTIONS="suppressions=$here/thread.supp:log_path=$reports/report:halt_on_error=0:exitcode=66"
-    export ASAN_OPTIONS="detect_leaks=1:log_path=$reports/report:exitcode=66"
+    export ASAN_OPTIONS="suppressions=$here/address.supp:detect_leaks=1:log_path=$reports/report:exitcode=66"
     export LSAN_OPTIONS="suppressions=$here/leak.supp:print_suppressions=0"
     # One test process after the other, so that a slow sanitized build meets no bound meant to end a failed test.
     run nice swift test --skip-build --sanitize="$name" --scratch-path "$scratch" --no-parallel "$@"

@@ -373,7 +373,10 @@ public final class EmbeddedStore: @unchecked Sendable {
         readers.close()
         for thread in threads { thread.join() }
         threads.removeAll()
-        retired.withLock { $0.removeAll() }
+        retired.withLock { shards in
+            for shard in shards { shard.mailbox.discard() }
+            shards.removeAll()
+        }
         database.close()
         lock = nil
     }

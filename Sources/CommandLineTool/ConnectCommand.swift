@@ -62,6 +62,8 @@ enum ConnectCommand {
                 return step.verdict
             })
         progress.finishOn { client.stop() }
+        // They hold each other until this ends it.
+        defer { progress.finishOn {} }
         do {
             try client.start(opened: opened)
         } catch {

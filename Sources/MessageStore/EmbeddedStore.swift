@@ -83,6 +83,8 @@ public final class EmbeddedStore: @unchecked Sendable {
     private let hasColdRows: Bool
     private let hasColdEphemeralRows: Bool
     private let shards = Lock<[ObjectIdentifier: ShardMailbox]>([:])
+    /// Closed shards, kept until the committer has ended: what they handed over is written out of their own memory.
+    private let retired = Lock<[EmbeddedShardStore]>([])
     private var threads: [JoinableThread] = []
     private var lock: LockFile?
     private var isOpen = true
@@ -328,6 +330,7 @@ public final class EmbeddedStore: @unchecked Sendable {
     func retire(_ shard: EmbeddedShardStore) {
         shards.withLock { $0[ObjectIdentifier(shard.mailbox)] = nil }
         spiller.remove(shard.mailbox)
+        retired.withLock { $0.append(shard) }
     }
 
     func collected(_ rows: [SpilledRow], from shard: EmbeddedShardStore) {
@@ -370,6 +373,10 @@ public final class EmbeddedStore: @unchecked Sendable {
         readers.close()
         for thread in threads { thread.join() }
         threads.removeAll()
+        retired.withLock { shards in
+            for shard in shards { shard.mailbox.discard() }
+            shards.removeAll()
+        }
         database.close()
         lock = nil
     }

@@ -52,7 +52,11 @@ final class RowDatabase: @unchecked Sendable {
             var count = 0
             var error: UnsafeMutablePointer<CChar>?
             let list = rocksdb_list_column_families(settings.options, path, &count, &error)
-            if let error { throw StoreError(opening: path, message: take(error)) }
+            if let error {
+                // Even a failure gives a list, an empty one.
+                if let list { rocksdb_list_column_families_destroy(list, 0) }
+                throw StoreError(opening: path, message: take(error))
+            }
             for index in 0..<count { if let name = list?[index] { names.insert(String(cString: name)) } }
             rocksdb_list_column_families_destroy(list, count)
         }

@@ -45,6 +45,12 @@ final class ShardMailbox: @unchecked Sendable {
         post { self.shard?.drain() }
     }
 
+    /// Forgets what will not be taken any more: replies in it hold the mailbox, and so themselves.
+    func discard() {
+        var left = Content()
+        content.withLock { swap(&$0, &left) }
+    }
+
     /// On the loop: everything so far; what comes later posts anew.
     func take(_ content: inout Content) -> Ticket {
         // Disarmed before the content is read: whatever comes after that read posts again.

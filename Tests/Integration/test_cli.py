@@ -1,6 +1,7 @@
 """The longwire command against a real gateway."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -67,6 +68,8 @@ def longwire(gateway, *words, code=0, **options):
         "LONGWIRE_HTTP": f"127.0.0.1:{gateway.http}",
         "LONGWIRE_ADMIN": f"127.0.0.1:{gateway.admin}",
     }
+    # Nothing else of ours reaches it, but a sanitized build has its options from here.
+    environment |= {name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")}
     done = subprocess.run(
         [binary("longwire"), *words], env=environment, capture_output=True, text=True, timeout=60, **options)
     assert done.returncode == code, done.stderr + done.stdout

@@ -28,6 +28,15 @@ final class ManualLoop: @unchecked Sendable {
         condition.unlock()
         for task in now { task() }
     }
+
+    /// Forgets what was posted and not run: it may hold the shard whose loop this is.
+    func end() {
+        condition.lock()
+        let left = tasks
+        tasks = []
+        condition.unlock()
+        withExtendedLifetime(left) {}
+    }
 }
 
 struct WaitFailed: Error, CustomStringConvertible {
@@ -90,6 +99,7 @@ final class StoreFixture {
         shards = []
         store?.close()
         store = nil
+        loop.end()
     }
 
     /// Turns the loop until `isDone`.

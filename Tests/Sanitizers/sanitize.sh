@@ -44,13 +44,13 @@ sanitize() {
     mkdir -p "$reports"
     nice swift build --build-tests --sanitize="$name" --scratch-path "$scratch"
     export TSAN_OPTIONS="suppressions=$here/thread.supp:log_path=$reports/report:halt_on_error=0:exitcode=66"
-    export ASAN_OPTIONS="detect_leaks=1:log_path=$reports/report:exitcode=66"
-    export LSAN_OPTIONS="suppressions=$here/leak.supp:print_suppressions=0"
+    export ASAN_OPTIONS="suppressions=$here/address.supp:detect_leaks=1:log_path=$reports/report:exitcode=66"
     # One test process after the other, so that a slow sanitized build meets no bound meant to end a failed test.
-    run nice swift test --skip-build --sanitize="$name" --scratch-path "$scratch" --no-parallel "$@"
+    LSAN_OPTIONS="suppressions=$here/tests-leak.supp:print_suppressions=0" \
+        run nice swift test --skip-build --sanitize="$name" --scratch-path "$scratch" --no-parallel "$@"
     tests=$(sed -n 's/.*Test run with \([0-9]*\) tests.*/\1/p' "$log" | tail -n 1)
     log=$scratch/integration.log
-    LONGWIRE_BIN=$PWD/$scratch/debug run nice "$python" -m pytest -q Tests/Integration -k 'story or delivery or handoff'
+    LSAN_OPTIONS="suppressions=$here/leak.supp:print_suppressions=0" LONGWIRE_BIN=$PWD/$scratch/debug run nice "$python" -m pytest -q Tests/Integration -k 'story or delivery or handoff'
     passed=$(sed -n 's/^\([0-9]*\) passed.*/\1/p;s/.*, \([0-9]*\) passed.*/\1/p' "$log" | tail -n 1)
     figures="\"tests\":${tests:-0},\"integration\":${passed:-0}"
     if [[ $name == thread ]]; then

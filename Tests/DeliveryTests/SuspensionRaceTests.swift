@@ -102,24 +102,6 @@ import Wire
         #expect(harness.lease().count == 1)
     }
 
-    @Test("a message whose end the store has told of ends, though a Hello looks at its row in that moment")
-    func helloAtTheEnd() {
-        let harness = DeliveryHarness()
-        var phone = harness.register(token: "aa")
-        let message = harness.publish(phone, "short", timeToLive: -1)
-        harness.disconnect(phone)
-        #expect(harness.settle(harness.lease()[0], .accepted) == .recorded)
-        harness.store.cool()
-        // The alarm is told, and before the timer that it sets comes round the device says Hello.
-        harness.shard.advance(to: harness.now + 100_000)
-        harness.flush()
-        #expect(harness.finalState(message.message) == nil)
-        harness.connect(&phone) { $0.positions = [StreamPosition(sequence: 1)] }
-        harness.advance(101_000)
-        #expect(harness.finalState(message.message) == .handedOff)
-        #expect(harness.imbalance() == nil)
-    }
-
     @Test("nothing is delivered between the results of two updates that were under way together")
     func twoUpdates() {
         let harness = DeliveryHarness()

@@ -147,7 +147,7 @@ extension Shard {
         alarmWork += 1
         whenReady(deviceSlot(cid, bucket: key.bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
-                if readiness == .failed { shard.rungAgain.append((key, shard.now + 1_000)) }
+                if readiness == .failed { shard.ringAgain(key) }
                 if readiness == .unknown { shard.log(.error, "orphanedMessage", "a message's device is not known") }
                 shard.alarmDone()
                 return
@@ -161,7 +161,7 @@ extension Shard {
             shard.scan(slot, table: key.table, from: key.item, rowLimit: 1, byteLimit: 1) { shard, rows, _, ok in
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 if !ok {
-                    if !shard.isPlanted(.alarmLost) { shard.rungAgain.append((key, shard.now + 1_000)) }
+                    shard.ringAgain(key)
                 } else if let row = rows.first, row.facts.item == key.item,
                     shard.listedMessage(table: key.table, item: key.item, of: slot) == nil
                 {
@@ -195,6 +195,10 @@ extension Shard {
             closeBatch()
             placeJob(created)
         }
+    }
+
+    private mutating func ringAgain(_ key: StoreKey) {
+        if !isPlanted(.alarmLost) { rungAgain.append((key, now + 1_000)) }
     }
 
     /// The store tells an alarm once; what could not be read then is tried again from here.

@@ -9,7 +9,8 @@ public enum Fault: String, CaseIterable, Sendable {
     case forgetfulHello, staleSessionFrame, stateChanged, tokenChanged, pushModeSwitched, openedNotification
     // The gateway.
     case processCrashed, crashBetweenSyncAndCompletion, tornTailKept, loopCountChanged, clockJumpedForward, clockSlewed
-    case syncStalled, readFailed, readDelayed, alarmReadFailed, storeFull, rowsCooled, ephemeralRowsDropped
+    case syncStalled, readFailed, readDelayed, alarmReadFailed, readsFailForAWhile, storeFull, rowsCooled
+    case ephemeralRowsDropped
     // Publishers.
     case publishRetriedUnanswered, publishRetriedAnswered, publishConflicting
     // Senders and the vendor.

@@ -42,6 +42,7 @@ final class Loop: ShardStoreObserver {
         shard.takeEffects(into: &effects)
         for index in effects.indices { world.perform(effects[index], of: self) }
         effects.removeAll(keepingCapacity: true)
+        world.oracle.checkOverflowed()
     }
 }
 

@@ -17,6 +17,7 @@ final class Oracle: StoreWitness {
     var settling: [Int: [JobResult]] = [:]
     var settleCount = 0
     var traces: [Int: MessageTrace?] = [:]
+    private var overflowedInFlight: [(message: Int, link: Int)] = []
 
     func record(_ id: MessageID) -> Record? {
         let index = Int(id.low & 0xFFFF_FFFF)
@@ -174,7 +175,7 @@ final class Oracle: StoreWitness {
         }
         let wasStored = record.table != nil
         if trace.finalState == .overflowed, record.flightLink >= 0 {
-            fail(.bounds, "message \(record.index) overflowed while it was in flight")
+            overflowedInFlight.append((record.index, record.flightLink))
         }
         record.final = trace.finalState
         record.finalReason = trace.reason
@@ -185,6 +186,14 @@ final class Oracle: StoreWitness {
         }
         land(record)
         checkReason(record, trace, wasStored)
+    }
+
+    /// A session that ended before the overflow, in the same turn, is told after it.
+    func checkOverflowed() {
+        for (message, link) in overflowedInFlight where world.links[link].phase != .closed {
+            fail(.bounds, "message \(message) overflowed while it was in flight")
+        }
+        overflowedInFlight.removeAll(keepingCapacity: true)
     }
 
     /// Takes a message out of its session's window.

@@ -90,6 +90,10 @@ extension World {
             faults.note(.ephemeralRowsDropped)
             oracle.ephemeralRowsDropped()
             for loop in loops { loop.store.dropEphemeralRows() }
+        case 10:
+            guard plan.readTrouble > 0 else { return }
+            faults.note(.readsFailForAWhile)
+            readsFailUntil = now + chance.time(100, 20_000)
         default: for loop in loops { loop.store.acceptsWrites = true }
         }
     }

@@ -34,6 +34,8 @@ public final class World {
     var isUp = true
     var loops: [Loop] = []
     var isSyncing = false
+    /// A disk that answers no read until then.
+    var readsFailUntil: Int64 = 0
     var syncUpTo: [Ticket] = []
     /// Connections with bytes to send, or to be told about, when the event is over.
     var dirtyLinks: [Link] = []
@@ -272,7 +274,7 @@ public final class World {
                 faults.note(.readDelayed)
                 delay += chance.time(50, 3_000)
             }
-            if chance.perMille(plan.readTrouble) {
+            if chance.perMille(plan.readTrouble) || now < readsFailUntil {
                 fails = true
                 faults.note(isForAlarms ? .alarmReadFailed : .readFailed)
             }

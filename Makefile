@@ -46,6 +46,7 @@ check: dependencies-build ## Warnings as errors, formatting, import rules, shell
 	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
 	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c
+	Tests/Proof/table.py --check
 
 # SECONDS is bash's own word: only what is said on make's command line counts.
 fuzz_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
@@ -67,12 +68,33 @@ demo: dependencies-test ## Plays the whole story against a real gateway and prin
 bench: dependencies-build ## Measures a release build on this machine (docs/Performance.md): about ten minutes.
 	Tests/Benchmarks/first-figures.sh
 
-SECONDS ?= 60
+soak_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 SEED ?= 1
+ROUNDS ?= 50
 .PHONY: soak
-soak: dependencies-build ## Simulates seeds from SEED on for SECONDS and prints what was covered.
+soak: simulate rounds ## Simulates for SECONDS=60 from SEED=1 on, then kills a real gateway ROUNDS=50 times under load.
+
+.PHONY: simulate
+simulate: dependencies-build ## The simulation's half of soak alone; figures go to .build/proof/soak.json.
 	swift build -c release --product longwire-soak
-	.build/release/longwire-soak --seed $(SEED) --seconds $(SECONDS) $(if $(JSON),--json $(JSON))
+	mkdir -p .build/proof
+	.build/release/longwire-soak --seed $(SEED) --seconds $(soak_seconds) --json $(if $(JSON),$(JSON),.build/proof/soak.json)
+
+.PHONY: rounds
+rounds: dependencies-test ## The crash rounds' half of soak alone; figures go to .build/proof/rounds.json.
+	swift build -c release --product longwired
+	mkdir -p .build/proof
+	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/rounds.py --rounds $(ROUNDS) --seconds-per-round 5 \
+		--seed $(SEED) --json .build/proof/rounds.json
+
+.PHONY: proof
+proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their table into docs/Testing.md: about three hours.
+	$(MAKE) soak SECONDS=600
+	swift build --build-tests
+	LONGWIRE_PLANTED_REPORT="$(CURDIR)/.build/proof/planted.json" swift test --skip-build --filter PlantedFaultTests
+	$(MAKE) sanitize
+	$(MAKE) fuzz SECONDS=600
+	Tests/Proof/table.py
 
 .PHONY: peers
 peers: dependencies-build ## Measures mosquitto and redis-server beside Longwire in one run; about fifteen minutes.

@@ -44,6 +44,15 @@ struct MessageTests {
         #expect(later.acks.map(\.positions) == [[StreamPosition(stream: 0, sequence: 1)]])
     }
 
+    @Test("two copies of a message in one read are shown once and acked once")
+    func copiesInOneRead() throws {
+        var driver = try CoreDriver.ready()
+        driver.log = []
+        try driver.receive(CoreDriver.deliver(1), CoreDriver.deliver(1))
+        #expect(driver.log == ["handle 1", "persist", "ack"])
+        #expect(driver.acks.map(\.positions) == [[StreamPosition(stream: 0, sequence: 1)]])
+    }
+
     @Test("when the state cannot be stored nothing is acked, and it is tried again before the next Hello")
     func storeFails() throws {
         var driver = try CoreDriver.ready()

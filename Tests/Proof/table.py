@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Writes what the last proving runs found into docs/Testing.md, or checks that the page still fits the code.
 
     table.py [--results FOLDER]   puts the figures of FOLDER (default .build/proof) between the page's two marks

@@ -311,8 +311,10 @@ final class SimulatedDevice {
             ]
         case 3:
             world.faults.note(.lyingAck)
-            guard !seen.isEmpty else { return bytes }
-            let record = world.chance.one(of: seen)
+            // The numbers of an earlier registration are other messages' now.
+            let own = seen.filter { $0.identity === identity }
+            guard !own.isEmpty else { return bytes }
+            let record = world.chance.one(of: own)
             record.rejectedByClient = true
             ack.rejected = [Rejected(sequence: record.sequence, reason: "a lie")]
         case 4:

@@ -1,0 +1,87 @@
+import Delivery
+import TestKit
+import Testing
+import Wire
+
+/// What the simulation and the crash rounds found, each in its shortest form.
+@Suite("Jobs between the disk and the clock") struct JobRaceTests {
+    /// A message of strategy 4 that is leased and lies on disk alone.
+    private func leasedVendorFirst(_ harness: DeliveryHarness) throws -> (Phone, MessageID, Job) {
+        let phone = harness.register(state: .background, token: "aa")
+        let outcome = harness.publish(phone, strategy: .vendorElseLive)
+        let job = try #require(harness.lease().first)
+        harness.store.cool()
+        return (phone, outcome.message, job)
+    }
+
+    private func rejected(_ job: Job) -> [JobResult] {
+        [JobResult(job: job.message, leaseID: job.leaseID, outcome: .rejected, reason: "BadTopic")]
+    }
+
+    @Test("a verdict that moves a message to the live stream is told when the move is on disk, not before")
+    func verdictAfterMove() throws {
+        let harness = DeliveryHarness()
+        let (_, message, job) = try leasedVendorFirst(harness)
+        harness.shard.settle(rejected(job), origin: .none, now: harness.now)
+        harness.drain()
+        while harness.store.waitingReadCount > 0 { harness.store.deliverReplies() }
+        #expect(harness.verdicts.isEmpty)
+        harness.flush()
+        #expect(harness.verdicts.map { $0.map(\.verdict) } == [[.recorded]])
+        harness.crash()
+        #expect(harness.rowCount(.message) == 1)
+        #expect(harness.rowCount(.vendorMessage) == 0)
+        #expect(harness.finalState(message) == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("a verdict whose message cannot be read is refused and changes nothing; told again it counts")
+    func unreadableMove() throws {
+        let harness = DeliveryHarness()
+        let (_, message, job) = try leasedVendorFirst(harness)
+        harness.store.readsFailFrom = harness.store.readCount + 1
+        #expect(harness.settle(job, .rejected) == .storeFailed)
+        harness.store.readsFailFrom = .max
+        #expect(harness.rowCount(.vendorMessage) == 1)
+        #expect(harness.settle(job, .rejected) == .recorded)
+        #expect(harness.rowCount(.message) == 1)
+        #expect(harness.finalState(message) == nil)
+    }
+
+    @Test("a lease that becomes durable only after its message's end is not shown")
+    func leaseOvertakenByEnd() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(state: .background, token: "aa")
+        _ = harness.publish(phone, timeToLive: 5_000)
+        harness.shard.lease(
+            LeaseCommand(origin: .none, apps: nil, limit: 5, leaseMilliseconds: 60_000, leaseID: (1, 1)),
+            now: harness.now)
+        harness.drain()
+        harness.letTimePass(5_000)
+        harness.flush()
+        #expect(harness.leases.map(\.count) == [0])
+        harness.advance(60_000)
+        #expect(harness.imbalance() == nil)
+        #expect(harness.rowCount(.message) == 0)
+    }
+
+    @Test("a device that says Hello between a job's alarm and its end does not keep the message from ending")
+    func helloAtTheEnd() throws {
+        let harness = DeliveryHarness()
+        var phone = harness.register(state: .background, token: "aa")
+        let message = harness.publish(phone, timeToLive: 60_000).message
+        harness.settle(try #require(harness.lease().first), .accepted)
+        harness.disconnect(phone)
+        harness.store.cool()
+        // The alarm is told, the job comes into memory, and its timer has not run yet.
+        harness.letTimePass(60_000)
+        harness.shard.advance(to: harness.now)
+        harness.drain()
+        harness.store.deliverReplies()
+        harness.connect(&phone, state: .background)
+        harness.advance(2_000)
+        #expect(harness.finalState(message) == .handedOff)
+        #expect(harness.rowCount(.job) == 0)
+        #expect(harness.imbalance() == nil)
+    }
+}

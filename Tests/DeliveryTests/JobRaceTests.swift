@@ -68,17 +68,19 @@ import Wire
     @Test("a device that says Hello between a job's alarm and its end does not keep the message from ending")
     func helloAtTheEnd() throws {
         let harness = DeliveryHarness()
-        var phone = harness.register(state: .background, token: "aa")
+        var phone = harness.register(token: "aa")
         let message = harness.publish(phone, timeToLive: 60_000).message
-        harness.settle(try #require(harness.lease().first), .accepted)
         harness.disconnect(phone)
+        harness.settle(try #require(harness.lease().first), .accepted)
         harness.store.cool()
-        // The alarm is told, the job comes into memory, and its timer has not run yet.
-        harness.letTimePass(60_000)
+        // The message's own alarm was its fallback; only the job's is left.
+        harness.advance(20_000)
+        // That one is told, the job comes into memory, and its timer has not run yet.
+        harness.letTimePass(40_000)
         harness.shard.advance(to: harness.now)
         harness.drain()
         harness.store.deliverReplies()
-        harness.connect(&phone, state: .background)
+        harness.connect(&phone, state: .background) { $0.positions = [StreamPosition(sequence: 1)] }
         harness.advance(2_000)
         #expect(harness.finalState(message) == .handedOff)
         #expect(harness.rowCount(.job) == 0)

@@ -246,15 +246,20 @@ class Rounds:
             if not waiting or time.monotonic() > end:
                 break
             time.sleep(0.1)
-        # What a killed gateway's hook had leased may still move: the traces must be those of the counters' moment.
+        # What waits for a lease of a killed hook or sender may still move: the traces must be those of the counters'
+        # moment, and a lease that has lapsed since then must come to its end.
         while time.monotonic() < end + PATIENCE:
             before = self.counters()
+            moving = 0
             for name, message in self.audit.messages.items():
                 if message.trace and message.trace["state"] == "pending":
                     message.trace = self.traces([name])[name]
+                    moving += message.trace["state"] == "pending" and not self.audit.may_wait(
+                        message.trace, self.had_hook)
             self.counted = self.counters()
-            if self.counted == before:
+            if self.counted == before and not moving:
                 break
+            time.sleep(0.05)
         # The devices' books were ahead of their acks, so they are complete now.
         self.audit.read(number)
         self.audit.judge(self.had_hook)

@@ -96,6 +96,9 @@ public protocol ShardStoreObserver: AnyObject {
     /// Every batch up to and including `ticket` is durable.
     func storeCommitted(upTo ticket: Ticket)
     /// A read asked for with `read(_:)` or `requestAlarms` finished.
+    ///
+    /// The reply shows the rows as they are at this call: what the observer did about an earlier reply of the same turn
+    /// is in it.
     func storeReplied(_ reply: StoreReply)
     /// This young row is cold now: its location is invalid, its alarm is the store's business. Only for rows of
     /// `device`, `message`, `vendorMessage` and `job`.

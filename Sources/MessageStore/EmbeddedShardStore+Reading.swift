@@ -77,16 +77,22 @@ extension EmbeddedShardStore {
 
     private func send(_ operation: ReadOperation) { store.readers.submit(operation) }
 
-    /// Takes a reader's answer, and either queues the reply or asks for more.
-    func finish(_ operation: ReadOperation) {
+    /// Takes readers' answers one by one, each made only when the one before it was acted on: what that changed must show.
+    func deliver(_ operations: [ReadOperation]) {
+        for operation in operations {
+            if let reply = finish(operation) { observer?.storeReplied(reply) }
+        }
+    }
+
+    /// Makes a reply of a reader's answer, or asks for more and returns `nil`.
+    private func finish(_ operation: ReadOperation) -> StoreReply? {
         if let failure = operation.failure {
             epochs.end(operation.epoch)
-            readyReplies.append(StoreReply(token: operation.token, results: [], failure: failure))
             if let work = operation.alarms {
                 clock.giveBack(work)
                 alarmReadEnded()
             }
-            return
+            return StoreReply(token: operation.token, results: [], failure: failure)
         }
         if let work = operation.alarms { return finishAlarms(work, operation) }
         var results: [StoreReadResult] = []
@@ -101,17 +107,10 @@ extension EmbeddedShardStore {
         }
         if needsMore {
             send(operation)
-            return
+            return nil
         }
         epochs.end(operation.epoch)
-        readyReplies.append(StoreReply(token: operation.token, results: results, owner: operation))
-    }
-
-    func deliverReadyReplies() {
-        guard !readyReplies.isEmpty else { return }
-        var replies: [StoreReply] = []
-        swap(&replies, &readyReplies)
-        for reply in replies { observer?.storeReplied(reply) }
+        return StoreReply(token: operation.token, results: results, owner: operation)
     }
 
     // MARK: Merging
@@ -200,17 +199,17 @@ extension EmbeddedShardStore {
 
     // MARK: Alarms
 
-    private func finishAlarms(_ work: ReadOperation.AlarmWork, _ operation: ReadOperation) {
+    private func finishAlarms(_ work: ReadOperation.AlarmWork, _ operation: ReadOperation) -> StoreReply {
         clock.finish(work)
         if !work.stale.isEmpty { store.dropStale(work.stale) }
         // A young row has its alarm with Delivery, or had it cleared.
         let rows = work.rows.filter { index.find($0.key) == nil }
             .map { StoredRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }
         epochs.end(operation.epoch)
-        readyReplies.append(
-            StoreReply(
-                token: operation.token, results: [.rows(rows, isComplete: clock.next > work.time)], owner: operation))
+        let reply = StoreReply(
+            token: operation.token, results: [.rows(rows, isComplete: clock.next > work.time)], owner: operation)
         alarmReadEnded()
+        return reply
     }
 
     private func alarmReadEnded() {

@@ -46,7 +46,6 @@ public final class EmbeddedShardStore: ShardStore {
     var epochs = ReadEpochs()
     var isReadingAlarms = false
     var waitingAlarmRequests: [(token: ReadToken, time: Int64, limit: Int)] = []
-    var readyReplies: [StoreReply] = []
 
     // Rows on their way out, see `EmbeddedShardStore+Spilling`.
     var content = ShardMailbox.Content()
@@ -308,9 +307,8 @@ public final class EmbeddedShardStore: ShardStore {
         if !content.replies.isEmpty {
             let replies = content.replies
             content.replies.removeAll()
-            for operation in replies { finish(operation) }
+            deliver(replies)
         }
-        deliverReadyReplies()
         for rows in content.cooled {
             cooling.append(CoolingRows(rows: rows.rows, period: rows.period, epoch: epochs.advance(), next: 0))
         }

@@ -76,7 +76,8 @@ private struct ConformanceDriver {
     mutating func step() throws {
         switch Int.random(in: 0..<100, using: &random) {
         case 0..<48: write()
-        case 48..<66: read()
+        case 48..<64: read()
+        case 64..<66: try removeWhileReading()
         case 66..<74: lookUp()
         case 74..<80: try harness.answerReads()
         case 80..<86: try sync()
@@ -172,6 +173,25 @@ private struct ConformanceDriver {
             }
         }
         ask(reads)
+    }
+
+    /// The owner removes a row at the first of many replies that show it; the others must not show it any more.
+    private mutating func removeWhileReading() throws {
+        guard let key = model.rows.keys.sorted().randomElement(using: &random), !key.table.isEphemeral else { return }
+        try sync()
+        try harness.cool()
+        for _ in 0..<8 { ask([.get(key)]) }
+        let (store, model) = (harness.store, model)
+        model.afterReply = { [unowned model] in
+            guard let row = model.rows[key] else { return }
+            store.beginBatch(key.bucket)
+            store.delete(key, prior: .maybe(wakeAt: row.wakeAt))
+            _ = store.endBatch()
+            model.delete(key)
+        }
+        try harness.answerReads()
+        model.afterReply = nil
+        isDirty = true
     }
 
     private func ask(_ reads: [StoreRead]) { model.expect(harness.store.read(reads), reads) }

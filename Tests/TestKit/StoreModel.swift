@@ -28,6 +28,8 @@ public final class StoreModel: ShardStoreObserver {
         case alarms(upTo: Int64, limit: Int)
     }
     private var expectations: [ReadToken: Expectation] = [:]
+    /// What the owner does about a reply, before the next one of the same turn.
+    var afterReply: (() -> Void)?
     /// Set by the last reply to a request for alarms.
     public private(set) var alarmsAreComplete = true
 
@@ -89,6 +91,7 @@ public final class StoreModel: ShardStoreObserver {
 
     public func storeReplied(_ reply: StoreReply) {
         replyCount += 1
+        defer { afterReply?() }
         guard let expectation = expectations.removeValue(forKey: reply.token) else {
             return fail("a reply to \(reply.token), which nobody asked or which was answered already")
         }

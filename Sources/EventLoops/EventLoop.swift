@@ -40,6 +40,11 @@ package final class EventLoop: @unchecked Sendable {
     private let isStopping = Atomic<Bool>(false)
     private let isRunning = Atomic<Bool>(false)
     private let wakeupTally = Atomic<UInt64>(0)
+    /// Connections passed to this loop so far.
+    ///
+    /// A socket carries them, which the memory model knows nothing of: this counter is what makes a passenger's fields,
+    /// written by one thread, readable by the other.
+    private let passedCount = Atomic<UInt64>(0)
     private let submitted = Lock<[@Sendable () -> Void]>([])
     private let thread = Lock<Thread?>(nil)
 
@@ -248,6 +253,7 @@ package final class EventLoop: @unchecked Sendable {
         // The kernel copies the descriptor when it is sent; this thread's own is of no use after that.
         defer { Glibc.close(content.descriptor) }
         let passenger = Unmanaged.passRetained(Passenger(content, peer: connection.peer, cargo: cargo))
+        passedCount.add(1, ordering: .releasing)
         if passage.send(UInt64(UInt(bitPattern: passenger.toOpaque())), with: content.descriptor) { return true }
         passenger.release()
         return false
@@ -258,6 +264,7 @@ package final class EventLoop: @unchecked Sendable {
         var count = 0
         while count < limit, let (word, descriptor) = passage.receive() {
             count += 1
+            _ = passedCount.load(ordering: .acquiring)
             // Sent by `pass` above with the reference that is taken over here.
             guard let pointer = UnsafeRawPointer(bitPattern: UInt(word)) else { continue }
             let passenger = Unmanaged<Passenger>.fromOpaque(pointer).takeRetainedValue()

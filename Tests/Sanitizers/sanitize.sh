@@ -49,6 +49,10 @@ sanitize() {
     LSAN_OPTIONS="suppressions=$here/tests-leak.supp:print_suppressions=0" \
         run nice swift test --skip-build --sanitize="$name" --scratch-path "$scratch" --no-parallel "$@"
     tests=$(sed -n 's/.*Test run with \([0-9]*\) tests.*/\1/p' "$log" | tail -n 1)
+    if [[ $name == address ]]; then
+        log=$scratch/gateway.log
+        run nice swift test --skip-build --sanitize="$name" --scratch-path "$scratch" --no-parallel "$@" --filter GatewayTests
+    fi
     log=$scratch/integration.log
     LSAN_OPTIONS="suppressions=$here/leak.supp:print_suppressions=0" LONGWIRE_BIN=$PWD/$scratch/debug run nice "$python" -m pytest -q Tests/Integration -k 'story or delivery or handoff'
     passed=$(sed -n 's/^\([0-9]*\) passed.*/\1/p;s/.*, \([0-9]*\) passed.*/\1/p' "$log" | tail -n 1)

@@ -70,6 +70,12 @@ public final class World {
         queue.add(.operation, at: 200)
     }
 
+    /// Links, identities and records name each other.
+    deinit {
+        for identity in identities { (identity.liveLink, identity.callers, identity.bySequence) = (nil, [], [:]) }
+        for link in links { (link.identity, link.inFlight, link.recalled) = (nil, [], []) }
+    }
+
     // MARK: Time
 
     var gatewayNow: GatewayTime {

@@ -55,6 +55,18 @@ struct BottleneckTests {
         #expect(ServerFinder.find(dataFolder: "/nonexistent", endpoint) == nil)
     }
 
+    @Test("a file is read no further than is enough")
+    func prefix() throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: "longwire-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let path = folder.appending(path: "long").path
+        try Data(repeating: 65, count: 1 << 20).write(to: URL(filePath: path))
+        let found = try TextFile.read(path, limit: 128 << 10) { !$0.isEmpty }
+        #expect((1...64 << 10).contains(try #require(found).count))
+        #expect(throws: UsageError.self) { try TextFile.read(path, limit: 128 << 10) }
+    }
+
     @Test("listeners are told from connections in /proc/net/tcp")
     func table() {
         let text = """

@@ -28,7 +28,13 @@ enum ServerFinder {
 
     /// The process that listens on a port of this machine.
     static func listener(port: UInt16) -> pid_t? {
-        guard let table = (try? TextFile.read("/proc/net/tcp", limit: 256 << 20)) ?? nil else { return nil }
+        // The kernel lists the listeners first, before what may be millions of connections.
+        let isEnough = { (lines: ArraySlice<UInt8>) in
+            lines.split(separator: UInt8(ascii: "\n")).contains(where: isConnection)
+        }
+        guard let table = (try? TextFile.read("/proc/net/tcp", limit: 16 << 20, until: isEnough)) ?? nil else {
+            return nil
+        }
         let wanted = Set(inodes(listeningOn: port, in: table).map { "socket:[\($0)]" })
         guard !wanted.isEmpty else { return nil }
         for process in numbers(in: "/proc") {
@@ -54,6 +60,12 @@ enum ServerFinder {
             found.append(String(decoding: fields[9], as: UTF8.self))
         }
         return found
+    }
+
+    /// A whole line of /proc/net/tcp about anything but a listener.
+    private static func isConnection(_ line: ArraySlice<UInt8>) -> Bool {
+        let fields = line.split(separator: UInt8(ascii: " "))
+        return fields.count > 9 && fields[3].count == 2 && !fields[3].elementsEqual("0A".utf8)
     }
 
     private static func holds(_ wanted: Set<String>, _ folder: String) -> Bool {

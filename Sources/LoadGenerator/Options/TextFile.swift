@@ -2,9 +2,13 @@ internal import Glibc
 
 /// Small files, whole.
 enum TextFile {
+    /// Reads a file whole, or until `isEnough` says so of what was read last.
+    ///
     /// - Returns: `nil` when there is no such file.
     /// - Throws: `UsageError` when it cannot be read or is larger than `limit`.
-    static func read(_ path: String, limit: Int) throws(UsageError) -> [UInt8]? {
+    static func read(
+        _ path: String, limit: Int, until isEnough: (ArraySlice<UInt8>) -> Bool = { _ in false }
+    ) throws(UsageError) -> [UInt8]? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
@@ -19,6 +23,7 @@ enum TextFile {
             guard count >= 0 else { throw UsageError("\(path) cannot be read: \(errorText(errno))") }
             if count == 0 { return bytes }
             bytes.append(contentsOf: chunk[..<count])
+            if isEnough(chunk[..<count]) { return bytes }
             guard bytes.count <= limit else { throw UsageError("\(path) is larger than \(limit) bytes") }
         }
     }

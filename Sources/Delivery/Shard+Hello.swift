@@ -213,9 +213,9 @@ extension Shard {
         let hello = command.hello
         let device = devices.pointer(slot)
         device.pointee.generation &+= 1
-        // A registration is held to no clock: one far ahead would lock the new device out until that time had come.
-        let timestamp = isRegistration ? min(hello.timestamp, UInt64(max(0, now))) : hello.timestamp
-        device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, timestamp)
+        // A registration is held to no clock: it proves another secret, and one far ahead would lock the new device out
+        // until that time had come.
+        if !isRegistration { device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, hello.timestamp) }
         device.pointee.session = command.session
         device.pointee.flags.formUnion([.connected, .gated])
         device.pointee.gates = 1

@@ -121,9 +121,9 @@ class Redis(Server):
 class Longwire(Server):
     """A release build on its defaults: fsync, a loop a core."""
 
-    def __init__(self, parent, binaries):
+    def __init__(self, parent, binaries, **sections):
         super().__init__(parent, "longwire")
-        self.binaries = binaries
+        self.binaries, self.sections = binaries, sections
 
     def start(self):
         self.port, senders, http, admin = free_ports(4)
@@ -137,13 +137,19 @@ class Longwire(Server):
         configuration["store"] = {"path": str(data)}
         configuration["apps"] = [{**APP, "apns": {"topic": "com.example.peers"}}]
         configuration["credentials"] = [{"name": "peers", "tokenFile": str(token), "may": ["admin"]}]
+        configuration |= self.sections
         path = self.folder / "longwired.json5"
         path.write_text(json.dumps(configuration))
         path.chmod(0o600)
         demo = {**APP, "adminToken": ADMIN_TOKEN}
         demo |= {f"{name}Address": f"127.0.0.1:{port}" for name, port in addresses.items()}
         (data / "demo.json").write_text(json.dumps(demo))
-        self.spawn(str(self.binaries / "longwired"), "--config", str(path))
+        self.addresses = addresses
+        self.restart()
+
+    def restart(self):
+        """Starts the process on its folder as it stands; the one before it is over."""
+        self.spawn(str(self.binaries / "longwired"), "--config", str(self.folder / "longwired.json5"))
 
     def bench(self, *words):
         """One run of `longwire bench`; its metrics, and who was the bottleneck."""

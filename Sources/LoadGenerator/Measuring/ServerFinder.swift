@@ -28,7 +28,16 @@ enum ServerFinder {
 
     /// The process that listens on a port of this machine.
     static func listener(port: UInt16) -> pid_t? {
-        // The kernel lists the listeners first, before what may be millions of connections.
+        // The kernel hands the table out in pieces while it changes, and may pass over a line: nothing found is looked
+        // for again.
+        for _ in 0..<4 {
+            if let process = listenerAtOnce(port) { return process }
+        }
+        return nil
+    }
+
+    private static func listenerAtOnce(_ port: UInt16) -> pid_t? {
+        // The listeners come first, before what may be millions of connections.
         let isEnough = { (lines: ArraySlice<UInt8>) in
             lines.split(separator: UInt8(ascii: "\n")).contains(where: isConnection)
         }

@@ -20,7 +20,9 @@ final class ShardMailbox: @unchecked Sendable {
         var collect: Ticket?
     }
 
-    weak var shard: EmbeddedShardStore?
+    // Not weak: that would make each retain and release of the shard, many a message, take the slow path. It never
+    // dangles: a shard may not die before `close()`, which clears it.
+    unowned(unsafe) var shard: EmbeddedShardStore?
     private let post: @Sendable (@escaping @Sendable () -> Void) -> Void
     private let content = Lock(Content())
     private let committedTicket = Atomic<UInt64>(0)

@@ -183,6 +183,17 @@ package struct JSONWriter {
     nibble < 10 ? UInt8(ascii: "0") + nibble : UInt8(ascii: "a") - 10 + nibble
 }
 
+/// The eight digits of a number, the first in the top byte: all nibbles at once, with one byte for each.
+@inline(__always) func lowerHexDigits(_ half: UInt64) -> UInt64 {
+    var digits = half & 0xFFFF_FFFF
+    digits = (digits | digits << 16) & 0x0000_FFFF_0000_FFFF
+    digits = (digits | digits << 8) & 0x00FF_00FF_00FF_00FF
+    digits = (digits | digits << 4) & 0x0F0F_0F0F_0F0F_0F0F
+    // A one in each byte whose nibble is a letter.
+    let letters = (digits &+ 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101
+    return digits &+ 0x3030_3030_3030_3030 &+ letters &* 39
+}
+
 /// The byte count (2–4) of a well-formed multi-byte UTF-8 sequence at `place`; 0 when there is none (RFC 3629).
 func validSequenceLength(in text: UnsafeRawBufferPointer, at place: Int) -> Int {
     let first = text[place]

@@ -101,9 +101,14 @@ extension ByteStream {
         }
     }
 
-    /// One `sendmsg` over the outbox's first blocks.
+    /// One call over the outbox's first blocks.
     private func sendGathered(_ slot: StreamSlot.Pointer) -> Int {
-        withUnsafeTemporaryAllocation(of: iovec.self, capacity: Limits.gatheredPieceCount) { vectors in
+        // A frame or two in one block, the usual case: the plain call reads no lists from our memory.
+        if let head = slot.pointee.outbox.head, head.pointee.next == nil {
+            return send(
+                slot.pointee.descriptor, head.bytes + Int(head.pointee.start), head.filledByteCount, CInt(MSG_NOSIGNAL))
+        }
+        return withUnsafeTemporaryAllocation(of: iovec.self, capacity: Limits.gatheredPieceCount) { vectors in
             var count = 0
             var next = slot.pointee.outbox.head
             while let block = next, count < vectors.count {

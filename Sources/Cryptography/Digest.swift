@@ -110,6 +110,13 @@ public enum SecureRandom {
         return bytes
     }
 
+    /// Fills memory that is there already.
+    public static func fill(_ memory: UnsafeMutableRawBufferPointer) {
+        guard let start = memory.baseAddress, !memory.isEmpty else { return }
+        let result = RAND_bytes(start.assumingMemoryBound(to: UInt8.self), Int32(memory.count))
+        precondition(result == 1, "OpenSSL has no randomness")
+    }
+
     public static func word() -> UInt64 {
         bytes(8).withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
     }

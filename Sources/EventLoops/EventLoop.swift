@@ -46,6 +46,7 @@ package final class EventLoop: @unchecked Sendable {
     /// written by one thread, readable by the other.
     private let passedCount = Atomic<UInt64>(0)
     private let submitted = Lock<[@Sendable () -> Void]>([])
+    private var spareWork: [@Sendable () -> Void] = []
     private let thread = Lock<Thread?>(nil)
 
     private var wakeEvent: UnsafeMutablePointer<event>?
@@ -311,9 +312,14 @@ package final class EventLoop: @unchecked Sendable {
     private func takeMail() {
         wakeup.clear()
         _ = isArmed.exchange(false, ordering: .acquiringAndReleasing)
+        // The two arrays change places, so that neither is made anew for each wake-up. Moved out of the property first:
+        // an item may end this loop, which looks at its mail again.
         var work: [@Sendable () -> Void] = []
+        swap(&work, &spareWork)
         submitted.withLock { swap(&$0, &work) }
         for item in work { item() }
+        work.removeAll(keepingCapacity: work.count < Limits.keptWorkCount)
+        swap(&work, &spareWork)
         for mailbox in mailboxes { mailbox.deliver() }
     }
 

@@ -3,6 +3,9 @@ package enum Limits {
     /// How often a loop's tick hooks run and its timeouts are looked at: fine enough for deadlines of a second.
     package static let tickMilliseconds: UInt64 = 50
 
+    /// A burst of submitted work beyond this does not keep its array.
+    static let keptWorkCount = 4096
+
     /// Waiting connections taken in one go, so that a storm of connects leaves room for those already in.
     static let acceptBatchCount = 64
     /// The rest of a listener that ran out of descriptors, before it tries again.

@@ -78,6 +78,7 @@ package final class Committer: @unchecked Sendable {
     private var current: Current?
     private var last: (generation: UInt64, end: Int) = (0, 0)
     private var lastTickets: [UInt64] = []
+    private var isUntold: [Bool] = []
     private var groupNumber = 0
     private var vectors: [UnsafeRawBufferPointer] = []
     private let headerBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: SegmentHeader.byteCount, alignment: 8)
@@ -258,10 +259,11 @@ package final class Committer: @unchecked Sendable {
 
     private func complete(_ group: ArraySlice<Queued>, _ completions: [@Sendable (UInt64) -> Void]) {
         // A shard's pieces stand in the order of its tickets, so from the back its first is its last.
-        var isOpen = [Bool](repeating: true, count: completions.count)
+        for index in isUntold.indices { isUntold[index] = true }
+        while isUntold.count < completions.count { isUntold.append(true) }
         var openCount = completions.count
-        for queued in group.reversed() where queued.piece.recordByteCount > 0 && isOpen[queued.shard] {
-            isOpen[queued.shard] = false
+        for queued in group.reversed() where queued.piece.recordByteCount > 0 && isUntold[queued.shard] {
+            isUntold[queued.shard] = false
             lastTickets[queued.shard] = queued.piece.ticket
             completions[queued.shard](queued.piece.ticket)
             openCount -= 1

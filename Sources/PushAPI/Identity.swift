@@ -91,23 +91,22 @@ func civilDate(_ time: GatewayTime) -> (month: Int, day: Int) {
 ///
 /// One a loop.
 public final class RandomWords {
-    private let draw: (Int) -> [UInt64]
+    private let draw: (inout [UInt64]) -> Void
     /// Behind a pointer, since a class's own properties are checked at each access, four times a message.
     private let words: UnsafeMutablePointer<[UInt64]>
 
     /// Cryptographic randomness.
     public convenience init() {
-        self.init(draw: { count in
-            SecureRandom.bytes(count * 8).withUnsafeBytes { bytes in
-                (0..<count).map { bytes.loadUnaligned(fromByteOffset: $0 * 8, as: UInt64.self) }
-            }
+        self.init(draw: { words in
+            for _ in 0..<64 { words.append(0) }
+            words.withUnsafeMutableBytes { SecureRandom.fill($0) }
         })
     }
 
     /// Words of the caller's own, for tests.
-    public convenience init(_ next: @escaping () -> UInt64) { self.init(draw: { _ in [next()] }) }
+    public convenience init(_ next: @escaping () -> UInt64) { self.init(draw: { $0.append(next()) }) }
 
-    private init(draw: @escaping (Int) -> [UInt64]) {
+    private init(draw: @escaping (inout [UInt64]) -> Void) {
         self.draw = draw
         words = .allocate(capacity: 1)
         words.initialize(to: [])
@@ -120,7 +119,7 @@ public final class RandomWords {
 
     public func next() -> UInt64 {
         if let word = words.pointee.popLast() { return word }
-        words.pointee = draw(64)
+        draw(&words.pointee)
         return words.pointee.removeLast()
     }
 }

@@ -32,7 +32,7 @@ final class GatewayLoop {
     /// What this turn gathered for one other loop.
     private struct Outgoing {
         var publishes: CommandBatch?
-        var answers: [LoopAnswer] = []
+        var answers: AnswerBatch?
         var messages: [LoopMessage] = []
     }
 
@@ -55,6 +55,17 @@ final class GatewayLoop {
         var sessions = StampedTable<DeviceConnection>(limit: Route.slotLimit)
         var senders = StampedTable<SenderConnection>(limit: Route.slotLimit)
         var frameByteLimit: Int
+        /// What other loops sent and was read, for this loop's own use; a few of each.
+        var spareBatches: [CommandBatch] = []
+        var spareAnswers: [AnswerBatch] = []
+
+        mutating func keep(_ batch: CommandBatch) {
+            if spareBatches.count < 8, batch.empty() { spareBatches.append(batch) }
+        }
+
+        mutating func keep(_ batch: AnswerBatch) {
+            if spareAnswers.count < 8, batch.empty() { spareAnswers.append(batch) }
+        }
     }
 
     var metrics: LoopMetrics {
@@ -177,9 +188,9 @@ final class GatewayLoop {
             core.pointee.outgoing[target].publishes = nil
             core.pointee.outgoing[target].messages.append(.publishes(batch))
         }
-        if !core.pointee.outgoing[target].answers.isEmpty {
-            core.pointee.outgoing[target].messages.append(.answers(core.pointee.outgoing[target].answers))
-            core.pointee.outgoing[target].answers.removeAll(keepingCapacity: true)
+        if let answers = core.pointee.outgoing[target].answers {
+            core.pointee.outgoing[target].answers = nil
+            core.pointee.outgoing[target].messages.append(.answers(answers))
         }
         guard !core.pointee.outgoing[target].messages.isEmpty else { return }
         if mailboxes[target].send(contentsOf: &core.pointee.outgoing[target].messages) { return }
@@ -335,7 +346,8 @@ final class GatewayLoop {
             perform()
             return
         }
-        let batch = core.pointee.outgoing[target].publishes ?? CommandBatch()
+        let batch =
+            core.pointee.outgoing[target].publishes ?? core.pointee.spareBatches.popLast() ?? CommandBatch()
         batch.append(command)
         if batch.byteCount >= CommandBatch.byteLimit {
             core.pointee.outgoing[target].publishes = nil
@@ -437,8 +449,10 @@ final class GatewayLoop {
                     core.pointee.shard.publish(command, now: now)
                     perform()
                 }
+                core.pointee.keep(batch)
             case .answers(let answers):
-                for answer in answers { take(answer) }
+                answers.forEach { take($0) }
+                core.pointee.keep(answers)
             case .adopt(let adopted):
                 DeviceConnection.adopt(adopted, on: self)
             case .lease(let command):
@@ -518,7 +532,10 @@ final class GatewayLoop {
         if route.loop == index {
             core.pointee.deferred.append(answer)
         } else {
-            core.pointee.outgoing[route.loop].answers.append(answer)
+            let batch =
+                core.pointee.outgoing[route.loop].answers ?? core.pointee.spareAnswers.popLast() ?? AnswerBatch()
+            batch.append(answer)
+            core.pointee.outgoing[route.loop].answers = batch
         }
     }
 

@@ -8,7 +8,7 @@ enum LoopMessage: Sendable {
     /// Publishes for devices of the receiving loop.
     case publishes(CommandBatch)
     /// Answers to what the receiving loop asked.
-    case answers([LoopAnswer])
+    case answers(AnswerBatch)
     /// A connection whose Hello names a device of the receiving loop.
     case adopt(AdoptedConnection)
     case lease(LeaseCommand)

@@ -10,13 +10,13 @@ import hmac
 import json
 import os
 import pathlib
-import select
+import signal
 import socket
 import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "Tests/Integration"))
 import gateway as integration  # noqa: E402
 
@@ -80,7 +80,10 @@ class Link:
         self.buffer = b""
         proof = hmac.new(key, b"longwire hello 1" + hello, hashlib.sha256).digest()
         self.socket.sendall(frame(HELLO, hello + text(6, proof)))
-        self.welcome = fields(self.next(WELCOME))
+
+    def welcomed(self):
+        """The fields of the Welcome, which must be the next frame."""
+        return fields(self.next(WELCOME))
 
     def next(self, kind):
         """The body of the next frame, which must be of this kind; Pings are answered on the way."""
@@ -116,8 +119,10 @@ class Gateway(integration.Gateway):
             env=environment)
 
     def end(self):
-        """SIGTERM to the tool and what it runs; a tool's report is complete afterwards."""
-        self.process.terminate()
+        """SIGTERM to the gateway itself, which is a tool's child or what the tool became; its report is complete then."""
+        process = self.process.pid
+        children = pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        os.kill(int(children[0]) if children else process, signal.SIGTERM)
         if self.process.wait(PATIENCE) not in (0, -15):
             raise RuntimeError(f"the gateway ended badly:\n{self.log()[-2000:]}")
 
@@ -126,24 +131,34 @@ class Party:
     """Devices that are connected, and one sender."""
 
     def __init__(self, gateway, devices):
-        self.gateway, app = gateway, gateway.app
-        app_id, secret = app["appId"].encode(), app["appSecret"].encode()
-        self.devices, self.cids, self.sequences = [], [], []
-        for _ in range(devices):
-            hello = text(1, app_id) + number(4, 1) + number(5, int(time.time() * 1000))
-            link = Link(gateway.device, hello, secret)
-            self.devices.append(link)
-            self.cids.append(link.welcome[8])
+        self.gateway = gateway
+        self.devices, self.cids = [], []
+        self.add(devices)
         self.payload = b'{"order":1,"pad":"' + b"x" * (256 - 20) + b'"}'
         self.request = 0
         self.sender = None
         self.token = None
         self.callers = []
 
+    def add(self, count):
+        """Registers and connects so many more devices, a hundred at a time."""
+        app = self.gateway.app
+        app_id, secret = app["appId"].encode(), app["appSecret"].encode()
+        while count > 0:
+            links = []
+            for _ in range(min(count, 100)):
+                hello = text(1, app_id) + number(4, 1) + number(5, int(time.time() * 1000))
+                links.append(Link(self.gateway.device, hello, secret))
+            for link in links:
+                self.cids.append(link.welcomed()[8])
+            self.devices += links
+            count -= len(links)
+
     def connect_sender(self):
         app = self.gateway.app
         hello = text(1, app["appId"].encode()) + number(2, 1) + number(5, int(time.time() * 1000))
         self.sender = Link(self.gateway.senders, hello, app["masterSecret"].encode())
+        self.sender.welcomed()
 
     def rounds(self, count, group):
         """Publishes `count` groups of `group` messages over the senders' channel; each is delivered, answered, acked."""

@@ -45,8 +45,13 @@ package final class EventLoop: @unchecked Sendable {
     /// A socket carries them, which the memory model knows nothing of: this counter is what makes a passenger's fields,
     /// written by one thread, readable by the other.
     private let passedCount = Atomic<UInt64>(0)
-    private let submitted = Lock<[@Sendable () -> Void]>([])
-    private var spareWork: [@Sendable () -> Void] = []
+    private let submitted = Lock<[Work]>([])
+    private var spareWork: [Work] = []
+
+    /// In a struct, since an array of bare closures would allocate a wrapper for each.
+    private struct Work: Sendable {
+        let run: @Sendable () -> Void
+    }
     private let thread = Lock<Thread?>(nil)
 
     private var wakeEvent: UnsafeMutablePointer<event>?
@@ -293,7 +298,7 @@ package final class EventLoop: @unchecked Sendable {
     ///
     /// Not bounded: for the control plane. Work that is submitted after the loop has ended is dropped.
     package func submit(_ work: @escaping @Sendable () -> Void) {
-        submitted.withLock { $0.append(work) }
+        submitted.withLock { $0.append(Work(run: work)) }
         wake()
     }
 
@@ -314,10 +319,10 @@ package final class EventLoop: @unchecked Sendable {
         _ = isArmed.exchange(false, ordering: .acquiringAndReleasing)
         // The two arrays change places, so that neither is made anew for each wake-up. Moved out of the property first:
         // an item may end this loop, which looks at its mail again.
-        var work: [@Sendable () -> Void] = []
+        var work: [Work] = []
         swap(&work, &spareWork)
         submitted.withLock { swap(&$0, &work) }
-        for item in work { item() }
+        for item in work { item.run() }
         work.removeAll(keepingCapacity: work.count < Limits.keptWorkCount)
         swap(&work, &spareWork)
         for mailbox in mailboxes { mailbox.deliver() }

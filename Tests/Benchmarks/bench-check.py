@@ -207,7 +207,7 @@ def main():
     options = parser.parse_args()
     for tool in ("valgrind", "strace", "objcopy", "cc"):
         if not shutil.which(tool):
-            raise SystemExit(f"bench-check: there is no {tool}; run: deploy/install-dependencies.sh check")
+            raise SystemExit(f"bench-check: there is no {tool}; run: deploy/install-dependencies.sh counting")
     open_files()
     thresholds = json.loads(THRESHOLDS.read_text()) if THRESHOLDS.exists() else {}
     with tempfile.TemporaryDirectory(prefix="longwire-bench-check-") as folder:

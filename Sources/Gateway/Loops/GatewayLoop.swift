@@ -55,17 +55,6 @@ final class GatewayLoop {
         var sessions = StampedTable<DeviceConnection>(limit: Route.slotLimit)
         var senders = StampedTable<SenderConnection>(limit: Route.slotLimit)
         var frameByteLimit: Int
-        /// What other loops sent and was read, for this loop's own use; a few of each.
-        var spareBatches: [CommandBatch] = []
-        var spareAnswers: [AnswerBatch] = []
-
-        mutating func keep(_ batch: CommandBatch) {
-            if spareBatches.count < 8, batch.empty() { spareBatches.append(batch) }
-        }
-
-        mutating func keep(_ batch: AnswerBatch) {
-            if spareAnswers.count < 8, batch.empty() { spareAnswers.append(batch) }
-        }
     }
 
     var metrics: LoopMetrics {
@@ -347,7 +336,7 @@ final class GatewayLoop {
             return
         }
         let batch =
-            core.pointee.outgoing[target].publishes ?? core.pointee.spareBatches.popLast() ?? CommandBatch()
+            core.pointee.outgoing[target].publishes ?? context.spares.takeCommands()
         batch.append(command)
         if batch.byteCount >= CommandBatch.byteLimit {
             core.pointee.outgoing[target].publishes = nil
@@ -449,10 +438,10 @@ final class GatewayLoop {
                     core.pointee.shard.publish(command, now: now)
                     perform()
                 }
-                core.pointee.keep(batch)
+                context.spares.keep(batch)
             case .answers(let answers):
                 answers.forEach { take($0) }
-                core.pointee.keep(answers)
+                context.spares.keep(answers)
             case .adopt(let adopted):
                 DeviceConnection.adopt(adopted, on: self)
             case .lease(let command):
@@ -533,7 +522,7 @@ final class GatewayLoop {
             core.pointee.deferred.append(answer)
         } else {
             let batch =
-                core.pointee.outgoing[route.loop].answers ?? core.pointee.spareAnswers.popLast() ?? AnswerBatch()
+                core.pointee.outgoing[route.loop].answers ?? context.spares.takeAnswers()
             batch.append(answer)
             core.pointee.outgoing[route.loop].answers = batch
         }

@@ -40,6 +40,13 @@ extension ByteStream {
         write(byteCount: bytes.count) { $0.copyMemory(from: bytes) }
     }
 
+    /// Lets the delegate hear `outboxDrained` when everything written so far was sent, even if nothing has to wait.
+    func notifyWhenDrained() {
+        guard let slot else { return }
+        slot.pointee.flags.insert(.owesDrained)
+        markDirty(slot)
+    }
+
     func tellSlow() {
         guard let slot else { return }
         slot.pointee.delegate?.outboxFilled(self)

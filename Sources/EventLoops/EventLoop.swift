@@ -69,7 +69,7 @@ package final class EventLoop: @unchecked Sendable {
     private var isTornDown = false
     /// Makes a loop that does not run yet; throws when the system is out of descriptors or memory.
     ///
-    /// From the first one on the process ignores SIGPIPE: evhttp and OpenSSL write with calls that raise it, and a peer
+    /// From the first one on the process ignores SIGPIPE: OpenSSL writes with calls that raise it, and a peer
     /// that left must be an error there, not the end of the process.
     ///
     /// With `hasOwnTable` the loop's thread takes a descriptor table of its own when it starts, and with it a limit of

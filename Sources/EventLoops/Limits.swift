@@ -43,6 +43,18 @@ package enum Limits {
     /// Rounds of last callbacks when a loop stops: a callback may close a neighbour, not start new work for ever.
     static let stopRoundCount = 16
 
+    /// Headers of one request: three times what the chattiest proxies add.
+    static let headerCount = 256
+    /// A chunk's size with its extensions, or all trailers together.
+    static let chunkLineByteCount = 4096
+    /// A request's memory to begin with, and what an idle connection may keep of it: a usual push with its head.
+    static let firstRequestByteCount = 2048
+    static let keptRequestByteCount = 4096
+    /// Answers that wait to be sent on one connection before its next request is looked at.
+    static let waitingAnswerByteCount = 64 * 1024
+    /// One answer; the largest ones are leases of a few hundred jobs.
+    static let answerByteCount = 1 << 28
+
     /// Readable bytes behind a request body, as simdjson needs them.
     package static let bodyPaddingByteCount = 64
 }

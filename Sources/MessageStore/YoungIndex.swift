@@ -75,8 +75,9 @@ struct YoungIndex: ~Copyable {
     private var freePartition = noSlot
     private var slotTable = OpenTable()
     private var partitionTable = OpenTable()
-    /// Two lists by age: one of the rows that are written over and over (devices, counters), one of the others. A row
-    /// that moves to its list's end touches both neighbours, which are cold memory unless they were written lately, too.
+    /// Two lists by age: one of the rows that are written over and over (devices, counters), one of the others.
+    ///
+    /// A row that moves to its list's end touches both neighbours, which are cold memory unless they were written lately, too.
     private var rewritten = AgeList()
     private var others = AgeList()
     private(set) var slotCount = 0

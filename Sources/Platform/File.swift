@@ -86,7 +86,9 @@ package struct File: ~Copyable, Sendable {
             guard result > 0 else { throw SystemError(operation: "write", subject: path, code: EIO) }
             position += result
             done += result
-            while next < pieces.count, done >= pieces[next].count { (next, done) = (next + 1, done - pieces[next].count) }
+            while next < pieces.count, done >= pieces[next].count {
+                (next, done) = (next + 1, done - pieces[next].count)
+            }
         }
     }
 

@@ -43,9 +43,9 @@ check: dependencies-build ## Warnings as errors, formatting, import rules, shell
 	Tests/check-imports.sh --self-test
 	Tests/check-imports.sh
 	for script in $(shell_scripts); do bash -n "$$script"; done
-	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py
+	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/check/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
-	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c
+	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/check/allocations.c
 	Tests/Proof/table.py --check
 
 # SECONDS is bash's own word: only what is said on make's command line counts.
@@ -67,6 +67,12 @@ demo: dependencies-test ## Plays the whole story against a real gateway and prin
 .PHONY: bench
 bench: dependencies-build ## Measures a release build on this machine (docs/Performance.md): about ten minutes.
 	Tests/Benchmarks/first-figures.sh
+
+.PHONY: bench-check
+bench-check: dependencies-test ## Counts what a message costs in a release build and compares with the committed thresholds.
+	deploy/install-dependencies.sh counting
+	swift build -c release --product longwired
+	$(python) Tests/Benchmarks/bench-check.py
 
 soak_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 SEED ?= 1

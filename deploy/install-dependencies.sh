@@ -5,6 +5,7 @@
 #   deploy/install-dependencies.sh build      what a build and a run of the gateway need
 #   deploy/install-dependencies.sh test       what the tests need on top
 #   deploy/install-dependencies.sh bench      the peers that Tests/Benchmarks/peers.py measures beside Longwire
+#   deploy/install-dependencies.sh counting   the tools that `make bench-check` counts instructions and system calls with
 #   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
 #
 # Only Debian packages are used. It needs root or sudo when something is missing, and neither when nothing is. The
@@ -38,11 +39,20 @@ bench_packages=(
     "gcc|compiles the peers' load drivers"
 )
 
+# Only when asked for by name: they look into a process, and serve no other test.
+counting_packages=(
+    "valgrind|counts the instructions of a message"
+    "strace|counts its system calls"
+    "binutils|takes the debug information away that valgrind cannot read"
+    "gcc|compiles the library that counts allocations"
+    "libc6-dbg|the symbols that valgrind needs of the C library"
+)
+
 dry_run=false
 groups=()
 for argument in "$@"; do
     case "$argument" in
-    build | test | bench) groups+=("$argument") ;;
+    build | test | bench | counting) groups+=("$argument") ;;
     --dry-run) dry_run=true ;;
     -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "install-dependencies: unknown argument $argument; try --help" >&2; exit 64 ;;

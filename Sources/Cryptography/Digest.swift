@@ -37,11 +37,11 @@ public enum SHA256 {
     /// The digest of contiguous bytes; does not allocate.
     public static func digest(_ bytes: UnsafeRawBufferPointer) -> Digest {
         withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { output in
-            // The one-shot function cannot fail for a buffer that is given.
-            let input = bytes.baseAddress ?? UnsafeRawPointer(output.baseAddress!)
-            COpenSSL.SHA256(
-                input.assumingMemoryBound(to: UInt8.self), bytes.count,
-                output.baseAddress!.assumingMemoryBound(to: UInt8.self))
+            // Not the one-shot function: it looks the algorithm up and allocates (see the shim). These cannot fail.
+            var state = SHA256_CTX()
+            SHA256_Init(&state)
+            SHA256_Update(&state, bytes.baseAddress, bytes.count)
+            SHA256_Final(output.baseAddress?.assumingMemoryBound(to: UInt8.self), &state)
             return Digest(reading: UnsafeRawBufferPointer(output))
         }
     }
@@ -108,6 +108,13 @@ public enum SecureRandom {
         // Failing to be random is no state to go on in: every secret would be guessable.
         precondition(count == 0 || RAND_bytes(&bytes, Int32(count)) == 1, "OpenSSL has no randomness")
         return bytes
+    }
+
+    /// Fills memory that is there already.
+    public static func fill(_ memory: UnsafeMutableRawBufferPointer) {
+        guard let start = memory.baseAddress, !memory.isEmpty else { return }
+        let result = RAND_bytes(start.assumingMemoryBound(to: UInt8.self), Int32(memory.count))
+        precondition(result == 1, "OpenSSL has no randomness")
     }
 
     public static func word() -> UInt64 {

@@ -4,24 +4,26 @@
 public import Wire
 
 /// One thing for the gateway to do.
+///
+/// The rare ones are indirect, so that the two that every message makes are small and cheap to copy.
 public enum Effect {
-    case welcome(SessionRef, WelcomeEffect)
+    indirect case welcome(SessionRef, WelcomeEffect)
     /// Encode and send the message in `row`; see `DeliverEffect`.
     case deliver(SessionRef, DeliverEffect)
     case ping(SessionRef)
-    case updated(SessionRef, UpdateResult)
+    indirect case updated(SessionRef, UpdateResult)
     /// Send Close and drop the connection; the shard has forgotten the session already.
     case close(SessionRef, CloseCode, reason: StaticString)
     case publishAnswered(Origin, PublishOutcome)
-    case leased(Origin, [Job])
+    indirect case leased(Origin, [Job])
     /// One verdict a result, in the order given.
-    case settled(Origin, [ResultVerdict])
+    indirect case settled(Origin, [ResultVerdict])
     /// Jobs became due where there were none: long polls may lease now.
     case jobsAvailable
-    case deviceStatus(Origin, DeviceID, DeviceAnswer)
-    case messageTrace(Origin, MessageTrace?)
+    indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
+    indirect case messageTrace(Origin, MessageTrace?)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
-    case log(LogEvent)
+    indirect case log(LogEvent)
 }
 
 public struct WelcomeEffect {

@@ -318,8 +318,9 @@ extension Shard {
 
     /// Semantics, "Strategies" and "TTL".
     ///
-    /// `nil`: a parameter error, for want of a token.
-    private func plan(_ command: PublishCommand, _ device: UnsafeMutablePointer<Device>) -> Plan? {
+    /// `nil`: a parameter error, for want of a token. Mutating though it changes nothing: the compiler hands a borrowed
+    /// shard on as a copy of all its fields.
+    private mutating func plan(_ command: PublishCommand, _ device: UnsafeMutablePointer<Device>) -> Plan? {
         let isReachable = device.pointee.isReachable
         let deadline = liveDeadline(device)
         var plan = Plan()

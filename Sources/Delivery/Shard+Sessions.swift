@@ -33,9 +33,12 @@ extension Shard {
     // MARK: Presence
 
     /// Something was read from this session: called once per read event.
-    public mutating func heard(_ session: SessionRef, now: GatewayTime) {
+    ///
+    /// - Returns: true when there are effects to perform, which is rare.
+    @discardableResult
+    public mutating func heard(_ session: SessionRef, now: GatewayTime) -> Bool {
         begin(now)
-        guard let slot = device(of: session) else { return }
+        guard let slot = device(of: session) else { return !effects.isEmpty }
         let device = devices.pointer(slot)
         device.pointee.lastHeardAt = self.now
         if device.pointee.flags.contains(.suspect) {
@@ -43,6 +46,7 @@ extension Shard {
             presenceChanged(slot)
             pump(slot)
         }
+        return !effects.isEmpty
     }
 
     /// A session's ack is overdue: ask whether anybody is there, and count on nothing meanwhile.

@@ -178,13 +178,14 @@ struct DueList {
 
 /// Something that leaves the shard once its ticket is durable.
 struct PendingEffect {
+    /// The rare ones are indirect: the queue is as wide as its widest.
     enum Kind {
         /// Answer, then send what may be sent.
         case publish(Origin, PublishOutcome, device: UInt32, cid: DeviceID)
-        case welcome(SessionRef, WelcomeEffect)
-        case updated(SessionRef, UpdateResult)
-        case leased(Origin, [Job])
-        case settled(Origin, [ResultVerdict])
+        indirect case welcome(SessionRef, WelcomeEffect)
+        indirect case updated(SessionRef, UpdateResult)
+        indirect case leased(Origin, [Job])
+        indirect case settled(Origin, [ResultVerdict])
         case resume(device: UInt32, cid: DeviceID)
     }
     var ticket: Ticket

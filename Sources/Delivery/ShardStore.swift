@@ -112,7 +112,7 @@ public protocol ShardStoreObserver: AnyObject {
 /// Conformance is defined by one suite (`Tests/TestKit/ShardStoreConformance.swift`) that the in-memory fake and the
 /// embedded store both pass.
 public protocol ShardStore: AnyObject {
-    /// Set once before the first call; not retained.
+    /// Set once before the first call; a store may hold it until it is closed, and not longer.
     var observer: (any ShardStoreObserver)? { get set }
 
     /// Starts a batch of rows of one bucket. Batches do not nest.

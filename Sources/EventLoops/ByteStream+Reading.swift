@@ -12,7 +12,10 @@ extension ByteStream {
         guard let slot, slot.pointee.flags.contains(.isPaused) else { return }
         slot.pointee.flags.remove(.isPaused)
         if slot.pointee.unconsumed != nil { slot.pointee.flags.insert(.mustRedeliver) }
-        // The edge for what arrived meanwhile is gone, so look without one.
+        // The edge for what arrived meanwhile is gone, so look without one. If there was none, the next one is to come.
+        guard slot.pointee.unconsumed != nil || slot.pointee.flags.contains(.hasMissedEdge) || slot.pointee.tls != nil
+        else { return }
+        slot.pointee.flags.remove(.hasMissedEdge)
         enqueueReadAgain()
     }
 
@@ -27,7 +30,11 @@ extension ByteStream {
     func readAgain() {
         guard let slot else { return }
         slot.pointee.flags.remove(.isReadingAgain)
-        guard slot.pointee.flags.isDisjoint(with: [.isPaused, .isHandshaking]) else { return }
+        guard slot.pointee.flags.isDisjoint(with: [.isPaused, .isHandshaking]) else {
+            // What this look was for is still to be looked for.
+            slot.pointee.flags.insert(.hasMissedEdge)
+            return
+        }
         if slot.pointee.flags.contains(.mustRedeliver) {
             slot.pointee.flags.remove(.mustRedeliver)
             if slot.pointee.unconsumed != nil { deliver(slot, freshByteCount: 0) }
@@ -77,6 +84,8 @@ extension ByteStream {
             budget -= count
             if budget <= 0 { return enqueueReadAgain() }
         }
+        // Paused: with this edge, or before the socket was empty.
+        slot.pointee.flags.insert(.hasMissedEdge)
     }
 
     private func peerEnded(_ slot: StreamSlot.Pointer) {

@@ -40,6 +40,13 @@ extension ByteStream {
         write(byteCount: bytes.count) { $0.copyMemory(from: bytes) }
     }
 
+    /// Lets the delegate hear `outboxDrained` when everything written so far was sent, even if nothing has to wait.
+    func notifyWhenDrained() {
+        guard let slot else { return }
+        slot.pointee.flags.insert(.owesDrained)
+        markDirty(slot)
+    }
+
     func tellSlow() {
         guard let slot else { return }
         slot.pointee.delegate?.outboxFilled(self)
@@ -101,9 +108,14 @@ extension ByteStream {
         }
     }
 
-    /// One `sendmsg` over the outbox's first blocks.
+    /// One call over the outbox's first blocks.
     private func sendGathered(_ slot: StreamSlot.Pointer) -> Int {
-        withUnsafeTemporaryAllocation(of: iovec.self, capacity: Limits.gatheredPieceCount) { vectors in
+        // A frame or two in one block, the usual case: the plain call reads no lists from our memory.
+        if let head = slot.pointee.outbox.head, head.pointee.next == nil {
+            return send(
+                slot.pointee.descriptor, head.bytes + Int(head.pointee.start), head.filledByteCount, CInt(MSG_NOSIGNAL))
+        }
+        return withUnsafeTemporaryAllocation(of: iovec.self, capacity: Limits.gatheredPieceCount) { vectors in
             var count = 0
             var next = slot.pointee.outbox.head
             while let block = next, count < vectors.count {

@@ -45,7 +45,13 @@ package final class EventLoop: @unchecked Sendable {
     /// A socket carries them, which the memory model knows nothing of: this counter is what makes a passenger's fields,
     /// written by one thread, readable by the other.
     private let passedCount = Atomic<UInt64>(0)
-    private let submitted = Lock<[@Sendable () -> Void]>([])
+    private let submitted = Lock<[Work]>([])
+    private var spareWork: [Work] = []
+
+    /// In a struct, since an array of bare closures would allocate a wrapper for each.
+    private struct Work: Sendable {
+        let run: @Sendable () -> Void
+    }
     private let thread = Lock<Thread?>(nil)
 
     private var wakeEvent: UnsafeMutablePointer<event>?
@@ -63,7 +69,7 @@ package final class EventLoop: @unchecked Sendable {
     private var isTornDown = false
     /// Makes a loop that does not run yet; throws when the system is out of descriptors or memory.
     ///
-    /// From the first one on the process ignores SIGPIPE: evhttp and OpenSSL write with calls that raise it, and a peer
+    /// From the first one on the process ignores SIGPIPE: OpenSSL writes with calls that raise it, and a peer
     /// that left must be an error there, not the end of the process.
     ///
     /// With `hasOwnTable` the loop's thread takes a descriptor table of its own when it starts, and with it a limit of
@@ -114,9 +120,8 @@ package final class EventLoop: @unchecked Sendable {
         guard let configuration = event_config_new() else { return nil }
         defer { event_config_free(configuration) }
         // No locks: other threads never call into the base, they wake it. The environment must not change the poller.
-        let flags =
-            EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_PRECISE_TIMER.rawValue
-            | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
+        // No precise timers: those cost a system call for each wait, and all we ask for is a tick of 50 ms.
+        let flags = EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
         event_config_set_flag(configuration, CInt(flags))
         // Edges for the streams, and the early sign of a peer's end that tells a short read from the last one.
         event_config_require_features(configuration, CInt(EV_FEATURE_ET.rawValue | EV_FEATURE_EARLY_CLOSE.rawValue))
@@ -293,7 +298,7 @@ package final class EventLoop: @unchecked Sendable {
     ///
     /// Not bounded: for the control plane. Work that is submitted after the loop has ended is dropped.
     package func submit(_ work: @escaping @Sendable () -> Void) {
-        submitted.withLock { $0.append(work) }
+        submitted.withLock { $0.append(Work(run: work)) }
         wake()
     }
 
@@ -312,9 +317,14 @@ package final class EventLoop: @unchecked Sendable {
     private func takeMail() {
         wakeup.clear()
         _ = isArmed.exchange(false, ordering: .acquiringAndReleasing)
-        var work: [@Sendable () -> Void] = []
+        // The two arrays change places, so that neither is made anew for each wake-up. Moved out of the property first:
+        // an item may end this loop, which looks at its mail again.
+        var work: [Work] = []
+        swap(&work, &spareWork)
         submitted.withLock { swap(&$0, &work) }
-        for item in work { item() }
+        for item in work { item.run() }
+        work.removeAll(keepingCapacity: work.count < Limits.keptWorkCount)
+        swap(&work, &spareWork)
         for mailbox in mailboxes { mailbox.deliver() }
     }
 

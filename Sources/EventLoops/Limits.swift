@@ -3,6 +3,9 @@ package enum Limits {
     /// How often a loop's tick hooks run and its timeouts are looked at: fine enough for deadlines of a second.
     package static let tickMilliseconds: UInt64 = 50
 
+    /// A burst of submitted work beyond this does not keep its array.
+    static let keptWorkCount = 4096
+
     /// Waiting connections taken in one go, so that a storm of connects leaves room for those already in.
     static let acceptBatchCount = 64
     /// The rest of a listener that ran out of descriptors, before it tries again.
@@ -39,6 +42,18 @@ package enum Limits {
     static let slabSlotCount = 64
     /// Rounds of last callbacks when a loop stops: a callback may close a neighbour, not start new work for ever.
     static let stopRoundCount = 16
+
+    /// Headers of one request: three times what the chattiest proxies add.
+    static let headerCount = 256
+    /// A chunk's size with its extensions, or all trailers together.
+    static let chunkLineByteCount = 4096
+    /// A request's memory to begin with, and what an idle connection may keep of it: a usual push with its head.
+    static let firstRequestByteCount = 2048
+    static let keptRequestByteCount = 4096
+    /// Answers that wait to be sent on one connection before its next request is looked at.
+    static let waitingAnswerByteCount = 64 * 1024
+    /// One answer; the largest ones are leases of a few hundred jobs.
+    static let answerByteCount = 1 << 28
 
     /// Readable bytes behind a request body, as simdjson needs them.
     package static let bodyPaddingByteCount = 64

@@ -25,6 +25,8 @@ struct StreamSlot {
         /// Received bytes were held back and must be shown again, without new ones.
         static let mustRedeliver = Flags(rawValue: 1 << 10)
         static let isInWheel = Flags(rawValue: 1 << 11)
+        /// Something may have come while reading was paused, and no further edge will tell.
+        static let hasMissedEdge = Flags(rawValue: 1 << 12)
         /// Something was refused or had to wait, so the delegate wants to hear when the outbox is empty.
         static let owesDrained = Flags(rawValue: 1 << 2)
     }

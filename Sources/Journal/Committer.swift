@@ -78,6 +78,7 @@ package final class Committer: @unchecked Sendable {
     private var current: Current?
     private var last: (generation: UInt64, end: Int) = (0, 0)
     private var lastTickets: [UInt64] = []
+    private var isUntold: [Bool] = []
     private var groupNumber = 0
     private var vectors: [UnsafeRawBufferPointer] = []
     private let headerBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: SegmentHeader.byteCount, alignment: 8)
@@ -195,10 +196,15 @@ package final class Committer: @unchecked Sendable {
         let isFirst = segment.isEmpty
         let writeStart = segment.end
         let groupStart = isFirst ? SegmentHeader.byteCount : segment.end
+        // Moved out for the loop below: each access to a class's own variable is checked at run time.
+        var vectors: [UnsafeRawBufferPointer] = []
+        swap(&vectors, &self.vectors)
         vectors.removeAll(keepingCapacity: true)
+        defer { swap(&vectors, &self.vectors) }
+        let segmentByteCount = ledger.folder.segmentByteCount
         if isFirst {
             SegmentHeader(
-                generation: segment.generation, segmentByteCount: ledger.folder.segmentByteCount,
+                generation: segment.generation, segmentByteCount: segmentByteCount,
                 previousGeneration: segment.previousGeneration, previousEnd: segment.previousEnd
             ).write(to: headerBytes)
             vectors.append(UnsafeRawBufferPointer(headerBytes))
@@ -209,12 +215,12 @@ package final class Committer: @unchecked Sendable {
         while next < work.count {
             let piece = work[next].piece
             if piece.recordByteCount > 0 {
-                if end + piece.recordByteCount > ledger.folder.segmentByteCount { break }
+                if end + piece.recordByteCount > segmentByteCount { break }
                 RecordHeader.seal(piece.start, generation: segment.generation, groupStart: groupStart)
                 end += piece.recordByteCount
                 batches += 1
             }
-            append(piece)
+            Self.append(piece, to: &vectors)
             next += 1
         }
         guard batches > 0 else {
@@ -241,7 +247,7 @@ package final class Committer: @unchecked Sendable {
         return (next, batches)
     }
 
-    private func append(_ piece: BatchPiece) {
+    private static func append(_ piece: BatchPiece, to vectors: inout [UnsafeRawBufferPointer]) {
         // Neighbours in memory, the usual case within one turn, become one vector.
         if let previous = vectors.last, let start = previous.baseAddress, start + previous.count == piece.start {
             vectors[vectors.count - 1] = UnsafeRawBufferPointer(
@@ -252,13 +258,16 @@ package final class Committer: @unchecked Sendable {
     }
 
     private func complete(_ group: ArraySlice<Queued>, _ completions: [@Sendable (UInt64) -> Void]) {
-        for queued in group where queued.piece.recordByteCount > 0 {
-            lastTickets[queued.shard] = max(lastTickets[queued.shard], queued.piece.ticket)
-        }
-        var told = [Bool](repeating: false, count: completions.count)
-        for queued in group where !told[queued.shard] {
-            told[queued.shard] = true
-            completions[queued.shard](lastTickets[queued.shard])
+        // A shard's pieces stand in the order of its tickets, so from the back its first is its last.
+        for index in isUntold.indices { isUntold[index] = true }
+        while isUntold.count < completions.count { isUntold.append(true) }
+        var openCount = completions.count
+        for queued in group.reversed() where queued.piece.recordByteCount > 0 && isUntold[queued.shard] {
+            isUntold[queued.shard] = false
+            lastTickets[queued.shard] = queued.piece.ticket
+            completions[queued.shard](queued.piece.ticket)
+            openCount -= 1
+            if openCount == 0 { break }
         }
     }
 }

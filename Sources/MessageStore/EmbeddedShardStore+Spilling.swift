@@ -18,8 +18,8 @@ extension EmbeddedShardStore {
     func collectSlice() {
         guard let limit = collectUpTo else { return }
         for _ in 0..<Limits.sliceRowCount {
-            let number = index.oldest
-            guard number != noSlot, index[number].pointee.ticket <= limit else {
+            let number = index.oldest(upTo: limit)
+            guard number != noSlot else {
                 collectUpTo = nil
                 handOverAfter = lastTicket
                 handOver()

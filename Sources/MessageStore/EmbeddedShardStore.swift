@@ -12,34 +12,19 @@ public import Wire
 
 /// The embedded store as one shard sees it; made by `EmbeddedStore.makeShard`.
 public final class EmbeddedShardStore: ShardStore {
-    public weak var observer: (any ShardStoreObserver)?
+    /// Held until `close()`; a weak reference would make each retain of a loop take the slow path.
+    public var observer: (any ShardStoreObserver)?
 
     let store: EmbeddedStore
     let shardIndex: Int
     let shardCount: Int
     let mailbox: ShardMailbox
     private let committerShard: Int
-    var index = YoungIndex()
-    var pool = BlockPool()
+    private let core: UnsafeMutablePointer<Core>
     var clock: AlarmClock
     private var filter = AbsenceFilter()
     /// By raw value: the ordered store may have rows of the table.
     private var mayBeCold: [Bool]
-
-    // The open batch.
-    private var isBatchOpen = false
-    private var openBucket: UInt16 = 0
-    private var batchBlock: UInt32
-    private var keepBlock: UInt32
-    private var pieceOffset = 0
-    private var firstPiece = 0
-    private var earlierByteCount = 0
-    private var operationCount = 0
-
-    private var pieces: [BatchPiece] = []
-    private var pieceByteCount = 0
-    private(set) var lastTicket: Ticket = 0
-    public private(set) var committedTicket: Ticket = 0
 
     // Reads under way, see `EmbeddedShardStore+Reading`.
     var lastToken: ReadToken = 0
@@ -55,6 +40,43 @@ public final class EmbeddedShardStore: ShardStore {
     var cooling: [CoolingRows] = []
     private var isClosed = false
 
+    /// What every batch changes.
+    ///
+    /// It stands behind a pointer, because each access to a class's own variable is checked at run time for overlaps
+    /// with others: at 90 instructions an access and 45 accesses a message that was more than the work itself.
+    private struct Core: ~Copyable {
+        var index = YoungIndex()
+        var pool = BlockPool()
+
+        // The open batch.
+        var isBatchOpen = false
+        var openBucket: UInt16 = 0
+        var batchBlock: UInt32 = 0
+        var keepBlock: UInt32 = 0
+        var pieceOffset = 0
+        var firstPiece = 0
+        var earlierByteCount = 0
+        var operationCount = 0
+
+        var pieces: [BatchPiece] = []
+        var pieceByteCount = 0
+        var lastTicket: Ticket = 0
+        var committedTicket: Ticket = 0
+    }
+
+    var index: YoungIndex {
+        @inline(__always) _read { yield core.pointee.index }
+        @inline(__always) _modify { yield &core.pointee.index }
+    }
+
+    var pool: BlockPool {
+        @inline(__always) _read { yield core.pointee.pool }
+        @inline(__always) _modify { yield &core.pointee.pool }
+    }
+
+    var lastTicket: Ticket { core.pointee.lastTicket }
+    public var committedTicket: Ticket { core.pointee.committedTicket }
+
     init(
         store: EmbeddedStore, shardIndex: Int, shardCount: Int, mailbox: ShardMailbox, committerShard: Int,
         watermarks: [Int64], hasColdRows: Bool, hasColdEphemeralRows: Bool
@@ -66,25 +88,33 @@ public final class EmbeddedShardStore: ShardStore {
             guard let table = StoreKey.Table(rawValue: UInt8(raw)) else { return true }
             return table.isEphemeral ? hasColdEphemeralRows : hasColdRows
         }
-        batchBlock = pool.take(atLeast: 0, isAwaited: true)
-        keepBlock = pool.take(atLeast: 0, isAwaited: false)
+        core = .allocate(capacity: 1)
+        core.initialize(to: Core())
+        core.pointee.batchBlock = core.pointee.pool.take(atLeast: 0, isAwaited: true)
+        core.pointee.keepBlock = core.pointee.pool.take(atLeast: 0, isAwaited: false)
         mailbox.shard = self
     }
 
-    deinit { precondition(isClosed, "EmbeddedShardStore dropped without close()") }
+    deinit {
+        precondition(isClosed, "EmbeddedShardStore dropped without close()")
+        core.deinitialize(count: 1)
+        core.deallocate()
+    }
 
     // MARK: Writing
 
     public func beginBatch(_ bucket: Bucket) {
-        precondition(!isBatchOpen, "batches do not nest")
-        isBatchOpen = true
-        openBucket = bucket.index
-        pool.align(batchBlock)
-        if pool.room(batchBlock) < RecordHeader.byteCount + 8 { changeBatchBlock(atLeast: RecordHeader.byteCount + 8) }
-        pieceOffset = pool.advance(batchBlock, by: RecordHeader.byteCount)
-        firstPiece = pieces.count
-        earlierByteCount = 0
-        operationCount = 0
+        precondition(!core.pointee.isBatchOpen, "batches do not nest")
+        core.pointee.isBatchOpen = true
+        core.pointee.openBucket = bucket.index
+        pool.align(core.pointee.batchBlock)
+        if pool.room(core.pointee.batchBlock) < RecordHeader.byteCount + 8 {
+            changeBatchBlock(atLeast: RecordHeader.byteCount + 8)
+        }
+        core.pointee.pieceOffset = pool.advance(core.pointee.batchBlock, by: RecordHeader.byteCount)
+        core.pointee.firstPiece = core.pointee.pieces.count
+        core.pointee.earlierByteCount = 0
+        core.pointee.operationCount = 0
     }
 
     @discardableResult
@@ -108,7 +138,8 @@ public final class EmbeddedShardStore: ShardStore {
         let location: ValueLocation
         if key.table == .message || key.table == .vendorMessage {
             location = ValueLocation(
-                block: batchBlock, offset: UInt32(pool.used(batchBlock) - byteCount), byteCount: UInt32(byteCount))
+                block: core.pointee.batchBlock, offset: UInt32(pool.used(core.pointee.batchBlock) - byteCount),
+                byteCount: UInt32(byteCount))
         } else {
             location = keep(UnsafeRawBufferPointer(value))
         }
@@ -140,87 +171,92 @@ public final class EmbeddedShardStore: ShardStore {
     }
 
     public func endBatch() -> Ticket {
-        precondition(isBatchOpen, "no batch is open")
-        isBatchOpen = false
+        precondition(core.pointee.isBatchOpen, "no batch is open")
+        core.pointee.isBatchOpen = false
         let last = UnsafeRawBufferPointer(
-            start: pool.start(batchBlock) + pieceOffset, count: pool.used(batchBlock) - pieceOffset)
-        let bodyByteCount = earlierByteCount + last.count - RecordHeader.byteCount
+            start: pool.start(core.pointee.batchBlock) + core.pointee.pieceOffset,
+            count: pool.used(core.pointee.batchBlock) - core.pointee.pieceOffset)
+        let bodyByteCount = core.pointee.earlierByteCount + last.count - RecordHeader.byteCount
         let recordByteCount = RecordHeader.recordByteCount(bodyByteCount: bodyByteCount)
-        precondition(operationCount <= UInt16.max, "a batch has at most 65,535 rows")
+        precondition(core.pointee.operationCount <= UInt16.max, "a batch has at most 65,535 rows")
         precondition(recordByteCount <= store.batchByteLimit, "the batch is larger than a segment")
         var checksum: UInt32 = 0
-        for (number, piece) in pieces[firstPiece...].enumerated() {
+        for (number, piece) in core.pointee.pieces[core.pointee.firstPiece...].enumerated() {
             let skipped = number == 0 ? RecordHeader.byteCount : 0
             checksum = Checksum.crc32c(
                 UnsafeRawBufferPointer(start: piece.start + skipped, count: piece.byteCount - skipped), seed: checksum)
         }
-        let skipped = firstPiece == pieces.count ? RecordHeader.byteCount : 0
+        let skipped = core.pointee.firstPiece == core.pointee.pieces.count ? RecordHeader.byteCount : 0
         checksum = Checksum.crc32c(UnsafeRawBufferPointer(rebasing: last[skipped...]), seed: checksum)
 
         let padding = recordByteCount - RecordHeader.byteCount - bodyByteCount
-        let padOffset = pool.advance(batchBlock, by: padding)  // `reserve` left room for it
-        (pool.start(batchBlock) + padOffset).initializeMemory(as: UInt8.self, repeating: 0, count: padding)
-        lastTicket += 1
-        pieces.append(
+        let padOffset = pool.advance(core.pointee.batchBlock, by: padding)  // `reserve` left room for it
+        (pool.start(core.pointee.batchBlock) + padOffset).initializeMemory(as: UInt8.self, repeating: 0, count: padding)
+        core.pointee.lastTicket += 1
+        core.pointee.pieces.append(
             BatchPiece(
-                start: pool.start(batchBlock) + pieceOffset, byteCount: pool.used(batchBlock) - pieceOffset,
+                start: pool.start(core.pointee.batchBlock) + core.pointee.pieceOffset,
+                byteCount: pool.used(core.pointee.batchBlock) - core.pointee.pieceOffset,
                 recordByteCount: 0, ticket: 0))
-        pieces[firstPiece].recordByteCount = recordByteCount
-        pieces[firstPiece].ticket = lastTicket
+        core.pointee.pieces[core.pointee.firstPiece].recordByteCount = recordByteCount
+        core.pointee.pieces[core.pointee.firstPiece].ticket = core.pointee.lastTicket
         RecordHeader.write(
-            bodyByteCount: bodyByteCount, bucket: openBucket, operationCount: operationCount, bodyChecksum: checksum,
-            to: pieces[firstPiece].start)
-        pieceByteCount += recordByteCount
-        return lastTicket
+            bodyByteCount: bodyByteCount, bucket: core.pointee.openBucket, operationCount: core.pointee.operationCount,
+            bodyChecksum: checksum,
+            to: core.pointee.pieces[core.pointee.firstPiece].start)
+        core.pointee.pieceByteCount += recordByteCount
+        return core.pointee.lastTicket
     }
 
     /// Hands the turn's batches to the committer; the loop calls it once at the end of each turn.
     public func turnEnded() {
-        precondition(!isBatchOpen, "a batch is open at the end of a turn")
-        guard !pieces.isEmpty else { return }
-        store.committer.submit(pieces, shard: committerShard, byteCount: pieceByteCount)
-        pieces.removeAll(keepingCapacity: true)
-        pieceByteCount = 0
+        precondition(!core.pointee.isBatchOpen, "a batch is open at the end of a turn")
+        guard !core.pointee.pieces.isEmpty else { return }
+        store.committer.submit(core.pointee.pieces, shard: committerShard, byteCount: core.pointee.pieceByteCount)
+        core.pointee.pieces.removeAll(keepingCapacity: true)
+        core.pointee.pieceByteCount = 0
     }
 
     public var acceptsWrites: Bool { store.acceptsWrites }
 
     @inline(__always) private func check(_ key: StoreKey) {
-        precondition(isBatchOpen && key.bucket.index == openBucket, "the row is not in the open batch's bucket")
+        precondition(
+            core.pointee.isBatchOpen && key.bucket.index == core.pointee.openBucket,
+            "the row is not in the open batch's bucket")
         precondition(key.hasItems || key.item == 0, "this table has item 0 only")
     }
 
     /// Room in the batch, its end included.
     @inline(__always) private func reserve(_ byteCount: Int) -> UnsafeMutableRawPointer {
-        if pool.room(batchBlock) < byteCount + 8 {
-            let start = pool.start(batchBlock) + pieceOffset
-            let pieceSize = pool.used(batchBlock) - pieceOffset
-            pieces.append(BatchPiece(start: start, byteCount: pieceSize, recordByteCount: 0, ticket: 0))
-            earlierByteCount += pieceSize
+        if pool.room(core.pointee.batchBlock) < byteCount + 8 {
+            let start = pool.start(core.pointee.batchBlock) + core.pointee.pieceOffset
+            let pieceSize = pool.used(core.pointee.batchBlock) - core.pointee.pieceOffset
+            core.pointee.pieces.append(BatchPiece(start: start, byteCount: pieceSize, recordByteCount: 0, ticket: 0))
+            core.pointee.earlierByteCount += pieceSize
             changeBatchBlock(atLeast: byteCount + 8)
-            pieceOffset = 0
+            core.pointee.pieceOffset = 0
         }
-        operationCount += 1
-        return pool.start(batchBlock) + pool.advance(batchBlock, by: byteCount)
+        core.pointee.operationCount += 1
+        return pool.start(core.pointee.batchBlock) + pool.advance(core.pointee.batchBlock, by: byteCount)
     }
 
     private func changeBatchBlock(atLeast byteCount: Int) {
         // The open batch's ticket: bytes of it may stand in the block.
-        pool.fill(batchBlock, lastTicket: lastTicket + 1)
-        batchBlock = pool.take(atLeast: byteCount, isAwaited: true)
+        pool.fill(core.pointee.batchBlock, lastTicket: core.pointee.lastTicket + 1)
+        core.pointee.batchBlock = pool.take(atLeast: byteCount, isAwaited: true)
     }
 
     /// Copies a value to where the longer-lived rows are.
     private func keep(_ value: UnsafeRawBufferPointer) -> ValueLocation {
-        if pool.room(keepBlock) < value.count {
-            pool.fill(keepBlock, lastTicket: 0)
-            keepBlock = pool.take(atLeast: value.count, isAwaited: false)
+        if pool.room(core.pointee.keepBlock) < value.count {
+            pool.fill(core.pointee.keepBlock, lastTicket: 0)
+            core.pointee.keepBlock = pool.take(atLeast: value.count, isAwaited: false)
         }
-        let offset = pool.advance(keepBlock, by: value.count)
+        let offset = pool.advance(core.pointee.keepBlock, by: value.count)
         if let start = value.baseAddress, !value.isEmpty {
-            (pool.start(keepBlock) + offset).copyMemory(from: start, byteCount: value.count)
+            (pool.start(core.pointee.keepBlock) + offset).copyMemory(from: start, byteCount: value.count)
         }
-        return ValueLocation(block: keepBlock, offset: UInt32(offset), byteCount: UInt32(value.count))
+        return ValueLocation(block: core.pointee.keepBlock, offset: UInt32(offset), byteCount: UInt32(value.count))
     }
 
     /// What a write does to its slot before the new content is known.
@@ -228,7 +264,7 @@ public final class EmbeddedShardStore: ShardStore {
     {
         slot.pointee.version &+= 1
         slot.pointee.isCollected = false
-        slot.pointee.ticket = lastTicket + 1
+        slot.pointee.ticket = core.pointee.lastTicket + 1
         guard slot.pointee.isNew else {
             // The index knows better than the caller what the ordered store has.
             if !slot.pointee.isDeleted { pool.release(slot.pointee.block) }
@@ -288,7 +324,7 @@ public final class EmbeddedShardStore: ShardStore {
     ///   - body: gets each row, valid during the call, ordered by key within a bucket.
     /// - Throws: `.database` when a block cannot be read.
     public func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) throws(StoreError) {
-        precondition(lastTicket == 0, "loadAll belongs before the first write")
+        precondition(core.pointee.lastTicket == 0, "loadAll belongs before the first write")
         try store.readers.loadAll(
             table: table, buckets: AlarmClock.buckets(shardIndex: shardIndex, shardCount: shardCount), body)
     }
@@ -299,8 +335,8 @@ public final class EmbeddedShardStore: ShardStore {
     func drain() {
         guard !isClosed else { return }
         let committed = mailbox.take(&content)
-        if committed > committedTicket {
-            committedTicket = committed
+        if committed > core.pointee.committedTicket {
+            core.pointee.committedTicket = committed
             pool.committed(upTo: committed)
             observer?.storeCommitted(upTo: committed)
         }

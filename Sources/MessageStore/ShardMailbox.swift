@@ -20,13 +20,29 @@ final class ShardMailbox: @unchecked Sendable {
         var collect: Ticket?
     }
 
-    weak var shard: EmbeddedShardStore?
+    /// Whom a post is for; apart from the mailbox, so that the one closure that is posted does not hold it.
+    private final class Addressee: @unchecked Sendable {
+        // Sound as `shard` below is. Not weak: that would make each retain and release of the shard, many a message, take
+        // the slow path. It never dangles: a shard may not die before `close()`, which clears it.
+        unowned(unsafe) var shard: EmbeddedShardStore?
+    }
+
+    private let addressee = Addressee()
+    var shard: EmbeddedShardStore? {
+        get { addressee.shard }
+        set { addressee.shard = newValue }
+    }
     private let post: @Sendable (@escaping @Sendable () -> Void) -> Void
+    /// Made once: a closure for each post would be an allocation for each commit.
+    private let drainShard: @Sendable () -> Void
     private let content = Lock(Content())
     private let committedTicket = Atomic<UInt64>(0)
     private let isArmed = Atomic<Bool>(false)
 
-    init(post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) { self.post = post }
+    init(post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) {
+        self.post = post
+        drainShard = { [addressee] in addressee.shard?.drain() }
+    }
 
     func committed(upTo ticket: Ticket) {
         // Releasing: the loop that sees the ticket may reuse the memory that the committer has finished with.
@@ -42,7 +58,7 @@ final class ShardMailbox: @unchecked Sendable {
     /// Posts unless a post is under way already.
     func wake() {
         guard !isArmed.exchange(true, ordering: .acquiringAndReleasing) else { return }
-        post { self.shard?.drain() }
+        post(drainShard)
     }
 
     /// Forgets what will not be taken any more: replies in it hold the mailbox, and so themselves.

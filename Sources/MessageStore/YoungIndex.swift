@@ -39,6 +39,11 @@ struct YoungSlot {
     /// Freshly made by `findOrInsert`.
     var isNew: Bool
 
+    /// Devices and counters are written again and again; other rows once or a few times.
+    var isRewritten: Bool {
+        table == StoreKey.Table.device.rawValue || table == StoreKey.Table.counters.rawValue
+    }
+
     var key: StoreKey {
         StoreKey(
             Bucket(bucket), StoreKey.Table(rawValue: table) ?? .meta, ownerHigh: ownerHigh, ownerLow: ownerLow,
@@ -55,6 +60,11 @@ private struct Partition {
     var table: UInt8
 }
 
+private struct AgeList {
+    var oldest = noSlot
+    var youngest = noSlot
+}
+
 struct YoungIndex: ~Copyable {
     private static let pageShift: UInt32 = 12
     private static let pageSize = 1 << 12
@@ -65,8 +75,11 @@ struct YoungIndex: ~Copyable {
     private var freePartition = noSlot
     private var slotTable = OpenTable()
     private var partitionTable = OpenTable()
-    private(set) var oldest = noSlot
-    private var youngest = noSlot
+    /// Two lists by age: one of the rows that are written over and over (devices, counters), one of the others.
+    ///
+    /// A row that moves to its list's end touches both neighbours, which are cold memory unless they were written lately, too.
+    private var rewritten = AgeList()
+    private var others = AgeList()
     private(set) var slotCount = 0
 
     init() {}
@@ -167,28 +180,50 @@ struct YoungIndex: ~Copyable {
 
     // MARK: Age
 
-    /// Makes a slot the youngest.
-    mutating func touch(_ index: UInt32) {
-        unlinkAge(index)
-        let slot = self[index]
-        slot.pointee.ageBefore = youngest
-        slot.pointee.ageAfter = noSlot
-        if youngest == noSlot { oldest = index } else { self[youngest].pointee.ageAfter = index }
-        youngest = index
+    /// A row whose last change is not after `ticket`; `noSlot` when all are younger.
+    func oldest(upTo ticket: UInt64) -> UInt32 {
+        if others.oldest != noSlot, self[others.oldest].pointee.ticket <= ticket { return others.oldest }
+        if rewritten.oldest != noSlot, self[rewritten.oldest].pointee.ticket <= ticket { return rewritten.oldest }
+        return noSlot
     }
 
-    /// Takes a slot out of the list by age.
+    /// Makes a slot the youngest.
+    mutating func touch(_ index: UInt32) {
+        let isRewritten = self[index].pointee.isRewritten
+        var list = isRewritten ? rewritten : others
+        touch(index, in: &list)
+        if isRewritten { rewritten = list } else { others = list }
+    }
+
+    /// Takes a slot out of its list by age.
     mutating func unlinkAge(_ index: UInt32) {
+        let isRewritten = self[index].pointee.isRewritten
+        var list = isRewritten ? rewritten : others
+        unlinkAge(index, in: &list)
+        if isRewritten { rewritten = list } else { others = list }
+    }
+
+    @inline(__always) private func touch(_ index: UInt32, in list: inout AgeList) {
+        if list.youngest == index { return }
+        unlinkAge(index, in: &list)
+        let slot = self[index]
+        slot.pointee.ageBefore = list.youngest
+        slot.pointee.ageAfter = noSlot
+        if list.youngest == noSlot { list.oldest = index } else { self[list.youngest].pointee.ageAfter = index }
+        list.youngest = index
+    }
+
+    @inline(__always) private func unlinkAge(_ index: UInt32, in list: inout AgeList) {
         let slot = self[index]
         let (before, after) = (slot.pointee.ageBefore, slot.pointee.ageAfter)
         if before != noSlot {
             self[before].pointee.ageAfter = after
-        } else if oldest == index {
-            oldest = after
+        } else if list.oldest == index {
+            list.oldest = after
         } else {
             return  // not in the list
         }
-        if after != noSlot { self[after].pointee.ageBefore = before } else { youngest = before }
+        if after != noSlot { self[after].pointee.ageBefore = before } else { list.youngest = before }
         slot.pointee.ageBefore = noSlot
         slot.pointee.ageAfter = noSlot
     }

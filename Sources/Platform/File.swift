@@ -64,34 +64,30 @@ package struct File: ~Copyable, Sendable {
 
     /// Writes all `pieces`, one after the other from `offset`: one `pwritev` for up to 1,024 of them.
     package func write(gathering pieces: [UnsafeRawBufferPointer], at offset: Int) throws(SystemError) {
-        var vectors: [iovec] = []
-        vectors.reserveCapacity(pieces.count)
-        for piece in pieces where !piece.isEmpty {
-            vectors.append(
-                iovec(iov_base: UnsafeMutableRawPointer(mutating: piece.baseAddress), iov_len: piece.count))
-        }
-        var (next, position) = (0, offset)
-        while next < vectors.count {
-            let count = min(vectors.count - next, Limits.gatheredPieceCount)
+        // The piece to go on with, and how much of it is written.
+        var (next, done, position) = (0, 0, offset)
+        while true {
+            while next < pieces.count, pieces[next].count == done { (next, done) = (next + 1, 0) }
+            guard next < pieces.count else { return }
+            let count = min(pieces.count - next, Limits.gatheredPieceCount)
             let result = transfer("write", path, count) { count in
-                vectors.withUnsafeBufferPointer { buffer in
-                    buffer.baseAddress.map { pwritev(descriptor, $0 + next, CInt(count), position) } ?? 0
+                withUnsafeTemporaryAllocation(of: iovec.self, capacity: count) { vectors in
+                    for index in 0..<count {
+                        let piece = pieces[next + index]
+                        let skipped = index == 0 ? done : 0
+                        vectors[index] = iovec(
+                            iov_base: UnsafeMutableRawPointer(mutating: piece.baseAddress.map { $0 + skipped }),
+                            iov_len: piece.count - skipped)
+                    }
+                    return vectors.baseAddress.map { pwritev(descriptor, $0, CInt(count), position) } ?? 0
                 }
             }
             guard result >= 0 else { throw .last("write", path) }
             guard result > 0 else { throw SystemError(operation: "write", subject: path, code: EIO) }
             position += result
-            var taken = result
-            while taken > 0 {
-                let size = vectors[next].iov_len
-                if taken >= size {
-                    taken -= size
-                    next += 1
-                } else {
-                    vectors[next].iov_base = vectors[next].iov_base.map { $0 + taken }
-                    vectors[next].iov_len = size - taken
-                    taken = 0
-                }
+            done += result
+            while next < pieces.count, done >= pieces[next].count {
+                (next, done) = (next + 1, done - pieces[next].count)
             }
         }
     }

@@ -98,7 +98,7 @@ public struct APIResponse: Sendable, Equatable {
         /// Prometheus's exposition format.
         case metrics
 
-        public var headerValue: StaticString {
+        public var headerValue: String {
             switch self {
             case .json: "application/json;charset=utf-8"
             case .text: "text/plain;charset=utf-8"

@@ -22,10 +22,10 @@ extension Bucket {
     init(prefix: [UInt8], cid: DeviceID) {
         let word = withUnsafeTemporaryAllocation(byteCount: prefix.count + 32, alignment: 8) { input in
             input.copyBytes(from: prefix)
-            for index in 0..<32 {
-                let word = index < 16 ? cid.high : cid.low
-                let nibble = UInt8(truncatingIfNeeded: word >> UInt64(60 - index % 16 * 4)) & 15
-                input[prefix.count + index] = lowerHexDigit(nibble)
+            for quarter in 0..<4 {
+                let half = (quarter < 2 ? cid.high : cid.low) >> UInt64(32 - quarter % 2 * 32)
+                input.storeBytes(
+                    of: lowerHexDigits(half).bigEndian, toByteOffset: prefix.count + quarter * 8, as: UInt64.self)
             }
             return SHA256.digest(UnsafeRawBufferPointer(input)).words.0
         }
@@ -91,23 +91,35 @@ func civilDate(_ time: GatewayTime) -> (month: Int, day: Int) {
 ///
 /// One a loop.
 public final class RandomWords {
-    private let draw: (Int) -> [UInt64]
-    private var words: [UInt64] = []
+    private let draw: (inout [UInt64]) -> Void
+    /// Behind a pointer, since a class's own properties are checked at each access, four times a message.
+    private let words: UnsafeMutablePointer<[UInt64]>
 
     /// Cryptographic randomness.
-    public init() {
-        draw = { count in
-            SecureRandom.bytes(count * 8).withUnsafeBytes { bytes in
-                (0..<count).map { bytes.loadUnaligned(fromByteOffset: $0 * 8, as: UInt64.self) }
-            }
-        }
+    public convenience init() {
+        self.init(draw: { words in
+            for _ in 0..<64 { words.append(0) }
+            words.withUnsafeMutableBytes { SecureRandom.fill($0) }
+        })
     }
 
     /// Words of the caller's own, for tests.
-    public init(_ next: @escaping () -> UInt64) { draw = { _ in [next()] } }
+    public convenience init(_ next: @escaping () -> UInt64) { self.init(draw: { $0.append(next()) }) }
+
+    private init(draw: @escaping (inout [UInt64]) -> Void) {
+        self.draw = draw
+        words = .allocate(capacity: 1)
+        words.initialize(to: [])
+    }
+
+    deinit {
+        words.deinitialize(count: 1)
+        words.deallocate()
+    }
 
     public func next() -> UInt64 {
-        if words.isEmpty { words = draw(64) }
-        return words.removeLast()
+        if let word = words.pointee.popLast() { return word }
+        draw(&words.pointee)
+        return words.pointee.removeLast()
     }
 }

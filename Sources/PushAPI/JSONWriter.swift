@@ -132,6 +132,10 @@ package struct JSONWriter {
         var start = 0
         var place = 0
         while place < text.count {
+            if place + 8 <= text.count, EightBytes(text, at: place).isPlain {
+                place += 8
+                continue
+            }
             let byte = text[place]
             if byte >= 0x80 {
                 let length = validSequenceLength(in: text, at: place)
@@ -183,6 +187,26 @@ package struct JSONWriter {
     nibble < 10 ? UInt8(ascii: "0") + nibble : UInt8(ascii: "a") - 10 + nibble
 }
 
+/// Eight bytes of a text at once, for the stretches in which there is nothing to do.
+private struct EightBytes {
+    private let word: UInt64
+
+    @inline(__always) init(_ text: UnsafeRawBufferPointer, at place: Int) {
+        word = text.loadUnaligned(fromByteOffset: place, as: UInt64.self)
+    }
+
+    @inline(__always) var isASCII: Bool { word & 0x8080_8080_8080_8080 == 0 }
+
+    /// Neither a quote nor a backslash, no control character, all of it ASCII.
+    @inline(__always) var isPlain: Bool {
+        let (ones, tops): (UInt64, UInt64) = (0x0101_0101_0101_0101, 0x8080_8080_8080_8080)
+        let (quotes, slashes) = (word ^ ones &* 0x22, word ^ ones &* 0x5C)
+        // The top bit of each byte that is below the number taken away (Anderson, "Bit Twiddling Hacks": hasless).
+        let found = (quotes &- ones) & ~quotes | (slashes &- ones) & ~slashes | (word &- ones &* 0x20) & ~word | word
+        return found & tops == 0
+    }
+}
+
 /// The byte count (2–4) of a well-formed multi-byte UTF-8 sequence at `place`; 0 when there is none (RFC 3629).
 func validSequenceLength(in text: UnsafeRawBufferPointer, at place: Int) -> Int {
     let first = text[place]
@@ -209,6 +233,10 @@ func scalarCount(_ text: UnsafeRawBufferPointer) -> Int? {
     var count = 0
     var place = 0
     while place < text.count {
+        if place + 8 <= text.count, EightBytes(text, at: place).isASCII {
+            (place, count) = (place + 8, count + 8)
+            continue
+        }
         if text[place] < 0x80 {
             place += 1
         } else {

@@ -29,6 +29,7 @@ public final class PublicAPI {
     let parser = JSONParser()
     var messages: MessageParser
     private var cache = TokenCache()
+    private var lastToken = LastToken()
 
     public init(registry: AppRegistry, tokens: TokenAuthority, random: RandomWords = RandomWords()) {
         (self.registry, self.tokens, self.random) = (registry, tokens, random)
@@ -103,7 +104,7 @@ public final class PublicAPI {
     private func authenticated(
         _ request: APIRequest, _ path: RequestPath, now: GatewayTime
     ) throws(GetuiFault) -> App {
-        guard let text = request.token, let token = TokenAuthority.Parsed(text),
+        guard let text = request.token, let token = lastToken.parse(text),
             let app = registry[path.text(1)], token.app == app.key
         else { throw .token }
         if !cache.contains(token) {

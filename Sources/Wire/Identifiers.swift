@@ -71,16 +71,28 @@ extension WideIdentifier {
     }
 
     public var description: String {
-        let digits: StaticString = "0123456789abcdef"
+        let words = (high, low)
         return unsafe String(unsafeUninitializedCapacity: 32) { buffer in
-            for index in 0..<32 {
-                let word = index < 16 ? high : low
-                let nibble = Int(word >> UInt64(60 - index % 16 * 4) & 15)
-                unsafe buffer[index] = unsafe digits.utf8Start[nibble]
+            let bytes = UnsafeMutableRawBufferPointer(buffer)
+            for quarter in 0..<4 {
+                let half = (quarter < 2 ? words.0 : words.1) >> UInt64(32 - quarter % 2 * 32)
+                unsafe bytes.storeBytes(
+                    of: lowerHexDigits(half).bigEndian, toByteOffset: quarter * 8, as: UInt64.self)
             }
             return 32
         }
     }
+}
+
+/// The eight hex digits of a number's low half, the first in the top byte: all nibbles at once, with one byte for each.
+@inlinable public func lowerHexDigits(_ half: UInt64) -> UInt64 {
+    var digits = half & 0xFFFF_FFFF
+    digits = (digits | digits << 16) & 0x0000_FFFF_0000_FFFF
+    digits = (digits | digits << 8) & 0x00FF_00FF_00FF_00FF
+    digits = (digits | digits << 4) & 0x0F0F_0F0F_0F0F_0F0F
+    // A one in each byte whose nibble is a letter.
+    let letters = (digits &+ 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101
+    return digits &+ 0x3030_3030_3030_3030 &+ letters &* 39
 }
 
 /// One installed client of one app: the `cid`, minted by the gateway.
@@ -137,15 +149,29 @@ public struct TaskID: WideIdentifier {
     public var kind: Kind? { Kind(rawValue: UInt8(high >> 56)) }
 
     public var text: String {
-        let prefix =
+        let letter: UInt8 =
             switch kind {
-            case .list: "RASL"
-            case .app: "RASA"
-            default: "RASS"
+            case .list: UInt8(ascii: "L")
+            case .app: UInt8(ascii: "A")
+            default: UInt8(ascii: "S")
             }
-        let month = Int(high >> 48 & 0xFF), day = Int(high >> 40 & 0xFF)
-        let digits = description
-        return "\(prefix)_\(month < 10 ? "0" : "")\(month)\(day < 10 ? "0" : "")\(day)_\(digits.dropFirst(8))"
+        // Two digits each; a day or month beyond 99 is no date of ours.
+        let month = UInt8(high >> 48 & 0xFF) % 100, day = UInt8(high >> 40 & 0xFF) % 100
+        let head: [UInt8] = [
+            UInt8(ascii: "R"), UInt8(ascii: "A"), UInt8(ascii: "S"), letter, UInt8(ascii: "_"), 48 + month / 10,
+            48 + month % 10, 48 + day / 10, 48 + day % 10, UInt8(ascii: "_"),
+        ]
+        let words = (high, low)
+        return unsafe String(unsafeUninitializedCapacity: 34) { buffer in
+            let bytes = UnsafeMutableRawBufferPointer(buffer)
+            for place in head.indices { unsafe bytes[place] = head[place] }
+            for third in 0..<3 {
+                let half = third == 0 ? words.0 : words.1 >> UInt64(third == 1 ? 32 : 0)
+                unsafe bytes.storeBytes(
+                    of: lowerHexDigits(half).bigEndian, toByteOffset: 10 + third * 8, as: UInt64.self)
+            }
+            return 34
+        }
     }
 
     /// Reads what `text` writes; `nil` for anything else.

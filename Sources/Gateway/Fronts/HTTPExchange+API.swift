@@ -15,7 +15,7 @@ extension HTTPExchange {
         if let allow = response.allow { headers.append(("Allow", allow)) }
         if response.asksForBearer { headers.append(("WWW-Authenticate", "Bearer")) }
         respond(
-            status: response.status, contentType: "\(response.contentType.headerValue)", headers: headers,
+            status: response.status, contentType: response.contentType.headerValue, headers: headers,
             body: response.body)
     }
 }

@@ -24,7 +24,8 @@ final class PublicFront {
     /// Requests under way at once on one loop; more are told to come back.
     static let pendingLimit = 65_536
 
-    private unowned let owner: GatewayLoop
+    // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
+    private unowned(unsafe) let owner: GatewayLoop
     private let api: PublicAPI
     private var pushes = StampedTable<PendingPush>(limit: PublicFront.pendingLimit)
     private var queries = StampedTable<PendingStatus>(limit: PublicFront.pendingLimit)

@@ -162,7 +162,7 @@ final class Gateway {
     ) throws -> String {
         var settings = HTTPServer.Configuration()
         settings.headerByteLimit = configuration.limits.httpHeaderBytes
-        // Well above our own bound, which answers in the API's own words; evhttp's refusal is a page of HTML.
+        // Well above our own bound, which answers in the API's own words; the server's refusal is a line of text.
         settings.bodyByteLimit = 32 << 20
         settings.requestMilliseconds = UInt64(configuration.limits.httpRequestTimeoutSeconds * 1_000)
         settings.idleMilliseconds = UInt64(configuration.limits.httpIdleTimeoutSeconds * 1_000)

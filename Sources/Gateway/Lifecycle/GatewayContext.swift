@@ -26,6 +26,7 @@ final class GatewayContext: Sendable {
     let connections = SharedCount()
     let handshakes = SharedCount()
     let longPolls = SharedCount()
+    let spares = SpareBatches()
     private let ready = Atomic<Bool>(false)
     private let stopping = Atomic<Bool>(false)
     private let boxedMembers = Lock<[GatewayMember]>([])

@@ -13,6 +13,9 @@ final class CommandBatch: @unchecked Sendable {
     /// A batch over this is closed and the next begun, so that one turn's flood does not become one allocation.
     static let byteLimit = 4 << 20
 
+    /// An arena over this is not kept for another turn.
+    private static let keptByteCount = 256 << 10
+
     private var entries: [Entry] = []
     private var arena: UnsafeMutableRawPointer
     private var capacity: Int
@@ -26,6 +29,13 @@ final class CommandBatch: @unchecked Sendable {
     deinit { arena.deallocate() }
 
     var count: Int { entries.count }
+
+    /// Forgets the commands and keeps the memory; false when that is too much to keep.
+    func empty() -> Bool {
+        entries.removeAll(keepingCapacity: true)
+        byteCount = 0
+        return capacity <= Self.keptByteCount
+    }
 
     /// Copies the command and everything it points to.
     func append(_ command: borrowing PublishCommand) {

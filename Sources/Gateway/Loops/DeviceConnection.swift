@@ -20,7 +20,8 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         case closed
     }
 
-    private unowned let owner: GatewayLoop
+    // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
+    private unowned(unsafe) let owner: GatewayLoop
     private var stream: ByteStream?
     private var session = SessionRef.none
     private var phase = Phase.awaitingHello
@@ -82,7 +83,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             let type: FrameType
             let body: UnsafeRawBufferPointer
             switch FrameCut(
-                bytes, from: offset, bodyLimit: owner.limits.frameBytes, mustBeHello: phase == .awaitingHello)
+                bytes, from: offset, bodyLimit: owner.frameByteLimit, mustBeHello: phase == .awaitingHello)
             {
             case .incomplete: return offset
             case .refused(let code, let reason):

@@ -16,21 +16,9 @@ final class GatewayLoop {
     let store: EmbeddedShardStore
 
     private(set) var snapshot: GatewaySnapshot
-    private var shard: Shard
-    private var effects: [Effect] = []
-    private var deferred: [LoopAnswer] = []
-    private var isAnswering = false
-    private var outgoing: [Outgoing]
+    private let core: UnsafeMutablePointer<Core>
     private var mailboxes: [Mailbox<LoopMessage>] = []
-    private var hasJobNews = false
-
-    private(set) var clock: ClockMapping
-    private var cachedNow: GatewayTime = 0
     private var lastSecond: UInt64 = 0
-
-    var metrics = LoopMetrics()
-    var sessions: StampedTable<DeviceConnection>
-    var senders: StampedTable<SenderConnection>
     private var handshakes = HandshakeQueue()
     private var listeners: [Listener] = []
     private var reportedAcceptFailures: UInt64 = 0
@@ -44,9 +32,49 @@ final class GatewayLoop {
     /// What this turn gathered for one other loop.
     private struct Outgoing {
         var publishes: CommandBatch?
-        var answers: [LoopAnswer] = []
+        var answers: AnswerBatch?
         var messages: [LoopMessage] = []
     }
+
+    /// What every message changes.
+    ///
+    /// It stands behind a pointer, because each access to a class's own variable is checked at run time for overlaps
+    /// with others: at some 90 instructions an access those checks were a sixth of what a message cost.
+    private struct Core: ~Copyable {
+        var shard: Shard
+        var effects: [Effect] = []
+        var deferred: [LoopAnswer] = []
+        var round: [LoopAnswer] = []
+        var isAnswering = false
+        var outgoing: [Outgoing]
+        var hasJobNews = false
+        var clock: ClockMapping
+        var cachedNow: GatewayTime = 0
+        var metrics = LoopMetrics()
+        // `beginHandshake` keeps the configured limit, which is for all loops together and may change.
+        var sessions = StampedTable<DeviceConnection>(limit: Route.slotLimit)
+        var senders = StampedTable<SenderConnection>(limit: Route.slotLimit)
+        var frameByteLimit: Int
+    }
+
+    var metrics: LoopMetrics {
+        _read { yield core.pointee.metrics }
+        _modify { yield &core.pointee.metrics }
+    }
+
+    var sessions: StampedTable<DeviceConnection> {
+        _read { yield core.pointee.sessions }
+        _modify { yield &core.pointee.sessions }
+    }
+
+    var senders: StampedTable<SenderConnection> {
+        _read { yield core.pointee.senders }
+        _modify { yield &core.pointee.senders }
+    }
+
+    var clock: ClockMapping { core.pointee.clock }
+    /// The largest body of a frame; asked for with each one.
+    var frameByteLimit: Int { core.pointee.frameByteLimit }
 
     /// Made on the thread that starts the gateway, before the loop runs.
     init(
@@ -54,17 +82,18 @@ final class GatewayLoop {
         clock: ClockMapping
     ) throws {
         (self.index, self.loop, self.store) = (index, loop, store)
-        (self.context, self.snapshot, self.clock) = (context, snapshot, clock)
-        outgoing = (0..<context.loopCount).map { _ in Outgoing() }
-        // `beginHandshake` keeps the configured limit, which is for all loops together and may change.
-        sessions = StampedTable(limit: Route.slotLimit)
-        senders = StampedTable(limit: Route.slotLimit)
+        (self.context, self.snapshot) = (context, snapshot)
         handoffDesk = HandoffDesk(loop: index, loopCount: context.loopCount)
         let now = clock.time(atBoot: ClockReader.boot())
         let counters = try CounterRows(loading: store)
-        shard = Shard(
-            limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store, verifier: HelloVerifier(),
-            queueEpoch: context.queueEpoch, counters: counters.rows, now: now)
+        core = .allocate(capacity: 1)
+        core.initialize(
+            to: Core(
+                shard: Shard(
+                    limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store,
+                    verifier: HelloVerifier(), queueEpoch: context.queueEpoch, counters: counters.rows, now: now),
+                outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
+                frameByteLimit: snapshot.limits.frameBytes))
         withExtendedLifetime(counters) {}
         store.observer = self
         handoffDesk.outlet = HandoffDesk.Outlet(
@@ -88,6 +117,11 @@ final class GatewayLoop {
         }
     }
 
+    deinit {
+        core.deinitialize(count: 1)
+        core.deallocate()
+    }
+
     /// Opens this loop's mailbox; to be called before any loop runs.
     func openMailbox() -> Mailbox<LoopMessage> {
         Mailbox(into: loop, capacity: snapshot.limits.mailboxItems) { [unowned self] messages in receive(messages) }
@@ -97,26 +131,26 @@ final class GatewayLoop {
 
     /// Gateway time, read once a turn.
     var now: GatewayTime {
-        if cachedNow == 0 { cachedNow = clock.time(atBoot: ClockReader.boot()) }
-        return cachedNow
+        if core.pointee.cachedNow == 0 { core.pointee.cachedNow = clock.time(atBoot: ClockReader.boot()) }
+        return core.pointee.cachedNow
     }
 
     var loopCount: Int { context.loopCount }
     var limits: GatewayLimits { snapshot.limits }
     var registry: AppRegistry { snapshot.registry }
     var log: Log { context.log }
-    var statistics: ShardStatistics { shard.statistics }
+    var statistics: ShardStatistics { core.pointee.shard.statistics }
 
     /// The control thread moved the clock's mapping.
     func setClock(_ mapping: ClockMapping) {
-        clock = mapping
-        cachedNow = 0
+        core.pointee.clock = mapping
+        core.pointee.cachedNow = 0
     }
 
     // MARK: Turn
 
     private func tick() {
-        shard.advance(to: now)
+        core.pointee.shard.advance(to: now)
         perform()
         handshakes.advance(to: loop.now)
         if loop.now >= lastSecond + 1_000 {
@@ -128,30 +162,30 @@ final class GatewayLoop {
 
     /// Sends off what the turn gathered: batches to the committer, messages to the other loops.
     private func endTurn() {
-        if hasJobNews {
-            hasJobNews = false
+        if core.pointee.hasJobNews {
+            core.pointee.hasJobNews = false
             handoffDesk.jobsAvailable(now: Int64(loop.now))
         }
         store.turnEnded()
-        for target in outgoing.indices where target != index { dispatch(to: target) }
-        cachedNow = 0
+        for target in core.pointee.outgoing.indices where target != index { dispatch(to: target) }
+        core.pointee.cachedNow = 0
         metrics.count(.turns)
     }
 
     private func dispatch(to target: Int) {
-        if let batch = outgoing[target].publishes {
-            outgoing[target].publishes = nil
-            outgoing[target].messages.append(.publishes(batch))
+        if let batch = core.pointee.outgoing[target].publishes {
+            core.pointee.outgoing[target].publishes = nil
+            core.pointee.outgoing[target].messages.append(.publishes(batch))
         }
-        if !outgoing[target].answers.isEmpty {
-            outgoing[target].messages.append(.answers(outgoing[target].answers))
-            outgoing[target].answers.removeAll(keepingCapacity: true)
+        if let answers = core.pointee.outgoing[target].answers {
+            core.pointee.outgoing[target].answers = nil
+            core.pointee.outgoing[target].messages.append(.answers(answers))
         }
-        guard !outgoing[target].messages.isEmpty else { return }
-        if mailboxes[target].send(contentsOf: &outgoing[target].messages) { return }
+        guard !core.pointee.outgoing[target].messages.isEmpty else { return }
+        if mailboxes[target].send(contentsOf: &core.pointee.outgoing[target].messages) { return }
         // One turn's messages may be more than a mailbox holds at all, so they go in pieces.
-        mailboxes[target].send(prefixOf: &outgoing[target].messages)
-        refuse(&outgoing[target].messages)
+        mailboxes[target].send(prefixOf: &core.pointee.outgoing[target].messages)
+        refuse(&core.pointee.outgoing[target].messages)
     }
 
     /// The mailbox is full: publishes are answered as busy, the rest waits for a later turn, at most until the next tick.
@@ -171,7 +205,7 @@ final class GatewayLoop {
             }
         }
         messages = kept
-        guard !deferred.isEmpty else { return }
+        guard !core.pointee.deferred.isEmpty else { return }
         let member = LoopBound(self, on: loop)
         loop.submit { member.wrapped.answerDeferred() }
     }
@@ -217,7 +251,8 @@ final class GatewayLoop {
     /// A new configuration is in force.
     func reload(_ snapshot: GatewaySnapshot) {
         self.snapshot = snapshot
-        shard.reload(apps: snapshot.settings, limits: snapshot.limits.shardLimits)
+        core.pointee.frameByteLimit = snapshot.limits.frameBytes
+        core.pointee.shard.reload(apps: snapshot.settings, limits: snapshot.limits.shardLimits)
         publicFront.reload(snapshot)
         adminFront.reload(snapshot)
     }
@@ -236,7 +271,7 @@ final class GatewayLoop {
     }
 
     func metricsPart() -> MetricsGatherer.Part {
-        let statistics = shard.statistics
+        let statistics = core.pointee.shard.statistics
         // What the shard counts itself is put into the copy, so that nothing is counted twice on a message's way.
         var page = metrics
         page.count(.messagesAccepted, Int(statistics.accepted))
@@ -261,7 +296,7 @@ final class GatewayLoop {
         var isSenderOwed = false
         senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
         return isSenderOwed || publicFront.hasWorkUnderWay || handoffDesk.hasWorkUnderWay
-            || shard.statistics.pendingEffects > 0
+            || core.pointee.shard.statistics.pendingEffects > 0
     }
 
     /// Tells every connection that the gateway stops.
@@ -296,49 +331,50 @@ final class GatewayLoop {
     func publish(_ command: borrowing PublishCommand) {
         let target = command.bucket.loop(of: loopCount)
         if target == index {
-            shard.publish(command, now: now)
+            core.pointee.shard.publish(command, now: now)
             perform()
             return
         }
-        let batch = outgoing[target].publishes ?? CommandBatch()
+        let batch =
+            core.pointee.outgoing[target].publishes ?? context.spares.takeCommands()
         batch.append(command)
         if batch.byteCount >= CommandBatch.byteLimit {
-            outgoing[target].publishes = nil
-            outgoing[target].messages.append(.publishes(batch))
+            core.pointee.outgoing[target].publishes = nil
+            core.pointee.outgoing[target].messages.append(.publishes(batch))
         } else {
-            outgoing[target].publishes = batch
+            core.pointee.outgoing[target].publishes = batch
         }
     }
 
     func queryStatus(of device: DeviceAddress, origin: Origin) {
         let target = device.bucket.loop(of: loopCount)
         guard target == index else { return send(.deviceStatus(device, origin), to: target) }
-        shard.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: now)
+        core.pointee.shard.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: now)
         perform()
     }
 
     func queryTrace(of message: MessageID, bucket: Bucket, origin: Origin) {
         let target = bucket.loop(of: loopCount)
         guard target == index else { return send(.trace(message, origin), to: target) }
-        shard.trace(of: message, origin: origin, now: now)
+        core.pointee.shard.trace(of: message, origin: origin, now: now)
         perform()
     }
 
     private func lease(on target: Int, _ command: LeaseCommand) {
         guard target == index else { return send(.lease(command), to: target) }
-        shard.lease(command, now: now)
+        core.pointee.shard.lease(command, now: now)
         perform()
     }
 
     private func settle(on target: Int, _ results: [JobResult], _ origin: Origin) {
         guard target == index else { return send(.settle(results, origin), to: target) }
-        shard.settle(results, origin: origin, now: now)
+        core.pointee.shard.settle(results, origin: origin, now: now)
         perform()
     }
 
     private func extend(on target: Int, _ items: [ExtendItem], _ milliseconds: Int64, _ origin: Origin) {
         guard target == index else { return send(.extend(items, milliseconds: milliseconds, origin), to: target) }
-        shard.extend(
+        core.pointee.shard.extend(
             items.map { ($0.job, $0.leaseID) }, milliseconds: milliseconds, origin: origin, now: now)
         perform()
     }
@@ -352,44 +388,43 @@ final class GatewayLoop {
         endConnection()
     }
 
-    func send(_ message: LoopMessage, to target: Int) { outgoing[target].messages.append(message) }
+    func send(_ message: LoopMessage, to target: Int) { core.pointee.outgoing[target].messages.append(message) }
 
     // MARK: Sessions
 
     func hello(_ command: HelloCommand) {
-        shard.hello(command, now: now)
+        core.pointee.shard.hello(command, now: now)
         perform()
     }
 
     func heard(_ session: SessionRef) {
-        shard.heard(session, now: now)
         // Hardly ever anything; but what there is points to bytes that the next call may free.
-        if shard.hasEffects { perform() }
+        if core.pointee.shard.heard(session, now: now) { perform() }
     }
 
     func acknowledge(_ session: SessionRef, _ ack: borrowing AckView) {
         ack.withRanges { ranges in
-            shard.acknowledge(session, cumulative: ack.sequence, ranges: ranges, now: now)
+            core.pointee.shard.acknowledge(session, cumulative: ack.sequence, ranges: ranges, now: now)
         }
         perform()
         for rejected in ack.rejected where rejected.stream == 0 {
-            shard.reject(session, sequence: rejected.sequence, reason: rejected.reason, now: now)
+            core.pointee.shard.reject(session, sequence: rejected.sequence, reason: rejected.reason, now: now)
             perform()
         }
     }
 
     func update(_ session: SessionRef, _ update: DeviceUpdate) {
-        shard.update(session, update, now: now)
+        core.pointee.shard.update(session, update, now: now)
         perform()
     }
 
     func feedback(_ session: SessionRef, _ feedback: Feedback) {
-        shard.feedback(session, feedback, now: now)
+        core.pointee.shard.feedback(session, feedback, now: now)
         perform()
     }
 
     func sessionEnded(_ session: SessionRef, announced: Bool) {
-        shard.sessionEnded(session, announced: announced, now: now)
+        core.pointee.shard.sessionEnded(session, announced: announced, now: now)
         perform()
     }
 
@@ -400,11 +435,13 @@ final class GatewayLoop {
             switch message {
             case .publishes(let batch):
                 batch.forEach { command in
-                    shard.publish(command, now: now)
+                    core.pointee.shard.publish(command, now: now)
                     perform()
                 }
+                context.spares.keep(batch)
             case .answers(let answers):
-                for answer in answers { take(answer) }
+                answers.forEach { take($0) }
+                context.spares.keep(answers)
             case .adopt(let adopted):
                 DeviceConnection.adopt(adopted, on: self)
             case .lease(let command):
@@ -416,7 +453,7 @@ final class GatewayLoop {
             case .deviceStatus(let device, let origin):
                 queryStatus(of: device, origin: origin)
             case .trace(let message, let origin):
-                shard.trace(of: message, origin: origin, now: now)
+                core.pointee.shard.trace(of: message, origin: origin, now: now)
                 perform()
             case .jobsAvailable:
                 handoffDesk.jobsAvailable(now: Int64(loop.now))
@@ -431,21 +468,20 @@ final class GatewayLoop {
     /// While effects are performed the shard is not called: their bytes would move. An answer for this loop itself may
     /// lead to the next command, so it is put off until they are done.
     private func perform() {
-        shard.takeEffects(into: &effects)
-        for index in effects.indices { perform(effects[index]) }
-        effects.removeAll(keepingCapacity: true)
+        core.pointee.shard.takeEffects(into: &core.pointee.effects)
+        for index in core.pointee.effects.indices { perform(core.pointee.effects[index]) }
+        core.pointee.effects.removeAll(keepingCapacity: true)
         answerDeferred()
     }
 
     private func answerDeferred() {
-        guard !isAnswering, !deferred.isEmpty else { return }
-        isAnswering = true
-        defer { isAnswering = false }
-        var round: [LoopAnswer] = []
-        while !deferred.isEmpty {
-            swap(&round, &deferred)
-            for answer in round { take(answer) }
-            round.removeAll(keepingCapacity: true)
+        guard !core.pointee.isAnswering, !core.pointee.deferred.isEmpty else { return }
+        core.pointee.isAnswering = true
+        defer { core.pointee.isAnswering = false }
+        while !core.pointee.deferred.isEmpty {
+            swap(&core.pointee.round, &core.pointee.deferred)
+            for index in core.pointee.round.indices { take(core.pointee.round[index]) }
+            core.pointee.round.removeAll(keepingCapacity: true)
         }
     }
 
@@ -470,7 +506,7 @@ final class GatewayLoop {
             answer(.settled(origin, verdicts))
         case .jobsAvailable:
             for target in 0..<loopCount where target != index { send(.jobsAvailable, to: target) }
-            hasJobNews = true
+            core.pointee.hasJobNews = true
         case .deviceStatus(let origin, let cid, let status):
             answer(.deviceStatus(origin, cid, status))
         case .messageTrace(let origin, let trace):
@@ -482,7 +518,14 @@ final class GatewayLoop {
 
     private func answer(_ answer: LoopAnswer) {
         guard let route = Route(answer.origin.route) else { return }
-        if route.loop == index { deferred.append(answer) } else { outgoing[route.loop].answers.append(answer) }
+        if route.loop == index {
+            core.pointee.deferred.append(answer)
+        } else {
+            let batch =
+                core.pointee.outgoing[route.loop].answers ?? context.spares.takeAnswers()
+            batch.append(answer)
+            core.pointee.outgoing[route.loop].answers = batch
+        }
     }
 
     private func take(_ answer: LoopAnswer) {
@@ -512,7 +555,7 @@ final class GatewayLoop {
 
 extension GatewayLoop: ShardStoreObserver {
     func storeCommitted(upTo ticket: Ticket) {
-        shard.committed(upTo: ticket, now: now)
+        core.pointee.shard.committed(upTo: ticket, now: now)
         perform()
         while let first = metaWaiters.first, first.ticket <= ticket {
             metaWaiters.removeFirst()
@@ -522,9 +565,9 @@ extension GatewayLoop: ShardStoreObserver {
 
     func storeReplied(_ reply: StoreReply) {
         metrics.count(.coldReads)
-        shard.replied(reply, now: now)
+        core.pointee.shard.replied(reply, now: now)
         perform()
     }
 
-    func storeCooled(_ key: StoreKey) { shard.cooled(key) }
+    func storeCooled(_ key: StoreKey) { core.pointee.shard.cooled(key) }
 }

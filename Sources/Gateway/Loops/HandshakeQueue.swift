@@ -13,9 +13,9 @@ struct HandshakeQueue: ~Copyable {
 
     /// Ends the handshake of everyone whose time is up.
     mutating func advance(to now: UInt64) {
-        while let first = waiting.first, first.deadline <= now || first.connection == nil {
+        while let first = waiting.first, first.deadline <= now {
             _ = waiting.popFirst()
-            first.connection?.handshakeTimedOut()
+            first.connection.handshakeTimedOut()
         }
     }
 }
@@ -25,8 +25,10 @@ protocol Handshaking: AnyObject {
     func handshakeTimedOut()
 }
 
-/// One connection in the queue, which does not keep it alive.
+/// One connection in the queue, which keeps its object until the deadline, though not its socket.
+///
+/// A weak reference would cost each connection 48 bytes for life, and each of its retains the slow path.
 struct Waiting {
-    weak var connection: (any Handshaking)?
+    var connection: any Handshaking
     var deadline: UInt64
 }

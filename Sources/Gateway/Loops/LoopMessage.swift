@@ -8,7 +8,7 @@ enum LoopMessage: Sendable {
     /// Publishes for devices of the receiving loop.
     case publishes(CommandBatch)
     /// Answers to what the receiving loop asked.
-    case answers([LoopAnswer])
+    case answers(AnswerBatch)
     /// A connection whose Hello names a device of the receiving loop.
     case adopt(AdoptedConnection)
     case lease(LeaseCommand)
@@ -26,13 +26,13 @@ struct ExtendItem: Sendable {
     var leaseID: (UInt64, UInt64)
 }
 
-/// An answer on its way back to the loop that asked.
+/// An answer on its way back to the loop that asked; the rare ones are indirect, so that a publish's is cheap to copy.
 enum LoopAnswer: Sendable {
     case published(Origin, PublishOutcome)
-    case leased(Origin, [Job])
-    case settled(Origin, [ResultVerdict])
-    case deviceStatus(Origin, DeviceID, DeviceAnswer)
-    case trace(Origin, MessageTrace?)
+    indirect case leased(Origin, [Job])
+    indirect case settled(Origin, [ResultVerdict])
+    indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
+    indirect case trace(Origin, MessageTrace?)
 
     var origin: Origin {
         switch self {

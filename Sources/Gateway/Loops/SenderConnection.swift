@@ -10,7 +10,8 @@ internal import Wire
 final class SenderConnection: StreamDelegate, Handshaking {
     private enum Phase { case awaitingHello, open, closed }
 
-    private unowned let owner: GatewayLoop
+    // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
+    private unowned(unsafe) let owner: GatewayLoop
     private var stream: ByteStream?
     private var phase = Phase.awaitingHello
     private var app: App?
@@ -41,7 +42,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
             guard phase != .closed else { return bytes.count }
             guard !isPaused else { return offset }
             switch FrameCut(
-                bytes, from: offset, bodyLimit: owner.limits.frameBytes, mustBeHello: phase == .awaitingHello)
+                bytes, from: offset, bodyLimit: owner.frameByteLimit, mustBeHello: phase == .awaitingHello)
             {
             case .incomplete: return offset
             case .refused(let code, let reason):

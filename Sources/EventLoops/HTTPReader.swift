@@ -1,0 +1,165 @@
+internal import Glibc
+
+/// Cuts one connection's bytes into requests, one at a time: no socket, no clock.
+package struct HTTPReader: ~Copyable {
+    private enum Place {
+        /// Gathers a head; so many of its bytes were looked through.
+        case head(searched: Int)
+        case body(missing: Int)
+        case chunks
+        case complete
+    }
+
+    package enum Step {
+        /// More bytes are needed.
+        case incomplete
+        /// More bytes are needed, and the client waits to be told to send them.
+        case expectsContinue
+        /// A whole request is here; nothing further is taken before `next()`.
+        case complete
+    }
+
+    private let headerByteLimit: Int
+    private let bodyByteLimit: Int
+    private var place = Place.head(searched: 0)
+    private var head = HTTPHead()
+    private var chunks = HTTPChunks()
+    private var buffer = HTTPRequestBuffer()
+    private var headByteCount = 0
+    /// Something of a request has come.
+    package private(set) var hasBegun = false
+
+    package init(headerByteLimit: Int, bodyByteLimit: Int) {
+        (self.headerByteLimit, self.bodyByteLimit) = (headerByteLimit, bodyByteLimit)
+    }
+
+    /// Takes received bytes.
+    ///
+    /// - Returns: how many from the front are done with, never all of a next request's. What is left without a complete
+    ///   request is part of a line and must come again with what follows it.
+    /// - Throws: the answer to a request that cannot be taken; the connection ends with it.
+    package mutating func take(
+        _ bytes: UnsafeRawBufferPointer
+    ) throws(HTTPHead.Refusal) -> (byteCount: Int, step: Step) {
+        var offset = 0
+        var step = Step.incomplete
+        while offset < bytes.count {
+            let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
+            switch place {
+            case .complete: return (offset, .complete)
+            case .head(let searched):
+                let count = try takeHead(rest, searched: searched)
+                guard count > 0 else { return (offset, step) }
+                offset += count
+                if head.expectsContinue { step = .expectsContinue }
+            case .body(let missing):
+                let count = min(missing, rest.count)
+                buffer.append(UnsafeRawBufferPointer(rebasing: rest[..<count]))
+                offset += count
+                place = .body(missing: missing - count)
+                if missing == count { complete() }
+            case .chunks:
+                let count = try chunks.take(rest, into: &buffer, bodyStart: headByteCount, limit: bodyByteLimit)
+                offset += count
+                if chunks.isDone {
+                    complete()
+                } else if count < rest.count {
+                    return (offset, step)
+                }
+            }
+        }
+        if case .complete = place { return (offset, .complete) }
+        return (offset, step)
+    }
+
+    /// Forgets the request, to begin the next.
+    package mutating func next() {
+        buffer.removeAll()
+        head.removeAll()
+        headByteCount = 0
+        hasBegun = false
+        place = .head(searched: 0)
+    }
+
+    // MARK: The request, good until `next()`
+
+    package var method: HTTPMethod { head.method }
+    var keepsAlive: Bool { head.keepsAlive }
+    var isHTTP10: Bool { head.isHTTP10 }
+
+    package var target: UnsafeRawBufferPointer { part(head.target) }
+
+    package func value(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+        head.value(name, in: buffer.bytes).map { part($0) }
+    }
+
+    /// `Limits.bodyPaddingByteCount` zeros stand behind it.
+    package var body: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: buffer.bytes[headByteCount...]) }
+
+    private func part(_ range: HTTPHead.Range) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(rebasing: buffer.bytes[Int(range.start)..<Int(range.end)])
+    }
+
+    // MARK: Reading
+
+    /// Takes bytes of a head, and all that belongs to it if its end is among them; says how many those were, 0 when it
+    /// takes more to know.
+    private mutating func takeHead(
+        _ bytes: UnsafeRawBufferPointer, searched: Int
+    ) throws(HTTPHead.Refusal) -> Int {
+        hasBegun = true
+        // An empty line before a request, which old clients send behind a body, is passed over.
+        if searched == 0, bytes[0] == 0x0D {
+            guard bytes.count > 1 else { return 0 }
+            if bytes[1] == 0x0A { return 2 }
+        }
+        if searched == 0, let end = Self.endOfHead(bytes, from: 0) {
+            guard end <= headerByteLimit else { throw Self.tooLarge }
+            buffer.append(UnsafeRawBufferPointer(rebasing: bytes[..<end]))
+            try readHead()
+            return end
+        }
+        let before = buffer.count
+        buffer.append(bytes)
+        if let end = Self.endOfHead(buffer.bytes, from: max(0, searched - 3)) {
+            guard end <= headerByteLimit else { throw Self.tooLarge }
+            buffer.removeLast(to: end)
+            try readHead()
+            return end - before
+        }
+        guard buffer.count <= headerByteLimit else { throw Self.tooLarge }
+        place = .head(searched: buffer.count)
+        return bytes.count
+    }
+
+    private static let tooLarge = HTTPHead.Refusal(status: 431, reason: "the headers are too large")
+
+    private static func endOfHead(_ bytes: UnsafeRawBufferPointer, from start: Int) -> Int? {
+        guard let base = bytes.baseAddress else { return nil }
+        var place = start
+        // From line end to line end: the one that has another right before it is the empty line's.
+        while place < bytes.count, let found = memchr(base + place, 0x0A, bytes.count - place) {
+            let end = UnsafeRawPointer(found) - base + 1
+            if end >= 4, bytes[end - 2] == 0x0D, bytes[end - 3] == 0x0A, bytes[end - 4] == 0x0D { return end }
+            place = end
+        }
+        return nil
+    }
+
+    private mutating func readHead() throws(HTTPHead.Refusal) {
+        headByteCount = buffer.count
+        try head.read(buffer.bytes, bodyLimit: bodyByteLimit)
+        switch head.body {
+        case .length(0): complete()
+        case .length(let count): place = .body(missing: count)
+        case .chunks:
+            place = .chunks
+            chunks = HTTPChunks()
+        }
+    }
+
+    private mutating func complete() {
+        buffer.pad()
+        place = .complete
+    }
+}

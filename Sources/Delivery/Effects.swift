@@ -20,6 +20,7 @@ public enum Effect {
     case jobsAvailable
     case deviceStatus(Origin, DeviceID, DeviceAnswer)
     case messageTrace(Origin, MessageTrace?)
+    case directoryAnswered(Origin, DirectoryReply)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
     case log(LogEvent)
 }

@@ -111,8 +111,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "Gateway", "LongwireClient", "PushAPI", "Journal", "Delivery", "Wire", "Cryptography", "Platform",
-                "TestKit",
+                "Gateway", "LongwireClient", "PushAPI", "Journal", "Delivery", "Directory", "Wire", "Cryptography",
+                "Platform", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),
         .testTarget(
             name: "FuzzReplayTests", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzReplayTests",

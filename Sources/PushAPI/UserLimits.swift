@@ -12,6 +12,8 @@ public struct UserLimits: Sendable, Equatable {
     public var tagDevices = 1_000
     public var blacklistDevices = 200
     public var badgeDevices = 200
+    /// The HTTP server must take a request line of 40 KiB for a thousand cids.
+    public var statusDevices = 1_000
     public var detailDevices = 1_000
     public var deviceStatusDevices = 100
     public init() {}

@@ -38,7 +38,7 @@ final class Oracle: StoreWitness {
         case .job: jobWritten(key, bytes)
         case .trace: traceWritten(key, bytes)
         case .device: deviceWritten(key, bytes)
-        case .counters, .request, .meta: break
+        case .counters, .request, .meta, .alias, .tag: break
         }
     }
 
@@ -327,7 +327,7 @@ final class Oracle: StoreWitness {
                     let place = place(key.bucket, row.app)
                     counters[place, default: [:]][row.day] = row
                     counted = place
-                case .request, .meta: break
+                case .request, .meta, .alias, .tag: break
                 }
             case .delete(let key):
                 switch key.table {

@@ -226,6 +226,7 @@ extension World {
         case .jobsAvailable: break
         case .deviceStatus: break
         case .messageTrace(let origin, let trace): oracle.traced(Int(origin.request), trace)
+        case .directoryAnswered: break
         case .log(let event): oracle.logged(event)
         }
     }

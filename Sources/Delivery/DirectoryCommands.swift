@@ -57,7 +57,7 @@ public enum DirectoryStep: Sendable {
     case members(AliasName)
 
     // For the device's bucket; each may answer `.unknown`.
-    /// `.aliasSet`, or `.late` when the reservation is too old to be kept.
+    /// `.aliasSet`; `.late` when the reservation is too old to be kept; `.overtaken` by others that were released since.
     case setAlias(DeviceID, AliasName, stamp: GatewayTime)
     /// `.aliasCleared`, `.notHeld`. The stamp is that of the alias row's entry; 0 for one that is not known.
     case clearAlias(DeviceID, AliasName, stamp: GatewayTime)
@@ -101,6 +101,7 @@ public enum DirectoryReply: Sendable, Equatable {
     /// The device has the alias now; what it had before, unless that was the same one, is to be released.
     case aliasSet(previous: AliasName?, stamp: GatewayTime)
     case late
+    case overtaken
     /// The device had it; its reservation can be released.
     case aliasCleared(stamp: GatewayTime)
     case held

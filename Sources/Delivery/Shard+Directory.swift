@@ -66,8 +66,15 @@ extension Shard {
         // Whoever looks for stale reservations relies on it that old ones are not taken any more.
         guard now <= stamp + limits.aliasReservationLifetime else { return .late }
         var profile = profile(slot)
-        let previous = profile.names.alias == name ? nil : profile.names.alias
-        let previousStamp = profile.names.aliasStamp
+        // Later ones of the same alias were set, given up and released meanwhile, and this one's entry with them.
+        guard !profile.names.isOvertaken(name, stamp: stamp) else { return .overtaken }
+        if profile.names.alias == name {
+            profile.names.aliasStamp = max(profile.names.aliasStamp, stamp)
+            save(profile, slot)
+            return .aliasSet(previous: nil, stamp: 0)
+        }
+        let (previous, previousStamp) = (profile.names.alias, profile.names.aliasStamp)
+        if previous != nil { profile.names.giveUpAlias(forgettingBefore: now - limits.aliasReservationLifetime) }
         (profile.names.alias, profile.names.aliasStamp) = (name, stamp)
         save(profile, slot)
         return .aliasSet(previous: previous, stamp: previousStamp)
@@ -77,7 +84,7 @@ extension Shard {
         var profile = profile(slot)
         guard profile.names.alias == name else { return notHeld(stamp) }
         let given = profile.names.aliasStamp
-        (profile.names.alias, profile.names.aliasStamp) = (nil, 0)
+        profile.names.giveUpAlias(forgettingBefore: now - limits.aliasReservationLifetime)
         save(profile, slot)
         return .aliasCleared(stamp: given)
     }

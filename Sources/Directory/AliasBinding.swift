@@ -82,6 +82,8 @@ struct AliasBinding: Sendable {
         case (.setting, .aliasSet(let previous, let stamp)):
             guard let previous else { return end(.done) }
             return release(previous, stamp: stamp, .done)
+        // Others came after it and are over already: as if it had come first.
+        case (.setting, .overtaken): return end(.done)
         case (.setting(let stamp), .unknown):
             return release(item.name, stamp: stamp, .unknown)
         case (.clearing, .aliasCleared(let stamp)):

@@ -79,6 +79,7 @@ struct AliasPushTests {
                 #"{"code":0,"msg":"success","data":{"\#(task)":{"\#(Fixture.cid)":"successed_ignore"}},"#))
         #expect(render([.ignored, .queueFull]).contains(#""refused":[{"index":1,"code":30009"#))
         #expect(render([.noToken, .queueFull]).hasPrefix(#"{"code":20001,"msg":"strategy is invalid"#))
+        #expect(render([.ignored, .requestConflict]).hasPrefix(#"{"code":20001,"msg":"request_id cannot be repeat."#))
         #expect(UserAnswer.nobodyHasAlias.text == #"{"code":20001,"msg":"target user is invalid"}"#)
     }
 

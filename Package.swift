@@ -99,7 +99,7 @@ let package = Package(
             swiftSettings: common),
         .target(
             name: "Simulation",
-            dependencies: ["Delivery", "Wire", "Structures", "LongwireClient", "Cryptography", "TestKit"],
+            dependencies: ["Delivery", "Directory", "Wire", "Structures", "LongwireClient", "Cryptography", "TestKit"],
             path: "Tests/Simulation/Simulation", swiftSettings: common),
         .executableTarget(
             name: "longwire-soak", dependencies: ["Simulation", "Delivery"], path: "Tests/Simulation/longwire-soak",

@@ -116,7 +116,9 @@ struct Device {
 
     /// Semantics, "Reachability": foreground, or background and kept running; not suspect; push mode on, not blacklisted.
     var isReachable: Bool {
-        guard flags.contains(.connected), flags.isDisjoint(with: [.suspect, .pushModeOff, .blacklisted]) else { return false }
+        guard flags.contains(.connected), flags.isDisjoint(with: [.suspect, .pushModeOff, .blacklisted]) else {
+            return false
+        }
         return state == .foreground || state == .background && flags.contains(.keepsRunning)
     }
 

@@ -109,6 +109,7 @@ struct AliasSweep: Sendable {
     }
 
     private let name: AliasName
+    private let base: UInt64
     private let clears: Bool
     private var phase = Phase.listing
     private var releasable: [AliasEntry] = []
@@ -117,9 +118,12 @@ struct AliasSweep: Sendable {
     private(set) var held: [DevicePlace] = []
     private(set) var outcome: ItemOutcome?
 
-    init(_ name: AliasName, clears: Bool) { (self.name, self.clears) = (name, clears) }
+    init(_ name: AliasName, number: UInt64, clears: Bool) {
+        (self.name, self.clears) = (name, clears)
+        base = number * DirectoryOperation.stepsPerItem
+    }
 
-    mutating func start() -> [StepToSend] { [StepToSend(0, name.bucket, .members(name))] }
+    mutating func start() -> [StepToSend] { [StepToSend(base, name.bucket, .members(name))] }
 
     mutating func receive(_ step: UInt64, _ reply: DirectoryReply) -> [StepToSend] {
         switch (phase, reply) {
@@ -133,7 +137,7 @@ struct AliasSweep: Sendable {
                 let step: DirectoryStep =
                     clears
                     ? .clearAlias(entry.cid, name, stamp: entry.stamp) : .holds(entry.cid, name, stamp: entry.stamp)
-                return StepToSend(UInt64(index), entry.bucket, step)
+                return StepToSend(base + UInt64(index), entry.bucket, step)
             }
         case (.asking(let entries, let open), _):
             guard entries.indices.contains(Int(step)) else { return [] }
@@ -146,7 +150,7 @@ struct AliasSweep: Sendable {
                 return []
             }
             phase = .releasing
-            return [StepToSend(0, name.bucket, .release(name, releasable))]
+            return [StepToSend(base, name.bucket, .release(name, releasable))]
         case (.releasing, _):
             outcome = hasFailed ? .failed : .done
             return []

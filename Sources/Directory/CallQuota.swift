@@ -37,7 +37,9 @@ public struct CallCounts: Sendable {
 
     public init() {}
 
-    public mutating func charge(_ app: AppKey, _ call: CountedCall, _ quota: CallQuota, now: GatewayTime) -> QuotaVerdict {
+    public mutating func charge(_ app: AppKey, _ call: CountedCall, _ quota: CallQuota, now: GatewayTime)
+        -> QuotaVerdict
+    {
         let key = Key(app: app, call: call)
         var count = counts[key] ?? Count()
         let (minute, day) = (now / 60_000, now / 86_400_000)

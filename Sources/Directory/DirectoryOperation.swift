@@ -55,8 +55,8 @@ public struct DirectoryOperation: Sendable {
         case bind([AliasItem])
         case unbind([AliasItem])
         case unbindAll(AliasName)
-        /// Who has the alias; for reading and for pushing.
-        case resolve(AliasName)
+        /// Who has each of the aliases; for reading and for pushing.
+        case resolve([AliasName])
         /// The same kind of step for each device.
         case each([DevicePlace], EachStep)
         case count(TagExpression)
@@ -85,12 +85,12 @@ public struct DirectoryOperation: Sendable {
     private let work: Work
     private let loopCount: Int
     private var bindings: [AliasBinding] = []
-    private var everyone: AliasSweep?
+    private var sweeps: [AliasSweep] = []
     private var missing = 0
     /// In the order of the items; complete when `isDone`.
     public private(set) var outcomes: [ItemOutcome]
-    /// Who has the alias that was asked for.
-    public private(set) var members: [DevicePlace] = []
+    /// Who has each alias that was asked for, in the order of the aliases.
+    public private(set) var members: [[DevicePlace]] = []
     public private(set) var count = 0
 
     public init(_ work: Work, loopCount: Int) {
@@ -99,7 +99,8 @@ public struct DirectoryOperation: Sendable {
             switch work {
             case .bind(let items), .unbind(let items): items.count
             case .each(let devices, _): devices.count
-            case .unbindAll, .resolve: 1
+            case .unbindAll: 1
+            case .resolve(let names): names.count
             case .count: loopCount
             }
         outcomes = Array(repeating: .failed, count: itemCount)
@@ -118,13 +119,12 @@ public struct DirectoryOperation: Sendable {
             bindings = items.enumerated().map { AliasBinding($1, number: UInt64($0), binds: false) }
             return bindings.indices.flatMap { bindings[$0].start() }
         case .unbindAll(let name):
-            var sweep = AliasSweep(name, clears: true)
-            defer { everyone = sweep }
-            return sweep.start()
-        case .resolve(let name):
-            var sweep = AliasSweep(name, clears: false)
-            defer { everyone = sweep }
-            return sweep.start()
+            sweeps = [AliasSweep(name, number: 0, clears: true)]
+            return sweeps[0].start()
+        case .resolve(let names):
+            sweeps = names.enumerated().map { AliasSweep($1, number: UInt64($0), clears: false) }
+            members = Array(repeating: [], count: names.count)
+            return sweeps.indices.flatMap { sweeps[$0].start() }
         case .each(let devices, let step):
             return devices.enumerated().map {
                 StepToSend(UInt64($0) * Self.stepsPerItem, $1.bucket, step.step($1.cid))
@@ -147,11 +147,11 @@ public struct DirectoryOperation: Sendable {
             if let outcome = bindings[item].outcome { end(item, outcome) }
             return next
         }
-        if var sweep = everyone {
-            let next = sweep.receive(request % Self.stepsPerItem, reply)
-            everyone = sweep
-            if let outcome = sweep.outcome {
-                members = sweep.held
+        if sweeps.indices.contains(item) {
+            guard sweeps[item].outcome == nil else { return [] }
+            let next = sweeps[item].receive(request % Self.stepsPerItem, reply)
+            if let outcome = sweeps[item].outcome {
+                if members.indices.contains(item) { members[item] = sweeps[item].held }
                 end(item, outcome)
             }
             return next

@@ -2,12 +2,13 @@
 public enum NameRules {
     /// Letters (case-sensitive), digits, `_` and Chinese characters.
     public static func isAlias(_ text: String) -> Bool {
-        !text.isEmpty && text.unicodeScalars.allSatisfy { scalar in
-            switch scalar.value {
-            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x5F: true
-            default: isHan(scalar)
+        !text.isEmpty
+            && text.unicodeScalars.allSatisfy { scalar in
+                switch scalar.value {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x5F: true
+                default: isHan(scalar)
+                }
             }
-        }
     }
 
     /// No white space and nothing that cannot be seen; tags are answered joined by spaces.

@@ -10,7 +10,7 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
     /// The token is wrong, expired or revoked.
     case badToken = 10001
     /// The app made more calls of a counted kind than it may in a minute, or in a day.
-    case callsPerMinute = 10005
+    case callRate = 10005
     /// A parameter is missing, wrong, too large, or names something that does not exist.
     case parameter = 20001
     /// No device of the call got the tag, or lost it.
@@ -32,7 +32,7 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
         case .ok, .failure, .starting: 200
         case .notFound: 404
         case .methodNotAllowed: 405
-        case .badToken, .callsPerMinute: 401
+        case .badToken, .callRate: 401
         case .parameter, .tagFailed: 400
         case .quota, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute, .tooManyTags: 403
         }

@@ -28,7 +28,7 @@ extension PublicAPI {
         }
         if path.count == 6, path.matches(3, "cid"), path.matches(4, "alias") {
             let app = try app(.get, "GET")
-            return .users(UserRequest(app: app, work: .resolve(try alias(path[5], app: app)), form: .devicesOfAlias))
+            return .users(UserRequest(app: app, work: .resolve([try alias(path[5], app: app)]), form: .devicesOfAlias))
         }
         if path.count == 6, path.matches(3, "custom_tag"), path.matches(4, "cid") {
             guard request.method == .post else {
@@ -249,7 +249,9 @@ extension PublicAPI {
         guard let value else { throw .null("badge") }
         guard let text = value.lenientText else { throw .type("badge") }
         guard !text.isEmpty else { throw .empty("badge") }
-        guard let number = Int32(text) else { throw .invalid("badge", "a number, or one with its sign to add or take away") }
+        guard let number = Int32(text) else {
+            throw .invalid("badge", "a number, or one with its sign to add or take away")
+        }
         return text.utf8.first == UInt8(ascii: "+") || number < 0 ? .add(number) : .set(number)
     }
 

@@ -44,7 +44,8 @@ struct TagConditions {
             for text in values {
                 guard text.unicodeScalars.count <= limits.tagCharacters else {
                     throw GetuiFault(
-                        code: .tagTooLong, message: "custom_tag is too long, at most \(limits.tagCharacters) characters")
+                        code: .tagTooLong, message: "custom_tag is too long, at most \(limits.tagCharacters) characters"
+                    )
                 }
                 guard NameRules.isTag(text) else { throw .invalid("values", "a tag has no spaces") }
                 tags.append(TagName(app: app.key, text: text))

@@ -10,7 +10,7 @@ public enum UserAnswer {
     public static func refused(_ request: UserRequest, _ verdict: QuotaVerdict) -> APIResponse {
         let span = verdict == .minuteExceeded ? "minute" : "day"
         return switch (request.counted, verdict) {
-        case (.tagQuery?, _): APIResponse.getui(.callsPerMinute, "calls per \(span) exceeded")
+        case (.tagQuery?, _): APIResponse.getui(.callRate, "calls per \(span) exceeded")
         case (_, .minuteExceeded): APIResponse.getui(.tagCallsPerMinute, "tag changes per minute exceeded")
         default: APIResponse.getui(.tagCallsPerDay, "tag changes per day exceeded")
         }
@@ -45,7 +45,7 @@ private struct Answer {
                 writer.beginObject()
                 writer.key("cid")
                 writer.beginArray()
-                for place in operation.members { writer.string(place.cid.description) }
+                for place in operation.members.first ?? [] { writer.string(place.cid.description) }
                 writer.endArray()
                 writer.endObject()
             }

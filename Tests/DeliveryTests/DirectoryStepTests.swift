@@ -8,7 +8,9 @@ import Wire
 @Suite("Directory steps") struct DirectoryStepTests {
     static let alice = AliasName(high: 0x123 << 52 | 1, low: 1, text: "alice")
     static let bob = AliasName(high: 0x456 << 52 | 2, low: 2, text: "bob")
-    static func tag(_ text: String) -> TagName { TagName(digest: UInt64(text.utf8.reduce(7) { $0 * 31 + Int($1) }), text: text) }
+    static func tag(_ text: String) -> TagName {
+        TagName(digest: UInt64(text.utf8.reduce(7) { $0 * 31 + Int($1) }), text: text)
+    }
 
     private func detail(_ harness: DeliveryHarness, _ phone: Phone) -> DeviceDetail? {
         if case .device(let detail)? = harness.ask(.describe(phone.cid), phone.bucket) { return detail }
@@ -78,7 +80,8 @@ import Wire
         let phone = harness.register()
         for step in [
             DirectoryStep.setAlias(phone.cid, Self.alice, stamp: harness.now), .holds(phone.cid, Self.alice, stamp: 0),
-            .clearAlias(phone.cid, Self.alice, stamp: 0), .replaceTags(phone.cid, []), .addTag(phone.cid, Self.tag("a")),
+            .clearAlias(phone.cid, Self.alice, stamp: 0), .replaceTags(phone.cid, []),
+            .addTag(phone.cid, Self.tag("a")),
             .removeTag(phone.cid, Self.tag("a")), .setBlacklisted(phone.cid, true), .setBadge(phone.cid, .set(1)),
             .describe(phone.cid),
         ] {
@@ -119,7 +122,9 @@ import Wire
         let harness = DeliveryHarness()
         let phone = harness.register()
         func reserve() throws -> AliasEntry {
-            guard case .reserved(let stamp)? = harness.ask(.reserve(Self.alice, phone.cid, phone.bucket), Self.alice.bucket)
+            guard
+                case .reserved(let stamp)? = harness.ask(
+                    .reserve(Self.alice, phone.cid, phone.bucket), Self.alice.bucket)
             else { throw Failure() }
             return AliasEntry(cid: phone.cid, bucket: phone.bucket, stamp: stamp)
         }
@@ -156,7 +161,8 @@ import Wire
         }
         #expect(set(Self.alice, stamp + 2) == .aliasSet(previous: nil, stamp: 0))
         #expect(set(Self.alice, stamp + 1) == .aliasSet(previous: nil, stamp: 0))
-        #expect(harness.ask(.clearAlias(phone.cid, Self.alice, stamp: 0), phone.bucket) == .aliasCleared(stamp: stamp + 2))
+        #expect(
+            harness.ask(.clearAlias(phone.cid, Self.alice, stamp: 0), phone.bucket) == .aliasCleared(stamp: stamp + 2))
         harness.disconnect(phone)
         harness.store.cool()
         harness.crash()
@@ -350,7 +356,8 @@ import Wire
         let harness = DeliveryHarness()
         let phone = harness.register(badge: 3)
         let steps: [(BadgeChange, Int32)] = [
-            (.add(2), 5), (.add(-4), 1), (.add(-4), 0), (.set(9), 9), (.set(-1), 0), (.set(.max), .max), (.add(1), .max),
+            (.add(2), 5), (.add(-4), 1), (.add(-4), 0), (.set(9), 9), (.set(-1), 0), (.set(.max), .max),
+            (.add(1), .max),
         ]
         for (change, expected) in steps {
             #expect(harness.ask(.setBadge(phone.cid, change), phone.bucket) == .done)

@@ -93,7 +93,8 @@ import Wire
         for _ in 0..<20 { _ = harness.register() }
         var sum = 0
         for first in 0..<3 {
-            guard case .count(let part)? = harness.ask(.count(TagExpression(), first: first, stride: 3), Bucket(0)) else {
+            guard case .count(let part)? = harness.ask(.count(TagExpression(), first: first, stride: 3), Bucket(0))
+            else {
                 Issue.record("no count")
                 return
             }
@@ -113,7 +114,8 @@ import Wire
         }
         #expect(harness.directoryReplies[requests[2]] == .failed)
         harness.flush()
-        #expect(harness.directoryReplies[requests[0]] == .count(1) && harness.directoryReplies[requests[1]] == .count(1))
+        #expect(
+            harness.directoryReplies[requests[0]] == .count(1) && harness.directoryReplies[requests[1]] == .count(1))
         harness.store.readsFailFrom = 0
         #expect(count(harness, TagExpression()) == .failed)
         harness.store.readsFailFrom = .max

@@ -12,7 +12,9 @@ import Wire
     static func item(_ phone: Phone, _ name: AliasName) -> AliasItem { AliasItem(device: place(phone), name: name) }
 
     static func holder(_ carrier: Carrier, _ phone: Phone) -> AliasName? {
-        guard case .device(let detail)? = carrier.run(.each([place(phone)], .describe)).outcomes.first else { return nil }
+        guard case .device(let detail)? = carrier.run(.each([place(phone)], .describe)).outcomes.first else {
+            return nil
+        }
         return detail.alias
     }
 
@@ -25,6 +27,8 @@ import Wire
         #expect(carrier.members(first) == phones.map(Self.place))
         #expect(carrier.run(.bind([Self.item(phones[0], second)])).outcomes == [.done])
         #expect(carrier.members(first) == phones.dropFirst().map(Self.place))
+        let several = carrier.run(.resolve([second, Self.names[2], first]))
+        #expect(several.members == [[Self.place(phones[0])], [], phones.dropFirst().map(Self.place)])
         #expect(carrier.members(second) == [Self.place(phones[0])])
         // It left no trace in the row of the first.
         #expect(carrier.entries(first).map(\.cid) == phones.dropFirst().map(\.cid))
@@ -75,7 +79,7 @@ import Wire
         carrier.harness.store.cool()
         carrier.harness.crash()
         carrier.harness.store.readsFailFrom = 0
-        #expect(carrier.run(.resolve(name)).outcomes == [.failed])
+        #expect(carrier.run(.resolve([name])).outcomes == [.failed])
         #expect(carrier.run(.bind([Self.item(phones[0], Self.names[1])])).outcomes == [.failed])
         #expect(carrier.run(.unbindAll(name)).outcomes == [.failed])
         #expect(carrier.run(.count(TagExpression())).outcomes == [.failed])
@@ -83,9 +87,9 @@ import Wire
         #expect(Set(carrier.members(name)) == Set(phones.map(Self.place)))
     }
 
-    /// Goal: whatever steps of concurrent operations interleave, and wherever the process dies, an alias's row names
-    /// every device that has the alias, and no alias names more than it may. Method: random operations, their steps
-    /// sent and their replies taken in random order, with crashes, cold rows and time passing.
+    // Goal: whatever steps of concurrent operations interleave, and wherever the process dies, an alias's row names
+    // every device that has the alias, and no alias names more than it may. Method: random operations, their steps
+    // sent and their replies taken in random order, with crashes, cold rows and time passing.
     @Test("any interleaving and any crash leaves an index that misses nobody", arguments: 0..<40)
     func interleavings(seed: UInt64) {
         var random = Seeded(state: seed &* 0x51ED &+ 9)
@@ -219,7 +223,7 @@ final class Carrier {
         return operation
     }
 
-    func members(_ name: AliasName) -> [DevicePlace] { run(.resolve(name)).members }
+    func members(_ name: AliasName) -> [DevicePlace] { run(.resolve([name])).members[0] }
 
     func entries(_ name: AliasName) -> [AliasEntry] {
         if case .members(let entries)? = harness.ask(.members(name), name.bucket) { return entries }

@@ -12,7 +12,9 @@ import Wire
     @Test("anything else is no alias", arguments: ["", " ", "a b", "a-b", "a.b", "a,b", "é", "a\n", "😀", "\u{FFFD}"])
     func noAlias(text: String) { #expect(!NameRules.isAlias(text)) }
 
-    @Test("a tag has no white space and nothing unseen", arguments: ["", " ", "a b", "a\tb", "\u{3000}", "\u{7F}", "\u{FFFD}"])
+    @Test(
+        "a tag has no white space and nothing unseen",
+        arguments: ["", " ", "a b", "a\tb", "\u{3000}", "\u{7F}", "\u{FFFD}"])
     func noTag(text: String) { #expect(!NameRules.isTag(text)) }
 
     @Test("whatever else can be read is a tag", arguments: ["vip", "a-b+c*d.e_f", "广州", "é", "a,b", "😀", "a/b"])

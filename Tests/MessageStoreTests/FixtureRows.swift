@@ -189,7 +189,8 @@ enum FixtureRows {
                 guard let row = AliasRow(bytes) else { return "unreadable" }
                 return "\(row.text): \(row.entries.map { "\($0.cid.low) in \($0.bucket.index) since \($0.stamp)" })"
             case .tag:
-                return bytes.count == 8 ? "cid from \(UInt64(littleEndian: bytes.loadUnaligned(as: UInt64.self)))" : "unreadable"
+                return bytes.count == 8
+                    ? "cid from \(UInt64(littleEndian: bytes.loadUnaligned(as: UInt64.self)))" : "unreadable"
             case .meta: return "\(value.count) bytes"
             }
         }

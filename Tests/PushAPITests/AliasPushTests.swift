@@ -16,7 +16,9 @@ struct AliasPushTests {
                 + #""push_channel":{"ios":{"aps":{"alert":{"title":"t"}}}}}"#)
     }
 
-    private func push(_ audience: String = #"{"alias":["王_1"]}"#, requestID: String = "req-000001", message: String = "hello") throws -> AliasPush {
+    private func push(
+        _ audience: String = #"{"alias":["王_1"]}"#, requestID: String = "req-000001", message: String = "hello"
+    ) throws -> AliasPush {
         guard case .pushAlias(let push) = call(audience, requestID: requestID, message: message) else {
             throw Fixture.Refused()
         }
@@ -40,9 +42,12 @@ struct AliasPushTests {
         let again = try push().pushes(to: places().reversed()).map(\.seen.command)
         #expect(again[0].task == commands[0].task && again[0].requestKey == commands[1].requestKey)
         #expect(again[0].requestDigest == commands[0].requestDigest)
-        #expect(try push(message: "other").pushes(to: places())[0].seen.command.requestDigest != commands[0].requestDigest)
+        #expect(
+            try push(message: "other").pushes(to: places())[0].seen.command.requestDigest != commands[0].requestDigest)
         #expect(try push(requestID: "req-000002").pushes(to: places())[0].task != commands[0].task)
-        #expect(first.pushes(to: places()).map(\.seen.vendorBody).allSatisfy { $0?.contains(commands[0].task.text) == true })
+        #expect(
+            first.pushes(to: places()).map(\.seen.vendorBody).allSatisfy { $0?.contains(commands[0].task.text) == true }
+        )
     }
 
     static let refusals: [(String, String)] = [
@@ -73,7 +78,8 @@ struct AliasPushTests {
         let task = pushes[0].task.text
         #expect(
             render([.accepted, .accepted]).hasPrefix(
-                #"{"code":0,"msg":"success","data":{"\#(task)":{"\#(Fixture.cid)":"successed_online","\#(Fixture.otherCID)":"successed_offline"}},"#))
+                #"{"code":0,"msg":"success","data":{"\#(task)":{"\#(Fixture.cid)":"successed_online","\#(Fixture.otherCID)":"successed_offline"}},"#
+            ))
         #expect(
             render([.ignored, .queueFull]).hasPrefix(
                 #"{"code":0,"msg":"success","data":{"\#(task)":{"\#(Fixture.cid)":"successed_ignore"}},"#))

@@ -26,7 +26,8 @@ struct UserAnswerTests {
     }
 
     private func bind(_ reply: (DirectoryStep) -> DirectoryReply) throws -> String {
-        let body = #"{"data_list":[{"cid":"\#(Self.cid)","alias":"a"},{"cid":"\#(Self.other)","alias":"a"},{"cid":"x","alias":"a"}]}"#
+        let body =
+            #"{"data_list":[{"cid":"\#(Self.cid)","alias":"a"},{"cid":"\#(Self.other)","alias":"a"},{"cid":"x","alias":"a"}]}"#
         return try answer(.post, "/user/alias", body, reply: reply).text
     }
 
@@ -134,7 +135,8 @@ struct UserAnswerTests {
             }
             #expect(
                 some.text.hasPrefix(
-                    #"{"code":0,"msg":"success","data":{"\#(Self.cid)":"true","\#(Self.other)":"false","x":"false"},"longwire":"#))
+                    #"{"code":0,"msg":"success","data":{"\#(Self.cid)":"true","\#(Self.other)":"false","x":"false"},"longwire":"#
+                ))
             let none = try answer(method, "/user/custom_tag/batch/t", body) { _ in .unknown }
             #expect(none.text.hasPrefix(#"{"code":23001,"msg":"tag operation failed"#) && none.status == 400)
         }
@@ -160,13 +162,15 @@ struct UserAnswerTests {
     @Test("detail has Getui's names and types")
     func detail() throws {
         let device = DeviceDetail(
-            isBlacklisted: true, registeredAt: 1_767_323_045_678, sessionCount: 9, token: "ab12", topic: "com.example.shop")
+            isBlacklisted: true, registeredAt: 1_767_323_045_678, sessionCount: 9, token: "ab12",
+            topic: "com.example.shop")
         let text = try answer(.get, "/user/detail/\(Self.cid),\(Self.other),zz") { step in
             if case .describe(Fixture.cid) = step { return .device(device) }
             return .unknown
         }.text
         #expect(
-            text == #"{"code":0,"msg":"success","data":{"invalidCids":["\#(Self.other)","zz"],"validCids":{"\#(Self.cid)":{"#
+            text
+                == #"{"code":0,"msg":"success","data":{"invalidCids":["\#(Self.other)","zz"],"validCids":{"\#(Self.cid)":{"#
                 + #""client_app_id":"demoApp","package_name":"com.example.shop","device_token":"ab12","phone_type":2,"#
                 + #""phoneModel":"","notificationSwitch":true,"createTime":"2026-01-02 03:04:05","loginFreq":9}}},"#
                 + #""longwire":{"blacklisted":["\#(Self.cid)"]}}"#)
@@ -179,7 +183,8 @@ struct UserAnswerTests {
             return .unknown
         }.text
         #expect(
-            text == #"{"code":0,"msg":"success","data":{"\#(Self.cid)":{"cid_status":"offline","device_status":"online"}},"#
+            text
+                == #"{"code":0,"msg":"success","data":{"\#(Self.cid)":{"cid_status":"offline","device_status":"online"}},"#
                 + #""longwire":{"unknown":["\#(Self.other)"]}}"#)
     }
 
@@ -198,8 +203,12 @@ struct UserAnswerTests {
 
     @Test("an exceeded quota has the code of what was counted")
     func quotas() throws {
-        func refused(_ method: APIRequest.Method, _ path: String, _ body: String, _ verdict: QuotaVerdict) throws -> APIResponse {
-            guard case .users(let request) = fixture.call(method, "/v2/demoApp" + path, body) else { throw Fixture.Refused() }
+        func refused(_ method: APIRequest.Method, _ path: String, _ body: String, _ verdict: QuotaVerdict) throws
+            -> APIResponse
+        {
+            guard case .users(let request) = fixture.call(method, "/v2/demoApp" + path, body) else {
+                throw Fixture.Refused()
+            }
             return UserAnswer.refused(request, verdict)
         }
         let body = #"{"cid":["\#(Self.cid)"]}"#
@@ -211,9 +220,12 @@ struct UserAnswerTests {
         #expect(query.status == 401 && query.text.hasPrefix(#"{"code":10005,"#))
     }
 
-    @Test("times for people are in UTC", arguments: [
-        (Int64(0), "1970-01-01 00:00:00"), (951_782_399_999, "2000-02-28 23:59:59"), (951_868_800_000, "2000-03-01 00:00:00"),
-        (1_709_164_800_000, "2024-02-29 00:00:00"), (4_102_444_799_000, "2099-12-31 23:59:59"),
-    ])
+    @Test(
+        "times for people are in UTC",
+        arguments: [
+            (Int64(0), "1970-01-01 00:00:00"), (951_782_399_999, "2000-02-28 23:59:59"),
+            (951_868_800_000, "2000-03-01 00:00:00"),
+            (1_709_164_800_000, "2024-02-29 00:00:00"), (4_102_444_799_000, "2099-12-31 23:59:59"),
+        ])
     func times(time: Int64, text: String) { #expect(dateTime(time) == text) }
 }

@@ -48,7 +48,9 @@ struct DeviceNames: Equatable {
     var byteCount: Int {
         guard !isEmpty else { return 0 }
         let aliasCount = alias.map { 24 + RowWriter.byteCount(text: $0.text) } ?? 0
-        return tags.reduce(1 + 1 + aliasCount + 8 + 1 + givenUp.count * 16 + 4 + 2 + 2) { $0 + 8 + RowWriter.byteCount(text: $1.text) }
+        return tags.reduce(1 + 1 + aliasCount + 8 + 1 + givenUp.count * 16 + 4 + 2 + 2) {
+            $0 + 8 + RowWriter.byteCount(text: $1.text)
+        }
     }
 
     func write(_ writer: inout RowWriter) {

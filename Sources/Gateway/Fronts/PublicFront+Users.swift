@@ -24,11 +24,13 @@ extension PublicFront {
 
     func push(_ exchange: HTTPExchange, _ aliasPush: AliasPush) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
-        let isTaken = owner.directoryFront.run(.resolve(aliasPush.name), app: aliasPush.app) { [weak self] operation in
+        let isTaken = owner.directoryFront.run(.resolve([aliasPush.name]), app: aliasPush.app) {
+            [weak self] operation in
             guard let self else { return }
             guard operation.outcomes == [.done] else { return respond(exchange, UserAnswer.unreadable) }
-            guard !operation.members.isEmpty else { return respond(exchange, UserAnswer.nobodyHasAlias) }
-            push(exchange, aliasPush.pushes(to: operation.members), PushForm(kind: .alias))
+            let members = operation.members.first ?? []
+            guard !members.isEmpty else { return respond(exchange, UserAnswer.nobodyHasAlias) }
+            push(exchange, aliasPush.pushes(to: members), PushForm(kind: .alias))
         }
         if !isTaken { respond(exchange, .busy) }
     }

@@ -95,7 +95,8 @@ enum PushFuzz {
             token: "ab\"12", topic: "com.example.demo")
         let replies: [DirectoryReply] = [
             .done, .reserved(stamp: now), .full([entry]), .members([entry, entry]), .members([]),
-            .aliasSet(previous: alias, stamp: now), .aliasSet(previous: nil, stamp: 0), .late, .overtaken, .aliasCleared(stamp: now),
+            .aliasSet(previous: alias, stamp: now), .aliasSet(previous: nil, stamp: 0), .late, .overtaken,
+            .aliasCleared(stamp: now),
             .held, .notHeld(isStale: true), .notHeld(isStale: false), .tooMany, .tooOften, .device(detail), .count(3),
             .unknown, .failed,
         ]

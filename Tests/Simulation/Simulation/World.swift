@@ -48,6 +48,7 @@ public final class World {
     var records: [Record] = []
     var requestCount = 0
     /// An app's server with its calls about names, blacklist and badge.
+    let hasServer: Bool
     var directoryChance: Chance
     var operations: [(app: Int, operation: DirectoryOperation)] = []
     var steps: [SimulatedStep] = []
@@ -57,9 +58,11 @@ public final class World {
 
     /// - Parameters:
     ///   - seed: names the run.
+    ///   - hasServer: an app's server takes part, with names, blacklist and badge.
     ///   - adjust: changes the shards' limits, to plant a fault.
-    public init(seed: UInt64, adjust: (inout ShardLimits) -> Void = { _ in }) {
+    public init(seed: UInt64, hasServer: Bool = true, adjust: (inout ShardLimits) -> Void = { _ in }) {
         self.seed = seed
+        self.hasServer = hasServer
         chance = Chance(seed: seed)
         plan = Plan(&chance)
         directoryChance = Chance(seed: seed ^ World.directorySeed)
@@ -149,7 +152,7 @@ public final class World {
         case .operation:
             guard !isHealing else { return }
             operate()
-            if directoryChance.perMille(80) { directSomething() }
+            if hasServer, directoryChance.perMille(80) { directSomething() }
             queue.add(.operation, at: now + chance.time(0, plan.operationGap))
         case .segment(let link, let toGateway, let offset, let bytes):
             arrive(links[link], toGateway: toGateway, offset: offset, bytes: bytes)

@@ -42,6 +42,7 @@ let package = Package(
         .target(name: "Structures", swiftSettings: common),
         .target(name: "Wire", swiftSettings: pure),
         .target(name: "Delivery", dependencies: ["Wire", "Structures"], swiftSettings: common),
+        .target(name: "Directory", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
 
         // Wrappers, each the only importer of its C module.
         .target(name: "Platform", dependencies: ["CSystem"], swiftSettings: common),
@@ -56,12 +57,13 @@ let package = Package(
 
         // Wiring.
         .target(
-            name: "PushAPI", dependencies: ["CSimdjson", "Delivery", "Wire", "Cryptography"], swiftSettings: common),
+            name: "PushAPI", dependencies: ["CSimdjson", "Delivery", "Directory", "Wire", "Cryptography"],
+            swiftSettings: common),
         .target(
             name: "Gateway",
             dependencies: [
-                "CCurl", "EventLoops", "MessageStore", "PushAPI", "Delivery", "Wire", "Cryptography", "Platform",
-                "Structures",
+                "CCurl", "EventLoops", "MessageStore", "PushAPI", "Delivery", "Directory", "Wire", "Cryptography",
+                "Platform", "Structures",
             ], swiftSettings: common),
         .target(name: "LongwireClient", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
         .target(
@@ -79,6 +81,7 @@ let package = Package(
         .testTarget(name: "StructuresTests", dependencies: ["Structures"], swiftSettings: common),
         .testTarget(name: "WireTests", dependencies: ["Wire", "TestKit"], swiftSettings: common),
         .testTarget(name: "DeliveryTests", dependencies: ["Delivery", "TestKit"], swiftSettings: common),
+        .testTarget(name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"], swiftSettings: common),
         .testTarget(name: "CryptographyTests", dependencies: ["Cryptography"], swiftSettings: common),
         .testTarget(
             name: "EventLoopsTests", dependencies: ["EventLoops", "Platform", "Cryptography"], swiftSettings: common),
@@ -96,7 +99,7 @@ let package = Package(
             swiftSettings: common),
         .target(
             name: "Simulation",
-            dependencies: ["Delivery", "Wire", "Structures", "LongwireClient", "Cryptography", "TestKit"],
+            dependencies: ["Delivery", "Directory", "Wire", "Structures", "LongwireClient", "Cryptography", "TestKit"],
             path: "Tests/Simulation/Simulation", swiftSettings: common),
         .executableTarget(
             name: "longwire-soak", dependencies: ["Simulation", "Delivery"], path: "Tests/Simulation/longwire-soak",
@@ -108,7 +111,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "Gateway", "EventLoops", "LongwireClient", "PushAPI", "Journal", "Delivery", "Wire", "Cryptography",
+                "Gateway", "EventLoops", "LongwireClient", "PushAPI", "Journal", "Delivery", "Directory", "Wire",
+                "Cryptography",
                 "Platform", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),
         .testTarget(

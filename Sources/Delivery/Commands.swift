@@ -220,6 +220,18 @@ public struct ShardLimits: Sendable {
     /// The longest pause before a job is offered again when its result names none.
     public var retryDelay: ClosedRange<Int64> = 1_000...60_000
     public var sessionlessDeviceLifetime: Int64 = 24 * 3_600_000
+    /// Getui: devices not seen for so long get nothing.
+    public var inactiveDeviceLifetime: Int64 = 90 * 86_400_000
+    /// Getui: an alias names up to ten devices; a device has up to 100 tags of 512 characters in all.
+    public var devicesPerAlias = 10
+    public var tagsPerDevice = 100
+    public var tagCharactersPerDevice = 512
+    /// How often one device's tags may be replaced on one day (UTC); 0: any number.
+    public var tagReplacementsPerDay = 100
+    /// Walks through all tag rows that one loop does at a time.
+    public var tagWalks = 4
+    /// A reserved alias that its device has not taken by then is not taken any more.
+    public var aliasReservationLifetime: Int64 = 30_000
     #if DEBUG
     /// A bug to have on purpose; only tests of the tests set it.
     public var planted: PlantedFault?

@@ -35,6 +35,11 @@ struct Device {
         static let alertToken = Flags(rawValue: 1 << 16)
         static let voipToken = Flags(rawValue: 1 << 17)
         static let liveActivityToken = Flags(rawValue: 1 << 18)
+        /// Gets no messages; what is queued is sent nowhere.
+        static let blacklisted = Flags(rawValue: 1 << 19)
+        /// Its roster row is written.
+        static let listed = Flags(rawValue: 1 << 20)
+        static let silenced: Flags = [.pushModeOff, .blacklisted]
         static let allTokens: Flags = [.alertToken, .voipToken, .liveActivityToken]
 
         static func token(_ kind: TokenKind) -> Flags { Flags(rawValue: 1 << (16 + UInt32(kind.rawValue))) }
@@ -109,9 +114,11 @@ struct Device {
     var isLoaded: Bool { flags.contains(.loaded) }
     var isConnected: Bool { flags.contains(.connected) }
 
-    /// Semantics, "Reachability": foreground, or background and kept running; not suspect; push mode on.
+    /// Semantics, "Reachability": foreground, or background and kept running; not suspect; push mode on, not blacklisted.
     var isReachable: Bool {
-        guard flags.contains(.connected), flags.isDisjoint(with: [.suspect, .pushModeOff]) else { return false }
+        guard flags.contains(.connected), flags.isDisjoint(with: [.suspect, .pushModeOff, .blacklisted]) else {
+            return false
+        }
         return state == .foreground || state == .background && flags.contains(.keepsRunning)
     }
 

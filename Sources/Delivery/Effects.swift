@@ -22,6 +22,7 @@ public enum Effect {
     case jobsAvailable
     indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
     indirect case messageTrace(Origin, MessageTrace?)
+    indirect case directoryAnswered(Origin, DirectoryReply)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
     indirect case log(LogEvent)
 }

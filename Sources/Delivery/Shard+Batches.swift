@@ -47,6 +47,9 @@ extension Shard {
         if device.pointee.flags.contains(.pushModeOff) { flags.insert(.pushModeOff) }
         if device.pointee.flags.contains(.replayOpened) { flags.insert(.replayOpened) }
         if device.pointee.flags.contains(.established) { flags.insert(.established) }
+        if device.pointee.flags.contains(.blacklisted) { flags.insert(.blacklisted) }
+        if !device.pointee.flags.contains(.listed) { enlist(device) }
+        flags.insert(.listed)
         let row = DeviceRow(
             flags: flags, badge: device.pointee.badge, app: apps[Int(device.pointee.appIndex)].key,
             generation: device.pointee.generation, lastTimestamp: device.pointee.lastTimestamp,

@@ -105,7 +105,7 @@ extension Shard {
         let entry = jobs.pointer(slot)
         let device = devices.pointer(entry.pointee.device)
         guard device.pointee.isLoaded, !isPlanted(.jobsNotHeld) else { return false }
-        if device.pointee.flags.contains(.pushModeOff) { return true }
+        if !device.pointee.flags.isDisjoint(with: .silenced) { return true }
         guard device.pointee.isReachable, entry.pointee.row.facts.strategy == .liveElseVendor,
             entry.pointee.row.facts.table == .message
         else { return false }

@@ -164,6 +164,8 @@ extension Shard {
         if row.flags.contains(.pushModeOff) { device.pointee.flags.insert(.pushModeOff) }
         if row.flags.contains(.replayOpened) { device.pointee.flags.insert(.replayOpened) }
         if row.flags.contains(.established) { device.pointee.flags.insert(.established) }
+        if row.flags.contains(.blacklisted) { device.pointee.flags.insert(.blacklisted) }
+        if row.flags.contains(.listed) { device.pointee.flags.insert(.listed) }
         device.pointee.badge = row.badge
         device.pointee.generation = row.generation
         device.pointee.lastTimestamp = row.lastTimestamp

@@ -59,6 +59,10 @@ extension Shard {
             refuse(command, .unknownDevice)
             return
         }
+        guard !isIgnored(slot) else {
+            answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .max)
+            return
+        }
         guard command.requestKey != (0, 0) else {
             makeRoom(command, slot)
             return

@@ -66,6 +66,7 @@ extension Shard {
             effects.append(.leased(origin, still))
         case .settled(let origin, let verdicts): effects.append(.settled(origin, verdicts))
         case .resume(let slot, let cid): if isDevice(slot, cid) { pump(slot) }
+        case .directory(let origin, let reply): effects.append(.directoryAnswered(origin, reply))
         }
     }
 
@@ -219,6 +220,7 @@ extension Shard {
         {
             openBatch(slot)
             store.delete(device.pointee.key, prior: .maybe(wakeAt: device.pointee.rowWakeAt))
+            strike(slot)
             closeBatch()
             device.pointee.flags.remove(.loaded)
             loadedCount -= 1

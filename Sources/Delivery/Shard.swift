@@ -63,6 +63,10 @@ public struct Shard: ~Copyable {
     /// The row of a message that may move to the live stream, while that is decided; see `withMovableRow`.
     var movable: (id: MessageID, bytes: UnsafeRawBufferPointer)?
     var numbers = ShardStatistics()
+    /// Aliases whose row is being read, with what waits for it.
+    var aliasesInReading: [AliasName: [AliasWork]] = [:]
+    var lastAliasStamp: GatewayTime = 0
+    var tagWalkCount = 0
 
     /// What to do with a reader's answer.
     typealias Continuation = (inout Shard, StoreReply) -> Void
@@ -187,6 +191,7 @@ struct PendingEffect {
         indirect case leased(Origin, [Job])
         indirect case settled(Origin, [ResultVerdict])
         case resume(device: UInt32, cid: DeviceID)
+        case directory(Origin, DirectoryReply)
     }
     var ticket: Ticket
     var kind: Kind

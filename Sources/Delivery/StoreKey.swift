@@ -24,6 +24,10 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         case trace = 7
         /// Owner and item as the caller likes: revoked tokens and other small facts of the gateway. Bucket 0 only.
         case meta = 8
+        /// Owner: the alias's digest, whose first 12 bits are the bucket; item 0. Which devices may have the alias.
+        case alias = 9
+        /// Owner: (app key, tag digest or 0 for the roster); item: low word of the cid. A device of this bucket has the tag.
+        case tag = 10
 
         /// Ephemeral rows are kept for a day (and within a size budget) after they were written, then dropped by the
         /// store itself; they are written once, never deleted by name, and have no alarm.

@@ -21,7 +21,7 @@ public final class EmbeddedStore: @unchecked Sendable {
     // called by one thread), and the rest is immutable or synchronizes itself.
 
     /// The version of what this code writes.
-    public static let formatVersion = 1
+    public static let formatVersion = 2
 
     /// How a store works; the defaults are right for a server.
     public struct Configuration: Sendable {
@@ -200,6 +200,10 @@ public final class EmbeddedStore: @unchecked Sendable {
             }
             guard found <= formatVersion else {
                 throw SystemError(operation: "newer", subject: path, code: CInt(clamping: found))
+            }
+            // From here on rows are written that the older version does not know: it must refuse the folder.
+            if found < formatVersion {
+                try FileSystem.replace(path, with: Array("\(prefix)\(formatVersion)\n".utf8))
             }
         } catch {
             switch error.operation {

@@ -61,7 +61,9 @@ struct Alarm: Comparable, Sendable {
 
 extension StoreKey {
     /// Only these tables have partitions of several rows; in the others the item is 0.
-    @inline(__always) var hasItems: Bool { table == .message || table == .vendorMessage || table == .meta }
+    @inline(__always) var hasItems: Bool {
+        table == .message || table == .vendorMessage || table == .meta || table == .tag
+    }
 
     @inline(__always) func isInPartition(of other: StoreKey) -> Bool {
         ownerLow == other.ownerLow && ownerHigh == other.ownerHigh && bucket == other.bucket && table == other.table
@@ -71,7 +73,7 @@ extension StoreKey {
     var isReportedWhenCooled: Bool {
         switch table {
         case .device, .message, .vendorMessage, .job: true
-        case .counters, .request, .trace, .meta: false
+        case .counters, .request, .trace, .meta, .alias, .tag: false
         }
     }
 }

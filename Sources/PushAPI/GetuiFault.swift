@@ -9,10 +9,20 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
     case methodNotAllowed = 405
     /// The token is wrong, expired or revoked.
     case badToken = 10001
+    /// The app made more calls of a counted kind than it may in a minute, or in a day.
+    case callRate = 10005
     /// A parameter is missing, wrong, too large, or names something that does not exist.
     case parameter = 20001
+    /// No device of the call got the tag, or lost it.
+    case tagFailed = 23001
+    case tagTooLong = 30005
     /// A device's queue is full and its app's policy is to refuse.
     case quota = 30009
+    /// Tags are set too often: of one device, or by the app in all, on one day.
+    case tagCallsPerDay = 30011
+    case tagCallsPerMinute = 30012
+    /// An expression over tags names too many.
+    case tooManyTags = 30016
     /// Nothing was accepted; repeat the same request with the same request id.
     case busy = 30019
 
@@ -22,9 +32,9 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
         case .ok, .failure, .starting: 200
         case .notFound: 404
         case .methodNotAllowed: 405
-        case .badToken: 401
-        case .parameter: 400
-        case .quota, .busy: 403
+        case .badToken, .callRate: 401
+        case .parameter, .tagFailed: 400
+        case .quota, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute, .tooManyTags: 403
         }
     }
 }

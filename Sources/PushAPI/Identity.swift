@@ -1,7 +1,7 @@
 // The digests that place and name things. Whoever computes one of these elsewhere must get the same bits, because they
 // are stored: docs/Architecture.md, "Identifiers".
 
-internal import Delivery
+public import Delivery
 internal import Cryptography
 public import Wire
 
@@ -65,7 +65,33 @@ extension UnsafeMutableRawBufferPointer.SubSequence {
     }
 }
 
+extension AliasName {
+    /// The first 16 bytes of SHA-256(app key ‖ "alias" ‖ 0 ‖ text).
+    public init(app: AppKey, text: String) {
+        let words = nameDigest(app, "alias", text)
+        self.init(high: words.0, low: words.1, text: text)
+    }
+}
+
+extension TagName {
+    /// The first eight bytes of SHA-256(app key ‖ "tag" ‖ 0 ‖ text); never 0, which stands for every device.
+    public init(app: AppKey, text: String) {
+        self.init(digest: max(1, nameDigest(app, "tag", text).0), text: text)
+    }
+}
+
+private func nameDigest(_ app: AppKey, _ kind: StaticString, _ text: String) -> (UInt64, UInt64) {
+    var text = text
+    return text.withUTF8 { requestKey(app: app, endpoint: kind, requestID: UnsafeRawBufferPointer($0)) }
+}
+
 extension TaskID {
+    /// The task of a request that names several devices: the same one for a repeated request of the same day.
+    init(kind: Kind, now: GatewayTime, request key: (UInt64, UInt64)) {
+        let (month, day) = civilDate(now)
+        self.init(kind: kind, month: month, day: day, random: (UInt32(truncatingIfNeeded: key.0), key.1))
+    }
+
     /// A new task accepted at `now`, dated in UTC.
     init(kind: Kind, now: GatewayTime, random: RandomWords) {
         let (month, day) = civilDate(now)
@@ -85,6 +111,25 @@ func civilDate(_ time: GatewayTime) -> (month: Int, day: Int) {
     let shiftedMonth = (5 * dayOfYear + 2) / 153  // March is 0
     let day = dayOfYear - (153 * shiftedMonth + 2) / 5 + 1
     return (shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9, day)
+}
+
+/// `yyyy-MM-dd HH:mm:ss` in UTC, as Getui writes times for people.
+func dateTime(_ time: GatewayTime) -> String {
+    let seconds = time / 1_000 - (time % 1_000 < 0 ? 1 : 0)
+    let secondOfDay = ((seconds % 86_400) + 86_400) % 86_400
+    let (month, day) = civilDate(time)
+    // The year from the days since 1 March of year 0, as in `civilDate`.
+    let days = (seconds - secondOfDay) / 86_400 + 719_468
+    let era = (days >= 0 ? days : days - 146_096) / 146_097
+    let dayOfEra = days - era * 146_097
+    let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+    let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
+    func padded(_ number: Int64, _ count: Int) -> String {
+        let digits = String(number)
+        return String(repeating: "0", count: max(0, count - digits.count)) + digits
+    }
+    return "\(padded(year, 4))-\(padded(Int64(month), 2))-\(padded(Int64(day), 2)) "
+        + "\(padded(secondOfDay / 3_600, 2)):\(padded(secondOfDay / 60 % 60, 2)):\(padded(secondOfDay % 60, 2))"
 }
 
 /// Random words drawn in blocks, because one call of the generator costs more than a message's share.

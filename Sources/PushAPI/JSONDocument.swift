@@ -209,6 +209,9 @@ extension JSONValue {
         return Int64(String(decoding: bytes, as: UTF8.self))
     }
 
+    /// A text, or an integer written out as one: SDKs without types send numbers for names.
+    var lenientText: String? { string ?? integer.map(String.init) }
+
     /// A boolean, or the 0 and 1 (as number or text) that some clients write for one.
     package var lenientBool: Bool? {
         if let bool { return bool }

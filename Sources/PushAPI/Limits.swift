@@ -14,10 +14,6 @@ public enum Limits {
     public static let requestIDCharacterCount = 10...32
     /// Getui: msg_list.
     public static let batchItemCount = 200
-    /// Getui: cids in one status query.
-    ///
-    /// The HTTP server must take a request line of 40 KiB for it.
-    public static let statusCount = 1_000
     /// Getui: a transmission's characters (Unicode scalars here).
     public static let transmissionCharacterCount = 3_072
     /// A message's payload, whatever it came from (design: kept verbatim, up to 16 KiB).

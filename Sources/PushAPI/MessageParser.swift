@@ -18,15 +18,21 @@ struct MessageParser {
 
     /// Reads one common body.
     ///
-    /// `requestDigest` is of what a repetition of the request must equal; request ids are counted per `endpoint`.
+    /// `requestDigest` is of what a repetition of the request must equal; request ids are counted per `endpoint`. With
+    /// `aimedAt` the audience is the caller's business, and the task id follows from the request id.
     mutating func parse(
-        _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, requestDigest: UInt64, now: GatewayTime
+        _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, requestDigest: UInt64, now: GatewayTime,
+        aimedAt given: DeviceID? = nil
     ) throws(GetuiFault) -> ParsedPush {
         let requestID = try Self.requestID(body?["request_id"])
         try Self.checkGroupName(body?["group_name"])
-        let cid = try Self.target(body?["audience"])
+        let cid: DeviceID
+        if let given { cid = given } else { cid = try Self.target(body?["audience"]) }
         let settings = try Self.settings(body?["settings"], app: app)
-        let task = TaskID(kind: .single, now: now, random: random)
+        let key = PushAPI.requestKey(app: app.key, endpoint: endpoint, requestID: requestID)
+        let task =
+            given == nil
+            ? TaskID(kind: .single, now: now, random: random) : TaskID(kind: .single, now: now, request: key)
 
         let payload = try payload(body?["push_message"], app: app)
         let channel = try Self.optionalObject(body?["push_channel"], "push_channel")
@@ -59,8 +65,7 @@ struct MessageParser {
             address: DeviceAddress(app: app.key, bucket: bucket, cid: cid), task: task, strategy: settings.strategy,
             timeToLive: settings.timeToLive, itemIndex: itemIndex,
             messageDigest: PushAPI.messageDigest(of: task, for: cid),
-            requestKey: PushAPI.requestKey(app: app.key, endpoint: endpoint, requestID: requestID),
-            requestDigest: requestDigest, vendor: content?.shape, lengths: lengths, arena: arena)
+            requestKey: key, requestDigest: requestDigest, vendor: content?.shape, lengths: lengths, arena: arena)
     }
 
     /// Getui: 10 to 32 characters.

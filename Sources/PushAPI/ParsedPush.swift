@@ -69,7 +69,7 @@ public struct ParsedPush: Sendable {
 
 /// How a push was asked for, which decides how it is answered.
 public struct PushForm: Sendable {
-    public enum Kind: Sendable, Equatable { case single, batch(isAsync: Bool) }
+    public enum Kind: Sendable, Equatable { case single, alias, batch(isAsync: Bool) }
 
     /// An item of a batch that was refused before it reached a device.
     public struct Refused: Sendable, Equatable {

@@ -58,7 +58,7 @@ extension PublicAPI {
         var count = 0
         for text in segment.split(separator: UInt8(ascii: ",")) {
             count += 1
-            guard count <= Limits.statusCount else { throw .size("cid", "at most \(Limits.statusCount)") }
+            guard count <= userLimits.statusDevices else { throw .size("cid", "at most \(userLimits.statusDevices)") }
             guard let cid = DeviceID(hex: text) else {
                 query.unknown.append(String(decoding: text.prefix(64), as: UTF8.self))
                 continue

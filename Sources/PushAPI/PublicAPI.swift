@@ -11,6 +11,10 @@ public enum PublicAction {
     case push([ParsedPush], PushForm)
     /// Ask each device's loop; then `StatusAnswer.render`.
     case userStatus(StatusQuery)
+    /// Run the operation, after the quota if it is counted; then `UserAnswer.render`.
+    case users(UserRequest)
+    /// Find out who has the alias, then publish to them as a push of the form `.alias`.
+    case pushAlias(AliasPush)
     /// Remember durably that this token is void, tell all loops, then answer.
     case revokeToken(TokenID, APIResponse)
     case healthz
@@ -23,6 +27,8 @@ public enum PublicAction {
 public final class PublicAPI {
     /// Replaced at a reload.
     public var registry: AppRegistry
+    /// Replaced at a reload.
+    public var userLimits = UserLimits()
     /// Replaced when a token is revoked.
     public var tokens: TokenAuthority { didSet { cache.removeAll() } }
     let random: RandomWords
@@ -61,6 +67,10 @@ public final class PublicAPI {
                 try require(.post, "POST", request)
                 return try pushSingle(request, app: try authenticated(request, path, now: now), now: now)
             }
+            if path.count == 5, path.matches(4, "alias") {
+                try require(.post, "POST", request)
+                return try pushAlias(request, app: try authenticated(request, path, now: now), now: now)
+            }
             if path.count == 6, path.matches(4, "batch"), path.matches(5, "cid") {
                 try require(.post, "POST", request)
                 return try pushBatch(request, app: try authenticated(request, path, now: now), now: now)
@@ -80,6 +90,7 @@ public final class PublicAPI {
             try require(.get, "GET", request)
             return .userStatus(try statusQuery(path[4], app: try authenticated(request, path, now: now)))
         }
+        if path.count >= 4, path.matches(2, "user"), let action = try users(request, path, now: now) { return action }
         // Getui's Java SDK reports its own health here; there is nothing to do with it.
         if path.count == 4, path.matches(2, "log"), path.matches(3, "upload") {
             try require(.post, "POST", request)
@@ -96,12 +107,12 @@ public final class PublicAPI {
         return action()
     }
 
-    private func require(_ method: APIRequest.Method, _ name: String, _ request: APIRequest) throws(GetuiFault) {
+    func require(_ method: APIRequest.Method, _ name: String, _ request: APIRequest) throws(GetuiFault) {
         guard request.method == method else { throw .methodNotAllowed(name) }
     }
 
     /// The app of the path, when the token belongs to it.
-    private func authenticated(
+    func authenticated(
         _ request: APIRequest, _ path: RequestPath, now: GatewayTime
     ) throws(GetuiFault) -> App {
         guard let text = request.token, let token = lastToken.parse(text),

@@ -24,7 +24,14 @@ public enum PushAnswer {
     /// `outcomes` has one for each message of the action, in its order.
     public static func render(outcomes: [PublishOutcome], form: PushForm, durability: Durability) -> APIResponse {
         if form.kind == .single, let outcome = outcomes.first, let fault = fault(of: outcome) { return fault.response }
-        let reached = outcomes.filter { fault(of: $0) == nil }
+        // One request, one body: whoever is new under the alias does not make a clash a success.
+        if form.kind == .alias, let clash = outcomes.first(where: { $0.code == .requestConflict }),
+            let fault = fault(of: clash)
+        {
+            return fault.response
+        }
+        var reached = outcomes.filter { fault(of: $0) == nil }
+        if form.kind == .alias { reached.sort { $0.task < $1.task } }
         var refused = form.refused
         if reached.count < outcomes.count || !refused.isEmpty {
             refused += refusals(outcomes, parsedOutside: form.refused)
@@ -38,12 +45,15 @@ public enum PushAnswer {
         if form.kind != .batch(isAsync: true) {
             writer.key("data")
             writer.beginObject()
-            for outcome in reached {
-                writer.key(outcome.task.text)
-                writer.beginObject()
+            // An alias's devices share a task, so the next outcome may belong to the object that is open.
+            for (place, outcome) in reached.enumerated() {
+                if place == 0 || reached[place - 1].task != outcome.task {
+                    writer.key(outcome.task.text)
+                    writer.beginObject()
+                }
                 writer.key(outcome.cid.description)
                 writer.string(statusWord(outcome))
-                writer.endObject()
+                if place + 1 == reached.count || reached[place + 1].task != outcome.task { writer.endObject() }
             }
             writer.endObject()
         }

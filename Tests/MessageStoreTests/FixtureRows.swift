@@ -37,6 +37,7 @@ enum FixtureRows {
         }
         let states: [JobRow.State] = [.due, .leased, .accepted, .rejected, .exhausted, .cancelled]
         for (index, state) in states.enumerated() { rows += job(state, UInt64(index + 1), app, time) }
+        rows += names(app, time)
         rows.append(meta(1, Array(0..<32)))
         rows.append(meta(2, [0, 0, 0, 0, 0, 0, 0, 7]))
         return rows
@@ -55,13 +56,18 @@ enum FixtureRows {
 
     private static func device(_ cid: DeviceID, _ bucket: Bucket, _ app: AppKey, _ number: UInt64, _ time: Int64) -> Row
     {
-        let profile = DeviceProfile(
+        var profile = DeviceProfile(
             secret: [UInt8](repeating: UInt8(number), count: 32),
             tokens: [
                 DeviceToken(
                     kind: .alert, environment: .production, topic: "com.example.app", token: "abcdef\(number)",
                     registeredAt: time, isQuarantined: number == 2)
             ])
+        if number == 3 {
+            profile.names.alias = AliasName(high: 0xA11A << 40, low: 5, text: "alice_王")
+            (profile.names.aliasStamp, profile.names.replacementDay, profile.names.replacementCount) = (time, 20_000, 2)
+            profile.names.tags = [TagName(digest: 7, text: "vip"), TagName(digest: 8, text: "广州")]
+        }
         let inner = bytes(profile.byteCount) {
             var writer = RowWriter($0)
             profile.write(&writer)
@@ -70,6 +76,7 @@ enum FixtureRows {
         (row.badge, row.generation, row.lastTimestamp) = (Int32(number), number, UInt64(time))
         (row.reservedSequence, row.queueEpoch, row.registeredAt, row.lastSeenAt) = (64, 7, time - 5, time)
         row.dropped.expired = UInt32(number)
+        if number == 4 { row.flags = [.blacklisted, .listed] }
         let value = inner.withUnsafeBytes { inner in
             bytes(DeviceRow.headerByteCount + inner.count) { row.write(profile: inner, into: $0) }
         }
@@ -130,6 +137,20 @@ enum FixtureRows {
         ]
     }
 
+    /// An alias's row and some tag rows.
+    private static func names(_ app: AppKey, _ time: Int64) -> [Row] {
+        let (cid, name) = (DeviceID(high: 0xD0D0 * 3, low: 3), AliasName(high: 0xA11A << 40, low: 5, text: "alice_王"))
+        var alias = AliasRow(app: app, text: name.text)
+        alias.entries = [AliasEntry(cid: cid, bucket: Bucket(3000), stamp: time)]
+        let row = alias
+        let tags = [0, 7, 8].map { digest in
+            Row(
+                key: StoreKey(Bucket(3000), .tag, ownerHigh: app.word, ownerLow: digest, item: cid.low), wakeAt: 0,
+                value: bytes(8) { $0.storeBytes(of: cid.high.littleEndian, as: UInt64.self) })
+        }
+        return tags + [Row(key: AliasRow.key(name), wakeAt: 0, value: bytes(row.byteCount) { row.write(into: $0) })]
+    }
+
     private static func meta(_ kind: UInt64, _ value: [UInt8]) -> Row {
         Row(key: StoreKey(Bucket(0), .meta, ownerHigh: kind, ownerLow: 0), wakeAt: 0, value: value)
     }
@@ -139,11 +160,15 @@ enum FixtureRows {
         value.withUnsafeBytes { bytes in
             switch key.table {
             case .device:
-                guard let (row, profile) = DeviceRow.read(bytes), let tokens = DeviceProfile(profile)?.tokens else {
+                guard let (row, rest) = DeviceRow.read(bytes), let profile = DeviceProfile(rest) else {
                     return "unreadable"
                 }
+                let tokens = profile.tokens
+                var names = profile.names.alias.map { ", alias \($0.text)" } ?? ""
+                if !profile.names.tags.isEmpty { names += ", tags \(profile.names.tags.map(\.text))" }
+                if row.flags.contains(.blacklisted) { names += ", blacklisted" }
                 return "badge \(row.badge), generation \(row.generation), seen \(row.lastSeenAt), reserved to "
-                    + "\(row.reservedSequence), expired \(row.dropped.expired), token \(tokens.map(\.token))"
+                    + "\(row.reservedSequence), expired \(row.dropped.expired), token \(tokens.map(\.token))\(names)"
             case .message, .vendorMessage:
                 guard let row = MessageRow(bytes) else { return "unreadable" }
                 return "\(String(decoding: row.payload, as: UTF8.self)), \(row.strategy), expires \(row.expiresAt)"
@@ -160,6 +185,12 @@ enum FixtureRows {
             case .trace:
                 guard let row = TraceRow(bytes) else { return "unreadable" }
                 return "\(row.finalState), \(row.reason), steps \(row.steps.map { "\($0.event)" })"
+            case .alias:
+                guard let row = AliasRow(bytes) else { return "unreadable" }
+                return "\(row.text): \(row.entries.map { "\($0.cid.low) in \($0.bucket.index) since \($0.stamp)" })"
+            case .tag:
+                return bytes.count == 8
+                    ? "cid from \(UInt64(littleEndian: bytes.loadUnaligned(as: UInt64.self)))" : "unreadable"
             case .meta: return "\(value.count) bytes"
             }
         }

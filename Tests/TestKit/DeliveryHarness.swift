@@ -51,6 +51,8 @@ public final class DeliveryHarness: ShardStoreObserver {
     public var statuses: [DeviceStatus?] = []
     public var deviceAnswers: [DeviceAnswer] = []
     public var traces: [MessageTrace?] = []
+    /// By the request's number.
+    public var directoryReplies: [UInt64: DirectoryReply] = [:]
     public var logs: [LogEvent] = []
     public var jobsAvailable = 0
     /// The order in which kinds of effects came, for tests of order.
@@ -165,6 +167,9 @@ public final class DeliveryHarness: ShardStoreObserver {
             statuses.append(answer.status)
             deviceAnswers.append(answer)
         case .messageTrace(_, let trace): traces.append(trace)
+        case .directoryAnswered(let origin, let reply):
+            directoryReplies[origin.request] = reply
+            order.append("directory")
         case .log(let event): logs.append(event)
         }
     }
@@ -174,6 +179,24 @@ public final class DeliveryHarness: ShardStoreObserver {
     public var statistics: ShardStatistics { shard.statistics }
 
     // MARK: What a test says
+
+    /// Sends a step and returns its number; the reply is in `directoryReplies` once it is answered.
+    @discardableResult
+    public func send(_ step: DirectoryStep, to bucket: Bucket, app: AppKey = DeliveryHarness.app) -> UInt64 {
+        nextRequest += 1
+        shard.directory(
+            DirectoryCommand(origin: Origin(route: 2, request: nextRequest), app: app, bucket: bucket, step: step),
+            now: now)
+        drain()
+        return nextRequest
+    }
+
+    /// Sends a step, lets the disk do its part and returns the reply.
+    public func ask(_ step: DirectoryStep, _ bucket: Bucket, app: AppKey = DeliveryHarness.app) -> DirectoryReply? {
+        let request = send(step, to: bucket, app: app)
+        flush()
+        return directoryReplies[request]
+    }
 
     /// Registers a device and returns it connected.
     public func register(

@@ -225,15 +225,16 @@ public final class MemoryShardStore: ShardStore {
     private func check(_ key: StoreKey) {
         precondition(openBucket == key.bucket, "the row is not in the open batch's bucket")
         switch key.table {
-        case .message, .vendorMessage, .meta: break
-        case .device, .job, .counters, .request, .trace: precondition(key.item == 0, "this table has item 0 only")
+        case .message, .vendorMessage, .meta, .tag: break
+        case .device, .job, .counters, .request, .trace, .alias:
+            precondition(key.item == 0, "this table has item 0 only")
         }
     }
 
     private func isReportedWhenCooled(_ key: StoreKey) -> Bool {
         switch key.table {
         case .device, .message, .vendorMessage, .job: true
-        case .counters, .request, .trace, .meta: false
+        case .counters, .request, .trace, .meta, .alias, .tag: false
         }
     }
 

@@ -104,7 +104,7 @@ private struct ConformanceDriver {
 
     private mutating func key() -> StoreKey {
         let table = StoreKey.Table.allCases.randomElement(using: &random) ?? .message
-        let hasItems = table == .message || table == .vendorMessage || table == .meta
+        let hasItems = table == .message || table == .vendorMessage || table == .meta || table == .tag
         // Few owners, so that rows meet; request ids come and go, so that filters see new ones.
         let owner = UInt64.random(in: 1...(table.isEphemeral ? 200 : 3), using: &random)
         return StoreKey(
@@ -146,7 +146,7 @@ private struct ConformanceDriver {
         switch key.table {
         case .device, .message, .vendorMessage, .job:
             if Bool.random(using: &random) { wakeAt = now + Int64.random(in: -300...900, using: &random) }
-        case .counters, .request, .trace, .meta: break
+        case .counters, .request, .trace, .meta, .alias, .tag: break
         }
         let location = harness.store.put(key, wakeAt: wakeAt, prior: prior, byteCount: size) { bytes in
             bytes.copyBytes(from: value)
@@ -222,7 +222,7 @@ private struct ConformanceDriver {
     private func isReported(_ key: StoreKey) -> Bool {
         switch key.table {
         case .device, .message, .vendorMessage, .job: true
-        case .counters, .request, .trace, .meta: false
+        case .counters, .request, .trace, .meta, .alias, .tag: false
         }
     }
 

@@ -14,15 +14,19 @@ struct DeviceToken {
     var digest: UInt64 { Fingerprint.of(token.utf8) }
 }
 
-/// What a device has besides numbers: its secret and its tokens.
+/// What a device has besides numbers: its secret, its tokens, its names.
 ///
 /// In memory it stays as the bytes that stand in the row, since most devices are looked at rarely.
 package struct DeviceProfile {
     package var secret: [UInt8]
     var tokens: [DeviceToken]
+    /// Behind the tokens, if there is anything in it; rows of store format 1 end before it.
+    var names = DeviceNames()
 
     package var byteCount: Int {
-        tokens.reduce(2 + secret.count) { $0 + 11 + RowWriter.byteCount(text: $1.topic) + 2 + $1.token.utf8.count }
+        tokens.reduce(2 + secret.count + names.byteCount) {
+            $0 + 11 + RowWriter.byteCount(text: $1.topic) + 2 + $1.token.utf8.count
+        }
     }
 
     package func write(_ writer: inout RowWriter) {
@@ -39,6 +43,7 @@ package struct DeviceProfile {
             var text = token.token
             text.withUTF8 { writer.put(UnsafeRawBufferPointer($0)) }
         }
+        names.write(&writer)
     }
 
     init(secret: [UInt8], tokens: [DeviceToken]) { (self.secret, self.tokens) = (secret, tokens) }
@@ -61,6 +66,8 @@ package struct DeviceProfile {
                     kind: kind, environment: environment, topic: topic, token: String(decoding: text, as: UTF8.self),
                     registeredAt: registeredAt, isQuarantined: quarantined != 0))
         }
+        guard let names = DeviceNames(&reader) else { return nil }
+        self.names = names
     }
 }
 
@@ -75,6 +82,9 @@ package struct DeviceRow {
         static let replayOpened = Flags(rawValue: 2)
         /// It came back, or stayed long enough: no longer collected as a device that was never seen again.
         static let established = Flags(rawValue: 4)
+        static let blacklisted = Flags(rawValue: 8)
+        /// It has its row in the roster; rows of store format 1 have none.
+        static let listed = Flags(rawValue: 16)
     }
 
     var flags: Flags = []

@@ -24,6 +24,7 @@ package struct RowWriter {
 struct RowReader {
     let bytes: UnsafeRawBufferPointer
     private(set) var offset = 0
+    var isAtEnd: Bool { offset == bytes.count }
 
     init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 

@@ -46,6 +46,9 @@ package enum RowInspection {
         package var queueEpoch: UInt64
         package var badge: Int32
         package var pushModeOff: Bool
+        package var isBlacklisted: Bool
+        package var alias: AliasName?
+        package var tags: [TagName]
         /// Those that are not quarantined.
         package var tokens: [String]
         /// Those that a sender service reported as bad.
@@ -78,13 +81,14 @@ package enum RowInspection {
     }
 
     package static func device(_ bytes: UnsafeRawBufferPointer) -> Device? {
-        guard let (row, profile) = DeviceRow.read(bytes) else { return nil }
+        guard let (row, rest) = DeviceRow.read(bytes), let profile = DeviceProfile(rest) else { return nil }
         return Device(
             app: row.app, generation: row.generation, lastTimestamp: row.lastTimestamp,
             reservedSequence: row.reservedSequence, queueEpoch: row.queueEpoch, badge: row.badge,
-            pushModeOff: row.flags.contains(.pushModeOff),
-            tokens: DeviceProfile(profile)?.tokens.filter { !$0.isQuarantined }.map(\.token) ?? [],
-            quarantined: DeviceProfile(profile)?.tokens.filter(\.isQuarantined).map(\.token) ?? [])
+            pushModeOff: row.flags.contains(.pushModeOff), isBlacklisted: row.flags.contains(.blacklisted),
+            alias: profile.names.alias, tags: profile.names.tags,
+            tokens: profile.tokens.filter { !$0.isQuarantined }.map(\.token),
+            quarantined: profile.tokens.filter(\.isQuarantined).map(\.token))
     }
 
     /// The event that a trace row beside a message's trace tells of; `nil` for the trace itself.

@@ -1,4 +1,6 @@
 package import Delivery
+package import Directory
+package import PushAPI
 
 /// Every number of `limits` in the configuration, in force.
 ///
@@ -32,6 +34,12 @@ package struct GatewayLimits: Sendable {
     /// Sender services that wait in `lease` at once.
     package fileprivate(set) var longPolls = 256
 
+    /// What one call about users may hold.
+    package fileprivate(set) var users = UserLimits()
+    /// Calls that give tags to many devices or take them away, and calls that ask for a device's tags; by app.
+    package fileprivate(set) var tagChanges = CallQuota(perMinute: 100, perDay: 10_000)
+    package fileprivate(set) var tagQueries = CallQuota(perMinute: 100, perDay: 10_000)
+
     /// What the journal may hold on disk before its contents move to the ordered store.
     package fileprivate(set) var journalBytes: Int64 = 512 << 20
     /// Messages older than this leave memory for the ordered store.
@@ -49,7 +57,16 @@ package struct GatewayLimits: Sendable {
         var limits = shard
         // Checked by the configuration before it gets here; a range the wrong way round would trap.
         limits.heartbeatSeconds = heartbeatMinimumSeconds...max(heartbeatMinimumSeconds, heartbeatMaximumSeconds)
+        // One number each in the file: the call and the device are held to the same.
+        (limits.tagsPerDevice, limits.tagCharactersPerDevice) = (users.tagsPerDevice, users.tagTotalCharacters)
         return limits
+    }
+
+    package func quota(of call: CountedCall) -> CallQuota {
+        switch call {
+        case .tagChange: tagChanges
+        case .tagQuery: tagQueries
+        }
     }
 }
 
@@ -91,6 +108,26 @@ package struct LimitKey: Sendable {
         key("dueJobReadAhead", \.shard.dueJobReadAhead, 1...10_000_000),
         key("cachedDevices", \.shard.cachedDeviceCount, 100...100_000_000),
         key("sessionlessDeviceLifetimeSeconds", \.shard.sessionlessDeviceLifetime, 60...31_536_000, scale: 1_000),
+        key("inactiveDeviceDays", \.shard.inactiveDeviceLifetime, 1...36_500, scale: 86_400_000),
+        // Users.
+        key("aliasItems", \.users.aliasItems, 1...10_000),
+        key("aliasCharacters", \.users.aliasCharacters, 1...60),
+        key("devicesPerAlias", \.shard.devicesPerAlias, 1...200),
+        key("tagsPerDevice", \.users.tagsPerDevice, 1...200),
+        key("tagCharacters", \.users.tagCharacters, 1...60),
+        key("tagTotalCharacters", \.users.tagTotalCharacters, 1...2_000),
+        key("tagDevices", \.users.tagDevices, 1...10_000),
+        key("blacklistDevices", \.users.blacklistDevices, 1...10_000),
+        key("badgeDevices", \.users.badgeDevices, 1...10_000),
+        key("statusDevices", \.users.statusDevices, 1...10_000),
+        key("detailDevices", \.users.detailDevices, 1...10_000),
+        key("deviceStatusDevices", \.users.deviceStatusDevices, 1...10_000),
+        key("tagReplacementsPerDay", \.shard.tagReplacementsPerDay, 0...60_000),
+        key("tagChangesPerMinute", \.tagChanges.perMinute, 0...10_000_000),
+        key("tagChangesPerDay", \.tagChanges.perDay, 0...1_000_000_000),
+        key("tagQueriesPerMinute", \.tagQueries.perMinute, 0...10_000_000),
+        key("tagQueriesPerDay", \.tagQueries.perDay, 0...1_000_000_000),
+        key("tagWalks", \.shard.tagWalks, 1...1_000),
         // Connections.
         key("connections", \.connections, 1...10_000_000),
         key("connectionsBeforeHello", \.connectionsBeforeHello, 1...10_000_000),

@@ -25,7 +25,7 @@ final class PublicFront {
     static let pendingLimit = 65_536
 
     // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
-    private unowned(unsafe) let owner: GatewayLoop
+    unowned(unsafe) let owner: GatewayLoop
     private let api: PublicAPI
     private var pushes = StampedTable<PendingPush>(limit: PublicFront.pendingLimit)
     private var queries = StampedTable<PendingStatus>(limit: PublicFront.pendingLimit)
@@ -35,11 +35,15 @@ final class PublicFront {
         api = PublicAPI(
             registry: owner.registry,
             tokens: TokenAuthority(key: owner.context.tokenKey, revoked: owner.context.revokedTokens))
+        api.userLimits = owner.limits.users
     }
 
     var hasWorkUnderWay: Bool { pushes.count > 0 || queries.count > 0 }
 
-    func reload(_ snapshot: GatewaySnapshot) { api.registry = snapshot.registry }
+    func reload(_ snapshot: GatewaySnapshot) {
+        api.registry = snapshot.registry
+        api.userLimits = snapshot.limits.users
+    }
 
     func revoke(_ token: TokenID) {
         api.tokens.revoke(token)
@@ -52,6 +56,8 @@ final class PublicFront {
         case .respond(let response): respond(exchange, response)
         case .push(let pushes, let form): push(exchange, pushes, form)
         case .userStatus(let query): status(exchange, query)
+        case .users(let request): users(exchange, request)
+        case .pushAlias(let aliasPush): push(exchange, aliasPush)
         case .revokeToken(let token, let response):
             owner.revoke(token) { [weak self] in self?.respond(exchange, response) }
         case .healthz: respond(exchange, HealthPage.health(owner.context))
@@ -61,7 +67,7 @@ final class PublicFront {
 
     // MARK: Push
 
-    private func push(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm) {
+    func push(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
         let pending = PendingPush(
             exchange: exchange, form: form, outcomes: Array(repeating: nil, count: items.count), missing: items.count)
@@ -122,7 +128,7 @@ final class PublicFront {
         respond(pending.exchange, StatusAnswer.render(pending.query, statuses: pending.statuses))
     }
 
-    private func respond(_ exchange: HTTPExchange, _ response: APIResponse) {
+    func respond(_ exchange: HTTPExchange, _ response: APIResponse) {
         owner.metrics.count(.answered(response.status, isAdmin: false))
         owner.metrics.observe(.request, microseconds: Int64(owner.loop.now &- exchange.startedAt) * 1_000)
         exchange.respond(response)

@@ -25,6 +25,7 @@ final class GatewayLoop {
     let publisher = NativePublisher()
     let handoffDesk: HandoffDesk
     private(set) lazy var publicFront = PublicFront(self)
+    private(set) lazy var directoryFront = DirectoryFront(self)
     private(set) lazy var adminFront = AdminFront(self)
     /// Rows of the gateway's own that wait to be durable.
     private var metaWaiters: [(ticket: Ticket, done: () -> Void)] = []
@@ -200,7 +201,7 @@ final class GatewayLoop {
                     let outcome = PublishOutcome(code: .busy, cid: command.cid, task: command.task)
                     answer(.published(command.origin, outcome))
                 }
-            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .answers, .jobsAvailable:
+            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .charge, .answers, .jobsAvailable:
                 kept.append(message)
             }
         }
@@ -295,8 +296,8 @@ final class GatewayLoop {
     var hasWorkUnderWay: Bool {
         var isSenderOwed = false
         senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
-        return isSenderOwed || publicFront.hasWorkUnderWay || handoffDesk.hasWorkUnderWay
-            || core.pointee.shard.statistics.pendingEffects > 0
+        return isSenderOwed || publicFront.hasWorkUnderWay || directoryFront.hasWorkUnderWay
+            || handoffDesk.hasWorkUnderWay || core.pointee.shard.statistics.pendingEffects > 0
     }
 
     /// Tells every connection that the gateway stops.
@@ -357,6 +358,13 @@ final class GatewayLoop {
         let target = bucket.loop(of: loopCount)
         guard target == index else { return send(.trace(message, origin), to: target) }
         core.pointee.shard.trace(of: message, origin: origin, now: now)
+        perform()
+    }
+
+    /// One step of a directory operation.
+    func direct(_ command: DirectoryCommand, to target: Int) {
+        guard target == index else { return send(.directory(command), to: target) }
+        core.pointee.shard.directory(command, now: now)
         perform()
     }
 
@@ -455,6 +463,10 @@ final class GatewayLoop {
             case .trace(let message, let origin):
                 core.pointee.shard.trace(of: message, origin: origin, now: now)
                 perform()
+            case .directory(let command):
+                direct(command, to: index)
+            case .charge(let app, let call, let origin):
+                answer(.charged(origin, directoryFront.count(call, app: app)))
             case .jobsAvailable:
                 handoffDesk.jobsAvailable(now: Int64(loop.now))
             }
@@ -511,6 +523,8 @@ final class GatewayLoop {
             answer(.deviceStatus(origin, cid, status))
         case .messageTrace(let origin, let trace):
             answer(.trace(origin, trace))
+        case .directoryAnswered(let origin, let reply):
+            answer(.directory(origin, reply))
         case .log(let event):
             context.log.write(event)
         }
@@ -549,6 +563,10 @@ final class GatewayLoop {
             }
         case .trace(_, let trace):
             adminFront.answered(route, trace)
+        case .directory(let origin, let reply):
+            directoryFront.answered(route, origin.request, reply)
+        case .charged(_, let verdict):
+            directoryFront.charged(route, verdict)
         }
     }
 }

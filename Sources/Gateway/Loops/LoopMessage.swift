@@ -1,4 +1,5 @@
 internal import Delivery
+internal import Directory
 internal import EventLoops
 internal import PushAPI
 internal import Wire
@@ -16,6 +17,10 @@ enum LoopMessage: Sendable {
     case extend([ExtendItem], milliseconds: Int64, Origin)
     case deviceStatus(DeviceAddress, Origin)
     case trace(MessageID, Origin)
+    /// A step of an operation on aliases, tags, blacklist or badge.
+    case directory(DirectoryCommand)
+    /// May the app make one more of these calls?
+    case charge(AppKey, CountedCall, Origin)
     /// The sending shard has due jobs where it had none.
     case jobsAvailable
 }
@@ -33,11 +38,13 @@ enum LoopAnswer: Sendable {
     indirect case settled(Origin, [ResultVerdict])
     indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
     indirect case trace(Origin, MessageTrace?)
+    indirect case directory(Origin, DirectoryReply)
+    indirect case charged(Origin, QuotaVerdict)
 
     var origin: Origin {
         switch self {
         case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _),
-            .deviceStatus(let origin, _, _):
+            .deviceStatus(let origin, _, _), .directory(let origin, _), .charged(let origin, _):
             origin
         }
     }

@@ -15,6 +15,10 @@ struct Route: Equatable, Sendable {
         case admin
         /// A lease or settlement; the slot is the lease coordinator's.
         case handoff
+        /// A step of a directory operation; the slot is the operation's, `Origin.request` the step's number.
+        case directory
+        /// A call to be counted; the slot is the waiting call's.
+        case quota
     }
 
     static let slotLimit = 1 << 24

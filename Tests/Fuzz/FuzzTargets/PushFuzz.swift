@@ -1,5 +1,6 @@
 internal import Cryptography
 internal import Delivery
+internal import Directory
 internal import PushAPI
 internal import Wire
 
@@ -67,10 +68,48 @@ enum PushFuzz {
                     durability: .fsync))
         case .userStatus(let query):
             try require(token == valid, "a status without the app's token")
-            try require(query.devices.count <= Limits.statusCount, "too many devices")
+            try require(query.devices.count <= api.userLimits.statusDevices, "too many devices")
             try JSONFuzz.check(StatusAnswer.render(query, statuses: [:]))
+        case .users(let request):
+            try require(token == valid, "a call about users without the app's token")
+            try JSONFuzz.check(UserAnswer.render(request, try finished(request.work, choice: outcomes)))
+            for verdict in [QuotaVerdict.minuteExceeded, .dayExceeded] {
+                try JSONFuzz.check(UserAnswer.refused(request, verdict))
+            }
+        case .pushAlias(let push):
+            try require(token == valid, "a push to an alias without the app's token")
+            try require(NameRules.isAlias(push.name.text), "a strange alias")
+            let device = DeviceID(hex: Self.cid.utf8) ?? .none
+            let places = [DevicePlace(cid: device, bucket: app.bucket(of: device))]
+            for push in push.pushes(to: places) { try push.withCommand(origin: .none) { try check($0) } }
         case .healthz, .readyz: break
         }
+    }
+
+    /// An operation to the end, whatever it is answered.
+    private static func finished(_ work: DirectoryOperation.Work, choice: UInt8) throws -> DirectoryOperation {
+        let entry = AliasEntry(cid: DeviceID(hex: cid.utf8) ?? .none, bucket: Bucket(7), stamp: now)
+        let alias = AliasName(app: app.key, text: "alice")
+        let detail = DeviceDetail(
+            alias: alias, tags: [TagName(app: app.key, text: "vip")], isBlacklisted: choice & 1 == 1, registeredAt: now,
+            token: "ab\"12", topic: "com.example.demo")
+        let replies: [DirectoryReply] = [
+            .done, .reserved(stamp: now), .full([entry]), .members([entry, entry]), .members([]),
+            .aliasSet(previous: alias, stamp: now), .aliasSet(previous: nil, stamp: 0), .late, .overtaken,
+            .aliasCleared(stamp: now),
+            .held, .notHeld(isStale: true), .notHeld(isStale: false), .tooMany, .tooOften, .device(detail), .count(3),
+            .unknown, .failed,
+        ]
+        var operation = DirectoryOperation(work, loopCount: 2)
+        var steps = operation.start()
+        var count = 0
+        while let step = steps.popLast() {
+            count += 1
+            try require(count < 100_000, "an operation without an end")
+            steps += operation.receive(step.request, replies[(Int(choice) + count) % replies.count])
+        }
+        try require(operation.isDone, "an operation that waits for nothing is not done")
+        return operation
     }
 
     static func countingRandom() -> RandomWords {

@@ -100,6 +100,10 @@ final class Identity {
     var state = ApplicationState.terminated
     var keepsRunning = false
     var pushModeOff = false
+    var isBlacklisted = false
+    var wasBlacklisted = false
+    /// Steps for this device that have reached its loop and are not answered.
+    var openSteps: [Int] = []
     var isSuspect = false
     /// Connections whose Hello the shard is looking at.
     var callers: [Link] = []
@@ -117,6 +121,9 @@ final class Identity {
     var reserved: UInt64 = 0
     var durableReserved: UInt64 = 0
     var durablePushModeOff = false
+    var durableBlacklisted = false
+    var durableAlias: AliasName?
+    var durableTags: [TagName] = []
     var durableTokens: [String] = []
     var highestSequence: UInt64 = 0
     var durableHighest: UInt64 = 0
@@ -132,7 +139,7 @@ final class Identity {
 
     /// Semantics, "Reachability", from what the gateway was told.
     var isReachable: Bool {
-        guard liveLink != nil, !isSuspect, !pushModeOff else { return false }
+        guard liveLink != nil, !isSuspect, !pushModeOff, !isBlacklisted else { return false }
         return state == .foreground || state == .background && keepsRunning
     }
 }

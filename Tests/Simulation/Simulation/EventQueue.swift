@@ -18,6 +18,8 @@ enum Event {
     case senderStep(sender: Int)
     case senderResults(sender: Int, batch: Int)
     case endMet(record: Int)
+    case directoryStep(Int, life: Int)
+    case directoryReply(Int, life: Int)
     case restart
 }
 

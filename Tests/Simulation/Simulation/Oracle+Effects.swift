@@ -201,6 +201,9 @@ extension Oracle {
             if outcome.code == .unknownDevice, record.identity.isDurable, record.identity.durableGeneration > 1 {
                 fail(.refusal, "publish \(record.index) found no device")
             }
+            if outcome.code == .ignored, !record.identity.wasBlacklisted {
+                fail(.refusal, "publish \(record.index) was ignored, but its device was never blacklisted")
+            }
             if outcome.code == .requestConflict, record.request == 0 {
                 fail(.request, "a conflict without a request id")
             }

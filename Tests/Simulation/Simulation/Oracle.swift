@@ -37,8 +37,8 @@ final class Oracle: StoreWitness {
         case .message, .vendorMessage: messageWritten(key, bytes, ticket)
         case .job: jobWritten(key, bytes)
         case .trace: traceWritten(key, bytes)
-        case .device: deviceWritten(key, bytes)
-        case .counters, .request, .meta: break
+        case .device: deviceWritten(key, bytes, ticket)
+        case .counters, .request, .meta, .alias, .tag: break
         }
     }
 
@@ -94,6 +94,7 @@ final class Oracle: StoreWitness {
     private func checkAcceptance(_ record: Record, _ identity: Identity, _ row: RowInspection.Message) {
         guard record.strategy == .liveElseVendor || record.strategy == .liveOnly else { return }
         // While another Hello is looked at, the older session may just have ended.
+        if identity.isBlacklisted { fail(.strategy, "message \(record.index) was accepted for a blacklisted device") }
         guard identity.callers.isEmpty else { return }
         if identity.isReachable == row.isOffline {
             fail(.offlineFlag, "message \(record.index) was accepted with offline \(row.isOffline)")
@@ -150,6 +151,9 @@ final class Oracle: StoreWitness {
     private func checkHeld(_ record: Record) {
         let identity = record.identity
         guard identity.callers.isEmpty else { return }
+        if identity.isBlacklisted {
+            fail(.strategy, "message \(record.index) was leased though its device is blacklisted")
+        }
         if identity.pushModeOff { fail(.strategy, "message \(record.index) was leased though push mode is off") }
         guard record.strategy == .liveElseVendor, record.table == .message, identity.isReachable,
             record.timeToLive > 0, !identity.isSuspect
@@ -237,7 +241,7 @@ final class Oracle: StoreWitness {
         }
     }
 
-    private func deviceWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
+    private func deviceWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, _ ticket: Ticket) {
         guard let row = RowInspection.device(bytes),
             let identity = world.identity(DeviceID(high: key.ownerHigh, low: key.ownerLow))
         else { return fail(.content, "the row of a device that was never minted") }
@@ -253,6 +257,7 @@ final class Oracle: StoreWitness {
         if let token = row.quarantined.first(where: { !identity.badTokens.contains($0) }) {
             fail(.lease, "\(token) of device \(identity.index) is in quarantine, but nobody called it bad")
         }
+        serverChanged(identity, row, ticket: ticket)
         if row.badge != identity.badge {
             fail(.badge, "the badge of device \(identity.index) is \(row.badge), it should be \(identity.badge)")
         }
@@ -321,13 +326,15 @@ final class Oracle: StoreWitness {
                     identity.durableBadge = row.badge
                     identity.durableReserved = row.reservedSequence
                     identity.durablePushModeOff = row.pushModeOff
+                    identity.durableBlacklisted = row.isBlacklisted
+                    (identity.durableAlias, identity.durableTags) = (row.alias, row.tags)
                     identity.durableTokens = row.tokens
                 case .counters:
                     guard let row = CountersRow(value.bytes) else { continue }
                     let place = place(key.bucket, row.app)
                     counters[place, default: [:]][row.day] = row
                     counted = place
-                case .request, .meta: break
+                case .request, .meta, .alias, .tag: break
                 }
             case .delete(let key):
                 switch key.table {
@@ -406,6 +413,8 @@ final class Oracle: StoreWitness {
             identity.reserved = identity.durableReserved
             identity.tokens = identity.durableTokens
             identity.pushModeOff = identity.durablePushModeOff
+            identity.isBlacklisted = identity.durableBlacklisted
+            identity.openSteps = []
             identity.highestSequence = identity.durableHighest
             identity.isRegistered = identity.isDurable
             identity.pendingCount = 0

@@ -76,6 +76,7 @@ struct Plan {
         limits.dueJobReadAhead = chance.one(of: [1, 4, 32, 65_536])
         limits.alarmBatch = chance.one(of: [1, 3, 256])
         limits.waitingPerDevice = chance.one(of: [2, 8, 64])
+        limits.tagWalks = 64
         limits.waitingInAll = chance.one(of: [8, 64, 16_384])
         for index in 0..<2 {
             var app = AppSettings(

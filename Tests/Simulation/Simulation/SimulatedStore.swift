@@ -353,15 +353,16 @@ public final class SimulatedStore: ShardStore {
     private func check(_ key: StoreKey) {
         precondition(openBucket == key.bucket, "the row is not in the open batch's bucket")
         switch key.table {
-        case .message, .vendorMessage, .meta: break
-        case .device, .job, .counters, .request, .trace: precondition(key.item == 0, "this table has item 0 only")
+        case .message, .vendorMessage, .meta, .tag: break
+        case .device, .job, .counters, .request, .trace, .alias:
+            precondition(key.item == 0, "this table has item 0 only")
         }
     }
 
     private static func isReportedWhenCooled(_ key: StoreKey) -> Bool {
         switch key.table {
         case .device, .message, .vendorMessage, .job: true
-        case .counters, .request, .trace, .meta: false
+        case .counters, .request, .trace, .meta, .alias, .tag: false
         }
     }
 
@@ -390,7 +391,7 @@ public final class SimulatedStore: ShardStore {
     }
 
     private static func hasPartitions(_ key: StoreKey) -> Bool {
-        key.table == .message || key.table == .vendorMessage || key.table == .meta
+        key.table == .message || key.table == .vendorMessage || key.table == .meta || key.table == .tag
     }
 
     private static func partitionKey(_ key: StoreKey) -> PartitionKey {

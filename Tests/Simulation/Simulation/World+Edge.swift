@@ -226,6 +226,7 @@ extension World {
         case .jobsAvailable: break
         case .deviceStatus: break
         case .messageTrace(let origin, let trace): oracle.traced(Int(origin.request), trace)
+        case .directoryAnswered(let origin, let reply): directed(Int(origin.request), reply, loop)
         case .log(let event): oracle.logged(event)
         }
     }

@@ -157,6 +157,7 @@ extension World {
         if !isUp { while !isUp, violation == nil { step() } }
         for loop in loops { loop.store.acceptsWrites = true }
         for sender in senders { sender.character = .honest }
+        if hasServer { clearBlacklists() }
         // While the devices are still where they were, time alone must end what is over.
         pass(milliseconds: 150_000)
         oracle.checkOverdue()
@@ -172,6 +173,7 @@ extension World {
         // The faults may have left a job with a retry far off, so wait for the longest thing there is.
         pass(milliseconds: plan.maximumTimeToLive + 200_000)
         if violation == nil { oracle.checkEnd() }
+        if hasServer { checkDirectory() }
     }
 
     func pass(milliseconds: Int64) {

@@ -4,6 +4,7 @@
 // publishers and the sender services. `Oracle` watches and says what is wrong.
 
 public import Delivery
+internal import Directory
 internal import Wire
 
 /// One run.
@@ -46,17 +47,25 @@ public final class World {
     var identities: [Identity] = []
     var records: [Record] = []
     var requestCount = 0
+    /// An app's server with its calls about names, blacklist and badge.
+    let hasServer: Bool
+    var directoryChance: Chance
+    var operations: [(app: Int, operation: DirectoryOperation)] = []
+    var steps: [SimulatedStep] = []
     var senders: [SimulatedSender] = []
     /// Faults have stopped.
     var isHealing = false
 
     /// - Parameters:
     ///   - seed: names the run.
+    ///   - hasServer: an app's server takes part, with names, blacklist and badge.
     ///   - adjust: changes the shards' limits, to plant a fault.
-    public init(seed: UInt64, adjust: (inout ShardLimits) -> Void = { _ in }) {
+    public init(seed: UInt64, hasServer: Bool = true, adjust: (inout ShardLimits) -> Void = { _ in }) {
         self.seed = seed
+        self.hasServer = hasServer
         chance = Chance(seed: seed)
         plan = Plan(&chance)
+        directoryChance = Chance(seed: seed ^ World.directorySeed)
         adjust(&plan.limits)
         oracle.world = self
         startLoops(rows: [:], count: plan.loopCount)
@@ -117,6 +126,7 @@ public final class World {
         add(Int(identity.state.rawValue), below: 3)
         add(identity.keepsRunning)
         add(identity.pushModeOff)
+        add(identity.isBlacklisted)
         add(identity.isSuspect)
         add(identity.callers.count, below: 3)
         let inFlight = identity.liveLink?.inFlight.count ?? 0
@@ -142,6 +152,7 @@ public final class World {
         case .operation:
             guard !isHealing else { return }
             operate()
+            if hasServer, directoryChance.perMille(80) { directSomething() }
             queue.add(.operation, at: now + chance.time(0, plan.operationGap))
         case .segment(let link, let toGateway, let offset, let bytes):
             arrive(links[link], toGateway: toGateway, offset: offset, bytes: bytes)
@@ -178,6 +189,8 @@ public final class World {
         case .senderStep(let sender): step(senders[sender])
         case .senderResults(let sender, let batch): report(senders[sender], batch: batch)
         case .endMet(let record): meetEnd(of: records[record])
+        case .directoryStep(let number, let itsLife): if itsLife == life, isUp { carryOut(number) }
+        case .directoryReply(let number, let itsLife): if itsLife == life, isUp { takeReply(number) }
         case .restart: restart()
         }
     }

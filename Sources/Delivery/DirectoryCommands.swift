@@ -1,0 +1,147 @@
+// What is asked of one bucket about aliases, tags, blacklist and badge, and what it answers. What needs several buckets
+// is made of these steps by the module Directory (docs/Architecture.md, "The directory").
+
+public import Wire
+
+/// An alias: its text for people, its digest for rows; the first 12 bits of the digest are the bucket of its row.
+public struct AliasName: Hashable, Sendable {
+    public let high: UInt64
+    public let low: UInt64
+    public let text: String
+    public init(high: UInt64, low: UInt64, text: String) { (self.high, self.low, self.text) = (high, low, text) }
+
+    public var bucket: Bucket { Bucket(digest: high) }
+    public static func == (left: AliasName, right: AliasName) -> Bool {
+        left.high == right.high && left.low == right.low
+    }
+    public func hash(into hasher: inout Hasher) { hasher.combine(low) }
+}
+
+/// A tag: its text for people, its digest for rows.
+///
+/// The digest is never 0, which stands for every device.
+public struct TagName: Hashable, Sendable {
+    public let digest: UInt64
+    public let text: String
+    public init(digest: UInt64, text: String) { (self.digest, self.text) = (digest, text) }
+
+    public static func == (left: TagName, right: TagName) -> Bool { left.digest == right.digest }
+    public func hash(into hasher: inout Hasher) { hasher.combine(digest) }
+}
+
+/// A device that may have an alias, as the alias's row names it.
+public struct AliasEntry: Hashable, Sendable {
+    public var cid: DeviceID
+    public var bucket: Bucket
+    /// When it was reserved, in gateway time; made unique, so it names the reservation.
+    public var stamp: GatewayTime
+    public init(cid: DeviceID, bucket: Bucket, stamp: GatewayTime) {
+        (self.cid, self.bucket, self.stamp) = (cid, bucket, stamp)
+    }
+}
+
+/// How a server changes a device's stored badge.
+public enum BadgeChange: Hashable, Sendable {
+    case set(Int32)
+    case add(Int32)
+}
+
+/// One step, for one bucket; each is answered exactly once, and not before what it says is durable.
+public enum DirectoryStep: Sendable {
+    // For the alias's bucket.
+    /// Notes that a device is about to get the alias: `.reserved`, `.full`.
+    case reserve(AliasName, DeviceID, Bucket)
+    /// Takes these out, unless they were reserved anew: `.done`.
+    case release(AliasName, [AliasEntry])
+    /// `.members`.
+    case members(AliasName)
+
+    // For the device's bucket; each may answer `.unknown`.
+    /// `.aliasSet`; `.late` when the reservation is too old to be kept; `.overtaken` by others that were released since.
+    case setAlias(DeviceID, AliasName, stamp: GatewayTime)
+    /// `.aliasCleared`, `.notHeld`. The stamp is that of the alias row's entry; 0 for one that is not known.
+    case clearAlias(DeviceID, AliasName, stamp: GatewayTime)
+    /// `.held`, `.notHeld`.
+    case holds(DeviceID, AliasName, stamp: GatewayTime)
+    /// `.done`, `.tooMany`, `.tooOften`.
+    case replaceTags(DeviceID, [TagName])
+    /// `.done`, `.tooMany`.
+    case addTag(DeviceID, TagName)
+    /// `.done`.
+    case removeTag(DeviceID, TagName)
+    /// `.done`.
+    case setBlacklisted(DeviceID, Bool)
+    /// `.done`.
+    case setBadge(DeviceID, BadgeChange)
+    /// `.device`.
+    case describe(DeviceID)
+
+    // For all buckets of a loop.
+    /// How many devices of every `stride`-th bucket, from the first on, the expression is true for: `.count`.
+    case count(TagExpression, first: Int, stride: Int)
+}
+
+public struct DirectoryCommand: Sendable {
+    public var origin: Origin
+    public var app: AppKey
+    /// The bucket that the step is for; the first one for `count`.
+    public var bucket: Bucket
+    public var step: DirectoryStep
+    public init(origin: Origin, app: AppKey, bucket: Bucket, step: DirectoryStep) {
+        (self.origin, self.app, self.bucket, self.step) = (origin, app, bucket, step)
+    }
+}
+
+public enum DirectoryReply: Sendable, Equatable {
+    case done
+    case reserved(stamp: GatewayTime)
+    /// As many devices as an alias may name stand there already.
+    case full([AliasEntry])
+    case members([AliasEntry])
+    /// The device has the alias now; what it had before, unless that was the same one, is to be released.
+    case aliasSet(previous: AliasName?, stamp: GatewayTime)
+    case late
+    case overtaken
+    /// The device had it; its reservation can be released.
+    case aliasCleared(stamp: GatewayTime)
+    case held
+    /// The device does not have it; when `isStale`, it cannot get it by that reservation any more.
+    case notHeld(isStale: Bool)
+    case tooMany
+    case tooOften
+    case device(DeviceDetail)
+    case count(Int)
+    /// No such device in this app.
+    case unknown
+    /// The store could not be read, or takes nothing now: nothing changed, ask again.
+    case failed
+}
+
+/// A device as the user endpoints show it.
+public struct DeviceDetail: Sendable, Equatable {
+    public var alias: AliasName?
+    public var tags: [TagName]
+    public var badge: Int32
+    public var isBlacklisted: Bool
+    public var isConnected: Bool
+    public var isReachable: Bool
+    public var pushModeOff: Bool
+    public var registeredAt: GatewayTime
+    public var lastSeenAt: GatewayTime
+    /// How many sessions it had.
+    public var sessionCount: UInt64
+    /// The usable alert token, whole, and the topic it is for; empty without one.
+    public var token: String
+    public var topic: String
+
+    public init(
+        alias: AliasName? = nil, tags: [TagName] = [], badge: Int32 = 0, isBlacklisted: Bool = false,
+        isConnected: Bool = false, isReachable: Bool = false, pushModeOff: Bool = false, registeredAt: GatewayTime = 0,
+        lastSeenAt: GatewayTime = 0, sessionCount: UInt64 = 0, token: String = "", topic: String = ""
+    ) {
+        (self.alias, self.tags, self.badge, self.isBlacklisted) = (alias, tags, badge, isBlacklisted)
+        (self.isConnected, self.isReachable, self.pushModeOff) = (isConnected, isReachable, pushModeOff)
+        (self.registeredAt, self.lastSeenAt, self.sessionCount) = (registeredAt, lastSeenAt, sessionCount)
+        (self.token, self.topic) = (token, topic)
+    }
+}

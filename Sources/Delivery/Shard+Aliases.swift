@@ -1,0 +1,116 @@
+// Alias rows: who may have an alias. They belong to the loop of the alias's own bucket, which may know none of the
+// devices. The order of steps that makes the index reliable is told in docs/Architecture.md, "The directory".
+
+internal import Structures
+internal import Wire
+
+/// What is to be done with an alias's row, `nil` for one that is not there; false: it could not be read.
+typealias AliasWork = (inout Shard, AliasRow?, Bool) -> Void
+
+extension Shard {
+    mutating func reserve(_ command: DirectoryCommand, _ name: AliasName, _ cid: DeviceID, _ bucket: Bucket) {
+        let (origin, app) = (command.origin, command.app)
+        withAlias(name, origin) { shard, found in
+            var row = found ?? AliasRow(app: app, text: name.text)
+            // Unique and rising, so that a release of an earlier reservation never takes a later one away.
+            shard.lastAliasStamp = max(shard.lastAliasStamp + 1, shard.now)
+            let stamp = shard.lastAliasStamp
+            if let place = row.entries.firstIndex(where: { $0.cid == cid }) {
+                row.entries[place].stamp = stamp
+            } else {
+                guard row.entries.count < shard.limits.devicesPerAlias else {
+                    shard.answer(origin, .full(row.entries))
+                    return
+                }
+                row.entries.append(AliasEntry(cid: cid, bucket: bucket, stamp: stamp))
+            }
+            shard.write(row, name)
+            shard.answer(origin, .reserved(stamp: stamp))
+        }
+    }
+
+    mutating func release(_ command: DirectoryCommand, _ name: AliasName, _ entries: [AliasEntry]) {
+        let origin = command.origin
+        withAlias(name, origin) { shard, found in
+            if var row = found {
+                let before = row.entries.count
+                row.entries.removeAll { kept in entries.contains { $0.cid == kept.cid && kept.stamp <= $0.stamp } }
+                if row.entries.count < before { shard.write(row, name) }
+            }
+            shard.answer(origin, .done)
+        }
+    }
+
+    mutating func members(_ command: DirectoryCommand, _ name: AliasName) {
+        let origin = command.origin
+        withAlias(name, origin) { shard, row in shard.answer(origin, .members(row?.entries ?? [])) }
+    }
+
+    /// Calls `work` with the row; answers `.failed` itself when there is no telling what it is.
+    private mutating func withAlias(
+        _ name: AliasName, _ origin: Origin, _ work: @escaping (inout Shard, AliasRow?) -> Void
+    ) {
+        lookUp(name) { shard, row, isKnown in
+            if isKnown { work(&shard, row) } else { shard.answer(origin, .failed) }
+        }
+    }
+
+    /// Finds an alias's row, now or when a reader has it; what waits for the same one keeps its order.
+    private mutating func lookUp(_ name: AliasName, _ work: @escaping AliasWork) {
+        if aliasesInReading[name] != nil {
+            guard waitingCount < limits.waitingInAll else {
+                work(&self, nil, false)
+                return
+            }
+            waitingCount += 1
+            aliasesInReading[name]?.append(work)
+            return
+        }
+        let key = AliasRow.key(name)
+        switch store.young(key) {
+        case .found(let location, _): give(store.value(at: location), key, to: work)
+        case .deleted: work(&self, nil, true)
+        case .unknown:
+            guard !store.isCertainlyAbsent(key) else {
+                work(&self, nil, true)
+                return
+            }
+            aliasesInReading[name] = []
+            read([.get(key)]) { shard, reply in
+                let waiting = shard.aliasesInReading.removeValue(forKey: name) ?? []
+                shard.waitingCount -= waiting.count
+                for work in [work] + waiting {
+                    // An earlier one of them may have written it.
+                    switch shard.store.young(key) {
+                    case .found(let location, _): shard.give(shard.store.value(at: location), key, to: work)
+                    case .deleted: work(&shard, nil, true)
+                    case .unknown:
+                        switch reply.results.first {
+                        case .row(let stored?)?: shard.give(stored.value, key, to: work)
+                        case .row(nil)?: work(&shard, nil, true)
+                        default: work(&shard, nil, false)
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    private mutating func give(_ bytes: UnsafeRawBufferPointer, _ key: StoreKey, to work: AliasWork) {
+        let row = AliasRow(bytes)
+        if row == nil { damaged(key) }
+        work(&self, row, row != nil)
+    }
+
+    private mutating func write(_ row: AliasRow, _ name: AliasName) {
+        precondition(!batch.isOpen, "batches do not nest")
+        store.beginBatch(name.bucket)
+        let key = AliasRow.key(name)
+        if row.entries.isEmpty {
+            store.delete(key, prior: .maybe(wakeAt: 0))
+        } else {
+            store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: row.byteCount) { row.write(into: $0) }
+        }
+        lastTicket = store.endBatch()
+    }
+}

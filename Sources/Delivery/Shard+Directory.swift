@@ -1,0 +1,241 @@
+// What an app's server says about its devices: names, blacklist, badge; and what it asks.
+
+internal import Structures
+internal import Wire
+
+extension Shard {
+    /// Carries out one step; the reply comes as `.directoryAnswered` once it is durable.
+    public mutating func directory(_ command: DirectoryCommand, now: GatewayTime) {
+        begin(now)
+        guard store.acceptsWrites || !command.step.isChange else {
+            answer(command.origin, .failed)
+            return
+        }
+        switch command.step {
+        case .reserve(let name, let cid, let bucket): reserve(command, name, cid, bucket)
+        case .release(let name, let entries): release(command, name, entries)
+        case .members(let name): members(command, name)
+        case .count(let expression, let first, let stride): count(command, expression, first: first, stride: stride)
+        case .setAlias(let cid, let name, let stamp):
+            onDevice(command, cid) { $0.setAlias($1, name, stamp: stamp) }
+        case .clearAlias(let cid, let name, let stamp):
+            onDevice(command, cid) { $0.clearAlias($1, name, stamp: stamp) }
+        case .holds(let cid, let name, let stamp):
+            onDevice(command, cid) { shard, slot in
+                shard.profile(slot).names.alias == name ? .held : shard.notHeld(stamp)
+            }
+        case .replaceTags(let cid, let tags): onDevice(command, cid) { $0.replaceTags($1, tags) }
+        case .addTag(let cid, let tag): onDevice(command, cid) { $0.addTag($1, tag) }
+        case .removeTag(let cid, let tag): onDevice(command, cid) { $0.removeTag($1, tag) }
+        case .setBlacklisted(let cid, let isOn): onDevice(command, cid) { $0.setBlacklisted($1, isOn) }
+        case .setBadge(let cid, let change): onDevice(command, cid) { $0.setBadge($1, change) }
+        case .describe(let cid): onDevice(command, cid) { .device($0.detail($1)) }
+        }
+    }
+
+    /// Answers when everything written so far is durable: what a reply says may rest on any of it.
+    mutating func answer(_ origin: Origin, _ reply: DirectoryReply) {
+        pending.append(PendingEffect(ticket: lastTicket, kind: .directory(origin, reply)))
+        releaseDue()
+    }
+
+    private mutating func onDevice(
+        _ command: DirectoryCommand, _ cid: DeviceID, _ step: @escaping (inout Shard, UInt32) -> DirectoryReply
+    ) {
+        let (origin, app) = (command.origin, command.app)
+        whenReady(deviceSlot(cid, bucket: command.bucket)) { shard, slot, readiness in
+            switch readiness {
+            case .unknown: shard.answer(origin, .unknown)
+            case .failed: shard.answer(origin, .failed)
+            case .ready:
+                let device = shard.devices.pointer(slot)
+                guard shard.apps[Int(device.pointee.appIndex)].key == app else {
+                    shard.answer(origin, .unknown)
+                    return
+                }
+                device.pointee.flags.insert(.touched)
+                let reply = step(&shard, slot)
+                shard.answer(origin, reply)
+            }
+        }
+    }
+
+    // MARK: Alias
+
+    private mutating func setAlias(_ slot: UInt32, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
+        // Whoever looks for stale reservations relies on it that old ones are not taken any more.
+        guard now <= stamp + limits.aliasReservationLifetime else { return .late }
+        var profile = profile(slot)
+        // Later ones of the same alias were set, given up and released meanwhile, and this one's entry with them.
+        guard !profile.names.isOvertaken(name, stamp: stamp) else { return .overtaken }
+        if profile.names.alias == name {
+            profile.names.aliasStamp = max(profile.names.aliasStamp, stamp)
+            save(profile, slot)
+            return .aliasSet(previous: nil, stamp: 0)
+        }
+        let (previous, previousStamp) = (profile.names.alias, profile.names.aliasStamp)
+        if previous != nil { profile.names.giveUpAlias(forgettingBefore: now - limits.aliasReservationLifetime) }
+        (profile.names.alias, profile.names.aliasStamp) = (name, stamp)
+        save(profile, slot)
+        return .aliasSet(previous: previous, stamp: previousStamp)
+    }
+
+    private mutating func clearAlias(_ slot: UInt32, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
+        var profile = profile(slot)
+        guard profile.names.alias == name else { return notHeld(stamp) }
+        let given = profile.names.aliasStamp
+        profile.names.giveUpAlias(forgettingBefore: now - limits.aliasReservationLifetime)
+        save(profile, slot)
+        return .aliasCleared(stamp: given)
+    }
+
+    private func notHeld(_ stamp: GatewayTime) -> DirectoryReply {
+        .notHeld(isStale: now > stamp + limits.aliasReservationLifetime)
+    }
+
+    // MARK: Tags
+
+    private mutating func replaceTags(_ slot: UInt32, _ tags: [TagName]) -> DirectoryReply {
+        var profile = profile(slot)
+        guard fits(tags) else { return .tooMany }
+        let today = CountersRow.day(of: now)
+        let count = profile.names.replacementDay == today ? profile.names.replacementCount : 0
+        guard limits.tagReplacementsPerDay == 0 || Int(count) < limits.tagReplacementsPerDay else { return .tooOften }
+        (profile.names.replacementDay, profile.names.replacementCount) = (today, count == .max ? .max : count + 1)
+        change(&profile, to: tags, slot)
+        return .done
+    }
+
+    private mutating func addTag(_ slot: UInt32, _ tag: TagName) -> DirectoryReply {
+        var profile = profile(slot)
+        guard !profile.names.tags.contains(tag) else { return .done }
+        let tags = profile.names.tags + [tag]
+        guard fits(tags) else { return .tooMany }
+        change(&profile, to: tags, slot)
+        return .done
+    }
+
+    private mutating func removeTag(_ slot: UInt32, _ tag: TagName) -> DirectoryReply {
+        var profile = profile(slot)
+        guard profile.names.tags.contains(tag) else { return .done }
+        change(&profile, to: profile.names.tags.filter { $0 != tag }, slot)
+        return .done
+    }
+
+    private func fits(_ tags: [TagName]) -> Bool {
+        tags.count <= limits.tagsPerDevice
+            && tags.reduce(0) { $0 + $1.text.unicodeScalars.count } <= limits.tagCharactersPerDevice
+    }
+
+    /// The device row and the rows of the tags that come and go, in one batch.
+    private mutating func change(_ profile: inout DeviceProfile, to tags: [TagName], _ slot: UInt32) {
+        let device = devices.pointer(slot)
+        let (old, new) = (Set(profile.names.tags), Set(tags))
+        profile.names.tags = tags
+        keepProfile(slot, profile)
+        openBatch(slot)
+        device.pointee.flags.insert(.dirty)
+        for tag in old where !new.contains(tag) {
+            store.delete(tagKey(device, tag.digest), prior: .maybe(wakeAt: 0))
+        }
+        for tag in tags where !old.contains(tag) { writeTag(device, tag.digest) }
+        closeBatch()
+    }
+
+    private func tagKey(_ device: UnsafeMutablePointer<Device>, _ digest: UInt64) -> StoreKey {
+        let app = apps[Int(device.pointee.appIndex)].key
+        return StoreKey(
+            device.pointee.bucket, .tag, ownerHigh: app.word, ownerLow: digest, item: device.pointee.cid.low)
+    }
+
+    private func writeTag(_ device: UnsafeMutablePointer<Device>, _ digest: UInt64) {
+        let high = device.pointee.cid.high
+        store.put(tagKey(device, digest), wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: 8) {
+            $0.storeBytes(of: high.littleEndian, as: UInt64.self)
+        }
+    }
+
+    /// Puts a device into its app's roster, in the open batch.
+    func enlist(_ device: UnsafeMutablePointer<Device>) {
+        writeTag(device, 0)
+        device.pointee.flags.insert(.listed)
+    }
+
+    /// Takes a device that is removed out of the roster and out of its tags, in the open batch.
+    func strike(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        for digest in [0] + profile(slot).names.tags.map(\.digest) {
+            store.delete(tagKey(device, digest), prior: .maybe(wakeAt: 0))
+        }
+    }
+
+    // MARK: Blacklist, badge, detail
+
+    /// Semantics, "Blacklisted or long inactive": the publish is answered, and there is no message.
+    func isIgnored(_ slot: UInt32) -> Bool {
+        let device = devices.pointer(slot)
+        if device.pointee.flags.contains(.blacklisted) { return true }
+        guard !device.pointee.isConnected else { return false }
+        return max(device.pointee.lastSeenAt, device.pointee.lastHeardAt) + limits.inactiveDeviceLifetime < now
+    }
+
+    private mutating func setBlacklisted(_ slot: UInt32, _ isOn: Bool) -> DirectoryReply {
+        let device = devices.pointer(slot)
+        guard isOn != device.pointee.flags.contains(.blacklisted) else { return .done }
+        let wasReachable = device.pointee.isReachable
+        if isOn { device.pointee.flags.insert(.blacklisted) } else { device.pointee.flags.remove(.blacklisted) }
+        save(slot)
+        if wasReachable, !device.pointee.isReachable { makeAllDue(slot) }
+        presenceChanged(slot)
+        // What waited may go on; but not before it is durable that it may.
+        pending.append(PendingEffect(ticket: lastTicket, kind: .resume(device: slot, cid: device.pointee.cid)))
+        return .done
+    }
+
+    private mutating func setBadge(_ slot: UInt32, _ change: BadgeChange) -> DirectoryReply {
+        let device = devices.pointer(slot)
+        switch change {
+        case .set(let value): device.pointee.badge = max(0, value)
+        case .add(let value): device.pointee.badge = Int32(clamping: max(0, Int64(device.pointee.badge) + Int64(value)))
+        }
+        save(slot)
+        return .done
+    }
+
+    private func detail(_ slot: UInt32) -> DeviceDetail {
+        let device = devices.pointer(slot)
+        let profile = profile(slot)
+        let settings = apps[Int(device.pointee.appIndex)]
+        let token = profile.tokens.first { $0.kind == .alert && !$0.isQuarantined }
+        let topic = token?.topic ?? ""
+        return DeviceDetail(
+            alias: profile.names.alias, tags: profile.names.tags, badge: device.pointee.badge,
+            isBlacklisted: device.pointee.flags.contains(.blacklisted), isConnected: device.pointee.isConnected,
+            isReachable: device.pointee.isReachable, pushModeOff: device.pointee.flags.contains(.pushModeOff),
+            registeredAt: device.pointee.registeredAt,
+            lastSeenAt: max(device.pointee.lastSeenAt, device.pointee.lastHeardAt),
+            sessionCount: device.pointee.generation, token: token?.token ?? "",
+            topic: topic.isEmpty ? settings.apnsTopic : topic)
+    }
+
+    private mutating func save(_ profile: DeviceProfile, _ slot: UInt32) {
+        keepProfile(slot, profile)
+        save(slot)
+    }
+
+    private mutating func save(_ slot: UInt32) {
+        openBatch(slot)
+        devices.pointer(slot).pointee.flags.insert(.dirty)
+        closeBatch()
+    }
+}
+
+extension DirectoryStep {
+    /// It writes rows.
+    var isChange: Bool {
+        switch self {
+        case .members, .holds, .describe, .count: false
+        default: true
+        }
+    }
+}

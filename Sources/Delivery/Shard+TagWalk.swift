@@ -1,0 +1,171 @@
+// All devices of an app for which a tag expression is true, bucket by bucket.
+//
+// Tag rows stand in their device's bucket, so a loop answers for its own buckets. Of some buckets at a time it reads a
+// page of each partition that matters and merges them in order of the cid. Each page is a reader's answer in a turn of
+// its own: between two of them the loop does everything else.
+
+internal import Structures
+internal import Wire
+
+/// One partition of tag rows, page by page.
+private struct Lane {
+    let partition: StoreKey
+    var devices: [DeviceID] = []
+    var place = 0
+    var next: UInt64 = 0
+    var isComplete = false
+
+    var needsPage: Bool { place == devices.count && !isComplete }
+    var read: StoreRead {
+        var start = partition
+        start.item = next
+        return .scan(partition: start, rowLimit: Shard.tagPageRowCount, byteLimit: 1 << 20)
+    }
+
+    mutating func take(_ rows: [StoredRow], isComplete ends: Bool) {
+        devices.removeAll(keepingCapacity: true)
+        place = 0
+        for row in rows where row.value.count == 8 {
+            let high = UInt64(littleEndian: row.value.loadUnaligned(as: UInt64.self))
+            devices.append(DeviceID(high: high, low: row.key.item))
+        }
+        let last = rows.last?.key.item
+        isComplete = ends || last == nil || last == .max
+        next = (last ?? 0) &+ 1
+    }
+}
+
+/// The partitions of one bucket, merged.
+private struct BucketMerge {
+    let bucket: Bucket
+    var lanes: [Lane]
+
+    /// Goes on until a page is missing or nothing is left.
+    mutating func merge(_ expression: TagExpression, into found: inout [DeviceID]) {
+        while true {
+            var lowest: DeviceID?
+            for lane in lanes {
+                if lane.needsPage { return }
+                guard lane.place < lane.devices.count else { continue }
+                let head = lane.devices[lane.place]
+                if lowest.map({ (head.low, head.high) < ($0.low, $0.high) }) ?? true { lowest = head }
+            }
+            guard let lowest else { return }
+            var present: UInt64 = 0
+            for index in lanes.indices {
+                let place = lanes[index].place
+                guard place < lanes[index].devices.count, lanes[index].devices[place] == lowest else { continue }
+                present |= 1 << UInt64(index)
+                lanes[index].place += 1
+            }
+            if expression.isTrue(present) { found.append(lowest) }
+        }
+    }
+}
+
+/// A walk under way.
+private final class TagWalk {
+    let app: AppKey
+    let expression: TagExpression
+    let stride: Int
+    var nextBucket: Int
+    var merges: [BucketMerge] = []
+    let visit: (inout Shard, Bucket, [DeviceID]) -> Void
+    let finish: (inout Shard, Bool) -> Void
+
+    init(
+        app: AppKey, expression: TagExpression, first: Int, stride: Int,
+        visit: @escaping (inout Shard, Bucket, [DeviceID]) -> Void, finish: @escaping (inout Shard, Bool) -> Void
+    ) {
+        (self.app, self.expression, self.nextBucket, self.stride) = (app, expression, first, stride)
+        (self.visit, self.finish) = (visit, finish)
+    }
+
+    func begin(_ bucket: Bucket) -> BucketMerge {
+        var owners = expression.tags.map(\.digest)
+        if expression.needsRoster { owners.append(0) }
+        return BucketMerge(
+            bucket: bucket,
+            lanes: owners.map { Lane(partition: StoreKey(bucket, .tag, ownerHigh: app.word, ownerLow: $0)) })
+    }
+}
+
+extension Shard {
+    /// Rows of one page; a page is a few microseconds' work.
+    static var tagPageRowCount: Int { 256 }
+    /// Pages asked for at a time: together still well below a millisecond.
+    private static var tagPageCount: Int { 16 }
+
+    /// Finds the devices of an app for which the expression is true, in every `stride`-th bucket from `first` on.
+    ///
+    /// `visit` gets them in portions, each of one bucket; `finish` is called once, with false when a read failed or too
+    /// many walks are under way. What changes during the walk may be seen or not.
+    mutating func walkTags(
+        of app: AppKey, where expression: TagExpression, first: Int, stride: Int,
+        visit: @escaping (inout Shard, Bucket, [DeviceID]) -> Void, finish: @escaping (inout Shard, Bool) -> Void
+    ) {
+        guard !expression.isNever else {
+            finish(&self, true)
+            return
+        }
+        guard tagWalkCount < limits.tagWalks else {
+            finish(&self, false)
+            return
+        }
+        tagWalkCount += 1
+        step(
+            TagWalk(app: app, expression: expression, first: first, stride: stride, visit: visit) { shard, isWhole in
+                shard.tagWalkCount -= 1
+                finish(&shard, isWhole)
+            })
+    }
+
+    private mutating func step(_ walk: TagWalk) {
+        var asked: [(merge: Int, lane: Int)] = []
+        func ask(_ merge: Int) {
+            for lane in walk.merges[merge].lanes.indices where walk.merges[merge].lanes[lane].needsPage {
+                asked.append((merge, lane))
+            }
+        }
+        for merge in walk.merges.indices { ask(merge) }
+        while asked.count < Self.tagPageCount, walk.nextBucket < Bucket.count {
+            walk.merges.append(walk.begin(Bucket(UInt16(walk.nextBucket))))
+            walk.nextBucket += walk.stride
+            ask(walk.merges.count - 1)
+        }
+        guard !asked.isEmpty else {
+            walk.finish(&self, true)
+            return
+        }
+        read(asked.map { walk.merges[$0.merge].lanes[$0.lane].read }) { shard, reply in
+            guard reply.failure == nil, reply.results.count == asked.count else {
+                walk.finish(&shard, false)
+                return
+            }
+            for (place, result) in zip(asked, reply.results) {
+                guard case .rows(let rows, let isComplete) = result else { continue }
+                walk.merges[place.merge].lanes[place.lane].take(rows, isComplete: isComplete)
+            }
+            for index in walk.merges.indices {
+                var found: [DeviceID] = []
+                walk.merges[index].merge(walk.expression, into: &found)
+                if !found.isEmpty { walk.visit(&shard, walk.merges[index].bucket, found) }
+            }
+            walk.merges.removeAll { merge in merge.lanes.allSatisfy { !$0.needsPage } }
+            shard.step(walk)
+        }
+    }
+
+    /// `DirectoryStep.count`.
+    mutating func count(_ command: DirectoryCommand, _ expression: TagExpression, first: Int, stride: Int) {
+        let origin = command.origin
+        let counted = Counted()
+        walkTags(of: command.app, where: expression, first: first, stride: stride) { _, _, found in
+            counted.sum += found.count
+        } finish: { shard, isWhole in
+            shard.answer(origin, isWhole ? .count(counted.sum) : .failed)
+        }
+    }
+
+    private final class Counted { var sum = 0 }
+}

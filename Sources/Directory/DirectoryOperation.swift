@@ -1,0 +1,177 @@
+// Aliases, tags, blacklist and badge over several buckets: which steps to ask of whom, and what their answers come to.
+// Values only: whoever runs an operation sends its steps and feeds it the replies.
+
+public import Delivery
+public import Wire
+
+/// A device and where it lives.
+public struct DevicePlace: Hashable, Sendable {
+    public var cid: DeviceID
+    public var bucket: Bucket
+    public init(cid: DeviceID, bucket: Bucket) { (self.cid, self.bucket) = (cid, bucket) }
+}
+
+/// One line of a list of aliases to bind or to unbind.
+public struct AliasItem: Hashable, Sendable {
+    public var device: DevicePlace
+    public var name: AliasName
+    public init(device: DevicePlace, name: AliasName) { (self.device, self.name) = (device, name) }
+}
+
+/// A step on its way to its bucket, or to one loop for all of that loop's buckets.
+public struct StepToSend: Sendable {
+    public enum Target: Sendable, Equatable { case bucket(Bucket), loop(Int) }
+    /// Comes back with the reply: the item's number, and beside it the number of the step where an item has several.
+    public var request: UInt64
+    public var target: Target
+    public var step: DirectoryStep
+
+    init(_ request: UInt64, _ bucket: Bucket, _ step: DirectoryStep) {
+        (self.request, target, self.step) = (request, .bucket(bucket), step)
+    }
+    init(_ request: UInt64, loop: Int, _ step: DirectoryStep) {
+        (self.request, target, self.step) = (request, .loop(loop), step)
+    }
+}
+
+/// How one item ended.
+public enum ItemOutcome: Sendable, Equatable {
+    case done
+    /// It had not been as it was to be undone.
+    case notHeld
+    case unknown
+    /// The alias names as many devices as it may.
+    case full
+    case tooMany
+    case tooOften
+    case device(DeviceDetail)
+    /// Somebody's store cannot be read or written now: ask again.
+    case failed
+}
+
+/// One call about devices' names, from its first step to its result.
+public struct DirectoryOperation: Sendable {
+    public enum Work: Sendable {
+        case bind([AliasItem])
+        case unbind([AliasItem])
+        case unbindAll(AliasName)
+        /// Who has each of the aliases; for reading and for pushing.
+        case resolve([AliasName])
+        /// The same kind of step for each device.
+        case each([DevicePlace], EachStep)
+        case count(TagExpression)
+    }
+
+    /// A step that needs no other bucket.
+    public enum EachStep: Sendable {
+        case replaceTags([TagName]), addTag(TagName), removeTag(TagName), setBlacklisted(Bool), setBadge(BadgeChange),
+            describe
+
+        func step(_ cid: DeviceID) -> DirectoryStep {
+            switch self {
+            case .replaceTags(let tags): .replaceTags(cid, tags)
+            case .addTag(let tag): .addTag(cid, tag)
+            case .removeTag(let tag): .removeTag(cid, tag)
+            case .setBlacklisted(let isOn): .setBlacklisted(cid, isOn)
+            case .setBadge(let change): .setBadge(cid, change)
+            case .describe: .describe(cid)
+            }
+        }
+    }
+
+    /// Steps of one item that may be under way at once; above `AliasLimits.devicesPerAlias`.
+    static let stepsPerItem: UInt64 = 256
+
+    private let work: Work
+    private let loopCount: Int
+    private var bindings: [AliasBinding] = []
+    private var sweeps: [AliasSweep] = []
+    private var missing = 0
+    /// In the order of the items; complete when `isDone`.
+    public private(set) var outcomes: [ItemOutcome]
+    /// Who has each alias that was asked for, in the order of the aliases.
+    public private(set) var members: [[DevicePlace]] = []
+    public private(set) var count = 0
+
+    public init(_ work: Work, loopCount: Int) {
+        (self.work, self.loopCount) = (work, loopCount)
+        let itemCount =
+            switch work {
+            case .bind(let items), .unbind(let items): items.count
+            case .each(let devices, _): devices.count
+            case .unbindAll: 1
+            case .resolve(let names): names.count
+            case .count: loopCount
+            }
+        outcomes = Array(repeating: .failed, count: itemCount)
+        missing = itemCount
+    }
+
+    /// Nothing is under way any more.
+    public var isDone: Bool { missing == 0 }
+
+    public mutating func start() -> [StepToSend] {
+        switch work {
+        case .bind(let items):
+            bindings = items.enumerated().map { AliasBinding($1, number: UInt64($0), binds: true) }
+            return bindings.indices.flatMap { bindings[$0].start() }
+        case .unbind(let items):
+            bindings = items.enumerated().map { AliasBinding($1, number: UInt64($0), binds: false) }
+            return bindings.indices.flatMap { bindings[$0].start() }
+        case .unbindAll(let name):
+            sweeps = [AliasSweep(name, number: 0, clears: true)]
+            return sweeps[0].start()
+        case .resolve(let names):
+            sweeps = names.enumerated().map { AliasSweep($1, number: UInt64($0), clears: false) }
+            members = Array(repeating: [], count: names.count)
+            return sweeps.indices.flatMap { sweeps[$0].start() }
+        case .each(let devices, let step):
+            return devices.enumerated().map {
+                StepToSend(UInt64($0) * Self.stepsPerItem, $1.bucket, step.step($1.cid))
+            }
+        case .count(let expression):
+            return (0..<loopCount).map {
+                StepToSend(
+                    UInt64($0) * Self.stepsPerItem, loop: $0, .count(expression, first: $0, stride: loopCount))
+            }
+        }
+    }
+
+    /// Takes the reply to one step; a reply to a step that was not sent changes nothing.
+    public mutating func receive(_ request: UInt64, _ reply: DirectoryReply) -> [StepToSend] {
+        let item = Int(request / Self.stepsPerItem)
+        guard outcomes.indices.contains(item), !isDone else { return [] }
+        if bindings.indices.contains(item) {
+            guard bindings[item].outcome == nil else { return [] }
+            let next = bindings[item].receive(request % Self.stepsPerItem, reply)
+            if let outcome = bindings[item].outcome { end(item, outcome) }
+            return next
+        }
+        if sweeps.indices.contains(item) {
+            guard sweeps[item].outcome == nil else { return [] }
+            let next = sweeps[item].receive(request % Self.stepsPerItem, reply)
+            if let outcome = sweeps[item].outcome {
+                if members.indices.contains(item) { members[item] = sweeps[item].held }
+                end(item, outcome)
+            }
+            return next
+        }
+        switch reply {
+        case .done: end(item, .done)
+        case .tooMany: end(item, .tooMany)
+        case .tooOften: end(item, .tooOften)
+        case .unknown: end(item, .unknown)
+        case .device(let detail): end(item, .device(detail))
+        case .count(let found):
+            count += found
+            end(item, .done)
+        default: end(item, .failed)
+        }
+        return []
+    }
+
+    private mutating func end(_ item: Int, _ outcome: ItemOutcome) {
+        outcomes[item] = outcome
+        missing -= 1
+    }
+}

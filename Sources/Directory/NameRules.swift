@@ -1,0 +1,31 @@
+/// What an alias and a tag may look like (Getui's rules; their lengths are configurable).
+public enum NameRules {
+    /// Letters (case-sensitive), digits, `_` and Chinese characters.
+    public static func isAlias(_ text: String) -> Bool {
+        !text.isEmpty
+            && text.unicodeScalars.allSatisfy { scalar in
+                switch scalar.value {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x5F: true
+                default: isHan(scalar)
+                }
+            }
+    }
+
+    /// No white space and nothing that cannot be seen; tags are answered joined by spaces.
+    public static func isTag(_ text: String) -> Bool {
+        !text.isEmpty
+            && text.unicodeScalars.allSatisfy { scalar in
+                // U+FFFD stands for bytes that were no text.
+                !scalar.properties.isWhitespace && scalar.value >= 0x20 && !(0x7F...0x9F).contains(scalar.value)
+                    && scalar.value != 0xFFFD
+            }
+    }
+
+    /// The blocks of Chinese characters.
+    private static func isHan(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0x3007, 0x3400...0x4DBF, 0x4E00...0x9FFF, 0xF900...0xFAFF, 0x20000...0x3FFFF: true
+        default: false
+        }
+    }
+}

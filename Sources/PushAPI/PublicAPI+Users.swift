@@ -1,0 +1,295 @@
+// Getui's calls about users: aliases, tags, blacklist, badge, status, detail, counts; and the push to an alias.
+
+internal import Cryptography
+internal import Delivery
+internal import Directory
+internal import Wire
+
+extension PublicAPI {
+    /// `/v2/{appId}/user/…`; `nil`: no route of this file.
+    func users(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> PublicAction? {
+        func app(_ method: APIRequest.Method, _ name: String) throws(GetuiFault) -> App {
+            try require(method, name, request)
+            return try authenticated(request, path, now: now)
+        }
+        if path.matches(3, "alias") {
+            switch path.count {
+            case 4 where request.method == .delete:
+                return .users(try aliasList(request, app: try app(.delete, "DELETE"), binds: false))
+            case 4: return .users(try aliasList(request, app: try app(.post, "POST, DELETE"), binds: true))
+            case 5:
+                let app = try app(.delete, "DELETE")
+                let name = try alias(path[4], app: app)
+                return .users(UserRequest(app: app, work: .unbindAll(name), form: .unbindAll))
+            case 6 where path.matches(4, "cid"):
+                return .users(try one(path[5], app: try app(.get, "GET"), form: .aliasOfDevice))
+            default: return nil
+            }
+        }
+        if path.count == 6, path.matches(3, "cid"), path.matches(4, "alias") {
+            let app = try app(.get, "GET")
+            return .users(UserRequest(app: app, work: .resolve([try alias(path[5], app: app)]), form: .devicesOfAlias))
+        }
+        if path.count == 6, path.matches(3, "custom_tag"), path.matches(4, "cid") {
+            guard request.method == .post else {
+                let app = try app(.get, "GET, POST")
+                return .users(try one(path[5], app: app, form: .tagsOfDevice, counted: .tagQuery))
+            }
+            return .users(try replaceTags(request, path[5], app: try app(.post, "GET, POST")))
+        }
+        if path.count == 6, path.matches(3, "custom_tag"), path.matches(4, "batch") {
+            let adds = request.method == .put
+            return .users(
+                try tagBatch(
+                    request, path[5], app: try app(adds ? .put : .delete, "PUT, DELETE"), adds: adds))
+        }
+        if path.count == 6, path.matches(3, "black"), path.matches(4, "cid") {
+            let isOn = request.method == .post
+            let app = try app(isOn ? .post : .delete, "POST, DELETE")
+            _ = try parameters(request)
+            return .users(
+                try each(
+                    path[5], app: app, limit: userLimits.blacklistDevices, .setBlacklisted(isOn), form: .change))
+        }
+        if path.count == 6, path.matches(3, "badge"), path.matches(4, "cid") {
+            let app = try app(.post, "POST")
+            let change = try badge(try parameters(request)?["badge"])
+            return .users(
+                try each(path[5], app: app, limit: userLimits.badgeDevices, .setBadge(change), form: .change))
+        }
+        if path.count == 5, path.matches(3, "detail") {
+            return .users(
+                try each(
+                    path[4], app: try app(.get, "GET"), limit: userLimits.detailDevices, .describe, form: .details))
+        }
+        if path.count == 5, path.matches(3, "deviceStatus") {
+            return .users(
+                try each(
+                    path[4], app: try app(.get, "GET"), limit: userLimits.deviceStatusDevices, .describe,
+                    form: .deviceStatus))
+        }
+        if path.count == 4, path.matches(3, "count") {
+            return .users(try count(request, app: try app(.post, "POST")))
+        }
+        return nil
+    }
+
+    /// `POST /push/single/alias`.
+    func pushAlias(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+        let body = try parameters(request)
+        let name = try aliasTarget(body?["audience"], app: app)
+        let digest = SHA256.digest(request.body).words.0
+        let template = try messages.parse(
+            body, app: app, endpoint: "push/single/alias", itemIndex: 0, requestDigest: digest, now: now,
+            aimedAt: DeviceID.none)
+        return .pushAlias(AliasPush(name: name, template: template))
+    }
+
+    private func aliasTarget(_ audience: JSONValue?, app: App) throws(GetuiFault) -> AliasName {
+        guard let audience else { throw .null("audience") }
+        guard audience.hasContent else { throw .empty("audience") }
+        guard audience.kind == .object else { throw .type("audience") }
+        guard let list = audience["alias"] else { throw .null("alias") }
+        guard list.kind == .array else { throw .type("alias") }
+        var elements = list.elements
+        guard let first = elements.next() else { throw .empty("alias") }
+        guard elements.next() == nil else { throw .size("alias", "a single push has one") }
+        return try alias(first, app: app)
+    }
+
+    // MARK: Names
+
+    private func alias(_ value: JSONValue?, app: App) throws(GetuiFault) -> AliasName {
+        guard let value else { throw .null("alias") }
+        guard let text = value.lenientText else { throw .type("alias") }
+        return try alias(text, app: app)
+    }
+
+    private func alias(_ bytes: ArraySlice<UInt8>, app: App) throws(GetuiFault) -> AliasName {
+        try alias(String(decoding: bytes, as: UTF8.self), app: app)
+    }
+
+    private func alias(_ text: String, app: App) throws(GetuiFault) -> AliasName {
+        guard !text.isEmpty else { throw .empty("alias") }
+        guard text.unicodeScalars.count <= userLimits.aliasCharacters else {
+            throw .size("alias", "at most \(userLimits.aliasCharacters) characters")
+        }
+        guard NameRules.isAlias(text) else { throw .invalid("alias", "letters, digits, _ and Chinese characters") }
+        return AliasName(app: app.key, text: text)
+    }
+
+    private func tag(_ text: String, app: App) throws(GetuiFault) -> TagName {
+        guard !text.isEmpty else { throw .empty("custom_tag") }
+        guard text.unicodeScalars.count <= userLimits.tagCharacters else {
+            throw GetuiFault(
+                code: .tagTooLong, message: "custom_tag is too long, at most \(userLimits.tagCharacters) characters")
+        }
+        guard NameRules.isTag(text) else { throw .invalid("custom_tag", "no spaces and no control characters") }
+        return TagName(app: app.key, text: text)
+    }
+
+    // MARK: Devices
+
+    /// Cids joined by commas; what is none is answered beside those that are.
+    private func devices(
+        _ segment: ArraySlice<UInt8>, app: App, limit: Int
+    ) throws(GetuiFault) -> (places: [DevicePlace], notCIDs: [String]) {
+        var list = DeviceList(app: app, limit: limit)
+        for text in segment.split(separator: UInt8(ascii: ",")) { try list.add(text) }
+        return try list.taken()
+    }
+
+    private func devices(
+        _ value: JSONValue?, app: App, limit: Int
+    ) throws(GetuiFault) -> (places: [DevicePlace], notCIDs: [String]) {
+        guard let value else { throw .null("cid") }
+        guard value.kind == .array || value.isEmptyContainer else { throw .type("cid") }
+        var list = DeviceList(app: app, limit: limit)
+        for element in value.elements {
+            guard let bytes = element.stringBytes else { throw .type("cid") }
+            try list.add(Array(bytes)[...])
+        }
+        return try list.taken()
+    }
+
+    private func each(
+        _ segment: ArraySlice<UInt8>, app: App, limit: Int, _ step: DirectoryOperation.EachStep, form: UserRequest.Form
+    ) throws(GetuiFault) -> UserRequest {
+        let (places, notCIDs) = try devices(segment, app: app, limit: limit)
+        return UserRequest(
+            app: app, work: .each(places, step), form: form, devices: places.map(\.cid), notCIDs: notCIDs)
+    }
+
+    private func one(
+        _ segment: ArraySlice<UInt8>, app: App, form: UserRequest.Form, counted: CountedCall? = nil,
+        _ step: DirectoryOperation.EachStep = .describe
+    ) throws(GetuiFault) -> UserRequest {
+        guard let cid = DeviceID(hex: segment) else { throw .targetUser }
+        let place = DevicePlace(cid: cid, bucket: app.bucket(of: cid))
+        return UserRequest(app: app, counted: counted, work: .each([place], step), form: form, devices: [cid])
+    }
+
+    // MARK: Bodies
+
+    private func aliasList(_ request: APIRequest, app: App, binds: Bool) throws(GetuiFault) -> UserRequest {
+        let body = try parameters(request)
+        guard let list = body?["data_list"] else { throw .null("data_list") }
+        guard list.kind == .array || list.isEmptyContainer else { throw .type("data_list") }
+        guard list.hasContent else { throw .empty("data_list") }
+        var items: [AliasItem] = []
+        var places: [DeviceID: Int] = [:]
+        var unbound = Set<AliasItem>()
+        var notCIDs: [String] = []
+        var count = 0
+        for element in list.elements {
+            count += 1
+            guard count <= userLimits.aliasItems else { throw .size("data_list", "at most \(userLimits.aliasItems)") }
+            guard element.kind == .object else { throw .type("data_list") }
+            guard let value = element["cid"] else { throw .null("cid") }
+            guard let bytes = value.stringBytes else { throw .type("cid") }
+            guard !bytes.isEmpty else { throw .empty("cid") }
+            let name = try alias(element["alias"], app: app)
+            guard let cid = DeviceID(hex: bytes) else {
+                notCIDs.append(String(decoding: bytes.prefix(64), as: UTF8.self))
+                continue
+            }
+            let item = AliasItem(device: DevicePlace(cid: cid, bucket: app.bucket(of: cid)), name: name)
+            // A device has one alias: of several items for it the last one counts.
+            if binds, let place = places[cid] {
+                items[place] = item
+            } else if binds || unbound.insert(item).inserted {
+                places[cid] = items.count
+                items.append(item)
+            }
+        }
+        return UserRequest(
+            app: app, work: binds ? .bind(items) : .unbind(items), form: .change, devices: items.map(\.device.cid),
+            notCIDs: notCIDs)
+    }
+
+    private func replaceTags(
+        _ request: APIRequest, _ segment: ArraySlice<UInt8>, app: App
+    ) throws(GetuiFault) -> UserRequest {
+        guard let value = try parameters(request)?["custom_tag"] else { throw .null("custom_tag") }
+        guard value.kind == .array || value.isEmptyContainer else { throw .type("custom_tag") }
+        guard value.hasContent else { throw .empty("custom_tag") }
+        var tags: [TagName] = []
+        var seen = Set<TagName>()
+        var characters = 0
+        for element in value.elements {
+            guard let text = element.lenientText else { throw .type("custom_tag") }
+            let tag = try tag(text, app: app)
+            // Tags are a set.
+            guard seen.insert(tag).inserted else { continue }
+            characters += text.unicodeScalars.count
+            guard tags.count < userLimits.tagsPerDevice else {
+                throw .size("custom_tag", "at most \(userLimits.tagsPerDevice) tags")
+            }
+            guard characters <= userLimits.tagTotalCharacters else {
+                throw .size("custom_tag", "at most \(userLimits.tagTotalCharacters) characters in all")
+            }
+            tags.append(tag)
+        }
+        return try one(segment, app: app, form: .tagsReplaced, .replaceTags(tags))
+    }
+
+    private func tagBatch(
+        _ request: APIRequest, _ segment: ArraySlice<UInt8>, app: App, adds: Bool
+    ) throws(GetuiFault) -> UserRequest {
+        let tag = try tag(String(decoding: segment, as: UTF8.self), app: app)
+        let (places, notCIDs) = try devices(
+            try parameters(request)?["cid"], app: app, limit: userLimits.tagDevices)
+        return UserRequest(
+            app: app, counted: .tagChange, work: .each(places, adds ? .addTag(tag) : .removeTag(tag)), form: .tagBatch,
+            devices: places.map(\.cid), notCIDs: notCIDs)
+    }
+
+    /// "+1", "-1", "5", as text or as a number; a sign makes it a change.
+    private func badge(_ value: JSONValue?) throws(GetuiFault) -> BadgeChange {
+        guard let value else { throw .null("badge") }
+        guard let text = value.lenientText else { throw .type("badge") }
+        guard !text.isEmpty else { throw .empty("badge") }
+        guard let number = Int32(text) else {
+            throw .invalid("badge", "a number, or one with its sign to add or take away")
+        }
+        return text.utf8.first == UInt8(ascii: "+") || number < 0 ? .add(number) : .set(number)
+    }
+
+    // MARK: Count
+
+    private func count(_ request: APIRequest, app: App) throws(GetuiFault) -> UserRequest {
+        let body = try parameters(request)
+        var conditions = TagConditions(app: app, limits: userLimits)
+        let expression = try conditions.parse(body?["tag"])
+        return UserRequest(
+            app: app, work: .count(expression), form: .count, unknownKeys: conditions.unknownKeys)
+    }
+}
+
+/// Cids as a caller lists them: without repetitions, up to a limit.
+private struct DeviceList {
+    let app: App
+    let limit: Int
+    private var count = 0
+    private var seen = Set<DeviceID>()
+    private var places: [DevicePlace] = []
+    private var notCIDs: [String] = []
+
+    init(app: App, limit: Int) { (self.app, self.limit) = (app, limit) }
+
+    mutating func add(_ text: ArraySlice<UInt8>) throws(GetuiFault) {
+        count += 1
+        guard count <= limit else { throw .size("cid", "at most \(limit)") }
+        guard let cid = DeviceID(hex: text) else {
+            notCIDs.append(String(decoding: text.prefix(64), as: UTF8.self))
+            return
+        }
+        guard seen.insert(cid).inserted else { return }
+        places.append(DevicePlace(cid: cid, bucket: app.bucket(of: cid)))
+    }
+
+    func taken() throws(GetuiFault) -> (places: [DevicePlace], notCIDs: [String]) {
+        guard count > 0 else { throw .empty("cid") }
+        return (places, notCIDs)
+    }
+}

@@ -1,0 +1,92 @@
+internal import Delivery
+internal import Directory
+
+/// Getui's tag conditions, `[{"key":…,"values":[…],"opt_type":"and|or|not"}]`, become an expression over tags.
+///
+/// Conditions are ANDed; `opt_type` combines the values of one. `phone_type` is decided without looking, since every
+/// device here is an iOS device; `region` and `portrait` are known of none.
+struct TagConditions {
+    let app: App
+    let limits: UserLimits
+    /// Keys that say nothing about any device here; the answer names them.
+    private(set) var unknownKeys: [String] = []
+
+    init(app: App, limits: UserLimits) { (self.app, self.limits) = (app, limits) }
+
+    mutating func parse(_ value: JSONValue?) throws(GetuiFault) -> TagExpression {
+        guard let value else { throw .null("tag") }
+        guard value.kind == .array || value.isEmptyContainer else { throw .type("tag") }
+        guard value.hasContent else { throw .empty("tag") }
+        var expression = TagExpression()
+        for condition in value.elements {
+            guard condition.kind == .object else { throw .type("tag") }
+            try add(condition, to: &expression)
+        }
+        return expression
+    }
+
+    private mutating func add(_ condition: JSONValue, to expression: inout TagExpression) throws(GetuiFault) {
+        guard let key = condition["key"] else { throw .null("key") }
+        guard let keyText = key.string else { throw .type("key") }
+        let combination = try Self.combination(condition["opt_type"])
+        guard let list = condition["values"] else { throw .null("values") }
+        guard list.kind == .array || list.isEmptyContainer else { throw .type("values") }
+        guard list.hasContent else { throw .empty("values") }
+        var values: [String] = []
+        for element in list.elements {
+            guard let text = element.lenientText else { throw .type("values") }
+            guard !text.isEmpty else { throw .empty("values") }
+            values.append(text)
+        }
+        switch keyText {
+        case "custom_tag":
+            var tags: [TagName] = []
+            for text in values {
+                guard text.unicodeScalars.count <= limits.tagCharacters else {
+                    throw GetuiFault(
+                        code: .tagTooLong, message: "custom_tag is too long, at most \(limits.tagCharacters) characters"
+                    )
+                }
+                guard NameRules.isTag(text) else { throw .invalid("values", "a tag has no spaces") }
+                tags.append(TagName(app: app.key, text: text))
+            }
+            guard expression.add(combination, tags) else {
+                throw GetuiFault(
+                    code: .tooManyTags, message: "too many tags, at most \(TagExpression.tagLimit) in one request")
+            }
+        case "phone_type":
+            var isIOS: [Bool] = []
+            for text in values {
+                switch text.lowercased() {
+                case "ios": isIOS.append(true)
+                case "android": isIOS.append(false)
+                default: throw .invalid("values", "phone_type is android or ios")
+                }
+            }
+            expression.add(Self.combine(combination, isIOS))
+        case "region", "portrait":
+            if !unknownKeys.contains(keyText) { unknownKeys.append(keyText) }
+            expression.add(Self.combine(combination, values.map { _ in false }))
+        default: throw .invalid("key", "phone_type, region, custom_tag or portrait")
+        }
+    }
+
+    private static func combination(_ value: JSONValue?) throws(GetuiFault) -> TagExpression.Combination {
+        guard let value else { throw .null("opt_type") }
+        guard let text = value.string else { throw .type("opt_type") }
+        switch text.lowercased() {
+        case "and": return .all
+        case "or": return .any
+        case "not": return .none
+        default: throw .invalid("opt_type", "and, or, not")
+        }
+    }
+
+    private static func combine(_ combination: TagExpression.Combination, _ values: [Bool]) -> Bool {
+        switch combination {
+        case .all: values.allSatisfy { $0 }
+        case .any: values.contains(true)
+        case .none: !values.contains(true)
+        }
+    }
+}

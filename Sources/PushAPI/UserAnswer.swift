@@ -1,0 +1,277 @@
+// What calls about users are answered. `data` has the shapes that Getui's SDKs read; what they have no place for stands
+// beside it, under `longwire`.
+
+internal import Delivery
+public import Directory
+internal import Wire
+
+public enum UserAnswer {
+    /// The quota refused the call before anything was done.
+    public static func refused(_ request: UserRequest, _ verdict: QuotaVerdict) -> APIResponse {
+        let span = verdict == .minuteExceeded ? "minute" : "day"
+        return switch (request.counted, verdict) {
+        case (.tagQuery?, _): APIResponse.getui(.callRate, "calls per \(span) exceeded")
+        case (_, .minuteExceeded): APIResponse.getui(.tagCallsPerMinute, "tag changes per minute exceeded")
+        default: APIResponse.getui(.tagCallsPerDay, "tag changes per day exceeded")
+        }
+    }
+
+    public static func render(_ request: UserRequest, _ operation: DirectoryOperation) -> APIResponse {
+        let answer = Answer(request: request, operation: operation)
+        do throws(GetuiFault) { return try answer.response() } catch { return error.response }
+    }
+
+    /// Nobody has the alias that a push named.
+    public static let nobodyHasAlias = GetuiFault.targetUser.response
+    /// Who has an alias could not be read.
+    public static let unreadable = APIResponse.getui(.busy, "the directory cannot be read now, nothing was done, retry")
+}
+
+private struct Answer {
+    let request: UserRequest
+    let operation: DirectoryOperation
+
+    var outcomes: [ItemOutcome] { operation.outcomes }
+
+    func response() throws(GetuiFault) -> APIResponse {
+        switch request.form {
+        case .change: return try change()
+        case .unbindAll:
+            try checkFailures()
+            return .getui(.ok)
+        case .devicesOfAlias:
+            try checkFailures()
+            return envelope { writer in
+                writer.beginObject()
+                writer.key("cid")
+                writer.beginArray()
+                for place in operation.members.first ?? [] { writer.string(place.cid.description) }
+                writer.endArray()
+                writer.endObject()
+            }
+        case .aliasOfDevice:
+            let detail = try onlyDevice()
+            return envelope { writer in
+                writer.beginObject()
+                writer.key("alias")
+                writer.string(detail.alias?.text ?? "")
+                writer.endObject()
+            }
+        case .tagsOfDevice:
+            let detail = try onlyDevice()
+            return envelope { writer in
+                writer.beginObject()
+                writer.key(request.devices[0].description)
+                writer.beginArray()
+                // One element, all tags joined by spaces: Getui's form.
+                if !detail.tags.isEmpty { writer.string(detail.tags.map(\.text).joined(separator: " ")) }
+                writer.endArray()
+                writer.endObject()
+            }
+        case .tagsReplaced: return try tagsReplaced()
+        case .tagBatch: return try tagBatch()
+        case .details:
+            try checkFailures()
+            return details()
+        case .deviceStatus:
+            try checkFailures()
+            return deviceStatus()
+        case .count:
+            try checkFailures()
+            return count()
+        }
+    }
+
+    // MARK: Changes
+
+    /// What does not exist is passed over and named; what should have worked and did not is an error.
+    private func change() throws(GetuiFault) -> APIResponse {
+        try checkFailures()
+        if let place = outcomes.firstIndex(of: .full) {
+            let text = "cid \(request.devices[place]) was not bound: the alias has as many as it may"
+            let count = outcomes.count { $0 == .full }
+            throw .size("alias", count == 1 ? text : "\(text), and \(count - 1) more")
+        }
+        let unknown = self.unknown
+        guard unknown.count < request.devices.count + request.notCIDs.count else { throw .targetUser }
+        var notBound: [String] = []
+        for (device, outcome) in zip(request.devices, outcomes) where outcome == .notHeld {
+            notBound.append(device.description)
+        }
+        return envelope(nil) { writer in
+            list("unknown", unknown, &writer)
+            list("notBound", notBound, &writer)
+        }
+    }
+
+    private func tagsReplaced() throws(GetuiFault) -> APIResponse {
+        try checkFailures()
+        switch outcomes.first {
+        case .done: return .getui(.ok)
+        case .tooMany: throw .size("custom_tag")
+        case .tooOften:
+            throw GetuiFault(code: .tagCallsPerDay, message: "the tags of this cid were set too often today")
+        default: throw .targetUser
+        }
+    }
+
+    private func tagBatch() throws(GetuiFault) -> APIResponse {
+        try checkFailures()
+        var tooMany: [String] = []
+        for (device, outcome) in zip(request.devices, outcomes) where outcome == .tooMany {
+            tooMany.append(device.description)
+        }
+        let unknown = self.unknown
+        guard outcomes.contains(.done) else {
+            throw GetuiFault(
+                code: .tagFailed,
+                message: tooMany.isEmpty
+                    ? "tag operation failed, target user is invalid"
+                    : "tag operation failed, a cid has as many tags as it may")
+        }
+        return envelope { writer in
+            writer.beginObject()
+            for (device, outcome) in zip(request.devices, outcomes) {
+                writer.key(device.description)
+                writer.string(outcome == .done ? "true" : "false")
+            }
+            for text in request.notCIDs {
+                writer.key(text)
+                writer.string("false")
+            }
+            writer.endObject()
+        } beside: { writer in
+            list("unknown", unknown, &writer)
+            list("tooManyTags", tooMany, &writer)
+        }
+    }
+
+    private func checkFailures() throws(GetuiFault) {
+        let failed = outcomes.count { $0 == .failed }
+        guard failed > 0 else { return }
+        let share = outcomes.count == 1 ? "nothing was done" : "\(failed) of \(outcomes.count) were not done"
+        throw GetuiFault(code: .busy, message: "the gateway is busy, \(share), retry")
+    }
+
+    // MARK: Questions
+
+    private func onlyDevice() throws(GetuiFault) -> DeviceDetail {
+        try checkFailures()
+        guard case .device(let detail)? = outcomes.first else { throw .targetUser }
+        return detail
+    }
+
+    private func details() -> APIResponse {
+        envelope { writer in
+            writer.beginObject()
+            writer.key("invalidCids")
+            writer.beginArray()
+            for text in unknown { writer.string(text) }
+            writer.endArray()
+            writer.key("validCids")
+            writer.beginObject()
+            for (device, outcome) in zip(request.devices, outcomes) {
+                guard case .device(let detail) = outcome else { continue }
+                writer.key(device.description)
+                writer.beginObject()
+                writer.key("client_app_id")
+                writer.string(request.appID)
+                writer.key("package_name")
+                writer.string(detail.topic)
+                writer.key("device_token")
+                writer.string(detail.token)
+                writer.key("phone_type")
+                writer.integer(Int64(2))
+                writer.key("phoneModel")
+                writer.string("")
+                writer.key("notificationSwitch")
+                writer.bool(!detail.token.isEmpty && !detail.pushModeOff)
+                writer.key("createTime")
+                writer.string(dateTime(detail.registeredAt))
+                writer.key("loginFreq")
+                writer.integer(Int64(clamping: detail.sessionCount))
+                writer.endObject()
+            }
+            writer.endObject()
+            writer.endObject()
+        } beside: { writer in
+            var blacklisted: [String] = []
+            for (device, outcome) in zip(request.devices, outcomes) {
+                if case .device(let detail) = outcome, detail.isBlacklisted { blacklisted.append(device.description) }
+            }
+            list("blacklisted", blacklisted, &writer)
+        }
+    }
+
+    private func deviceStatus() -> APIResponse {
+        envelope { writer in
+            writer.beginObject()
+            for (device, outcome) in zip(request.devices, outcomes) {
+                guard case .device(let detail) = outcome else { continue }
+                writer.key(device.description)
+                writer.beginObject()
+                writer.key("cid_status")
+                writer.string(detail.isReachable ? "online" : "offline")
+                writer.key("device_status")
+                writer.string(detail.isConnected ? "online" : "offline")
+                writer.endObject()
+            }
+            writer.endObject()
+        } beside: { writer in
+            list("unknown", unknown, &writer)
+        }
+    }
+
+    private func count() -> APIResponse {
+        envelope { writer in
+            writer.beginObject()
+            writer.key("user_count")
+            writer.integer(Int64(operation.count))
+            writer.endObject()
+        } beside: { writer in
+            list("unknownKeys", request.unknownKeys, &writer)
+        }
+    }
+
+    // MARK: Parts
+
+    /// What was named and is no device of this app.
+    private var unknown: [String] {
+        var names: [String] = []
+        for (device, outcome) in zip(request.devices, outcomes) where outcome == .unknown {
+            names.append(device.description)
+        }
+        return names + request.notCIDs
+    }
+
+    private func list(_ name: StaticString, _ texts: [String], _ writer: inout JSONWriter) {
+        guard !texts.isEmpty else { return }
+        writer.key(name)
+        writer.beginArray()
+        for text in texts { writer.string(text) }
+        writer.endArray()
+    }
+
+    /// Getui's envelope; what `beside` writes, if anything, stands in `longwire`.
+    private func envelope(
+        _ data: ((inout JSONWriter) -> Void)?, beside: (inout JSONWriter) -> Void = { _ in }
+    ) -> APIResponse {
+        var writer = JSONWriter(capacity: 256 + 96 * outcomes.count)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        if let data {
+            writer.key("data")
+            data(&writer)
+        }
+        var extra = JSONWriter(capacity: 64)
+        extra.beginObject()
+        beside(&extra)
+        extra.endObject()
+        if extra.bytes.count > 2 {
+            writer.key("longwire")
+            writer.raw(extra.bytes)
+        }
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+}

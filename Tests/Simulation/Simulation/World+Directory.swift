@@ -1,0 +1,231 @@
+internal import Delivery
+internal import Directory
+internal import Wire
+
+/// A step of the directory that a shard has been asked for, or is about to be.
+struct SimulatedStep {
+    enum Purpose {
+        /// Part of an operation on aliases.
+        case operation(Int, request: UInt64)
+        case badge(BadgeChange)
+        case blacklist(Bool)
+        case tag
+        case count(expected: Int)
+    }
+    var app: Int
+    var bucket: Bucket
+    var step: DirectoryStep
+    var purpose: Purpose
+    var identity: Identity?
+    /// The row that shows it was carried out, and when that row becomes durable.
+    var seenAt: Ticket?
+    var reply: DirectoryReply?
+}
+
+// An app's server: names, blacklist, badge. It draws from its own generator, so that it does not change what the others
+// draw; steps travel through mailboxes, so those of several operations interleave.
+extension World {
+    static let directorySeed: UInt64 = 0xD19E_C704
+
+    func alias(_ app: Int, _ number: Int) -> AliasName {
+        AliasName(
+            high: UInt64(app * 2_000 + number * 601 + 17) << 52 | 1, low: UInt64(app << 8 | number), text: "n\(number)")
+    }
+
+    func tag(_ number: Int) -> TagName { TagName(digest: UInt64(number + 1), text: "t\(number)") }
+
+    func directSomething() {
+        guard !identities.isEmpty, isUp else { return }
+        let identity = directoryChance.one(of: identities)
+        guard identity.isDurable else { return }
+        eventCount += 1
+        let place = DevicePlace(cid: identity.cid, bucket: identity.bucket)
+        switch directoryChance.below(10) {
+        case 0, 1:
+            let number = Int32(directoryChance.between(-3, 20))
+            let change: BadgeChange = directoryChance.perMille(500) ? .set(number) : .add(number)
+            send(.setBadge(identity.cid, change), .badge(change), to: identity)
+        case 2, 3:
+            let isOn = directoryChance.perMille(350)
+            send(.setBlacklisted(identity.cid, isOn), .blacklist(isOn), to: identity)
+        case 4, 5:
+            let tag = tag(directoryChance.below(3))
+            let adds = directoryChance.perMille(600)
+            send(adds ? .addTag(identity.cid, tag) : .removeTag(identity.cid, tag), .tag, to: identity)
+        case 6: begin(.unbindAll(alias(identity.app, directoryChance.below(3))), app: identity.app)
+        case 7:
+            let item = AliasItem(device: place, name: alias(identity.app, directoryChance.below(3)))
+            begin(.unbind([item]), app: identity.app)
+        default:
+            let item = AliasItem(device: place, name: alias(identity.app, directoryChance.below(3)))
+            begin(.bind([item]), app: identity.app)
+        }
+    }
+
+    private func send(_ step: DirectoryStep, _ purpose: SimulatedStep.Purpose, to identity: Identity) {
+        post(
+            SimulatedStep(
+                app: identity.app, bucket: identity.bucket, step: step, purpose: purpose, identity: identity))
+    }
+
+    private func begin(_ work: DirectoryOperation.Work, app: Int) {
+        var operation = DirectoryOperation(work, loopCount: loops.count)
+        let steps = operation.start()
+        operations.append((app, operation))
+        post(steps, of: operations.count - 1)
+    }
+
+    private func post(_ next: [StepToSend], of operation: Int) {
+        for step in next {
+            guard case .bucket(let bucket) = step.target else { continue }
+            post(
+                SimulatedStep(
+                    app: operations[operation].app, bucket: bucket, step: step.step,
+                    purpose: .operation(operation, request: step.request)))
+        }
+    }
+
+    private func post(_ step: SimulatedStep) {
+        steps.append(step)
+        queue.add(.directoryStep(steps.count - 1, life: life), at: now + directoryChance.time(0, 60))
+    }
+
+    /// The step's loop takes it from its mailbox.
+    func carryOut(_ number: Int) {
+        let step = steps[number]
+        log.note(now, "step", Int64(number), Int64(step.identity?.index ?? -1))
+        step.identity?.openSteps.append(number)
+        let loop = loop(of: step.bucket)
+        loop.shard.directory(
+            DirectoryCommand(
+                origin: Origin(route: 6, request: UInt64(number)), app: plan.apps[step.app].key, bucket: step.bucket,
+                step: step.step), now: gatewayNow)
+        loop.perform()
+    }
+
+    /// Within the performing of effects: the reply travels back first.
+    func directed(_ number: Int, _ reply: DirectoryReply, _ loop: Loop) {
+        if steps[number].reply != nil { fail(.request, "step \(number) was answered twice") }
+        steps[number].reply = reply
+        oracle.directed(number, reply, loop)
+        queue.add(.directoryReply(number, life: life), at: now + directoryChance.time(0, 60))
+    }
+
+    func takeReply(_ number: Int) {
+        guard case .operation(let index, let request) = steps[number].purpose, let reply = steps[number].reply else {
+            return
+        }
+        post(operations[index].operation.receive(request, reply), of: index)
+    }
+
+    // MARK: The end
+
+    /// Nobody stays blacklisted, so that the others' end can be judged as ever.
+    func clearBlacklists() {
+        for identity in identities where identity.isDurable {
+            send(.setBlacklisted(identity.cid, false), .blacklist(false), to: identity)
+        }
+    }
+
+    /// Aliases resolve to exactly those devices whose rows have them, and counts are what the rows say.
+    func checkDirectory() {
+        guard violation == nil else { return }
+        pass(milliseconds: 40_000)
+        let first = operations.count
+        for app in plan.apps.indices { begin(.resolve((0..<3).map { alias(app, $0) }), app: app) }
+        let firstStep = steps.count
+        for identity in identities.suffix(60) {
+            let tag = tag(identity.index % 3)
+            var expression = TagExpression()
+            _ = expression.add(.any, [tag])
+            let expected = identities.count {
+                $0.app == identity.app && $0.bucket == identity.bucket && $0.durableTags.contains(tag)
+            }
+            let step = DirectoryStep.count(expression, first: Int(identity.bucket.index), stride: Bucket.count)
+            post(
+                SimulatedStep(
+                    app: identity.app, bucket: identity.bucket, step: step, purpose: .count(expected: expected)))
+        }
+        pass(milliseconds: 120_000)
+        for (app, operation) in operations[first...] {
+            guard operation.isDone, operation.outcomes.allSatisfy({ $0 == .done }) else {
+                return fail(.progress, "an alias was not resolved")
+            }
+            for number in 0..<3 {
+                let found = Set(operation.members[number].map(\.cid))
+                let name = alias(app, number)
+                let expected = Set(identities.filter { $0.app == app && $0.durableAlias == name }.map(\.cid))
+                if found != expected {
+                    fail(.books, "alias \(name.text) names \(found.count) devices, \(expected.count) have it")
+                }
+                if expected.count > plan.limits.devicesPerAlias { fail(.bounds, "\(expected.count) have an alias") }
+            }
+        }
+        for step in steps[firstStep...] {
+            guard case .count(let expected) = step.purpose else { continue }
+            guard case .count(let found)? = step.reply else { return fail(.progress, "a tag was not counted") }
+            if found != expected { fail(.books, "\(found) of a bucket have a tag, the rows say \(expected)") }
+        }
+    }
+}
+
+extension Oracle {
+    /// A device row changed what only a server's step can change: one that was asked for must have done it.
+    func serverChanged(_ identity: Identity, _ row: RowInspection.Device, ticket: Ticket) {
+        if row.isBlacklisted != identity.isBlacklisted {
+            let step = identity.openSteps.first { number in
+                if case .blacklist(let isOn) = world.steps[number].purpose {
+                    return isOn == row.isBlacklisted && world.steps[number].seenAt == nil
+                }
+                return false
+            }
+            guard let step else {
+                return fail(.content, "device \(identity.index) was blacklisted by nobody, or freed")
+            }
+            world.steps[step].seenAt = ticket
+            identity.isBlacklisted = row.isBlacklisted
+            identity.wasBlacklisted = true
+        }
+        if row.badge != identity.badge {
+            let step = identity.openSteps.first { number in
+                guard case .badge(let change) = world.steps[number].purpose, world.steps[number].seenAt == nil else {
+                    return false
+                }
+                switch change {
+                case .set(let value): return row.badge == max(0, value)
+                case .add(let value): return row.badge == max(0, identity.badge + value)
+                }
+            }
+            // Otherwise the badge is wrong, as the caller finds.
+            guard let step else { return }
+            world.steps[step].seenAt = ticket
+            identity.badge = row.badge
+        }
+    }
+
+    func directed(_ number: Int, _ reply: DirectoryReply, _ loop: Loop) {
+        let step = world.steps[number]
+        guard let identity = step.identity else { return }
+        identity.openSteps.removeAll { $0 == number }
+        if reply == .unknown { fail(.refusal, "device \(identity.index) is unknown to a step") }
+        if let ticket = step.seenAt, reply == .failed, let other = identity.openSteps.first(where: { isLike(step, $0) })
+        {
+            // Its refusal was on the way when the other one did the same.
+            world.steps[other].seenAt = ticket
+        } else if let ticket = step.seenAt {
+            if reply != .done { fail(.request, "step \(number) was carried out, but answered \(reply)") }
+            if ticket > loop.store.durableTicket {
+                fail(.beforeSync, "step \(number) was answered before it was durable")
+            }
+        }
+    }
+    /// What the row showed may as well have been the other step's doing.
+    private func isLike(_ step: SimulatedStep, _ other: Int) -> Bool {
+        guard world.steps[other].seenAt == nil else { return false }
+        switch (step.purpose, world.steps[other].purpose) {
+        case (.badge, .badge): return true
+        case (.blacklist(let one), .blacklist(let two)): return one == two
+        default: return false
+        }
+    }
+}

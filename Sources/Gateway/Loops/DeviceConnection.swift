@@ -26,6 +26,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
     private var session = SessionRef.none
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
+    var handshakePlace = HandshakeQueue.none
     /// Pings, updates and feedback since a moment (monotonic ms): each costs an answer, a write or a read of the store.
     private var requestCount: UInt16 = 0
     private var feedbackCount: UInt16 = 0
@@ -201,7 +202,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             return close(.malformed, reason: "a Hello names a cid or asks for a registration")
         }
         adopted.bucket = app.bucket(of: adopted.cid)
-        owner.endHandshake()
+        owner.endHandshake(self)
         phase = .awaitingWelcome
         let target = adopted.bucket.loop(of: owner.loopCount)
         if target == owner.index { return enter(adopted) }
@@ -297,7 +298,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         let wasShakingHands = phase == .awaitingHello
         phase = .closed
         owner.metrics.count(.closed(code))
-        if wasShakingHands { owner.endHandshake() }
+        if wasShakingHands { owner.endHandshake(self) }
         leave()
         owner.endConnection()
         stream?.closeAfterFlush()
@@ -318,7 +319,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         let wasShakingHands = phase == .awaitingHello
         phase = .closed
         owner.metrics.count(.closedForSlowReader)
-        if wasShakingHands { owner.endHandshake() }
+        if wasShakingHands { owner.endHandshake(self) }
         leave()
         owner.endConnection()
         stream.close(.outboxFull)
@@ -330,7 +331,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         let wasShakingHands = phase == .awaitingHello
         phase = .closed
         owner.metrics.count(.closedByPeer)
-        if wasShakingHands { owner.endHandshake() }
+        if wasShakingHands { owner.endHandshake(self) }
         leave()
         owner.endConnection()
     }

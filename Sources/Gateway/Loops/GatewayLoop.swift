@@ -153,7 +153,7 @@ final class GatewayLoop {
     private func tick() {
         core.pointee.shard.advance(to: now)
         perform()
-        handshakes.advance(to: loop.now)
+        while let connection = handshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         if loop.now >= lastSecond + 1_000 {
             lastSecond = loop.now
             handoffDesk.tick(now: Int64(loop.now))
@@ -226,14 +226,18 @@ final class GatewayLoop {
     /// Counts a connection in; false when there are too many, or too many that shake hands.
     ///
     /// In any case `endHandshake` and `endConnection` are owed.
-    func beginHandshake(_ connection: any Handshaking) -> Bool {
+    func beginHandshake(_ connection: some Handshaking) -> Bool {
         let isRoom = context.connections.enter(limit: limits.connections)
         guard context.handshakes.enter(limit: limits.connectionsBeforeHello), isRoom else { return false }
-        handshakes.append(connection, deadline: loop.now + UInt64(limits.helloTimeoutMilliseconds))
+        let deadline = loop.now + UInt64(limits.helloTimeoutMilliseconds)
+        connection.handshakePlace = handshakes.append(connection, deadline: deadline)
         return true
     }
 
-    func endHandshake() { context.handshakes.leave() }
+    func endHandshake(_ connection: some Handshaking) {
+        context.handshakes.leave()
+        handshakes.remove(connection.handshakePlace)
+    }
 
     /// A connection is over; one that only moves to another loop stays counted.
     func endConnection() { context.connections.leave() }

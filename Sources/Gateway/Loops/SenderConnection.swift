@@ -15,6 +15,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
     private var stream: ByteStream?
     private var phase = Phase.awaitingHello
     private var app: App?
+    var handshakePlace = HandshakeQueue.none
     private var slot: UInt32 = 0
     private var stamp: UInt32 = 0
     /// Publishes taken and not answered; reading rests above the limit, so a sender cannot fill our memory.
@@ -100,7 +101,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         (slot, stamp) = place
         self.app = app
         phase = .open
-        owner.endHandshake()
+        owner.endHandshake(self)
         var welcome = Welcome()
         welcome.serverTime = UInt64(now)
         send(welcome)
@@ -210,7 +211,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
     /// Ends the connection's part in the loop's books; false if that was done before.
     private func leave() -> Bool {
         guard phase != .closed else { return false }
-        if phase == .awaitingHello { owner.endHandshake() } else { owner.senders.remove(slot, stamp) }
+        if phase == .awaitingHello { owner.endHandshake(self) } else { owner.senders.remove(slot, stamp) }
         phase = .closed
         owner.endConnection()
         return true

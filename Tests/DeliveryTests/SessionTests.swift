@@ -36,7 +36,10 @@ import Wire
     func clockSkew() {
         let harness = DeliveryHarness()
         var phone = harness.register()
+        // A registration proves another secret, so its timestamp, however far ahead, binds nobody.
         let first = UInt64(harness.now)
+        harness.connect(&phone) { $0.timestamp = first }
+        #expect(harness.welcomes.count == 2)
         harness.connect(&phone) { $0.timestamp = first }
         #expect(harness.closes.last?.code == .clockSkew)
         harness.connect(&phone) { $0.timestamp += 120_001 }
@@ -44,7 +47,7 @@ import Wire
         harness.connect(&phone) { $0.timestamp = .max }
         #expect(harness.closes.last?.code == .clockSkew)
         harness.connect(&phone) { $0.timestamp += 119_000 }
-        #expect(harness.welcomes.count == 2)
+        #expect(harness.welcomes.count == 3)
         harness.crash()
         // Replayed after a restart: the last timestamp is durable.
         harness.connect(&phone) { $0.timestamp += 118_000 }

@@ -5,16 +5,10 @@ internal import Structures
 /// All wait equally long, so the oldest is always next. An entry holds its connection until the handshake is over: a weak
 /// reference would cost each connection 48 bytes for life, and each of its retains the slow path.
 struct HandshakeQueue: ~Copyable {
-    /// One connection in the queue; `nil` once its handshake is over.
-    private struct Waiting {
-        var connection: (any Handshaking)?
-        var deadline: UInt64
-    }
-
     /// No place in the queue.
     static let none = UInt32.max
 
-    private var waiting = Ring<Waiting>()
+    private var waiting = Ring<WaitingHandshake>()
     /// The place of the oldest entry; places count up and wrap around.
     private var first: UInt32 = 0
 
@@ -22,7 +16,7 @@ struct HandshakeQueue: ~Copyable {
     ///
     /// - Returns: its place, for `remove(_:)`.
     mutating func append(_ connection: any Handshaking, deadline: UInt64) -> UInt32 {
-        waiting.append(Waiting(connection: connection, deadline: deadline))
+        waiting.append(WaitingHandshake(connection: connection, deadline: deadline))
         return first &+ UInt32(waiting.count - 1)
     }
 
@@ -47,6 +41,12 @@ struct HandshakeQueue: ~Copyable {
         _ = waiting.popFirst()
         first &+= 1
     }
+}
+
+/// One connection in the queue; `nil` once its handshake is over.
+struct WaitingHandshake {
+    var connection: (any Handshaking)?
+    var deadline: UInt64
 }
 
 /// A connection that must say Hello in time; does nothing when it has.

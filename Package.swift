@@ -42,6 +42,7 @@ let package = Package(
         .target(name: "Structures", swiftSettings: common),
         .target(name: "Wire", swiftSettings: pure),
         .target(name: "Delivery", dependencies: ["Wire", "Structures"], swiftSettings: common),
+        .target(name: "Campaigns", dependencies: ["Delivery", "Wire"], swiftSettings: common),
 
         // Wrappers, each the only importer of its C module.
         .target(name: "Platform", dependencies: ["CSystem"], swiftSettings: common),
@@ -56,11 +57,12 @@ let package = Package(
 
         // Wiring.
         .target(
-            name: "PushAPI", dependencies: ["CSimdjson", "Delivery", "Wire", "Cryptography"], swiftSettings: common),
+            name: "PushAPI", dependencies: ["CSimdjson", "Campaigns", "Delivery", "Wire", "Cryptography"],
+            swiftSettings: common),
         .target(
             name: "Gateway",
             dependencies: [
-                "CCurl", "EventLoops", "MessageStore", "PushAPI", "Delivery", "Wire", "Cryptography", "Platform",
+                "CCurl", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery", "Wire", "Cryptography", "Platform",
                 "Structures",
             ], swiftSettings: common),
         .target(name: "LongwireClient", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
@@ -86,6 +88,7 @@ let package = Package(
         .testTarget(
             name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "Platform", "TestKit"],
             swiftSettings: common),
+        .testTarget(name: "CampaignsTests", dependencies: ["Campaigns", "Delivery", "Wire"], swiftSettings: common),
         .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),
         .testTarget(
             name: "GatewayTests", dependencies: ["Gateway", "Delivery", "Platform", "Wire", "TestKit"],

@@ -20,6 +20,9 @@ public enum Effect {
     case jobsAvailable
     case deviceStatus(Origin, DeviceID, DeviceAnswer)
     case messageTrace(Origin, MessageTrace?)
+    case task(Origin, TaskAnswer)
+    /// A task's time has come, or it was left half done: the gateway goes on with it.
+    case taskDue(TaskRecord)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
     case log(LogEvent)
 }
@@ -64,8 +67,10 @@ public struct PublishOutcome: Sendable, Equatable {
         case busy
         /// A read failed; nothing was accepted, retry later.
         case storeFailed
-        /// Blacklisted or long inactive: counted, no message.
+        /// Blacklisted or long inactive, or a revoke that has nothing to withdraw here: no message.
         case ignored
+        /// The task was stopped: it reaches nobody any more.
+        case stopped
     }
     public enum Fallback: UInt8, Sendable { case none = 0, armed, due }
     public enum FallbackReason: UInt8, Sendable {

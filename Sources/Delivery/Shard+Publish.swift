@@ -39,7 +39,7 @@ extension Shard {
         apps[Int(devices.pointer(slot).pointee.appIndex)].key == command.app
     }
 
-    private mutating func refuse(
+    mutating func refuse(
         _ command: PublishCommand, _ code: PublishOutcome.Code, reason: PublishOutcome.FallbackReason = .applies
     ) {
         if code == .busy || code == .storeFailed { numbers.refusedBusy &+= 1 }
@@ -59,15 +59,19 @@ extension Shard {
             refuse(command, .unknownDevice)
             return
         }
+        if command.task.hasLedger {
+            admitOnce(command, slot)
+            return
+        }
         guard command.requestKey != (0, 0) else {
-            makeRoom(command, slot)
+            proceed(command, slot)
             return
         }
         let key = requestKey(command)
         if case .found(let location, _) = store.young(key) {
             repeatAnswer(command, store.value(at: location))
         } else if store.isCertainlyAbsent(key) {
-            makeRoom(command, slot)
+            proceed(command, slot)
         } else {
             let kept = KeptPublish(command)
             devices.pointer(slot).pointee.flags.insert(.busy)
@@ -75,7 +79,7 @@ extension Shard {
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 switch reply.results.first {
                 case .row(let stored?)?: shard.repeatAnswer(kept.command, stored.value)
-                case .row(nil)?: shard.makeRoom(kept.command, slot)
+                case .row(nil)?: shard.proceed(kept.command, slot)
                 default: shard.refuse(kept.command, .storeFailed)
                 }
                 shard.drainWaiting(slot)
@@ -103,7 +107,7 @@ extension Shard {
         answer(command, outcome, slot: .max)
     }
 
-    private mutating func answer(_ command: PublishCommand, _ outcome: PublishOutcome, slot: UInt32) {
+    mutating func answer(_ command: PublishCommand, _ outcome: PublishOutcome, slot: UInt32) {
         pending.append(
             PendingEffect(
                 ticket: lastTicket, kind: .publish(command.origin, outcome, device: slot, cid: command.cid)))
@@ -113,7 +117,7 @@ extension Shard {
     // MARK: Collapse and overflow among cold rows
 
     /// Brings those cold messages into memory that this one may end, then decides.
-    private mutating func makeRoom(_ command: PublishCommand, _ slot: UInt32) {
+    mutating func makeRoom(_ command: PublishCommand, _ slot: UInt32) {
         let device = devices.pointer(slot)
         let hash = command.collapseKey.isEmpty ? 0 : Fingerprint.of(command.collapseKey)
         if hash != 0, device.pointee.coldKeys & Self.keyBit(hash) != 0,
@@ -394,6 +398,7 @@ extension Shard {
         if command.vendor != nil { facts.flags.insert(.hasVendorContent) }
         if hash != 0 { facts.flags.insert(.hasCollapseKey) }
         if plan.isArmed { facts.flags.insert(.isArmed) }
+        if !command.revokes.isNone { facts.flags.insert(.revoke) }
         countAccepted()
         var listed: UInt32?
         if let state = plan.endsAs {
@@ -404,6 +409,11 @@ extension Shard {
         let outcome = PublishOutcome(
             code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
             fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive)
+        if let listed {
+            noteAccepted(messages.pointer(listed).pointee.facts, outcome, isTracked: command.isTracked)
+        } else if command.isTracked {
+            noteAccepted(facts, outcome, isTracked: true)
+        }
         if command.requestKey != (0, 0), !isPlanted(.requestForgotten) {
             store.put(requestKey(command), wakeAt: 0, prior: .none, byteCount: RequestRow.byteCount) {
                 RequestRow.write(outcome, digest: command.requestDigest, into: $0)
@@ -508,7 +518,7 @@ private final class Overflow {
 }
 
 /// A publish that waits: its bytes in one allocation of our own.
-private final class KeptPublish {
+final class KeptPublish {
     let command: PublishCommand
     private let bytes: UnsafeMutableRawBufferPointer
 

@@ -63,6 +63,17 @@ public struct Shard: ~Copyable {
     /// The row of a message that may move to the live stream, while that is decided; see `withMovableRow`.
     var movable: (id: MessageID, bytes: UnsafeRawBufferPointer)?
     var numbers = ShardStatistics()
+    /// Which devices tasks have reached; see `admitOnce`.
+    var acceptances: AcceptanceFilter
+    /// Tasks that take no messages any more, and until when that must be remembered.
+    var stoppedTasks: [TaskID: GatewayTime] = [:]
+    /// Larger calls under way, and who waits for them.
+    var calls: [CallKey: RunningCall] = [:]
+    /// Times of tasks whose rows were written in this life.
+    var taskTimers: [TaskTimer] = []
+    var nextTargets: UInt64 = 0
+    /// What this shard counted, by app and day, over all its buckets, of days whose rows are not in memory.
+    var dayTotals: [DayKey: CountersRow] = [:]
 
     /// What to do with a reader's answer.
     typealias Continuation = (inout Shard, StoreReply) -> Void
@@ -84,6 +95,7 @@ public struct Shard: ~Copyable {
         jobTimers = TimerWheel(resolution: 1, now: now)
         committedTicket = store.committedTicket
         lastTicket = committedTicket
+        acceptances = AcceptanceFilter(now: now, byteLimit: limits.acceptanceFilterByteCount)
         let today = CountersRow.day(of: now)
         for stored in counters {
             guard let row = CountersRow(stored.value) else {
@@ -91,7 +103,7 @@ public struct Shard: ~Copyable {
                 continue
             }
             numbers.pending += Int64(bitPattern: row.accepted &- row.ended)
-            if row.day == today { keepCounters(row, bucket: stored.key.bucket) }
+            if row.day == today { keepCounters(row, bucket: stored.key.bucket) } else { noteDay(row) }
         }
     }
 
@@ -115,7 +127,8 @@ public struct Shard: ~Copyable {
     /// No timer of this shard is due before this; call `advance(to:)` then, and at least once a second.
     public var nextTimer: GatewayTime {
         let alarm = mayAskForAlarms ? store.nextAlarm : .max
-        return min(messageTimers.earliest, min(deviceTimers.earliest, min(jobTimers.earliest, alarm)))
+        let task = taskTimers.first?.at ?? .max
+        return min(messageTimers.earliest, min(deviceTimers.earliest, min(jobTimers.earliest, min(alarm, task))))
     }
 
     public var statistics: ShardStatistics {
@@ -185,6 +198,8 @@ struct PendingEffect {
         case updated(SessionRef, UpdateResult)
         case leased(Origin, [Job])
         case settled(Origin, [ResultVerdict])
+        case task(Origin, TaskAnswer)
+        case taskDue(TaskRecord)
         case resume(device: UInt32, cid: DeviceID)
     }
     var ticket: Ticket

@@ -1,7 +1,7 @@
 // The store of one process: the journal for the young, RocksDB for what stays.
 //
 //     FOLDER/lock      held while a process works here; names it
-//     FOLDER/format    "longwire store 1"
+//     FOLDER/format    "longwire store N", N the format's version
 //     FOLDER/journal/  segments
 //     FOLDER/rows/     RocksDB
 //     FOLDER/spill/    files on their way into RocksDB; emptied at each start
@@ -21,7 +21,7 @@ public final class EmbeddedStore: @unchecked Sendable {
     // called by one thread), and the rest is immutable or synchronizes itself.
 
     /// The version of what this code writes.
-    public static let formatVersion = 1
+    public static let formatVersion = 2
 
     /// How a store works; the defaults are right for a server.
     public struct Configuration: Sendable {
@@ -201,6 +201,9 @@ public final class EmbeddedStore: @unchecked Sendable {
             guard found <= formatVersion else {
                 throw SystemError(operation: "newer", subject: path, code: CInt(clamping: found))
             }
+            // From here on rows are written that an older gateway cannot read: it must not come back to this folder.
+            guard found < formatVersion else { return }
+            try FileSystem.replace(path, with: Array("\(prefix)\(formatVersion)\n".utf8))
         } catch {
             switch error.operation {
             case "format": throw .unknownFormat(file: path)

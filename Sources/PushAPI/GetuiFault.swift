@@ -9,10 +9,24 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
     case methodNotAllowed = 405
     /// The token is wrong, expired or revoked.
     case badToken = 10001
+    /// Authentications of this minute are used up.
+    case authenticationRate = 10003
+    /// The app may not see a message's life, or the message is not known.
+    case noDetail = 10004
+    /// Calls of this minute are used up.
+    case callRate = 10005
     /// A parameter is missing, wrong, too large, or names something that does not exist.
     case parameter = 20001
+    /// A timed task has run or is about to: it cannot be deleted any more.
+    case alreadyRan = 22001
+    /// No such timed task, or a time out of range.
+    case badSchedule = 22002
+    /// List calls of this day are used up.
+    case listDayQuota = 30008
     /// A device's queue is full and its app's policy is to refuse.
     case quota = 30009
+    /// List calls of this minute are used up.
+    case listRate = 30015
     /// Nothing was accepted; repeat the same request with the same request id.
     case busy = 30019
 
@@ -22,9 +36,9 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
         case .ok, .failure, .starting: 200
         case .notFound: 404
         case .methodNotAllowed: 405
-        case .badToken: 401
-        case .parameter: 400
-        case .quota, .busy: 403
+        case .badToken, .authenticationRate, .noDetail, .callRate: 401
+        case .parameter, .alreadyRan, .badSchedule: 400
+        case .quota, .busy, .listDayQuota, .listRate: 403
         }
     }
 }

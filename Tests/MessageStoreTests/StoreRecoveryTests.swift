@@ -89,7 +89,7 @@ struct StoreRecoveryTests {
     func newerFormat() throws {
         let folder = try TemporaryFolder()
         try "longwire store 7\n".write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
-        #expect(throws: StoreError.newerFormat(folder: folder.path, found: 7, supported: 1)) {
+        #expect(throws: StoreError.newerFormat(folder: folder.path, found: 7, supported: EmbeddedStore.formatVersion)) {
             try EmbeddedStore(StoreFixture.configuration(folder))
         }
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["format", "lock"])

@@ -51,6 +51,8 @@ public final class DeliveryHarness: ShardStoreObserver {
     public var statuses: [DeviceStatus?] = []
     public var deviceAnswers: [DeviceAnswer] = []
     public var traces: [MessageTrace?] = []
+    public var taskAnswers: [UInt64: TaskAnswer] = [:]
+    public var dueTasks: [TaskRecord] = []
     public var logs: [LogEvent] = []
     public var jobsAvailable = 0
     /// The order in which kinds of effects came, for tests of order.
@@ -165,6 +167,8 @@ public final class DeliveryHarness: ShardStoreObserver {
             statuses.append(answer.status)
             deviceAnswers.append(answer)
         case .messageTrace(_, let trace): traces.append(trace)
+        case .task(let origin, let answer): taskAnswers[origin.request] = answer
+        case .taskDue(let record): dueTasks.append(record)
         case .log(let event): logs.append(event)
         }
     }

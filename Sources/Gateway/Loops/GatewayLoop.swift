@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Delivery
 internal import EventLoops
 internal import MessageStore
@@ -23,6 +24,7 @@ final class GatewayLoop {
     private var outgoing: [Outgoing]
     private var mailboxes: [Mailbox<LoopMessage>] = []
     private var hasJobNews = false
+    private var dueTasks: [TaskRecord] = []
 
     private(set) var clock: ClockMapping
     private var cachedNow: GatewayTime = 0
@@ -38,6 +40,9 @@ final class GatewayLoop {
     let handoffDesk: HandoffDesk
     private(set) lazy var publicFront = PublicFront(self)
     private(set) lazy var adminFront = AdminFront(self)
+    private(set) lazy var campaigns = CampaignFront(self)
+    /// On the loop that owns the gateway's own rows.
+    private lazy var campaignKeeper = CampaignKeeper(self)
     /// Rows of the gateway's own that wait to be durable.
     private var metaWaiters: [(ticket: Ticket, done: () -> Void)] = []
 
@@ -123,6 +128,7 @@ final class GatewayLoop {
             lastSecond = loop.now
             handoffDesk.tick(now: Int64(loop.now))
             reportAcceptFailures()
+            if index == 0 { campaignKeeper.tick() }
         }
     }
 
@@ -166,7 +172,11 @@ final class GatewayLoop {
                     let outcome = PublishOutcome(code: .busy, cid: command.cid, task: command.task)
                     answer(.published(command.origin, outcome))
                 }
-            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .answers, .jobsAvailable:
+            case .list(let fanout):
+                fanout.forEach { command in
+                    answer(.published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task)))
+                }
+            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .task, .answers, .jobsAvailable:
                 kept.append(message)
             }
         }
@@ -261,6 +271,7 @@ final class GatewayLoop {
         var isSenderOwed = false
         senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
         return isSenderOwed || publicFront.hasWorkUnderWay || handoffDesk.hasWorkUnderWay
+            || campaigns.desk.hasWorkUnderWay
             || shard.statistics.pendingEffects > 0
     }
 
@@ -289,6 +300,14 @@ final class GatewayLoop {
             byteCount: value.count
         ) { $0.copyBytes(from: value) }
         metaWaiters.append((store.endBatch(), done))
+    }
+
+    /// Removes such a row.
+    func deleteMeta(high: UInt64, low: UInt64, item: UInt64) {
+        store.beginBatch(Bucket(0))
+        store.delete(
+            StoreKey(Bucket(0), .meta, ownerHigh: high, ownerLow: low, item: item), prior: .maybe(wakeAt: 0))
+        _ = store.endBatch()
     }
 
     // MARK: Into shards, this one or another
@@ -322,6 +341,20 @@ final class GatewayLoop {
         guard target == index else { return send(.trace(message, origin), to: target) }
         shard.trace(of: message, origin: origin, now: now)
         perform()
+    }
+
+    func task(_ command: TaskCommand, on target: Int, origin: Origin) {
+        guard target == index else { return send(.task(command, origin), to: target) }
+        shard.task(command, origin: origin, now: now)
+        perform()
+    }
+
+    func publish(_ fanout: Fanout, on target: Int) {
+        guard target == index else { return send(.list(fanout), to: target) }
+        fanout.forEach { command in
+            shard.publish(command, now: now)
+            perform()
+        }
     }
 
     private func lease(on target: Int, _ command: LeaseCommand) {
@@ -418,6 +451,8 @@ final class GatewayLoop {
             case .trace(let message, let origin):
                 shard.trace(of: message, origin: origin, now: now)
                 perform()
+            case .task(let command, let origin): task(command, on: index, origin: origin)
+            case .list(let fanout): publish(fanout, on: index)
             case .jobsAvailable:
                 handoffDesk.jobsAvailable(now: Int64(loop.now))
             }
@@ -435,6 +470,10 @@ final class GatewayLoop {
         for index in effects.indices { perform(effects[index]) }
         effects.removeAll(keepingCapacity: true)
         answerDeferred()
+        guard !dueTasks.isEmpty else { return }
+        let due = dueTasks
+        dueTasks.removeAll()
+        for record in due { campaigns.desk.taskDue(record) }
     }
 
     private func answerDeferred() {
@@ -475,6 +514,11 @@ final class GatewayLoop {
             answer(.deviceStatus(origin, cid, status))
         case .messageTrace(let origin, let trace):
             answer(.trace(origin, trace))
+        case .task(let origin, let said):
+            answer(.task(origin, said))
+        case .taskDue(let record):
+            // Begun when this turn's effects are done: it calls the shard.
+            dueTasks.append(record)
         case .log(let event):
             context.log.write(event)
         }
@@ -491,6 +535,8 @@ final class GatewayLoop {
         case .published(let origin, let outcome):
             if route.kind == .sender {
                 senders[route.slot, route.stamp]?.answer(origin.request, outcome)
+            } else if route.kind == .list {
+                campaigns.desk.answered(route, place: Int(origin.request), outcome)
             } else {
                 publicFront.answered(route, item: Int(origin.request), outcome)
             }
@@ -505,7 +551,13 @@ final class GatewayLoop {
                 adminFront.answered(route, status)
             }
         case .trace(_, let trace):
-            adminFront.answered(route, trace)
+            if route.kind == .task {
+                campaigns.desk.answered(route, .trace(trace))
+            } else {
+                adminFront.answered(route, trace)
+            }
+        case .task(_, let said):
+            campaigns.desk.answered(route, .task(said))
         }
     }
 }

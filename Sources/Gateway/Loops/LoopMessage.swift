@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Delivery
 internal import EventLoops
 internal import PushAPI
@@ -16,6 +17,10 @@ enum LoopMessage: Sendable {
     case extend([ExtendItem], milliseconds: Int64, Origin)
     case deviceStatus(DeviceAddress, Origin)
     case trace(MessageID, Origin)
+    /// Something about a task, for the receiving loop's shard.
+    case task(TaskCommand, Origin)
+    /// A list's devices of the receiving loop.
+    case list(Fanout)
     /// The sending shard has due jobs where it had none.
     case jobsAvailable
 }
@@ -33,10 +38,11 @@ enum LoopAnswer: Sendable {
     case settled(Origin, [ResultVerdict])
     case deviceStatus(Origin, DeviceID, DeviceAnswer)
     case trace(Origin, MessageTrace?)
+    case task(Origin, TaskAnswer)
 
     var origin: Origin {
         switch self {
-        case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _),
+        case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _), .task(let origin, _),
             .deviceStatus(let origin, _, _):
             origin
         }

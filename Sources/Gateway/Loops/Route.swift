@@ -15,6 +15,10 @@ struct Route: Equatable, Sendable {
         case admin
         /// A lease or settlement; the slot is the lease coordinator's.
         case handoff
+        /// A question about a task; the slot is the campaign desk's.
+        case task
+        /// A device of a list; the slot is the pending list's, `Origin.request` the device's place.
+        case list
     }
 
     static let slotLimit = 1 << 24

@@ -352,18 +352,10 @@ public final class SimulatedStore: ShardStore {
 
     private func check(_ key: StoreKey) {
         precondition(openBucket == key.bucket, "the row is not in the open batch's bucket")
-        switch key.table {
-        case .message, .vendorMessage, .meta: break
-        case .device, .job, .counters, .request, .trace: precondition(key.item == 0, "this table has item 0 only")
-        }
+        precondition(key.table.hasItems || key.item == 0, "this table has item 0 only")
     }
 
-    private static func isReportedWhenCooled(_ key: StoreKey) -> Bool {
-        switch key.table {
-        case .device, .message, .vendorMessage, .job: true
-        case .counters, .request, .trace, .meta: false
-        }
-    }
+    private static func isReportedWhenCooled(_ key: StoreKey) -> Bool { key.table.hasAlarms }
 
     private func judge(_ prior: PriorRow, _ cell: Cell) {
         let present: Int64? = cell.isYoung ? (cell.block == 0 ? nil : cell.wakeAt) : cell.cold?.wakeAt
@@ -390,7 +382,7 @@ public final class SimulatedStore: ShardStore {
     }
 
     private static func hasPartitions(_ key: StoreKey) -> Bool {
-        key.table == .message || key.table == .vendorMessage || key.table == .meta
+        key.table.hasItems
     }
 
     private static func partitionKey(_ key: StoreKey) -> PartitionKey {

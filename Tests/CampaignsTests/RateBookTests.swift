@@ -1,0 +1,130 @@
+import Campaigns
+import Delivery
+import Testing
+import Wire
+
+@Suite("Rates")
+struct RateBookTests {
+    private static let app = AppKey(1)
+    private static let noon: GatewayTime = 1_795_262_400_000 / 86_400_000 * 86_400_000 + 43_200_000
+
+    @Test("a minute's and a day's uses are bounded, a refused use is not counted, and both begin anew")
+    func bounds() {
+        var limits = RateLimits()
+        (limits.listsPerMinute, limits.listsPerDay) = (2, 3)
+        var book = RateBook()
+        func take(_ now: GatewayTime) -> RateBook.Verdict { book.take(.list, app: Self.app, limits: limits, now: now) }
+        #expect(take(Self.noon) == .granted && take(Self.noon + 1) == .granted)
+        #expect(take(Self.noon + 59_999) == .minuteExceeded)
+        #expect(take(Self.noon + 60_000) == .granted)
+        #expect(take(Self.noon + 60_001) == .dayExceeded)
+        #expect(book.usedToday(.list, app: Self.app, now: Self.noon + 60_001) == 3)
+        #expect(book.usedToday(.list, app: AppKey(2), now: Self.noon) == 0)
+        #expect(take(Self.noon + 86_400_000) == .granted)
+        #expect(book.usedToday(.list, app: Self.app, now: Self.noon + 86_400_000) == 1)
+    }
+
+    @Test("broadcasts to all and to tags share one quota, and those to tags are told apart")
+    func broadcasts() {
+        var limits = RateLimits()
+        (limits.broadcastsPerMinute, limits.broadcastsPerDay) = (0, 2)
+        var book = RateBook()
+        #expect(book.take(.tagBroadcast, app: Self.app, limits: limits, now: Self.noon) == .granted)
+        #expect(book.take(.broadcast, app: Self.app, limits: limits, now: Self.noon) == .granted)
+        #expect(book.take(.tagBroadcast, app: Self.app, limits: limits, now: Self.noon) == .dayExceeded)
+        #expect(book.usedToday(.broadcast, app: Self.app, now: Self.noon) == 2)
+        #expect(book.usedToday(.tagBroadcast, app: Self.app, now: Self.noon) == 1)
+    }
+
+    @Test("a restart goes on with the day's count")
+    func restart() {
+        var limits = RateLimits()
+        limits.listsPerDay = 5
+        var book = RateBook()
+        book.restore(.list, app: Self.app, day: Self.noon / 86_400_000, count: 4)
+        #expect(book.take(.list, app: Self.app, limits: limits, now: Self.noon) == .granted)
+        #expect(book.take(.list, app: Self.app, limits: limits, now: Self.noon) == .dayExceeded)
+        #expect(book.dayCounts().map(\.count) == [5])
+    }
+}
+
+@Suite("Connected devices over a day")
+struct OnlineSeriesTests {
+    @Test("a point each ten minutes, a day of them, and the oldest leave")
+    func day() {
+        var series = OnlineSeries()
+        let start = OnlineSeries.place(1_795_000_123_456)
+        for step in 0..<Int64(OnlineSeries.pointCount) {
+            #expect(series.note(Int(step), at: start + step * OnlineSeries.step) == [])
+        }
+        #expect(series.points.count == OnlineSeries.pointCount)
+        let next = start + Int64(OnlineSeries.pointCount) * OnlineSeries.step
+        #expect(series.note(7, at: next) == [start])
+        #expect(series.note(8, at: next) == [] && series.points.last?.count == 8)
+        #expect(series.points.count == OnlineSeries.pointCount)
+    }
+}
+
+@Suite("Timed pushes")
+struct ScheduleRuleTests {
+    @Test("within seven days from now; what is past goes out at once")
+    func range() {
+        let now: GatewayTime = 1_795_000_000_000
+        #expect(ScheduleRules.judge(now + 1, now: now) == .later(now + 1))
+        #expect(ScheduleRules.judge(now + ScheduleRules.horizon, now: now) == .later(now + ScheduleRules.horizon))
+        #expect(ScheduleRules.judge(now + ScheduleRules.horizon + 1, now: now) == .outOfRange)
+        #expect(ScheduleRules.judge(now - 5, now: now) == .atOnce)
+        #expect(ScheduleRules.judge(-1, now: now) == .outOfRange)
+    }
+}
+
+@Suite("Why messages did not arrive")
+struct FailureClassTests {
+    @Test("every failure is in one class of Getui's, and what was not wanted any more is in none")
+    func classes() {
+        var totals = TaskTotals()
+        totals.accepted = 20
+        (totals[.expired], totals[.overflowed], totals[.revoked], totals[.collapsed], totals[.failed]) = (2, 3, 4, 5, 6)
+        totals.failures = ["noToken": 1, "badToken": 1, "exhausted": 1, "TopicDisallowed": 1, "rejectedByClient: x": 2]
+        let sorted = FailureClass.sort(totals)
+        #expect(sorted.values.reduce(0, +) == 2 + 3 + 6)
+        #expect(sorted[FailureClass(stage: .sf, isVendor: false, code: 12)] == 2)
+        #expect(sorted[FailureClass(stage: .ts, isVendor: false, code: 6)] == 3)
+        #expect(sorted[FailureClass(stage: .rs, isVendor: true, code: 5)] == 1)
+        #expect(sorted[FailureClass(stage: .sf, isVendor: true, code: 3)] == 1)
+        #expect(sorted[FailureClass(stage: .sf, isVendor: false, code: 14)] == 2)
+    }
+}
+
+@Suite("A list's devices")
+struct ListRunTests {
+    @Test("each loop gets one part, each device its place, and a second answer changes nothing")
+    func deal() {
+        let task = TaskID(kind: .list, month: 1, day: 2, random: (3, 4))
+        let targets = (0..<10).map {
+            ListTarget(cid: DeviceID(high: 1, low: UInt64($0)), bucket: Bucket(UInt16($0)), digest: UInt64($0))
+        }
+        var lengths = MessageContent.Lengths()
+        lengths.payload = 2
+        let content = MessageContent(
+            strategy: .liveElseVendor, timeToLive: 5, vendor: nil, lengths: lengths, arena: Array("hi".utf8))
+        let parts = ListRun.deal(
+            targets, task: task, app: AppKey(1), createdAt: 9, content: content, isBulk: true, route: 77, loopCount: 3)
+        #expect(parts.map(\.loop) == [0, 1, 2])
+        var seen: [Int] = []
+        for part in parts {
+            part.fanout.forEach { command in
+                #expect(command.bucket.loop(of: 3) == part.loop && command.origin.route == 77)
+                #expect(command.isBulk && command.taskCreatedAt == 9 && command.payload.elementsEqual("hi".utf8))
+                #expect(command.cid.low == command.origin.request)
+                seen.append(Int(command.origin.request))
+            }
+        }
+        #expect(seen.sorted() == Array(0..<10))
+
+        var run = ListRun(count: 2)
+        let outcome = PublishOutcome(code: .accepted, cid: .none, task: task)
+        #expect(!run.take(0, outcome) && !run.take(0, outcome) && !run.take(5, outcome))
+        #expect(run.take(1, outcome) && run.missing == 0)
+    }
+}

@@ -111,7 +111,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "Gateway", "LongwireClient", "PushAPI", "Journal", "Delivery", "Wire", "Cryptography", "Platform",
+                "Gateway", "LongwireClient", "PushAPI", "Campaigns", "Journal", "Delivery", "Wire", "Cryptography",
+                "Platform",
                 "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),
         .testTarget(

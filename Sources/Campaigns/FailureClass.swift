@@ -12,8 +12,14 @@ public struct FailureClass: Hashable, Comparable, Sendable {
     /// Getui's number.
     public var code: Int
 
+    public init(stage: Stage, isVendor: Bool, code: Int) {
+        (self.stage, self.isVendor, self.code) = (stage, isVendor, code)
+    }
+
     public static func < (left: FailureClass, right: FailureClass) -> Bool {
-        (left.stage.rawValue, left.isVendor ? 1 : 0, left.code) < (right.stage.rawValue, right.isVendor ? 1 : 0, right.code)
+        if left.stage != right.stage { return left.stage.rawValue < right.stage.rawValue }
+        if left.isVendor != right.isVendor { return right.isVendor }
+        return left.code < right.code
     }
 
     /// Sorts everything that did not arrive: expired, overflowed, and failed by its reason.

@@ -14,7 +14,8 @@ struct RateBookTests {
         (limits.listsPerMinute, limits.listsPerDay) = (2, 3)
         var book = RateBook()
         func take(_ now: GatewayTime) -> RateBook.Verdict { book.take(.list, app: Self.app, limits: limits, now: now) }
-        #expect(take(Self.noon) == .granted && take(Self.noon + 1) == .granted)
+        #expect(take(Self.noon) == .granted)
+        #expect(take(Self.noon + 1) == .granted)
         #expect(take(Self.noon + 59_999) == .minuteExceeded)
         #expect(take(Self.noon + 60_000) == .granted)
         #expect(take(Self.noon + 60_001) == .dayExceeded)
@@ -55,12 +56,16 @@ struct OnlineSeriesTests {
         var series = OnlineSeries()
         let start = OnlineSeries.place(1_795_000_123_456)
         for step in 0..<Int64(OnlineSeries.pointCount) {
-            #expect(series.note(Int(step), at: start + step * OnlineSeries.step) == [])
+            let left = series.note(Int(step), at: start + step * OnlineSeries.step)
+            #expect(left.isEmpty)
         }
         #expect(series.points.count == OnlineSeries.pointCount)
         let next = start + Int64(OnlineSeries.pointCount) * OnlineSeries.step
-        #expect(series.note(7, at: next) == [start])
-        #expect(series.note(8, at: next) == [] && series.points.last?.count == 8)
+        let left = series.note(7, at: next)
+        #expect(left == [start])
+        let again = series.note(8, at: next)
+        #expect(again.isEmpty)
+        #expect(series.points.last?.count == 8)
         #expect(series.points.count == OnlineSeries.pointCount)
     }
 }
@@ -70,9 +75,10 @@ struct ScheduleRuleTests {
     @Test("within seven days from now; what is past goes out at once")
     func range() {
         let now: GatewayTime = 1_795_000_000_000
+        let last = now + ScheduleRules.horizon
         #expect(ScheduleRules.judge(now + 1, now: now) == .later(now + 1))
-        #expect(ScheduleRules.judge(now + ScheduleRules.horizon, now: now) == .later(now + ScheduleRules.horizon))
-        #expect(ScheduleRules.judge(now + ScheduleRules.horizon + 1, now: now) == .outOfRange)
+        #expect(ScheduleRules.judge(last, now: now) == .later(last))
+        #expect(ScheduleRules.judge(last + 1, now: now) == .outOfRange)
         #expect(ScheduleRules.judge(now - 5, now: now) == .atOnce)
         #expect(ScheduleRules.judge(-1, now: now) == .outOfRange)
     }
@@ -87,12 +93,16 @@ struct FailureClassTests {
         (totals[.expired], totals[.overflowed], totals[.revoked], totals[.collapsed], totals[.failed]) = (2, 3, 4, 5, 6)
         totals.failures = ["noToken": 1, "badToken": 1, "exhausted": 1, "TopicDisallowed": 1, "rejectedByClient: x": 2]
         let sorted = FailureClass.sort(totals)
-        #expect(sorted.values.reduce(0, +) == 2 + 3 + 6)
-        #expect(sorted[FailureClass(stage: .sf, isVendor: false, code: 12)] == 2)
-        #expect(sorted[FailureClass(stage: .ts, isVendor: false, code: 6)] == 3)
-        #expect(sorted[FailureClass(stage: .rs, isVendor: true, code: 5)] == 1)
-        #expect(sorted[FailureClass(stage: .sf, isVendor: true, code: 3)] == 1)
-        #expect(sorted[FailureClass(stage: .sf, isVendor: false, code: 14)] == 2)
+        let sum: Int = sorted.values.reduce(0, +)
+        #expect(sum == 11)
+        let expected: [(FailureClass, Int)] = [
+            (FailureClass(stage: .sf, isVendor: false, code: 12), 2),
+            (FailureClass(stage: .ts, isVendor: false, code: 6), 3),
+            (FailureClass(stage: .rs, isVendor: true, code: 5), 1),
+            (FailureClass(stage: .sf, isVendor: true, code: 3), 1),
+            (FailureClass(stage: .sf, isVendor: false, code: 14), 2),
+        ]
+        for (failure, count) in expected { #expect(sorted[failure] == count, "\(failure)") }
     }
 }
 
@@ -101,22 +111,26 @@ struct ListRunTests {
     @Test("each loop gets one part, each device its place, and a second answer changes nothing")
     func deal() {
         let task = TaskID(kind: .list, month: 1, day: 2, random: (3, 4))
-        let targets = (0..<10).map {
-            ListTarget(cid: DeviceID(high: 1, low: UInt64($0)), bucket: Bucket(UInt16($0)), digest: UInt64($0))
+        let targets: [ListTarget] = (UInt16(0)..<10).map { number in
+            ListTarget(
+                cid: DeviceID(high: 1, low: UInt64(number)), bucket: Bucket(number), digest: UInt64(number))
         }
         var lengths = MessageContent.Lengths()
         lengths.payload = 2
         let content = MessageContent(
             strategy: .liveElseVendor, timeToLive: 5, vendor: nil, lengths: lengths, arena: Array("hi".utf8))
+        let app = AppKey(1)
         let parts = ListRun.deal(
-            targets, task: task, app: AppKey(1), createdAt: 9, content: content, isBulk: true, route: 77, loopCount: 3)
+            targets, task: task, app: app, createdAt: 9, content: content, isBulk: true, route: 77, loopCount: 3)
         #expect(parts.map(\.loop) == [0, 1, 2])
         var seen: [Int] = []
         for part in parts {
             part.fanout.forEach { command in
                 #expect(command.bucket.loop(of: 3) == part.loop && command.origin.route == 77)
-                #expect(command.isBulk && command.taskCreatedAt == 9 && command.payload.elementsEqual("hi".utf8))
-                #expect(command.cid.low == command.origin.request)
+                #expect(command.isBulk && command.taskCreatedAt == 9)
+                #expect(Array(command.payload) == Array("hi".utf8))
+                let place: UInt64 = command.origin.request
+                #expect(command.cid.low == place)
                 seen.append(Int(command.origin.request))
             }
         }
@@ -124,7 +138,11 @@ struct ListRunTests {
 
         var run = ListRun(count: 2)
         let outcome = PublishOutcome(code: .accepted, cid: .none, task: task)
-        #expect(!run.take(0, outcome) && !run.take(0, outcome) && !run.take(5, outcome))
-        #expect(run.take(1, outcome) && run.missing == 0)
+        for place in [0, 0, 5] {
+            let isLast = run.take(place, outcome)
+            #expect(!isLast)
+        }
+        let isLast = run.take(1, outcome)
+        #expect(isLast && run.missing == 0)
     }
 }

@@ -188,6 +188,12 @@ extension World {
                 return fail(.fencing, "a Deliver for a session that is not open")
             }
             oracle.willDeliver(link, deliver, row)
+            if let task = row.revokedTask {
+                var revoke = Revoke()
+                (revoke.sequence, revoke.messageID, revoke.taskID) = (deliver.sequence, row.messageID, row.taskID)
+                revoke.revokedTaskID = task
+                return send(link, revoke)
+            }
             let frame = DeliverFrame(
                 sequence: deliver.sequence, messageID: row.messageID, taskID: row.taskID, payload: row.payload,
                 isOffline: deliver.isOffline, acceptedAt: UInt64(row.acceptedAt),
@@ -226,6 +232,8 @@ extension World {
         case .jobsAvailable: break
         case .deviceStatus: break
         case .messageTrace(let origin, let trace): oracle.traced(Int(origin.request), trace)
+        case .task(let origin, let answer): taskAnswered(origin, answer)
+        case .taskDue: fail(.content, "a task fell due that nobody scheduled")
         case .log(let event): oracle.logged(event)
         }
     }

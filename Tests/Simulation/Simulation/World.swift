@@ -45,6 +45,7 @@ public final class World {
     var devices: [SimulatedDevice] = []
     var identities: [Identity] = []
     var records: [Record] = []
+    var tasks: [SimulatedTask] = []
     var requestCount = 0
     var senders: [SimulatedSender] = []
     /// Faults have stopped.
@@ -175,6 +176,7 @@ public final class World {
             log.note(now, "reply", Int64(loop), Int64(token), fails ? 1 : 0)
             loops[loop].store.answer(token, failing: fails && !isHealing, hidesLate: token & 1 == 1)
         case .retryPublish(let record, let attempt): retry(records[record], attempt: attempt)
+        case .retryList(let task, let attempt): retry(tasks[task], attempt: attempt)
         case .senderStep(let sender): step(senders[sender])
         case .senderResults(let sender, let batch): report(senders[sender], batch: batch)
         case .endMet(let record): meetEnd(of: records[record])

@@ -30,6 +30,8 @@ import Testing
         case .liveOnlyReachesVendor, .vendorFirstNeverLive, .jobsNotHeld: [.strategy]
         case .lateResultCounts, .currentTokenQuarantined: [.lease]
         case .badgePerLease: [.badge]
+        case .taskReachesTwice: [.request, .storeContract]
+        case .revokeLeavesPending: [.finalState]
         }
     }
 

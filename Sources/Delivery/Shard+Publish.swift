@@ -411,7 +411,8 @@ extension Shard {
             fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive)
         if let listed {
             noteAccepted(messages.pointer(listed).pointee.facts, outcome, isTracked: command.isTracked)
-        } else if command.isTracked {
+        } else if command.isTracked, !command.task.hasLedger {
+            // Of a task's message that ended at once, the end has written the ledger.
             noteAccepted(facts, outcome, isTracked: true)
         }
         if command.requestKey != (0, 0), !isPlanted(.requestForgotten) {

@@ -50,10 +50,14 @@ public struct TaskRecord: Sendable, Equatable {
 public struct LoopShare: Sendable, Equatable {
     public var index: Int
     public var count: Int
-    public init(index: Int, count: Int) { (self.index, self.count) = (index, count) }
+    /// A simulated world has few buckets, so that walks over all of them stay short.
+    public var bucketCount: Int
+    public init(index: Int, count: Int, bucketCount: Int = Bucket.count) {
+        (self.index, self.count, self.bucketCount) = (index, count, bucketCount)
+    }
 
     public var buckets: [Bucket] {
-        stride(from: index, to: Bucket.count, by: count).map { Bucket(UInt16($0)) }
+        stride(from: index, to: bucketCount, by: count).map { Bucket(UInt16($0)) }
     }
 }
 

@@ -129,7 +129,7 @@ extension World {
             identity = self.identity(hello.cid)
         }
         link.phase = .awaitingWelcome
-        let bucket = identity?.bucket ?? Bucket(UInt16(truncatingIfNeeded: hello.cid.high & 0xFFF))
+        let bucket = identity?.bucket ?? Bucket(UInt16(truncatingIfNeeded: hello.cid.high % UInt64(World.bucketCount)))
         let loop = loop(of: bucket)
         link.loop = loop.index
         link.session = loop.sessions.insert(link)
@@ -168,7 +168,7 @@ extension World {
         let cid = DeviceID(high: chance.next(), low: chance.next() << 16 | UInt64(index))
         let secret = (0..<32).map { _ in UInt8(truncatingIfNeeded: chance.next()) }
         let identity = Identity(
-            index: index, cid: cid, bucket: Bucket(UInt16(cid.high & 0xFFF)), app: app, secret: secret,
+            index: index, cid: cid, bucket: Bucket(UInt16(cid.high % UInt64(World.bucketCount))), app: app, secret: secret,
             device: device.index, isHonest: !device.isLiar)
         identities.append(identity)
         return identity

@@ -80,7 +80,7 @@ extension World {
         for record in task.records { record.mayBeRevoked = true }
         for loop in loops {
             loop.shard.task(
-                .sweep(task.id, plan.apps[task.app].key, LoopShare(index: loop.index, count: loops.count)),
+                .sweep(task.id, plan.apps[task.app].key, share(of: loop)),
                 origin: Origin(route: 11, request: UInt64(task.index)), now: gatewayNow)
             loop.perform()
         }
@@ -122,12 +122,16 @@ extension World {
         }
     }
 
+    private func share(of loop: Loop) -> LoopShare {
+        LoopShare(index: loop.index, count: loops.count, bucketCount: World.bucketCount)
+    }
+
     /// Asks what became of every task, for the comparison at the end.
     func askTotals() {
         for task in tasks {
             for loop in loops {
                 loop.shard.task(
-                    .totals(task.id, plan.apps[task.app].key, LoopShare(index: loop.index, count: loops.count)),
+                    .totals(task.id, plan.apps[task.app].key, share(of: loop)),
                     origin: Origin(route: 12, request: UInt64(task.index)), now: gatewayNow)
                 loop.perform()
             }

@@ -9,6 +9,7 @@ internal import Wire
 /// One run.
 public final class World {
     static let queueEpoch: UInt64 = 7
+    static let bucketCount = 24
     static let gatewayStart: GatewayTime = 1_795_000_000_000
 
     public let seed: UInt64

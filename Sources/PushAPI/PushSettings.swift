@@ -41,24 +41,17 @@ struct PushSettings {
 
     private mutating func readStrategy(_ value: JSONValue?) throws(GetuiFault) {
         guard let value = try Self.object(value, "strategy") else { return }
-        var general: Strategy?
-        var own: Strategy?
-        for (name, entry) in value.members where !entry.isNull {
-            // Entries of Android's vendors are checked as Getui checks them and decide nothing here.
-            let strategy = try Self.strategy(entry)
-            if name.equals("default") { general = strategy }
-            if name.equals("ios") { own = strategy }
-        }
-        // For an iOS device its own entry is the one that counts.
-        if let chosen = own ?? general { strategy = chosen }
+        // For an iOS device its own entry is the one that counts; those of Android's vendors decide nothing here.
+        if let chosen = value["ios"] ?? value["default"] { strategy = try Self.strategy(chosen) }
     }
 
     private mutating func readSchedule(_ value: JSONValue, _ scope: Scope, _ now: GatewayTime) throws(GetuiFault) {
         guard let time = try Self.integer(value, "schedule_time", 0...Int64(1 << 52)), time > 0 else { return }
-        guard scope != .single else { throw .invalid("schedule_time", "a single push goes out at once") }
         switch ScheduleRules.judge(time, now: now) {
         case .atOnce: break
-        case .later(let time): scheduleAt = time
+        case .later(let time):
+            guard scope != .single else { throw .invalid("schedule_time", "a push to one target goes out at once") }
+            scheduleAt = time
         case .outOfRange:
             throw GetuiFault(code: .badSchedule, message: "schedule_time is invalid, it lies within 7 days from now")
         }

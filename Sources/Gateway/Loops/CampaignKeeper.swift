@@ -110,7 +110,7 @@ final class CampaignKeeper {
     }
 
     /// What a crash can forget of a day's quota is one second's use.
-    private func writeRates() {
+    func writeRates() {
         for use in owner.context.rates.dayCounts() {
             let name = "\(use.app.word) \(use.kind.rawValue) \(use.day)"
             guard written[name] != use.count else { continue }

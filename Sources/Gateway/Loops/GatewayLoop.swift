@@ -284,6 +284,7 @@ final class GatewayLoop {
         senders.forEach { _, _, connection in all.append(connection) }
         for sender in all { sender.stop() }
         handoffDesk.drain()
+        if index == 0 { campaignKeeper.writeRates() }
     }
 
     // MARK: Rows of the gateway's own

@@ -5,10 +5,10 @@ internal import Wire
 extension World {
     func publishSomething() {
         guard !identities.isEmpty else { return }
-        switch chance.below(40) {
-        case 0...3: return publishList()
-        case 4: return stopSomeTask()
-        case 5, 6: return revokeSomething()
+        switch chance.below(60) {
+        case 0...2: return publishList()
+        case 3: return stopSomeTask()
+        case 4, 5: return revokeSomething()
         default: break
         }
         let identity = chance.one(of: identities)

@@ -5,7 +5,7 @@ internal import Wire
 extension World {
     func publishSomething() {
         guard !identities.isEmpty else { return }
-        switch chance.below(60) {
+        switch chance.below(90) {
         case 0...2: return publishList()
         case 3: return stopSomeTask()
         case 4, 5: return revokeSomething()

@@ -62,7 +62,8 @@ let package = Package(
         .target(
             name: "Gateway",
             dependencies: [
-                "CCurl", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery", "Wire", "Cryptography", "Platform",
+                "CCurl", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery", "Wire", "Cryptography",
+                "Platform",
                 "Structures",
             ], swiftSettings: common),
         .target(name: "LongwireClient", dependencies: ["Wire", "Cryptography"], swiftSettings: common),

@@ -1,7 +1,9 @@
 internal import Wire
 
 /// Which (task, device) pairs were accepted in this life of the shard, without false negatives: a chain of Bloom
-/// filters. A list push to a device that its task has not reached yet then needs no read, however much is on disk.
+/// filters.
+///
+/// A list push to a device that its task has not reached yet then needs no read, however much is on disk.
 ///
 /// It speaks for tasks made at or after `knownSince` only: of older ones it may have missed acceptances.
 struct AcceptanceFilter {

@@ -83,7 +83,7 @@ public struct PublishCommand {
     public var requestDigest: UInt64
     /// Bulk jobs lease after those of single pushes.
     public var isBulk: Bool
-    /// When a task of several messages was made; 0: not known. See `AcceptanceFilter`.
+    /// When a task of several messages was made; 0: not known (see `AcceptanceFilter`).
     public var taskCreatedAt: GatewayTime = 0
     /// Keeps a row that finds the message of a single push by its task.
     public var isTracked = false

@@ -66,7 +66,7 @@ public struct MessageContent: Sendable, Equatable {
     public private(set) var lengths: Lengths
     public private(set) var arena: [UInt8]
 
-    /// - Parameter arena: the pieces, one after the other; as long as `lengths` say.
+    /// Puts a content together; `arena` has the pieces, one after the other, as long as `lengths` say.
     public init(
         strategy: Strategy, timeToLive: Int64, vendor: Vendor?, revokes: TaskID = .none, lengths: Lengths,
         arena: [UInt8]

@@ -13,9 +13,8 @@ public struct ResolvedAlias: Sendable, Equatable {
 public protocol AliasResolver: AnyObject {
     /// Looks up every alias of an app, in the order given.
     ///
-    /// - Parameters:
-    ///   - aliases: distinct, at most a list call's bound, each a valid alias.
-    ///   - completion: called once on the same loop, within this call or later; `nil` when something could not be
-    ///     read, so that the caller is told to come back.
+    /// `aliases` are distinct, at most a list call's bound, each a valid alias. `completion` is called once on the same
+    /// loop, within this call or later; with `nil` when something could not be read, so that the caller is told to come
+    /// back.
     func resolve(_ aliases: [String], of app: AppKey, completion: @escaping ([ResolvedAlias]?) -> Void)
 }

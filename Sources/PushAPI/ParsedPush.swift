@@ -24,7 +24,9 @@ public struct ParsedPush: Sendable {
             messageDigest: messageDigest)
         (target.requestKey, target.requestDigest) = (requestKey, requestDigest)
         target.isTracked = true
-        if !content.revokes.isNone { target.revokedDigest = PushAPI.messageDigest(of: content.revokes, for: address.cid) }
+        if !content.revokes.isNone {
+            target.revokedDigest = PushAPI.messageDigest(of: content.revokes, for: address.cid)
+        }
         return try content.withCommand(for: target, body)
     }
 }

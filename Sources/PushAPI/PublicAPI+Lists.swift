@@ -63,8 +63,10 @@ extension PublicAPI {
         let note: FallbackNote =
             content.strategy == .liveOnly
             ? .strategy
-            : content.vendor == nil ? .noContent : content.timeToLive == 0 && content.strategy == .liveElseVendor
-                ? .timeToLive : .depends
+            : content.vendor == nil
+                ? .noContent
+                : content.timeToLive == 0 && content.strategy == .liveElseVendor
+                    ? .timeToLive : .depends
         return .campaign(
             .create(
                 NewTask(

@@ -10,7 +10,9 @@ struct PushSettings {
     var timeToLive: Int64
     var strategy = Strategy.liveElseVendor
     var collapseKey = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// Messages a second of a broadcast; 0: as fast as it goes. Checked everywhere, since SDKs send it everywhere.
+    /// Messages a second of a broadcast; 0: as fast as it goes.
+    ///
+    /// Checked everywhere, since SDKs send it everywhere.
     var speed: Int64 = 0
     /// 0: at once.
     var scheduleAt: GatewayTime = 0

@@ -163,23 +163,25 @@ struct ListCallTests {
         #expect(names == ["a", "张三"] && call.needsAliasDetail && call.key != CallKey(high: 0, low: 0))
     }
 
-    @Test("what is wrong is named", arguments: [
-        (#"{"audience":{"cid":["a"]}}"#, "taskid cannot be null"),
-        (#"{"taskid":"","audience":{"cid":["a"]}}"#, "taskid can not be empty"),
-        (#"{"taskid":7,"audience":{"cid":["a"]}}"#, "taskid type error"),
-        (#"{"taskid":"RASS_0101_000000000000000000000001","audience":{"cid":["a"]}}"#, "taskid is invalid"),
-        (#"{"taskid":"T"}"#, "taskid is invalid"), (#"{"taskid":"T!"}"#, "audience cannot be null"),
-        (#"{"taskid":"T!","audience":[]}"#, "audience can not be empty"),
-        (#"{"taskid":"T!","audience":"all"}"#, "audience type error"),
-        (#"{"taskid":"T!","audience":{"alias":["a"]}}"#, "cid cannot be null"),
-        (#"{"taskid":"T!","audience":{"cid":"a"}}"#, "cid type error"),
-        (#"{"taskid":"T!","audience":{"cid":[]}}"#, "cid can not be empty"),
-        (#"{"taskid":"T!","audience":{"cid":[7]}}"#, "cid type error"),
-        (#"{"taskid":"T!","audience":{"cid":["zz"]}}"#, "target user is invalid"),
-        (#"{"taskid":"T!","audience":{"cid":["zz"]},"is_async":"perhaps"}"#, "is_async type error"),
-        (#"{"taskid":"T!","audience":{"cid":["zz"]},"request_id":"short"}"#, "request_id is invalid"),
-        ("null", "taskid cannot be null"), ("{", "body is not JSON"),
-    ])
+    @Test(
+        "what is wrong is named",
+        arguments: [
+            (#"{"audience":{"cid":["a"]}}"#, "taskid cannot be null"),
+            (#"{"taskid":"","audience":{"cid":["a"]}}"#, "taskid can not be empty"),
+            (#"{"taskid":7,"audience":{"cid":["a"]}}"#, "taskid type error"),
+            (#"{"taskid":"RASS_0101_000000000000000000000001","audience":{"cid":["a"]}}"#, "taskid is invalid"),
+            (#"{"taskid":"T"}"#, "taskid is invalid"), (#"{"taskid":"T!"}"#, "audience cannot be null"),
+            (#"{"taskid":"T!","audience":[]}"#, "audience can not be empty"),
+            (#"{"taskid":"T!","audience":"all"}"#, "audience type error"),
+            (#"{"taskid":"T!","audience":{"alias":["a"]}}"#, "cid cannot be null"),
+            (#"{"taskid":"T!","audience":{"cid":"a"}}"#, "cid type error"),
+            (#"{"taskid":"T!","audience":{"cid":[]}}"#, "cid can not be empty"),
+            (#"{"taskid":"T!","audience":{"cid":[7]}}"#, "cid type error"),
+            (#"{"taskid":"T!","audience":{"cid":["zz"]}}"#, "target user is invalid"),
+            (#"{"taskid":"T!","audience":{"cid":["zz"]},"is_async":"perhaps"}"#, "is_async type error"),
+            (#"{"taskid":"T!","audience":{"cid":["zz"]},"request_id":"short"}"#, "request_id is invalid"),
+            ("null", "taskid cannot be null"), ("{", "body is not JSON"),
+        ])
     func faults(body: String, text: String) {
         let body = body.replacing("T!", with: listTask.text)
         let (status, answer) = fixture.refused(.post, "push/list/cid", body)
@@ -256,17 +258,20 @@ struct TaskRouteTests {
         #expect(query.digest == messageDigest(of: listTask, for: Fixture.cid))
     }
 
-    @Test("bad ids and methods have their codes", arguments: [
-        (APIRequest.Method.delete, "task/x", 400, 20001), (.get, "task/\(listTask.text)", 405, 405),
-        (.get, "task/schedule/x", 400, 22002), (.post, "task/schedule/\(listTask.text)", 405, 405),
-        (.delete, "task/schedule/x", 400, 22002), (.get, "task/detail/zz/\(listTask.text)", 400, 20001),
-        (.get, "task/detail/\(first)/x", 400, 20001), (.get, "push/list/cid", 405, 405),
-        (.post, "push/list/other", 404, 404), (.post, "report/online_user", 405, 405),
-        (.get, "report/push/other", 404, 404), (.get, "report/push/task_group/a%20b", 400, 20001),
-        (.get, "report/push/task/\(listTask.text)?actionIdList=x", 400, 20001), (.get, "report/push/task/,", 400, 20001),
-        (.get, "report/push/date/2023-11-15", 400, 20001), (.get, "report/push/date/2023-11-31", 400, 20001),
-        (.get, "report/user/date/2023-8-1", 400, 20001), (.get, "report/user/date/2023-08-01", 400, 20001),
-    ])
+    @Test(
+        "bad ids and methods have their codes",
+        arguments: [
+            (APIRequest.Method.delete, "task/x", 400, 20001), (.get, "task/\(listTask.text)", 405, 405),
+            (.get, "task/schedule/x", 400, 22002), (.post, "task/schedule/\(listTask.text)", 405, 405),
+            (.delete, "task/schedule/x", 400, 22002), (.get, "task/detail/zz/\(listTask.text)", 400, 20001),
+            (.get, "task/detail/\(first)/x", 400, 20001), (.get, "push/list/cid", 405, 405),
+            (.post, "push/list/other", 404, 404), (.post, "report/online_user", 405, 405),
+            (.get, "report/push/other", 404, 404), (.get, "report/push/task_group/a%20b", 400, 20001),
+            (.get, "report/push/task/\(listTask.text)?actionIdList=x", 400, 20001),
+            (.get, "report/push/task/,", 400, 20001),
+            (.get, "report/push/date/2023-11-15", 400, 20001), (.get, "report/push/date/2023-11-31", 400, 20001),
+            (.get, "report/user/date/2023-8-1", 400, 20001), (.get, "report/user/date/2023-08-01", 400, 20001),
+        ])
     func faults(method: APIRequest.Method, path: String, status: Int, code: Int) {
         let (found, text) = fixture.refused(method, path)
         #expect(found == status && text.contains(#""code":\#(code)"#), "\(path): \(text)")

@@ -140,8 +140,9 @@ final class CampaignFront {
         case conflict, busy
     }
 
-    /// Carries a call that reaches several devices: begun, fanned out, ended. A call without a request id needs neither
-    /// beginning nor end: its devices know by the task whether they have it.
+    /// Carries a call that reaches several devices: begun, fanned out, ended.
+    ///
+    /// A call without a request id needs neither beginning nor end: its devices know by the task whether they have it.
     private func carry(
         _ sending: CampaignDesk.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
         told: @escaping (Carried) -> Void
@@ -248,7 +249,9 @@ final class CampaignFront {
         }
     }
 
-    /// `nil`: something could not be read. A task that nobody knows has accepted nothing.
+    /// Sums over all loops; `nil` when something could not be read.
+    ///
+    /// A task that nobody knows has accepted nothing.
     private func totals(of task: TaskID, _ app: AppKey, told: @escaping (TaskTotals?) -> Void) {
         if task.kind == .single {
             desk.ask(home: task, .totals(task, app, LoopShare(index: 0, count: 1))) { answer in

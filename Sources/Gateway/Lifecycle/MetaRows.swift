@@ -65,7 +65,8 @@ package struct MetaRows: Sendable {
 
     static func writeOnline(_ count: Int, app: AppKey, at time: Int64, on loop: GatewayLoop) {
         loop.putMeta(
-            high: Kind.onlinePoint.rawValue, low: app.word, item: UInt64(bitPattern: time), bytes([UInt64(count)])) {}
+            high: Kind.onlinePoint.rawValue, low: app.word, item: UInt64(bitPattern: time), bytes([UInt64(count)])
+        ) {}
     }
 
     static func deleteOnline(app: AppKey, at time: Int64, on loop: GatewayLoop) {
@@ -82,7 +83,8 @@ package struct MetaRows: Sendable {
 
     static func writeRate(_ count: Int, app: AppKey, kind: UInt64, day: Int64, on loop: GatewayLoop) {
         loop.putMeta(
-            high: Kind.rate.rawValue, low: app.word, item: kind, bytes([UInt64(max(0, day)), UInt64(count)])) {}
+            high: Kind.rate.rawValue, low: app.word, item: kind, bytes([UInt64(max(0, day)), UInt64(count)])
+        ) {}
     }
 
     /// Makes up what is missing: the first start.

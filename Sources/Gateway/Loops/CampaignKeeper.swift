@@ -66,7 +66,9 @@ final class OnlineHistory: Sendable {
         points: [(app: AppKey, time: Int64, count: Int)], peaks: [(app: AppKey, day: UInt32, count: Int)]
     ) {
         state.withLock { state in
-            for point in points { _ = state.series[point.app, default: OnlineSeries()].note(point.count, at: point.time) }
+            for point in points {
+                _ = state.series[point.app, default: OnlineSeries()].note(point.count, at: point.time)
+            }
             for peak in peaks { state.peaks[peak.app, default: [:]][peak.day] = peak.count }
         }
     }

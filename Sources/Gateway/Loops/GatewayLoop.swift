@@ -174,7 +174,8 @@ final class GatewayLoop {
                 }
             case .list(let fanout):
                 fanout.forEach { command in
-                    answer(.published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task)))
+                    answer(
+                        .published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task)))
                 }
             case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .task, .answers, .jobsAvailable:
                 kept.append(message)

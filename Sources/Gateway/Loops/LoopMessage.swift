@@ -42,7 +42,8 @@ enum LoopAnswer: Sendable {
 
     var origin: Origin {
         switch self {
-        case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _), .task(let origin, _),
+        case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _),
+            .task(let origin, _),
             .deviceStatus(let origin, _, _):
             origin
         }

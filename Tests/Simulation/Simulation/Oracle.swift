@@ -233,7 +233,9 @@ final class Oracle: StoreWitness {
             }
         case .failed:
             let isVendors = record.strategy == .vendorOnly || record.strategy == .vendorElseLive
-            if !isVendors, !record.rejectedByClient { fail(.finalState, "\(name) for no reason: \(trace.reason), strategy \(record.strategy)") }
+            if !isVendors, !record.rejectedByClient {
+                fail(.finalState, "\(name) for no reason: \(trace.reason), strategy \(record.strategy)")
+            }
             if record.strategy == .vendorElseLive, record.table == .vendorMessage, record.timeToLive > 0 {
                 fail(.strategy, "\(name), but the live channel was left to try")
             }

@@ -168,7 +168,8 @@ extension World {
         let cid = DeviceID(high: chance.next(), low: chance.next() << 16 | UInt64(index))
         let secret = (0..<32).map { _ in UInt8(truncatingIfNeeded: chance.next()) }
         let identity = Identity(
-            index: index, cid: cid, bucket: Bucket(UInt16(cid.high % UInt64(World.bucketCount))), app: app, secret: secret,
+            index: index, cid: cid, bucket: Bucket(UInt16(cid.high % UInt64(World.bucketCount))), app: app,
+            secret: secret,
             device: device.index, isHonest: !device.isLiar)
         identities.append(identity)
         return identity

@@ -79,7 +79,8 @@ extension World {
         let identity = record.identity
         let loop = loop(of: identity.bucket)
         let body = record.badge == .none ? #"{"aps":{"alert":"x"}}"# : #"{"aps":{"alert":"x","badge":}}"#
-        let payload = record.revokes.map { task(of: $0).bytes } 
+        let payload =
+            record.revokes.map { task(of: $0).bytes }
             ?? Self.payload(Int(record.digest & 0xFFFF_FFFF), record.payloadCount)
         let key: [UInt8] = record.collapse == 0 ? [] : [96 + record.collapse]
         payload.withUnsafeBytes { payload in

@@ -33,7 +33,9 @@ extension World {
                 kind: .list, month: 1, day: 1, home: Bucket(UInt16(chance.below(4_096))),
                 random: (0, UInt64(tasks.count))), app: app, createdAt: gatewayNow)
         tasks.append(task)
-        let strategy = chance.one(of: [Strategy.liveElseVendor, .liveElseVendor, .vendorOnly, .liveOnly, .vendorElseLive])
+        let strategy = chance.one(of: [
+            Strategy.liveElseVendor, .liveElseVendor, .vendorOnly, .liveOnly, .vendorElseLive,
+        ])
         let timeToLive = chance.one(of: [plan.maximumTimeToLive, 20_000, 3_000, 0, -1])
         let hasVendor = chance.perMille(850)
         for _ in 0..<min(found.count, chance.between(2, 5)) {
@@ -156,7 +158,9 @@ extension Oracle {
         }
     }
 
-    func total(_ task: SimulatedTask, _ totals: TaskTotals) { taskTotals[task.index, default: TaskTotals()].add(totals) }
+    func total(_ task: SimulatedTask, _ totals: TaskTotals) {
+        taskTotals[task.index, default: TaskTotals()].add(totals)
+    }
 
     /// Every task's report is the sum of its messages' ends.
     func checkTaskTotals() {
@@ -170,12 +174,14 @@ extension Oracle {
                 let ends = accepted.map { "\($0.index) \($0.durableFinal.map { "\($0)" } ?? "")" }
                 return fail(
                     .books,
-                    "task \(task.index): \(totals.accepted) reported, \(totals.pending) of them pending, \(ends) were accepted")
+                    "task \(task.index): \(totals.accepted) reported, \(totals.pending) of them pending, \(ends) were accepted"
+                )
             }
             for state in FinalState.allCases {
                 let count = accepted.count { $0.durableFinal == state }
                 if totals[state] != count {
-                    return fail(.books, "task \(task.index): \(totals[state]) reported as \(state), there were \(count)")
+                    return fail(
+                        .books, "task \(task.index): \(totals[state]) reported as \(state), there were \(count)")
                 }
             }
         }

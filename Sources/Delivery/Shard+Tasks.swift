@@ -221,14 +221,19 @@ extension Shard {
     ) {
         guard store.acceptsWrites else { return answer(origin, .busy) }
         let key = StoreKey(bucket, .taskGroup, ownerHigh: owner.0, ownerLow: owner.1, item: task.low)
-        store.beginBatch(bucket)
-        store.put(key, wakeAt: now + limits.reportRetention, prior: .none, byteCount: 16) {
-            var writer = RowWriter($0)
-            writer.put(task.high)
-            writer.put(task.low)
+        // A repeated request joins again: its first may have died before.
+        lookUp(key) { shard, bytes, _, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            guard bytes == nil else { return shard.answer(origin, .done) }
+            shard.store.beginBatch(bucket)
+            shard.store.put(key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none, byteCount: 16) {
+                var writer = RowWriter($0)
+                writer.put(task.high)
+                writer.put(task.low)
+            }
+            shard.lastTicket = shard.store.endBatch()
+            shard.answer(origin, .done)
         }
-        lastTicket = store.endBatch()
-        answer(origin, .done)
     }
 
     private mutating func readGroup(

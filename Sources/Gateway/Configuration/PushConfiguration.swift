@@ -21,7 +21,7 @@ package struct PushConfiguration: Sendable, Equatable {
         }
         Self.read(object, "transmissionCharacters", 1...16_384, &transmissionCharacters)
         Self.read(object, "batchItems", 1...1_000, &bounds.batchItems)
-        Self.read(object, "listTargets", 1...4_000, &bounds.listTargets)
+        Self.read(object, "listTargets", 1...1_800, &bounds.listTargets)
         Self.read(object, "reportedTasks", 1...1_000, &bounds.reportedTasks)
         let most: ClosedRange<Int64> = 0...1_000_000_000
         Self.read(object, "authenticationsPerMinute", most, &rates.authenticationsPerMinute)

@@ -115,11 +115,14 @@ final class CampaignFront {
 
     private func park(
         _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
-        _ respond: @escaping Respond
+        from start: Int = 0, _ respond: @escaping Respond
     ) {
-        desk.ask(home: record.id, .park(record.id, record.app, targets.map(\.cid))) { [weak self] answer in
+        let part = targets[start...].prefix(Self.parkedTargetLimit)
+        desk.ask(home: record.id, .park(record.id, record.app, part.map(\.cid))) { [weak self] answer in
             guard let self else { return }
             switch answer {
+            case .parked where start + part.count < targets.count:
+                park(targets, aliases, call, record, from: start + part.count, respond)
             case .parked: respond(CampaignAnswer.parked(call, record, count: targets.count))
             case .refused(let state):
                 // Its time came meanwhile, or somebody stopped it.
@@ -135,6 +138,13 @@ final class CampaignFront {
 
     // MARK: Calls
 
+    /// Devices of one call whose outcomes fit one row (128 KiB, 72 bytes each).
+    ///
+    /// A larger one, of many aliases, is repeated safely too: its devices know whether they have the task.
+    static let callTargetLimit = 1_800
+    /// Devices in one row of a scheduled task.
+    static let parkedTargetLimit = 4_000
+
     private enum Carried {
         case outcomes(TaskID, [PublishOutcome])
         case conflict, busy
@@ -147,7 +157,7 @@ final class CampaignFront {
         _ sending: CampaignDesk.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
         told: @escaping (Carried) -> Void
     ) {
-        guard key != CallKey(high: 0, low: 0) else {
+        guard key != CallKey(high: 0, low: 0), targets.count <= Self.callTargetLimit else {
             return desk.fanOut(sending, targets) { told(.outcomes(sending.task, $0)) }
         }
         let home = key.bucket.loop(of: owner.loopCount)

@@ -43,7 +43,7 @@ import Testing
         var clean: Set<UInt64> = []
         for fault in PlantedFault.allCases {
             guard let (seed, violation) = Self.search(fault) else {
-                Issue.record("no seed of \(seeds) catches \(fault)")
+                Issue.record("no seed of \(Self.seeds) catches \(fault)")
                 continue
             }
             #expect(Self.kinds(fault).contains(violation.kind), "\(fault) shows as \(violation)")

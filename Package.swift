@@ -43,6 +43,7 @@ let package = Package(
         .target(name: "Wire", swiftSettings: pure),
         .target(name: "Delivery", dependencies: ["Wire", "Structures"], swiftSettings: common),
         .target(name: "Directory", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
+        .target(name: "Campaigns", dependencies: ["Delivery", "Wire"], swiftSettings: common),
 
         // Wrappers, each the only importer of its C module.
         .target(name: "Platform", dependencies: ["CSystem"], swiftSettings: common),
@@ -57,13 +58,14 @@ let package = Package(
 
         // Wiring.
         .target(
-            name: "PushAPI", dependencies: ["CSimdjson", "Delivery", "Directory", "Wire", "Cryptography"],
+            name: "PushAPI",
+            dependencies: ["CSimdjson", "Campaigns", "Delivery", "Directory", "Wire", "Cryptography"],
             swiftSettings: common),
         .target(
             name: "Gateway",
             dependencies: [
-                "CCurl", "EventLoops", "MessageStore", "PushAPI", "Delivery", "Directory", "Wire", "Cryptography",
-                "Platform", "Structures",
+                "CCurl", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery", "Directory", "Wire",
+                "Cryptography", "Platform", "Structures",
             ], swiftSettings: common),
         .target(name: "LongwireClient", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
         .target(
@@ -89,6 +91,7 @@ let package = Package(
         .testTarget(
             name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "Platform", "TestKit"],
             swiftSettings: common),
+        .testTarget(name: "CampaignsTests", dependencies: ["Campaigns", "Delivery", "Wire"], swiftSettings: common),
         .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),
         .testTarget(
             name: "GatewayTests", dependencies: ["Gateway", "Delivery", "Platform", "Wire", "TestKit"],
@@ -111,9 +114,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "Gateway", "EventLoops", "LongwireClient", "PushAPI", "Journal", "Delivery", "Directory", "Wire",
-                "Cryptography",
-                "Platform", "TestKit",
+                "Gateway", "EventLoops", "LongwireClient", "PushAPI", "Campaigns", "Journal", "Delivery", "Directory",
+                "Wire", "Cryptography", "Platform", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),
         .testTarget(
             name: "FuzzReplayTests", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzReplayTests",

@@ -83,6 +83,13 @@ public struct PublishCommand {
     public var requestDigest: UInt64
     /// Bulk jobs lease after those of single pushes.
     public var isBulk: Bool
+    /// When a task of several messages was made; 0: not known (see `AcceptanceFilter`).
+    public var taskCreatedAt: GatewayTime = 0
+    /// Keeps a row that finds the message of a single push by its task.
+    public var isTracked = false
+    /// The task that this message withdraws, and the tail of that task's msgId for this device; `.none`: an ordinary one.
+    public var revokes = TaskID.none
+    public var revokedDigest: UInt64 = 0
     public var payload: UnsafeRawBufferPointer
     public var collapseKey: UnsafeRawBufferPointer
     public var alertTitle: UnsafeRawBufferPointer
@@ -232,6 +239,14 @@ public struct ShardLimits: Sendable {
     public var tagWalks = 4
     /// A reserved alias that its device has not taken by then is not taken any more.
     public var aliasReservationLifetime: Int64 = 30_000
+    /// How long reports know a task.
+    public var reportRetention: Int64 = 90 * 24 * 3_600_000
+    /// A scheduled or stopping task whose work is not reported done is taken up again after this.
+    public var taskPatience: Int64 = 60_000
+    /// Memory for knowing which devices a task has not reached yet.
+    public var acceptanceFilterByteCount = 32 << 20
+    /// Larger calls under way at once.
+    public var callsUnderWay = 16_384
     #if DEBUG
     /// A bug to have on purpose; only tests of the tests set it.
     public var planted: PlantedFault?

@@ -23,6 +23,9 @@ public enum Effect {
     indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
     indirect case messageTrace(Origin, MessageTrace?)
     indirect case directoryAnswered(Origin, DirectoryReply)
+    indirect case task(Origin, TaskAnswer)
+    /// A task's time has come, or it was left half done: the gateway goes on with it.
+    indirect case taskDue(TaskRecord)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
     indirect case log(LogEvent)
 }
@@ -67,8 +70,10 @@ public struct PublishOutcome: Sendable, Equatable {
         case busy
         /// A read failed; nothing was accepted, retry later.
         case storeFailed
-        /// Blacklisted or long inactive: counted, no message.
+        /// Blacklisted or long inactive, or a revoke that has nothing to withdraw here: no message.
         case ignored
+        /// The task was stopped: it reaches nobody any more.
+        case stopped
     }
     public enum Fallback: UInt8, Sendable { case none = 0, armed, due }
     public enum FallbackReason: UInt8, Sendable {

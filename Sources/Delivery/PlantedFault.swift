@@ -70,6 +70,12 @@ public enum PlantedFault: String, CaseIterable, Sendable {
     case currentTokenQuarantined
     /// The badge is applied with every lease.
     case badgePerLease
+
+    // Tasks.
+    /// A repeated list call sends the message again.
+    case taskReachesTwice
+    /// A revoke leaves the old task's pending message where it is.
+    case revokeLeavesPending
 }
 
 extension Shard {

@@ -86,9 +86,9 @@ extension Shard {
             }
             switch feedback.kind {
             case .opened: shard.markOpened(feedback.messageID, slot, completion: done)
-            case .shown: shard.note(.shown, "", of: feedback.messageID, slot, completion: done)
+            case .shown: shard.note(.shown, of: feedback.messageID, slot, completion: done)
             case .action:
-                shard.note(.shown, "action \(feedback.action)", of: feedback.messageID, slot, completion: done)
+                shard.note(.shown, action: feedback.action, of: feedback.messageID, slot, completion: done)
             }
         }
     }
@@ -111,7 +111,7 @@ extension Shard {
                 shard.jobs.pointer(job).pointee.row.facts.strategy == .liveElseVendor, !replays
             else {
                 if let job { shard.dropJobIfDone(job) }
-                shard.note(.opened, "", of: message, slot, completion: completion)
+                shard.note(.opened, of: message, slot, completion: completion)
                 return
             }
             let entry = shard.jobs.pointer(job)
@@ -122,21 +122,47 @@ extension Shard {
 
     private mutating func endOpened(_ facts: MessageFacts, message: UInt32, job: UInt32, _ slot: UInt32) {
         openBatch(slot)
+        let wasShown = job != .max && jobs.pointer(job).pointee.row.steps.contains { $0.event == .shown }
+        count(.clickedVendor)
+        if !wasShown { count(.shownVendor) }
         end(facts, .opened, message: message, job: job)
         closeBatch()
     }
 
+    /// Counts, in the open batch, what a user did with a message, once for the message and once for its task.
+    private mutating func countEvent(
+        _ event: TraceEvent, action: UInt32?, isVendor: Bool, steps: [MessageTrace.Step], task: TaskID,
+        message: MessageID
+    ) {
+        if let action {
+            noteTaskEvent(.action, isVendor: isVendor, action: action, task: task, message: message)
+            return
+        }
+        let isOpened = event == .opened
+        noteTaskEvent(isOpened ? .opened : .shown, isVendor: isVendor, task: task, message: message)
+        guard !steps.contains(where: { $0.event == event }) else { return }
+        if isOpened { count(isVendor ? .clickedVendor : .clickedLive) }
+        // Whoever clicks has seen it; on the live channel only the client knows whether something was shown.
+        let wasShown = steps.contains { $0.event == .shown }
+        if !isOpened || isVendor && !wasShown { count(isVendor ? .shownVendor : .shownLive) }
+    }
+
     /// Adds a step to a message of this device: in its job row while it is pending, else beside its trace.
     private mutating func note(
-        _ event: TraceEvent, _ detail: String, of message: MessageID, _ slot: UInt32,
+        _ event: TraceEvent, action: UInt32? = nil, of message: MessageID, _ slot: UInt32,
         completion: @escaping (inout Shard) -> Void
     ) {
+        let detail = action.map { "action \($0)" } ?? ""
         let cid = devices.pointer(slot).pointee.cid
         findJob(message) { shard, job, ok in
             if let job {
                 if shard.jobs.pointer(job).pointee.row.facts.cid == cid {
+                    let row = shard.jobs.pointer(job).pointee.row
                     shard.jobs.pointer(job).pointee.row.note(event, shard.now, detail)
                     shard.openBatch(slot)
+                    shard.countEvent(
+                        event, action: action, isVendor: row.alertedAt > 0, steps: row.steps, task: row.facts.task,
+                        message: message)
                     shard.writeJob(job)
                     shard.closeBatch()
                 }
@@ -150,7 +176,19 @@ extension Shard {
             }
             shard.readTrace(message, bucket: bucket) { shard, trace, _ in
                 if let trace, trace.facts.cid == cid {
+                    var steps = trace.steps
+                    if let key = Self.lateKey(event, message), case .found(let location, _) = shard.store.young(key),
+                        let step = LateEventRow.read(shard.store.value(at: location)), step.detail.isEmpty
+                    {
+                        steps.append(step)
+                    }
+                    let isVendor =
+                        trace.finalState == .opened || trace.finalState == .handedOff
+                        || trace.steps.contains { $0.event == .vendorAccepted }
                     shard.openBatch(slot)
+                    shard.countEvent(
+                        event, action: action, isVendor: isVendor, steps: steps, task: trace.facts.task,
+                        message: message)
                     shard.noteLate(event, of: message, detail: detail)
                     shard.closeBatch()
                 }

@@ -19,13 +19,13 @@ extension Shard {
                 row.entries[place].stamp = stamp
             } else {
                 guard row.entries.count < shard.limits.devicesPerAlias else {
-                    shard.answer(origin, .full(row.entries))
+                    shard.reply(origin, .full(row.entries))
                     return
                 }
                 row.entries.append(AliasEntry(cid: cid, bucket: bucket, stamp: stamp))
             }
             shard.write(row, name)
-            shard.answer(origin, .reserved(stamp: stamp))
+            shard.reply(origin, .reserved(stamp: stamp))
         }
     }
 
@@ -37,13 +37,13 @@ extension Shard {
                 row.entries.removeAll { kept in entries.contains { $0.cid == kept.cid && kept.stamp <= $0.stamp } }
                 if row.entries.count < before { shard.write(row, name) }
             }
-            shard.answer(origin, .done)
+            shard.reply(origin, .done)
         }
     }
 
     mutating func members(_ command: DirectoryCommand, _ name: AliasName) {
         let origin = command.origin
-        withAlias(name, origin) { shard, row in shard.answer(origin, .members(row?.entries ?? [])) }
+        withAlias(name, origin) { shard, row in shard.reply(origin, .members(row?.entries ?? [])) }
     }
 
     /// Calls `work` with the row; answers `.failed` itself when there is no telling what it is.
@@ -51,7 +51,7 @@ extension Shard {
         _ name: AliasName, _ origin: Origin, _ work: @escaping (inout Shard, AliasRow?) -> Void
     ) {
         lookUp(name) { shard, row, isKnown in
-            if isKnown { work(&shard, row) } else { shard.answer(origin, .failed) }
+            if isKnown { work(&shard, row) } else { shard.reply(origin, .failed) }
         }
     }
 

@@ -84,15 +84,22 @@ extension Shard {
     private mutating func changingCounters() -> UnsafeMutablePointer<CountersRow> {
         if batch.counters != .max { return counters.pointer(batch.counters) }
         let device = devices.pointer(batch.device)
-        let app = apps[Int(device.pointee.appIndex)].key
-        let day = CountersRow.day(of: now)
-        if let slot = counterIndex[app.word, Self.counterKey(device.pointee.bucket, day)] {
-            batch.counters = slot
-        } else {
-            keepCounters(CountersRow(app: app, day: day), bucket: device.pointee.bucket)
-            batch.counters = counterIndex[app.word, Self.counterKey(device.pointee.bucket, day)] ?? .max
-        }
+        batch.counters = todaysCounters(apps[Int(device.pointee.appIndex)].key, device.pointee.bucket)
         return counters.pointer(batch.counters)
+    }
+
+    private mutating func todaysCounters(_ app: AppKey, _ bucket: Bucket) -> UInt32 {
+        let day = CountersRow.day(of: now)
+        if let slot = counterIndex[app.word, Self.counterKey(bucket, day)] { return slot }
+        keepCounters(CountersRow(app: app, day: day), bucket: bucket)
+        return counterIndex[app.word, Self.counterKey(bucket, day)] ?? .max
+    }
+
+    /// Counts in a batch of the store that no device has opened.
+    mutating func countLate(_ extras: [CountersRow.Extra], app: AppKey, bucket: Bucket) {
+        batch.counters = todaysCounters(app, bucket)
+        for extra in extras { counters.pointer(batch.counters).pointee.extra[extra] &+= 1 }
+        writeCounters(bucket)
     }
 
     private mutating func writeCounters(_ bucket: Bucket) {
@@ -110,13 +117,20 @@ extension Shard {
         numbers.pending += 1
     }
 
-    private mutating func countEnded(_ state: FinalState) {
+    private mutating func countEnded(_ state: FinalState, wasSent: Bool, wasAlerted: Bool) {
         let index = Int(state.rawValue) - 1
         if isPlanted(.expiryUncounted), state == .expired { return }
-        changingCounters().pointee.finals[index] &+= 1
+        let row = changingCounters()
+        row.pointee.finals[index] &+= 1
+        if wasSent { row.pointee.extra[.sent] &+= 1 }
+        if wasAlerted { row.pointee.extra[.alerted] &+= 1 }
+        if wasSent || wasAlerted { row.pointee.extra[.reached] &+= 1 }
         numbers.finals[index] &+= 1
         numbers.pending -= 1
     }
+
+    /// Counts, in the open batch, something that is no acceptance and no end.
+    mutating func count(_ extra: CountersRow.Extra) { changingCounters().pointee.extra[extra] &+= 1 }
 
     /// Forgets the counters of days gone by; their rows stay in the store.
     mutating func dropOldCounters(before day: UInt32) {
@@ -124,7 +138,10 @@ extension Shard {
             for app in apps {
                 for old in stride(from: Int64(day) - 3, to: Int64(day), by: 1) where old >= 0 {
                     let key = Self.counterKey(Bucket(bucket), UInt32(old))
-                    if let slot = counterIndex.remove(app.key.word, key) { counters.remove(slot) }
+                    if let slot = counterIndex.remove(app.key.word, key) {
+                        noteDay(counters.pointer(slot).pointee)
+                        counters.remove(slot)
+                    }
                 }
             }
         }
@@ -143,8 +160,10 @@ extension Shard {
         let device = devices.pointer(batch.device)
         var sentAt: GatewayTime = 0
         var isOffline = facts.flags.contains(.offline)
+        var isRemembered = false
         if message != .max {
             let pointer = messages.pointer(message)
+            isRemembered = !pointer.pointee.flags.contains(.cold)
             sentAt = pointer.pointee.sentAt
             isOffline = pointer.pointee.isOffline
         }
@@ -182,7 +201,14 @@ extension Shard {
                 reason: reason, into: $0)
         }
         batch.rowCount += 3
-        countEnded(state)
+        let isAcked = state == .delivered || state == .deliveredOffline
+        // Of a message from another life it is only known whether it was accepted for a device in reach.
+        let wasSent =
+            sentAt > 0 || isAcked || isStored && !isRemembered && !facts.flags.contains(.offline)
+            || row?.steps.contains { $0.event == .sent } ?? false
+        let wasAlerted = state == .handedOff || state == .opened || row.map { $0.alertedAt > 0 } ?? false
+        noteEnded(facts, state, reason: reason, wasSent: wasSent, wasAlerted: wasAlerted, isNew: !isStored)
+        countEnded(state, wasSent: wasSent, wasAlerted: wasAlerted)
         if device.pointee.dropped.count(state) { device.pointee.flags.insert(.dirty) }
         if job != .max, !keepsJob { forgetJob(job) }
         if message != .max { forgetMessage(message) }

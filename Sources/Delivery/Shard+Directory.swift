@@ -8,7 +8,7 @@ extension Shard {
     public mutating func directory(_ command: DirectoryCommand, now: GatewayTime) {
         begin(now)
         guard store.acceptsWrites || !command.step.isChange else {
-            answer(command.origin, .failed)
+            reply(command.origin, .failed)
             return
         }
         switch command.step {
@@ -34,7 +34,7 @@ extension Shard {
     }
 
     /// Answers when everything written so far is durable: what a reply says may rest on any of it.
-    mutating func answer(_ origin: Origin, _ reply: DirectoryReply) {
+    mutating func reply(_ origin: Origin, _ reply: DirectoryReply) {
         pending.append(PendingEffect(ticket: lastTicket, kind: .directory(origin, reply)))
         releaseDue()
     }
@@ -45,17 +45,17 @@ extension Shard {
         let (origin, app) = (command.origin, command.app)
         whenReady(deviceSlot(cid, bucket: command.bucket)) { shard, slot, readiness in
             switch readiness {
-            case .unknown: shard.answer(origin, .unknown)
-            case .failed: shard.answer(origin, .failed)
+            case .unknown: shard.reply(origin, .unknown)
+            case .failed: shard.reply(origin, .failed)
             case .ready:
                 let device = shard.devices.pointer(slot)
                 guard shard.apps[Int(device.pointee.appIndex)].key == app else {
-                    shard.answer(origin, .unknown)
+                    shard.reply(origin, .unknown)
                     return
                 }
                 device.pointee.flags.insert(.touched)
                 let reply = step(&shard, slot)
-                shard.answer(origin, reply)
+                shard.reply(origin, reply)
             }
         }
     }

@@ -236,6 +236,7 @@ extension Shard {
         let window = hello.window == 0 ? limits.window : min(limits.window, Int(hello.window))
         device.pointee.window = UInt16(clamping: max(1, window))
         (device.pointee.round, device.pointee.offeredBelow, device.pointee.resentBelow) = (1, 0, 0)
+        let isFirstOfDay = isRegistration || CountersRow.day(of: device.pointee.lastSeenAt) != CountersRow.day(of: now)
         (device.pointee.lastHeardAt, device.pointee.lastSeenAt) = (now, now)
         device.pointee.firstUnsent = device.pointee.firstMessage
         device.pointee.cursor = 0
@@ -258,6 +259,8 @@ extension Shard {
         device.pointee.dropped = DroppedCounts()
         openBatch(slot)
         device.pointee.flags.insert(.dirty)
+        if isRegistration { count(.registered) }
+        if isFirstOfDay { count(.active) }
         let ticket = closeBatch()
         presenceChanged(slot)
         pending.append(

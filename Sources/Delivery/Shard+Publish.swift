@@ -39,7 +39,7 @@ extension Shard {
         apps[Int(devices.pointer(slot).pointee.appIndex)].key == command.app
     }
 
-    private mutating func refuse(
+    mutating func refuse(
         _ command: PublishCommand, _ code: PublishOutcome.Code, reason: PublishOutcome.FallbackReason = .applies
     ) {
         if code == .busy || code == .storeFailed { numbers.refusedBusy &+= 1 }
@@ -59,19 +59,24 @@ extension Shard {
             refuse(command, .unknownDevice)
             return
         }
-        guard !isIgnored(slot) else {
+        // A revoke goes on: what waits for an ignored device must not reach it later.
+        guard !isIgnored(slot) || !command.revokes.isNone else {
             answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .max)
             return
         }
+        if command.task.hasLedger {
+            admitOnce(command, slot)
+            return
+        }
         guard command.requestKey != (0, 0) else {
-            makeRoom(command, slot)
+            proceed(command, slot)
             return
         }
         let key = requestKey(command)
         if case .found(let location, _) = store.young(key) {
             repeatAnswer(command, store.value(at: location))
         } else if store.isCertainlyAbsent(key) {
-            makeRoom(command, slot)
+            proceed(command, slot)
         } else {
             let kept = KeptPublish(command)
             devices.pointer(slot).pointee.flags.insert(.busy)
@@ -79,7 +84,7 @@ extension Shard {
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 switch reply.results.first {
                 case .row(let stored?)?: shard.repeatAnswer(kept.command, stored.value)
-                case .row(nil)?: shard.makeRoom(kept.command, slot)
+                case .row(nil)?: shard.proceed(kept.command, slot)
                 default: shard.refuse(kept.command, .storeFailed)
                 }
                 shard.drainWaiting(slot)
@@ -107,7 +112,7 @@ extension Shard {
         answer(command, outcome, slot: .max)
     }
 
-    private mutating func answer(_ command: PublishCommand, _ outcome: PublishOutcome, slot: UInt32) {
+    mutating func answer(_ command: PublishCommand, _ outcome: PublishOutcome, slot: UInt32) {
         pending.append(
             PendingEffect(
                 ticket: lastTicket, kind: .publish(command.origin, outcome, device: slot, cid: command.cid)))
@@ -117,7 +122,7 @@ extension Shard {
     // MARK: Collapse and overflow among cold rows
 
     /// Brings those cold messages into memory that this one may end, then decides.
-    private mutating func makeRoom(_ command: PublishCommand, _ slot: UInt32) {
+    mutating func makeRoom(_ command: PublishCommand, _ slot: UInt32) {
         let device = devices.pointer(slot)
         let hash = command.collapseKey.isEmpty ? 0 : Fingerprint.of(command.collapseKey)
         if hash != 0, device.pointee.coldKeys & Self.keyBit(hash) != 0,
@@ -399,6 +404,7 @@ extension Shard {
         if command.vendor != nil { facts.flags.insert(.hasVendorContent) }
         if hash != 0 { facts.flags.insert(.hasCollapseKey) }
         if plan.isArmed { facts.flags.insert(.isArmed) }
+        if !command.revokes.isNone { facts.flags.insert(.revoke) }
         countAccepted()
         var listed: UInt32?
         if let state = plan.endsAs {
@@ -409,6 +415,12 @@ extension Shard {
         let outcome = PublishOutcome(
             code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
             fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive)
+        if let listed {
+            noteAccepted(messages.pointer(listed).pointee.facts, outcome, isTracked: command.isTracked)
+        } else if command.isTracked, !command.task.hasLedger {
+            // Of a task's message that ended at once, the end has written the ledger.
+            noteAccepted(facts, outcome, isTracked: true)
+        }
         if command.requestKey != (0, 0), !isPlanted(.requestForgotten) {
             store.put(requestKey(command), wakeAt: 0, prior: .none, byteCount: RequestRow.byteCount) {
                 RequestRow.write(outcome, digest: command.requestDigest, into: $0)
@@ -513,7 +525,7 @@ private final class Overflow {
 }
 
 /// A publish that waits: its bytes in one allocation of our own.
-private final class KeptPublish {
+final class KeptPublish {
     let command: PublishCommand
     private let bytes: UnsafeMutableRawBufferPointer
 

@@ -243,6 +243,12 @@ extension Shard {
         if event == .alertedTwice { numbers.alertedTwice &+= 1 }
         store.beginBatch(trace.facts.bucket)
         noteLate(event, of: trace.facts.message, detail: result.vendorID.bounded(64))
+        noteTaskEvent(.alerted, isVendor: true, task: trace.facts.task, message: trace.facts.message)
+        let wasAlerted = trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
+        let wasReached = wasAlerted || trace.wasReached
+        if !wasAlerted {
+            countLate(wasReached ? [.alerted] : [.alerted, .reached], app: trace.facts.app, bucket: trace.facts.bucket)
+        }
         lastTicket = store.endBatch()
         return .recorded
     }

@@ -163,7 +163,7 @@ extension Shard {
         walkTags(of: command.app, where: expression, first: first, stride: stride) { _, _, found in
             counted.sum += found.count
         } finish: { shard, isWhole in
-            shard.answer(origin, isWhole ? .count(counted.sum) : .failed)
+            shard.reply(origin, isWhole ? .count(counted.sum) : .failed)
         }
     }
 

@@ -26,6 +26,7 @@ extension Shard {
         for slot in fired where devices.isOccupied(slot) { deviceTimerFired(slot) }
         swap(&fired, &expired)
         ringFailedAlarms()
+        ringTasks()
         askForAlarms()
         releaseDue()
     }
@@ -65,6 +66,8 @@ extension Shard {
             numbers.leasesGiven &+= UInt64(still.count)
             effects.append(.leased(origin, still))
         case .settled(let origin, let verdicts): effects.append(.settled(origin, verdicts))
+        case .task(let origin, let answer): effects.append(.task(origin, answer))
+        case .taskDue(let record): effects.append(.taskDue(record))
         case .resume(let slot, let cid): if isDevice(slot, cid) { pump(slot) }
         case .directory(let origin, let reply): effects.append(.directoryAnswered(origin, reply))
         }
@@ -135,6 +138,8 @@ extension Shard {
                 if readiness == .ready { shard.collectIfForgotten(slot) }
                 shard.alarmDone()
             }
+        case .task: taskRang(TaskID(high: stored.key.ownerHigh, low: stored.key.ownerLow))
+        case .taskMessage, .taskEvent, .taskTargets, .taskGroup: forget(stored)
         default: break
         }
     }
@@ -221,6 +226,7 @@ extension Shard {
             openBatch(slot)
             store.delete(device.pointee.key, prior: .maybe(wakeAt: device.pointee.rowWakeAt))
             strike(slot)
+            count(.collected)
             closeBatch()
             device.pointee.flags.remove(.loaded)
             loadedCount -= 1

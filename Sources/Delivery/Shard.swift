@@ -67,6 +67,17 @@ public struct Shard: ~Copyable {
     var aliasesInReading: [AliasName: [AliasWork]] = [:]
     var lastAliasStamp: GatewayTime = 0
     var tagWalkCount = 0
+    /// Which devices tasks have reached; see `admitOnce`.
+    var acceptances: AcceptanceFilter
+    /// Tasks that take no messages any more, and until when that must be remembered.
+    var stoppedTasks: [TaskID: GatewayTime] = [:]
+    /// Larger calls under way, and who waits for them.
+    var calls: [CallKey: RunningCall] = [:]
+    /// Times of tasks whose rows were written in this life.
+    var taskTimers: [TaskTimer] = []
+    var nextTargets: UInt64 = 0
+    /// What this shard counted, by app and day, over all its buckets, of days whose rows are not in memory.
+    var dayTotals: [DayKey: CountersRow] = [:]
 
     /// What to do with a reader's answer.
     typealias Continuation = (inout Shard, StoreReply) -> Void
@@ -88,6 +99,7 @@ public struct Shard: ~Copyable {
         jobTimers = TimerWheel(resolution: 1, now: now)
         committedTicket = store.committedTicket
         lastTicket = committedTicket
+        acceptances = AcceptanceFilter(now: now, byteLimit: limits.acceptanceFilterByteCount)
         let today = CountersRow.day(of: now)
         for stored in counters {
             guard let row = CountersRow(stored.value) else {
@@ -95,7 +107,7 @@ public struct Shard: ~Copyable {
                 continue
             }
             numbers.pending += Int64(bitPattern: row.accepted &- row.ended)
-            if row.day == today { keepCounters(row, bucket: stored.key.bucket) }
+            if row.day == today { keepCounters(row, bucket: stored.key.bucket) } else { noteDay(row) }
         }
     }
 
@@ -119,7 +131,8 @@ public struct Shard: ~Copyable {
     /// No timer of this shard is due before this; call `advance(to:)` then, and at least once a second.
     public var nextTimer: GatewayTime {
         let alarm = mayAskForAlarms ? store.nextAlarm : .max
-        return min(messageTimers.earliest, min(deviceTimers.earliest, min(jobTimers.earliest, alarm)))
+        let task = taskTimers.first?.at ?? .max
+        return min(messageTimers.earliest, min(deviceTimers.earliest, min(jobTimers.earliest, min(alarm, task))))
     }
 
     public var statistics: ShardStatistics {
@@ -190,6 +203,8 @@ struct PendingEffect {
         indirect case updated(SessionRef, UpdateResult)
         indirect case leased(Origin, [Job])
         indirect case settled(Origin, [ResultVerdict])
+        indirect case task(Origin, TaskAnswer)
+        indirect case taskDue(TaskRecord)
         case resume(device: UInt32, cid: DeviceID)
         case directory(Origin, DirectoryReply)
     }

@@ -28,10 +28,39 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         case alias = 9
         /// Owner: (app key, tag digest or 0 for the roster); item: low word of the cid. A device of this bucket has the tag.
         case tag = 10
+        /// Owner: taskId; item 0; in the task's home bucket. A list message, its state, its schedule.
+        case task = 16
+        /// Owner: taskId; item: low word of the msgId; in the device's bucket. What became of one message of a task.
+        case taskMessage = 17
+        /// Owner: taskId; item: 48 bits of the msgId's low word and an event's number. What a user did with a message.
+        case taskEvent = 18
+        /// Owner: taskId; item: a number that grows; in the task's home bucket. Devices that wait for a scheduled task.
+        case taskTargets = 19
+        /// Owner: digest of (app, group name); item: low word of the taskId. The tasks of a group.
+        case taskGroup = 20
+        /// Owner: taskId of a single push; item 0; in the device's bucket. Which message it is. Ephemeral.
+        case singleTask = 21
 
         /// Ephemeral rows are kept for a day (and within a size budget) after they were written, then dropped by the
         /// store itself; they are written once, never deleted by name, and have no alarm.
-        public var isEphemeral: Bool { self == .request || self == .trace }
+        public var isEphemeral: Bool { self == .request || self == .trace || self == .singleTask }
+
+        /// Only these tables have partitions of several rows; in the others the item is 0.
+        @inlinable public var hasItems: Bool {
+            switch self {
+            case .message, .vendorMessage, .meta, .tag, .taskMessage, .taskEvent, .taskTargets, .taskGroup: true
+            case .device, .job, .counters, .request, .trace, .alias, .task, .singleTask: false
+            }
+        }
+
+        /// Rows that may have an alarm; their owner is told when they turn cold.
+        @inlinable public var hasAlarms: Bool {
+            switch self {
+            case .device, .message, .vendorMessage, .job, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup:
+                true
+            case .counters, .request, .trace, .meta, .alias, .tag, .singleTask: false
+            }
+        }
     }
 
     public var bucket: Bucket

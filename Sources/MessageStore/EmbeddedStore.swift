@@ -1,7 +1,7 @@
 // The store of one process: the journal for the young, RocksDB for what stays.
 //
 //     FOLDER/lock      held while a process works here; names it
-//     FOLDER/format    "longwire store 1"
+//     FOLDER/format    "longwire store N", N the format's version
 //     FOLDER/journal/  segments
 //     FOLDER/rows/     RocksDB
 //     FOLDER/spill/    files on their way into RocksDB; emptied at each start
@@ -21,7 +21,7 @@ public final class EmbeddedStore: @unchecked Sendable {
     // called by one thread), and the rest is immutable or synchronizes itself.
 
     /// The version of what this code writes.
-    public static let formatVersion = 2
+    public static let formatVersion = 3
 
     /// How a store works; the defaults are right for a server.
     public struct Configuration: Sendable {

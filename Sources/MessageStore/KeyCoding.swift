@@ -60,20 +60,12 @@ struct Alarm: Comparable, Sendable {
 }
 
 extension StoreKey {
-    /// Only these tables have partitions of several rows; in the others the item is 0.
-    @inline(__always) var hasItems: Bool {
-        table == .message || table == .vendorMessage || table == .meta || table == .tag
-    }
+    @inline(__always) var hasItems: Bool { table.hasItems }
 
     @inline(__always) func isInPartition(of other: StoreKey) -> Bool {
         ownerLow == other.ownerLow && ownerHigh == other.ownerHigh && bucket == other.bucket && table == other.table
     }
 
     /// Rows that Delivery keeps locations and deadlines of, so that it must hear when they turn cold.
-    var isReportedWhenCooled: Bool {
-        switch table {
-        case .device, .message, .vendorMessage, .job: true
-        case .counters, .request, .trace, .meta, .alias, .tag: false
-        }
-    }
+    var isReportedWhenCooled: Bool { table.hasAlarms }
 }

@@ -6,7 +6,7 @@ internal import Wire
 
 /// A rendered notification; the body is in the writer that rendered it, the pointers live as the parsed document does.
 struct APNsContent {
-    var shape: ParsedPush.Vendor
+    var shape: MessageContent.Vendor
     var collapseID = UnsafeRawBufferPointer(start: nil, count: 0)
     /// The alert's texts as the live channel carries them, so that a foreground app can show them itself.
     var alertTitle = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -35,7 +35,7 @@ enum APNsRenderer {
         }
 
         var content = APNsContent(
-            shape: ParsedPush.Vendor(
+            shape: MessageContent.Vendor(
                 tokenKind: kind, pushType: .alert, priority: 10, badge: badge, messageIDOffset: -1, badgeOffset: -1))
         switch kind {
         case .voip: content.shape.pushType = .voip
@@ -73,7 +73,7 @@ enum APNsRenderer {
     ) throws(GetuiFault) -> APNsContent {
         writer.removeAll()
         var content = APNsContent(
-            shape: ParsedPush.Vendor(
+            shape: MessageContent.Vendor(
                 tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1, badgeOffset: -1))
         writer.beginObject()
         writer.key("aps")

@@ -1,3 +1,4 @@
+public import Campaigns
 public import Wire
 
 /// One tenant, as the push API knows it.
@@ -14,6 +15,10 @@ public struct App: Sendable {
     public var apnsTopic: String
     /// The TTL of a push that names none, in milliseconds.
     public var defaultTimeToLive = Limits.defaultTimeToLive
+    /// The longest TTL that a push may ask for, in milliseconds.
+    public var longestTimeToLive = Limits.timeToLive
+    public var rates = RateLimits()
+    public var bounds = CallBounds()
     /// How far a sign's timestamp may be off, in milliseconds.
     public var timestampTolerance = Limits.timestampTolerance
     public var transmissionCharacterCount = Limits.transmissionCharacterCount
@@ -30,6 +35,14 @@ public struct App: Sendable {
 
     /// Where a device of this app lives.
     public func bucket(of cid: DeviceID) -> Bucket { Bucket(prefix: bucketPrefix, cid: cid) }
+}
+
+/// How much one call may hold.
+public struct CallBounds: Sendable, Equatable {
+    public var batchItems = Limits.batchItemCount
+    public var listTargets = Limits.listTargetCount
+    public var reportedTasks = Limits.reportedTaskCount
+    public init() {}
 }
 
 /// Every app in force: an immutable snapshot, replaced as a whole at a reload.

@@ -9,18 +9,30 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
     case methodNotAllowed = 405
     /// The token is wrong, expired or revoked.
     case badToken = 10001
+    /// Authentications of this minute are used up.
+    case authenticationRate = 10003
+    /// The app may not see a message's life, or the message is not known.
+    case noDetail = 10004
     /// The app made more calls of a counted kind than it may in a minute, or in a day.
     case callRate = 10005
     /// A parameter is missing, wrong, too large, or names something that does not exist.
     case parameter = 20001
+    /// A timed task has run or is about to: it cannot be deleted any more.
+    case alreadyRan = 22001
+    /// No such timed task, or a time out of range.
+    case badSchedule = 22002
     /// No device of the call got the tag, or lost it.
     case tagFailed = 23001
     case tagTooLong = 30005
+    /// List calls of this day are used up.
+    case listDayQuota = 30008
     /// A device's queue is full and its app's policy is to refuse.
     case quota = 30009
     /// Tags are set too often: of one device, or by the app in all, on one day.
     case tagCallsPerDay = 30011
     case tagCallsPerMinute = 30012
+    /// List calls of this minute are used up.
+    case listRate = 30015
     /// An expression over tags names too many.
     case tooManyTags = 30016
     /// Nothing was accepted; repeat the same request with the same request id.
@@ -32,9 +44,10 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
         case .ok, .failure, .starting: 200
         case .notFound: 404
         case .methodNotAllowed: 405
-        case .badToken, .callRate: 401
-        case .parameter, .tagFailed: 400
-        case .quota, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute, .tooManyTags: 403
+        case .badToken, .authenticationRate, .noDetail, .callRate: 401
+        case .parameter, .tagFailed, .alreadyRan, .badSchedule: 400
+        case .quota, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute, .tooManyTags, .listDayQuota, .listRate:
+            403
         }
     }
 }

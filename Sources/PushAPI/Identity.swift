@@ -99,6 +99,14 @@ extension TaskID {
             kind: kind, month: month, day: day,
             random: (UInt32(truncatingIfNeeded: random.next()), random.next()))
     }
+
+    /// As the other, with a home of the caller's choice.
+    init(kind: Kind, now: GatewayTime, home: Bucket, random: RandomWords) {
+        let (month, day) = civilDate(now)
+        self.init(
+            kind: kind, month: month, day: day, home: home,
+            random: (UInt32(truncatingIfNeeded: random.next()), random.next()))
+    }
 }
 
 /// Month and day in UTC of a time in milliseconds since 1970 (the days-to-civil algorithm of the proleptic calendar).

@@ -1,5 +1,7 @@
 // JSON out: appends to one byte array, in one pass, without Foundation.
 
+internal import Wire
+
 /// Writes one JSON document.
 ///
 /// The caller keeps brackets and keys in order; commas are the writer's business.
@@ -56,6 +58,20 @@ package struct JSONWriter {
 
     mutating func key(_ name: String) {
         string(name)
+        bytes.append(UInt8(ascii: ":"))
+        needsComma = false
+    }
+
+    /// An identifier as a key, its digits written without a text in between.
+    mutating func key(identifier name: some WideIdentifier) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        for word in [name.high, name.low] {
+            for shift in stride(from: 60, through: 0, by: -4) {
+                bytes.append(lowerHexDigit(UInt8(truncatingIfNeeded: word >> UInt64(shift)) & 15))
+            }
+        }
+        bytes.append(UInt8(ascii: "\""))
         bytes.append(UInt8(ascii: ":"))
         needsComma = false
     }

@@ -14,6 +14,20 @@ public enum Limits {
     public static let requestIDCharacterCount = 10...32
     /// Getui: msg_list.
     public static let batchItemCount = 200
+    /// Getui: cids or aliases of one list call.
+    public static let listTargetCount = 1_000
+    /// Getui: tasks of one report.
+    public static let reportedTaskCount = 200
+    /// Getui: an alias has fewer than 40 characters, of up to three bytes each.
+    public static let aliasByteCount = 120
+    /// Getui: a group's name.
+    public static let groupNameByteCount = 100
+    /// Getui: reports reach back so far.
+    public static let reportDays: Int64 = 90
+    /// Getui: cids in one status query.
+    ///
+    /// The HTTP server must take a request line of 40 KiB for it.
+    public static let statusCount = 1_000
     /// Getui: a transmission's characters (Unicode scalars here).
     public static let transmissionCharacterCount = 3_072
     /// A message's payload, whatever it came from (design: kept verbatim, up to 16 KiB).

@@ -16,7 +16,7 @@ struct MessageParser {
 
     init(random: RandomWords) { self.random = random }
 
-    /// Reads one common body.
+    /// Reads the common body of a push to one device.
     ///
     /// `requestDigest` is of what a repetition of the request must equal; request ids are counted per `endpoint`. With
     /// `aimedAt` the audience is the caller's business, and the task id follows from the request id.
@@ -25,34 +25,44 @@ struct MessageParser {
         aimedAt given: DeviceID? = nil
     ) throws(GetuiFault) -> ParsedPush {
         let requestID = try Self.requestID(body?["request_id"])
-        try Self.checkGroupName(body?["group_name"])
-        let cid: DeviceID
-        if let given { cid = given } else { cid = try Self.target(body?["audience"]) }
-        let settings = try Self.settings(body?["settings"], app: app)
-        let key = PushAPI.requestKey(app: app.key, endpoint: endpoint, requestID: requestID)
-        let task =
-            given == nil
-            ? TaskID(kind: .single, now: now, random: random) : TaskID(kind: .single, now: now, request: key)
+        _ = try Self.groupName(body?["group_name"])
+        let cid = try Self.target(body?["audience"])
+        let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
+        let bucket = app.bucket(of: cid)
+        let task = TaskID(kind: .single, now: now, home: bucket, random: random)
+        let content = try content(body, app: app, task: task, settings: settings)
+        return ParsedPush(
+            address: DeviceAddress(app: app.key, bucket: bucket, cid: cid), task: task, content: content,
+            itemIndex: itemIndex, messageDigest: PushAPI.messageDigest(of: task, for: cid),
+            requestKey: PushAPI.requestKey(app: app.key, endpoint: endpoint, requestID: requestID),
+            requestDigest: requestDigest)
+    }
 
+    /// Reads what a message says, whomever it is for: rendered once, with the task's id in it.
+    mutating func content(
+        _ body: JSONValue?, app: App, task: TaskID, settings: PushSettings
+    ) throws(GetuiFault) -> MessageContent {
         let payload = try payload(body?["push_message"], app: app)
-        let channel = try Self.optionalObject(body?["push_channel"], "push_channel")
+        let channel = try PushSettings.object(body?["push_channel"], "push_channel")
         var content: APNsContent?
         if let ios = channel?["ios"] {
             content = try APNsRenderer.render(ios: ios, task: task, into: &vendorWriter)
         }
 
-        var lengths = ParsedPush.Lengths()
-        lengths.payload = payload?.count ?? payloadWriter.bytes.count
+        var lengths = MessageContent.Lengths()
+        lengths.payload = payload.bytes?.count ?? payloadWriter.bytes.count
         lengths.collapseKey = settings.collapseKey.count
         lengths.alertTitle = content?.alertTitle.count ?? 0
         lengths.alertBody = content?.alertBody.count ?? 0
         lengths.vendorBody = content == nil ? 0 : vendorWriter.bytes.count
         lengths.vendorCollapseID = content?.collapseID.count ?? 0
         var arena: [UInt8] = []
-        arena.reserveCapacity(
-            lengths.payload + lengths.collapseKey + lengths.alertTitle + lengths.alertBody + lengths.vendorBody
-                + lengths.vendorCollapseID)
-        if let payload { arena.append(contentsOf: payload) } else { arena.append(contentsOf: payloadWriter.bytes) }
+        arena.reserveCapacity(lengths.sum)
+        if let bytes = payload.bytes {
+            arena.append(contentsOf: bytes)
+        } else {
+            arena.append(contentsOf: payloadWriter.bytes)
+        }
         arena.append(contentsOf: settings.collapseKey)
         if let content {
             arena.append(contentsOf: content.alertTitle)
@@ -60,18 +70,16 @@ struct MessageParser {
             arena.append(contentsOf: vendorWriter.bytes)
             arena.append(contentsOf: content.collapseID)
         }
-        let bucket = app.bucket(of: cid)
-        return ParsedPush(
-            address: DeviceAddress(app: app.key, bucket: bucket, cid: cid), task: task, strategy: settings.strategy,
-            timeToLive: settings.timeToLive, itemIndex: itemIndex,
-            messageDigest: PushAPI.messageDigest(of: task, for: cid),
-            requestKey: key, requestDigest: requestDigest, vendor: content?.shape, lengths: lengths, arena: arena)
+        return MessageContent(
+            // A revoke travels on the live channel only.
+            strategy: payload.revokes.isNone ? settings.strategy : .liveOnly, timeToLive: settings.timeToLive,
+            vendor: content?.shape, revokes: payload.revokes, lengths: lengths, arena: arena)
     }
 
     /// Getui: 10 to 32 characters.
     ///
     /// Nothing else is asked of them.
-    private static func requestID(_ value: JSONValue?) throws(GetuiFault) -> UnsafeRawBufferPointer {
+    static func requestID(_ value: JSONValue?) throws(GetuiFault) -> UnsafeRawBufferPointer {
         guard let value else { throw .null("request_id") }
         guard let bytes = value.stringBytes else { throw .type("request_id") }
         guard bytes.count > 0 else { throw .empty("request_id") }
@@ -81,8 +89,8 @@ struct MessageParser {
         return bytes
     }
 
-    private static func checkGroupName(_ value: JSONValue?) throws(GetuiFault) {
-        guard let value, value.hasContent else { return }
+    static func groupName(_ value: JSONValue?) throws(GetuiFault) -> String {
+        guard let value, value.hasContent else { return "" }
         guard let bytes = value.stringBytes else { throw .type("group_name") }
         let isPlain = bytes.allSatisfy { byte in
             switch byte {
@@ -92,7 +100,8 @@ struct MessageParser {
             default: false
             }
         }
-        guard isPlain, bytes.count <= 100 else { throw .invalid("group_name") }
+        guard isPlain, bytes.count <= Limits.groupNameByteCount else { throw .invalid("group_name") }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     private static func target(_ audience: JSONValue?) throws(GetuiFault) -> DeviceID {
@@ -109,50 +118,14 @@ struct MessageParser {
         return cid
     }
 
-    struct Settings {
-        var timeToLive: Int64
-        var strategy = Strategy.liveElseVendor
-        var collapseKey = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// The live channel's bytes: a transmission or a revoked task's id as it is; without bytes for a notification,
+    /// whose JSON is in `payloadWriter`.
+    private struct Payload {
+        var bytes: UnsafeRawBufferPointer?
+        var revokes = TaskID.none
     }
 
-    private static func settings(_ value: JSONValue?, app: App) throws(GetuiFault) -> Settings {
-        var settings = Settings(timeToLive: app.defaultTimeToLive)
-        guard let value = try optionalObject(value, "settings") else { return settings }
-        if let ttl = value["ttl"], !ttl.equals("") {
-            guard [.integer, .double, .string].contains(ttl.kind) else { throw .type("ttl") }
-            guard let milliseconds = ttl.lenientInteger, (-1...Limits.timeToLive).contains(milliseconds) else {
-                throw .invalid("ttl", "milliseconds from 0 to \(Limits.timeToLive), or -1")
-            }
-            settings.timeToLive = milliseconds
-        }
-        if let strategy = try optionalObject(value["strategy"], "strategy") {
-            // For an iOS device its own entry is the one that counts.
-            if let chosen = strategy["ios"] ?? strategy["default"] { settings.strategy = try Self.strategy(chosen) }
-        }
-        if let key = value["collapse_key"], key.hasContent {
-            guard let bytes = key.stringBytes else { throw .type("collapse_key") }
-            guard scalarCount(bytes) != nil else { throw .invalid("collapse_key", "not valid Unicode") }
-            guard bytes.count <= Limits.collapseKeyByteCount else {
-                throw .size("collapse_key", "at most \(Limits.collapseKeyByteCount) bytes")
-            }
-            settings.collapseKey = bytes
-        }
-        return settings
-    }
-
-    private static func strategy(_ value: JSONValue) throws(GetuiFault) -> Strategy {
-        guard [.integer, .double, .string].contains(value.kind) else { throw .type("strategy") }
-        switch value.lenientInteger {
-        case 1, 6: return .liveElseVendor  // 6 is Getui's quota choice among Android vendors
-        case 2: return .vendorOnly
-        case 3: return .liveOnly
-        case 4: return .vendorElseLive
-        default: throw .invalid("strategy", "1 to 4, or 6")
-        }
-    }
-
-    /// The live channel's bytes: a transmission as it is; `nil` for a notification, whose JSON is in `payloadWriter`.
-    private mutating func payload(_ message: JSONValue?, app: App) throws(GetuiFault) -> UnsafeRawBufferPointer? {
+    private mutating func payload(_ message: JSONValue?, app: App) throws(GetuiFault) -> Payload {
         guard let message else { throw .null("push_message") }
         guard message.hasContent else { throw .empty("push_message") }
         guard message.kind == .object else { throw .type("push_message") }
@@ -163,10 +136,35 @@ struct MessageParser {
         guard given == 1 else {
             throw .parameter("push_message must have exactly one of notification, transmission and revoke")
         }
-        if revoke != nil { throw .invalid("revoke", "a single push cannot revoke") }
-        if let transmission { return try Self.transmission(transmission, app: app) }
+        _ = try PushSettings.integer(message, "network_type", 0...1)
+        try Self.checkDuration(message["duration"])
+        if let revoke { return try self.revoke(revoke) }
+        if let transmission { return Payload(bytes: try Self.transmission(transmission, app: app)) }
         try self.notification(notification)
-        return nil
+        return Payload()
+    }
+
+    /// Getui's window of display, `"startMs-endMs"`: Android's; checked, and a past one is let be, as its SDK sends one.
+    private static func checkDuration(_ value: JSONValue?) throws(GetuiFault) {
+        guard let value, value.hasContent, !value.equals("") else { return }
+        guard let bytes = value.stringBytes else { throw .type("duration") }
+        let ends = String(decoding: bytes, as: UTF8.self).split(separator: "-", omittingEmptySubsequences: false)
+        guard ends.count == 2, let start = Int64(ends[0]), let end = Int64(ends[1]), start >= 0, start < 1 << 52,
+            end < 1 << 52, end > start
+        else { throw .invalid("duration", "\"startMs-endMs\"") }
+    }
+
+    private mutating func revoke(_ value: JSONValue) throws(GetuiFault) -> Payload {
+        guard value.kind == .object else { throw .type("revoke") }
+        guard let text = value["old_task_id"] else { throw .null("old_task_id") }
+        guard let bytes = text.stringBytes else { throw .type("old_task_id") }
+        guard bytes.count > 0 else { throw .empty("old_task_id") }
+        guard let task = TaskID(text: String(decoding: bytes, as: UTF8.self)) else { throw .invalid("old_task_id") }
+        // What to do where the task is not known; here it is known everywhere.
+        if let force = value["force"], force.hasContent, force.lenientBool == nil { throw .type("force") }
+        payloadWriter.removeAll()
+        payloadWriter.raw(task.bytes)
+        return Payload(bytes: nil, revokes: task)
     }
 
     private static func transmission(_ value: JSONValue, app: App) throws(GetuiFault) -> UnsafeRawBufferPointer {
@@ -190,11 +188,5 @@ struct MessageParser {
         guard payloadWriter.bytes.count <= Limits.payloadByteCount else {
             throw .size("notification", "at most \(Limits.payloadByteCount) bytes")
         }
-    }
-
-    private static func optionalObject(_ value: JSONValue?, _ name: String) throws(GetuiFault) -> JSONValue? {
-        guard let value, value.hasContent else { return nil }
-        guard value.kind == .object else { throw .type(name) }
-        return value
     }
 }

@@ -18,6 +18,7 @@ public enum PublishResultCode: UInt32, Sendable, CaseIterable {
     case busy = 6
     case storeFailed = 7
     case ignored = 8
+    case stopped = 9
     /// A field is missing or wrong; the reason names it. Do not repeat unchanged.
     case invalidParameter = 64
     /// A field is too large; the reason names it. Do not repeat unchanged.
@@ -34,6 +35,7 @@ public enum PublishResultCode: UInt32, Sendable, CaseIterable {
         case .busy: self = .busy
         case .storeFailed: self = .storeFailed
         case .ignored: self = .ignored
+        case .stopped: self = .stopped
         }
     }
 
@@ -48,6 +50,7 @@ public enum PublishResultCode: UInt32, Sendable, CaseIterable {
         case .requestPending: "the same request is under way, repeat it to get its answer"
         case .busy: "the gateway is busy, nothing was accepted, retry"
         case .storeFailed: "the store cannot be read now, nothing was accepted, retry"
+        case .stopped: "the task was stopped"
         case .ignored: "the device is blacklisted or long inactive"
         case .invalidParameter: "a parameter is invalid"
         case .sizeOverLimit: "a parameter is too large"

@@ -3,67 +3,31 @@ public import Wire
 
 /// One message for one device, parsed and validated, with bytes of its own: it may cross to the device's loop.
 public struct ParsedPush: Sendable {
-    /// A vendor content's fixed part.
-    struct Vendor: Sendable, Equatable {
-        var tokenKind: TokenKind
-        var pushType: PushType
-        var priority: UInt8
-        var badge: VendorContent.Badge
-        var messageIDOffset: Int32
-        var badgeOffset: Int32
-    }
-
-    /// Lengths of the pieces, in the order they stand in the arena.
-    struct Lengths: Sendable, Equatable {
-        var payload = 0
-        var collapseKey = 0
-        var alertTitle = 0
-        var alertBody = 0
-        var vendorBody = 0
-        var vendorCollapseID = 0
-    }
-
     public let address: DeviceAddress
     public let task: TaskID
-    public let strategy: Strategy
-    /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
-    public let timeToLive: Int64
+    public let content: MessageContent
     /// The place in `msg_list`; 0 for a single push.
     public let itemIndex: Int
     let messageDigest: UInt64
     let requestKey: (UInt64, UInt64)
     let requestDigest: UInt64
-    let vendor: Vendor?
-    let lengths: Lengths
-    let arena: [UInt8]
+
+    public var strategy: Strategy { content.strategy }
+    /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
+    public var timeToLive: Int64 { content.timeToLive }
+    var vendor: MessageContent.Vendor? { content.vendor }
 
     /// Calls `body` with the command; its pointers die when `body` returns.
     public func withCommand<Result>(origin: Origin, _ body: (PublishCommand) throws -> Result) rethrows -> Result {
-        try arena.withUnsafeBytes { arena in
-            var place = 0
-            func piece(_ count: Int) -> UnsafeRawBufferPointer {
-                defer { place += count }
-                return UnsafeRawBufferPointer(rebasing: arena[place..<place + count])
-            }
-            let payload = piece(lengths.payload)
-            let collapseKey = piece(lengths.collapseKey)
-            let alertTitle = piece(lengths.alertTitle)
-            let alertBody = piece(lengths.alertBody)
-            let vendorBody = piece(lengths.vendorBody)
-            let vendorCollapseID = piece(lengths.vendorCollapseID)
-            let content = vendor.map { vendor in
-                VendorContent(
-                    tokenKind: vendor.tokenKind, pushType: vendor.pushType, priority: vendor.priority,
-                    badge: vendor.badge, body: vendorBody, messageIDOffset: vendor.messageIDOffset,
-                    badgeOffset: vendor.badgeOffset, collapseID: vendorCollapseID)
-            }
-            return try body(
-                PublishCommand(
-                    origin: origin, app: address.app, bucket: address.bucket, cid: address.cid, task: task,
-                    messageDigest: messageDigest, strategy: strategy, timeToLive: timeToLive, requestKey: requestKey,
-                    requestDigest: requestDigest, isBulk: false, payload: payload, collapseKey: collapseKey,
-                    alertTitle: alertTitle, alertBody: alertBody, vendor: content))
+        var target = MessageContent.Target(
+            origin: origin, app: address.app, bucket: address.bucket, cid: address.cid, task: task,
+            messageDigest: messageDigest)
+        (target.requestKey, target.requestDigest) = (requestKey, requestDigest)
+        target.isTracked = true
+        if !content.revokes.isNone {
+            target.revokedDigest = PushAPI.messageDigest(of: content.revokes, for: address.cid)
         }
+        return try content.withCommand(for: target, body)
     }
 }
 

@@ -15,22 +15,10 @@ extension PublicAPI {
 
     /// `POST /push/single/batch/cid`: every item stands on its own; a bad one does not spoil the others.
     func pushBatch(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
-        let body = try parameters(request)
-        guard let list = body?["msg_list"] else { throw .null("msg_list") }
-        guard list.kind == .array || list.isEmptyContainer else { throw .type("msg_list") }
-        guard list.hasContent else { throw .empty("msg_list") }
-        var isAsync = false
-        if let value = body?["is_async"] {
-            guard let flag = value.lenientBool else { throw .type("is_async") }
-            isAsync = flag
-        }
-        var count = 0
-        for _ in list.elements { count += 1 }
-        guard count <= Limits.batchItemCount else { throw .size("msg_list", "at most \(Limits.batchItemCount)") }
-
+        let (list, isAsync) = try batchItems(try parameters(request), app: app)
         var form = PushForm(kind: .batch(isAsync: isAsync))
         var pushes: [ParsedPush] = []
-        pushes.reserveCapacity(count)
+        pushes.reserveCapacity(app.bounds.batchItems)
         var canonical = JSONWriter(capacity: 1_024)
         for (index, item) in list.elements.enumerated() {
             do throws(GetuiFault) {

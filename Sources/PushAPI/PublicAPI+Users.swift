@@ -74,29 +74,6 @@ extension PublicAPI {
         return nil
     }
 
-    /// `POST /push/single/alias`.
-    func pushAlias(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
-        let body = try parameters(request)
-        let name = try aliasTarget(body?["audience"], app: app)
-        let digest = SHA256.digest(request.body).words.0
-        let template = try messages.parse(
-            body, app: app, endpoint: "push/single/alias", itemIndex: 0, requestDigest: digest, now: now,
-            aimedAt: DeviceID.none)
-        return .pushAlias(AliasPush(name: name, template: template))
-    }
-
-    private func aliasTarget(_ audience: JSONValue?, app: App) throws(GetuiFault) -> AliasName {
-        guard let audience else { throw .null("audience") }
-        guard audience.hasContent else { throw .empty("audience") }
-        guard audience.kind == .object else { throw .type("audience") }
-        guard let list = audience["alias"] else { throw .null("alias") }
-        guard list.kind == .array else { throw .type("alias") }
-        var elements = list.elements
-        guard let first = elements.next() else { throw .empty("alias") }
-        guard elements.next() == nil else { throw .size("alias", "a single push has one") }
-        return try alias(first, app: app)
-    }
-
     // MARK: Names
 
     private func alias(_ value: JSONValue?, app: App) throws(GetuiFault) -> AliasName {

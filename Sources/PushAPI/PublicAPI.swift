@@ -1,8 +1,9 @@
 // The push listener's API: Getui's REST V2, first part.
 
 internal import Cryptography
+public import Campaigns
 public import Delivery
-internal import Wire
+public import Wire
 
 /// What the gateway is to do about one request on the push listener.
 public enum PublicAction {
@@ -13,12 +14,17 @@ public enum PublicAction {
     case userStatus(StatusQuery)
     /// Run the operation, after the quota if it is counted; then `UserAnswer.render`.
     case users(UserRequest)
-    /// Find out who has the alias, then publish to them as a push of the form `.alias`.
-    case pushAlias(AliasPush)
+    /// Tasks of several messages, and reports.
+    case campaign(CampaignAction)
     /// Remember durably that this token is void, tell all loops, then answer.
     case revokeToken(TokenID, APIResponse)
     case healthz
     case readyz
+}
+
+/// Counts what apps use, over all loops.
+public protocol RateKeeper: AnyObject {
+    func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict
 }
 
 /// Turns requests into actions.
@@ -34,6 +40,8 @@ public final class PublicAPI {
     let random: RandomWords
     let parser = JSONParser()
     var messages: MessageParser
+    /// What apps have used of their rates; `nil`: nothing is counted.
+    public var rates: (any RateKeeper)?
     private var cache = TokenCache()
     private var lastToken = LastToken()
 
@@ -67,15 +75,14 @@ public final class PublicAPI {
                 try require(.post, "POST", request)
                 return try pushSingle(request, app: try authenticated(request, path, now: now), now: now)
             }
-            if path.count == 5, path.matches(4, "alias") {
-                try require(.post, "POST", request)
-                return try pushAlias(request, app: try authenticated(request, path, now: now), now: now)
-            }
             if path.count == 6, path.matches(4, "batch"), path.matches(5, "cid") {
                 try require(.post, "POST", request)
                 return try pushBatch(request, app: try authenticated(request, path, now: now), now: now)
             }
         }
+        if let action = try listRoute(request, path, now: now) { return action }
+        if let action = try taskRoute(request, path, now: now) { return action }
+        if let action = try reportRoute(request, path, now: now) { return action }
         if path.matches(2, "auth") {
             if path.count == 3 {
                 try require(.post, "POST", request)
@@ -123,7 +130,24 @@ public final class PublicAPI {
             cache.insert(token)
         }
         guard tokens.isInForce(token, now: now) else { throw .token }
+        try take(.call, app, now: now)
         return app
+    }
+
+    /// Counts one use of a rate, or refuses it with Getui's code.
+    func take(_ kind: RateKind, _ app: App, now: GatewayTime) throws(GetuiFault) {
+        guard let rates, app.rates.perMinute(kind) > 0 || app.rates.perDay(kind) > 0 else { return }
+        let verdict = rates.take(kind, app: app.key, limits: app.rates, now: now)
+        guard verdict != .granted else { return }
+        switch kind {
+        case .authentication:
+            throw GetuiFault(code: .authenticationRate, message: "authentications of this minute are used up")
+        case .call: throw GetuiFault(code: .callRate, message: "calls of this minute are used up")
+        case .list, .broadcast, .tagBroadcast:
+            throw verdict == .dayExceeded
+                ? GetuiFault(code: .listDayQuota, message: "list calls of this day are used up")
+                : GetuiFault(code: .listRate, message: "list calls of this minute are used up")
+        }
     }
 
     /// The body as JSON; `nil` for none, for `null` and for `[]`, which all mean "no parameters".
@@ -155,6 +179,7 @@ extension PublicAPI {
         guard let sign = body?["sign"] else { throw .null("sign") }
         guard let signBytes = sign.stringBytes else { throw .type("sign") }
         guard appKeyBytes.elementsEqual(app.appKey.utf8) else { throw .invalid("appkey") }
+        try take(.authentication, app, now: now)
 
         // The sign covers the timestamp as it was written, be it a number or a string.
         let timestampText: String

@@ -104,7 +104,7 @@ public enum PushAnswer {
         return refused
     }
 
-    private static func write(_ refused: [PushForm.Refused], to writer: inout JSONWriter) {
+    static func write(_ refused: [PushForm.Refused], to writer: inout JSONWriter) {
         writer.key("refused")
         writer.beginArray()
         for item in refused {
@@ -117,7 +117,7 @@ public enum PushAnswer {
         writer.endArray()
     }
 
-    private static func describe(_ outcome: PublishOutcome, to writer: inout JSONWriter) {
+    static func describe(_ outcome: PublishOutcome, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.key("cid")
         writer.string(outcome.cid.description)
@@ -148,7 +148,7 @@ public enum PushAnswer {
         writer.endObject()
     }
 
-    private static func statusWord(_ outcome: PublishOutcome) -> StaticString {
+    static func statusWord(_ outcome: PublishOutcome) -> StaticString {
         if outcome.code == .ignored { return "successed_ignore" }
         return outcome.isLive ? "successed_online" : "successed_offline"
     }
@@ -162,6 +162,7 @@ public enum PushAnswer {
         case .noToken where outcome.fallbackReason == .noContent:
             .invalid("strategy", "2 and 4 need something in push_channel.ios to send")
         case .noToken: .invalid("strategy", "2 and 4 need a usable device token, and cid \(outcome.cid) has none")
+        case .stopped: .invalid("taskid", "the task was stopped")
         case .requestConflict: .parameter("request_id cannot be repeat.", "it was used with another body")
         case .requestPending:
             GetuiFault(code: .busy, message: "the same request is under way, repeat it to get its answer")

@@ -146,7 +146,17 @@ public struct TaskID: WideIdentifier {
         low = random.1
     }
 
+    /// As the other initialiser, with a home of the caller's choice in place of twelve random bits.
+    public init(kind: Kind, month: Int, day: Int, home: Bucket, random: (UInt32, UInt64)) {
+        self.init(
+            kind: kind, month: month, day: day,
+            random: (UInt32(home.index) << 20 | random.0 & 0xF_FFFF, random.1))
+    }
+
     public var kind: Kind? { Kind(rawValue: UInt8(high >> 56)) }
+
+    /// Where the task's own rows are; for a single push made by this version, its device's bucket.
+    @inlinable public var home: Bucket { Bucket(UInt16(high >> 20 & 0xFFF)) }
 
     public var text: String {
         let letter: UInt8 =

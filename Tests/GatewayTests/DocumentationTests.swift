@@ -62,13 +62,13 @@ struct DocumentationTests {
     func keys() {
         let text = """
             {zz: 1, device: {zz: 1, tls: {zz: 1}}, http: {zz: 1}, senders: {zz: 1}, admin: {zz: 1}, store: {zz: 1},
-             apps: [{zz: 1, apns: {zz: 1}, queue: {zz: 1}}], credentials: [{zz: 1}], hook: {zz: 1}, log: {zz: 1}}
+             apps: [{zz: 1, apns: {zz: 1}, queue: {zz: 1}, push: {zz: 1}}], credentials: [{zz: 1}], hook: {zz: 1}, log: {zz: 1}}
             """
         let error = #expect(throws: ConfigurationError.self) {
             try ConfigurationFile.read(Array(text.utf8), file: "f")
         }
         let unknown = (error?.problems ?? []).filter { $0.text.hasPrefix("unknown key") }
-        #expect(unknown.count == 13)
+        #expect(unknown.count == 14)
         for problem in unknown {
             let keys = problem.text.split(separator: "allowed here: ").last?.split(separator: ", ") ?? []
             #expect(!keys.isEmpty)

@@ -153,11 +153,10 @@ private final class StoreLife {
         shard.beginBatch(bucket)
         for _ in 0..<Int.random(in: 1...4, using: &random) {
             let table = StoreKey.Table.allCases.randomElement(using: &random) ?? .message
-            let hasItems = table == .message || table == .vendorMessage || table == .meta
             let key = StoreKey(
                 bucket, table, ownerHigh: 1,
                 ownerLow: table.isEphemeral ? UInt64(books.keys.count) + 10 : UInt64.random(in: 1...2, using: &random),
-                item: hasItems ? UInt64.random(in: 1...3, using: &random) : 0)
+                item: table.hasItems ? UInt64.random(in: 1...3, using: &random) : 0)
             let prior: PriorRow =
                 state[key].map { .maybe(wakeAt: $0.wakeAt) }
                 ?? (books.keys.contains(key) ? .maybe(wakeAt: 0) : .none)

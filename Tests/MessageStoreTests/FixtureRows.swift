@@ -38,6 +38,7 @@ enum FixtureRows {
         let states: [JobRow.State] = [.due, .leased, .accepted, .rejected, .exhausted, .cancelled]
         for (index, state) in states.enumerated() { rows += job(state, UInt64(index + 1), app, time) }
         rows += names(app, time)
+        rows += task(app, time)
         rows.append(meta(1, Array(0..<32)))
         rows.append(meta(2, [0, 0, 0, 0, 0, 0, 0, 7]))
         return rows
@@ -151,6 +152,52 @@ enum FixtureRows {
         return tags + [Row(key: AliasRow.key(name), wakeAt: 0, value: bytes(row.byteCount) { row.write(into: $0) })]
     }
 
+    /// A task and everything that is kept for it.
+    private static func task(_ app: AppKey, _ time: Int64) -> [Row] {
+        let id = TaskID(kind: .list, month: 11, day: 18, home: Bucket(1000), random: (5, 6))
+        let single = TaskID(kind: .single, month: 11, day: 18, home: Bucket(1000), random: (7, 8))
+        var lengths = MessageContent.Lengths()
+        (lengths.payload, lengths.vendorBody) = (4, 2)
+        let content = MessageContent(
+            strategy: .vendorElseLive, timeToLive: 3_600_000,
+            vendor: MessageContent.Vendor(
+                tokenKind: .alert, pushType: .alert, priority: 10, badge: .add(1), messageIDOffset: -1, badgeOffset: -1),
+            lengths: lengths, arena: Array("news{}".utf8))
+        let record = TaskRecord(
+            id: id, app: app, state: .scheduled, createdAt: time, validUntil: time + 9, scheduleAt: time + 5,
+            group: "morning", content: content)
+        let cid = DeviceID(high: 0xD0D0, low: 1)
+        let message = MessageID(bucket: Bucket(1000), acceptedAt: time, digest: 0xABCD_0000)
+        var ledger = LedgerRow(
+            cid: cid, app: app, flags: [.live, .sent], state: .failed, fallback: .armed, fallbackReason: .applies,
+            acceptedAt: time, timeToLive: 3_600_000, table: .message, item: 3)
+        ledger.reason = "noToken"
+        let ended = ledger
+        let event = TaskEventRow(event: .action, isVendor: true, action: 90_001, time: time)
+        let found = SingleTaskRow(message: message, cid: cid, app: app, table: .message, item: 3)
+        return [
+            Row(
+                key: TaskRow.key(id), wakeAt: time + 5,
+                value: bytes(TaskRow.byteCount(record)) { TaskRow.write(record, into: $0) }),
+            Row(
+                key: StoreKey(Bucket(1000), .taskMessage, id, item: message.low), wakeAt: time + 90,
+                value: bytes(ended.byteCount) { ended.write(into: $0) }),
+            Row(
+                key: StoreKey(
+                    Bucket(1000), .taskEvent, id, item: TaskEventRow.item(message, .action, action: 90_001)),
+                wakeAt: time + 90, value: bytes(TaskEventRow.byteCount) { event.write(into: $0) }),
+            Row(
+                key: StoreKey(Bucket(1000), .taskTargets, id, item: 1), wakeAt: time + 90,
+                value: bytes(TargetsRow.byteCount([cid])) { TargetsRow.write([cid], into: $0) }),
+            Row(
+                key: StoreKey(Bucket(7), .taskGroup, ownerHigh: 3, ownerLow: 4, item: id.low), wakeAt: time + 90,
+                value: id.bytes),
+            Row(
+                key: StoreKey(Bucket(1000), .singleTask, single), wakeAt: 0,
+                value: bytes(SingleTaskRow.byteCount) { found.write(into: $0) }),
+        ]
+    }
+
     private static func meta(_ kind: UInt64, _ value: [UInt8]) -> Row {
         Row(key: StoreKey(Bucket(0), .meta, ownerHigh: kind, ownerLow: 0), wakeAt: 0, value: value)
     }
@@ -192,6 +239,21 @@ enum FixtureRows {
                 return bytes.count == 8
                     ? "cid from \(UInt64(littleEndian: bytes.loadUnaligned(as: UInt64.self)))" : "unreadable"
             case .meta: return "\(value.count) bytes"
+            case .task:
+                guard let record = TaskRow.read(bytes) else { return "unreadable" }
+                return "\(record.state), group \(record.group), \(record.content.payload.count) bytes for "
+                    + "\(record.content.timeToLive) ms, strategy \(record.content.strategy)"
+            case .taskMessage:
+                guard let row = LedgerRow(bytes) else { return "unreadable" }
+                return "\(row.state.map { "\($0)" } ?? "pending") \(row.reason), fallback \(row.fallback)"
+            case .taskEvent:
+                guard let row = TaskEventRow(bytes) else { return "unreadable" }
+                return "\(row.event) \(row.action), vendor \(row.isVendor)"
+            case .taskTargets: return "\(TargetsRow.read(bytes)?.count ?? -1) devices"
+            case .taskGroup: return "\(value.count) bytes"
+            case .singleTask:
+                guard let row = SingleTaskRow(bytes) else { return "unreadable" }
+                return "message \(row.message.low) in \(row.table)"
             }
         }
     }

@@ -22,6 +22,7 @@ struct ReleasedFormatTests {
     private static func firstVersion(of table: StoreKey.Table) -> Int {
         switch table {
         case .alias, .tag: 2
+        case .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup, .singleTask: 3
         default: 1
         }
     }

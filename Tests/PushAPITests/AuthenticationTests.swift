@@ -152,8 +152,7 @@ struct RouteTests {
     @Test(
         "what is no path is 404 in Getui's shape",
         arguments: [
-            "", "/", "*", "/v2", "/v2/demoApp", "/v1/demoApp/auth", "/v2/demoApp/push",
-            "/v2/demoApp/push/single/nobody",
+            "", "/", "*", "/v2", "/v2/demoApp", "/v1/demoApp/auth", "/v2/demoApp/push", "/v2/demoApp/push/single/other",
             "/v2/demoApp/user/status", "/v2/demoApp/auth/a/b", "/a/b/c/d/e/f/g/h/i/j/k/l/m/n", "http://host", "/%zz/%",
             "/metrics", "/v1/handoff/lease",
         ])

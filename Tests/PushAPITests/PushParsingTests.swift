@@ -113,7 +113,7 @@ struct PushParsingTests {
             message(#"{"transmission":"a","notification":{"title":"t"}}"#, "push_message must have exactly one of"),
             message(#"{"transmission":""}"#, "transmission can not be empty"),
             message(#"{"transmission":5}"#, "transmission type error"),
-            message(#"{"revoke":{"old_task_id":"x"}}"#, "revoke is invalid"),
+            message(#"{"revoke":{"old_task_id":"x"}}"#, "old_task_id is invalid"),
             notification(#""body":"b""#, "title cannot be null"), notification(#""title":"t""#, "body cannot be null"),
             notification(#""title":"","body":"b""#, "title can not be empty"),
             notification(shown, "click_type cannot be null"),

@@ -53,6 +53,8 @@ public final class DeliveryHarness: ShardStoreObserver {
     public var traces: [MessageTrace?] = []
     /// By the request's number.
     public var directoryReplies: [UInt64: DirectoryReply] = [:]
+    public var taskAnswers: [UInt64: TaskAnswer] = [:]
+    public var dueTasks: [TaskRecord] = []
     public var logs: [LogEvent] = []
     public var jobsAvailable = 0
     /// The order in which kinds of effects came, for tests of order.
@@ -170,6 +172,8 @@ public final class DeliveryHarness: ShardStoreObserver {
         case .directoryAnswered(let origin, let reply):
             directoryReplies[origin.request] = reply
             order.append("directory")
+        case .task(let origin, let answer): taskAnswers[origin.request] = answer
+        case .taskDue(let record): dueTasks.append(record)
         case .log(let event): logs.append(event)
         }
     }

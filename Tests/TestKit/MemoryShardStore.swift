@@ -224,19 +224,10 @@ public final class MemoryShardStore: ShardStore {
 
     private func check(_ key: StoreKey) {
         precondition(openBucket == key.bucket, "the row is not in the open batch's bucket")
-        switch key.table {
-        case .message, .vendorMessage, .meta, .tag: break
-        case .device, .job, .counters, .request, .trace, .alias:
-            precondition(key.item == 0, "this table has item 0 only")
-        }
+        precondition(key.table.hasItems || key.item == 0, "this table has item 0 only")
     }
 
-    private func isReportedWhenCooled(_ key: StoreKey) -> Bool {
-        switch key.table {
-        case .device, .message, .vendorMessage, .job: true
-        case .counters, .request, .trace, .meta, .alias, .tag: false
-        }
-    }
+    private func isReportedWhenCooled(_ key: StoreKey) -> Bool { key.table.hasAlarms }
 
     /// Holds what the caller says about the row in place against the truth.
     private func judge(_ prior: PriorRow, of key: StoreKey) {

@@ -104,12 +104,11 @@ private struct ConformanceDriver {
 
     private mutating func key() -> StoreKey {
         let table = StoreKey.Table.allCases.randomElement(using: &random) ?? .message
-        let hasItems = table == .message || table == .vendorMessage || table == .meta || table == .tag
         // Few owners, so that rows meet; request ids come and go, so that filters see new ones.
         let owner = UInt64.random(in: 1...(table.isEphemeral ? 200 : 3), using: &random)
         return StoreKey(
             buckets.randomElement(using: &random) ?? Bucket(0), table, ownerHigh: owner &* 0x9E37_79B9_7F4A_7C15,
-            ownerLow: owner, item: hasItems ? UInt64.random(in: 0...12, using: &random) : 0)
+            ownerLow: owner, item: table.hasItems ? UInt64.random(in: 0...12, using: &random) : 0)
     }
 
     private mutating func write() {
@@ -143,10 +142,8 @@ private struct ConformanceDriver {
         let first = UInt8.random(in: 0...255, using: &random)
         let value = (0..<size).map { first &+ UInt8(truncatingIfNeeded: $0) }
         var wakeAt: Int64 = 0
-        switch key.table {
-        case .device, .message, .vendorMessage, .job:
-            if Bool.random(using: &random) { wakeAt = now + Int64.random(in: -300...900, using: &random) }
-        case .counters, .request, .trace, .meta, .alias, .tag: break
+        if key.table.hasAlarms, Bool.random(using: &random) {
+            wakeAt = now + Int64.random(in: -300...900, using: &random)
         }
         let location = harness.store.put(key, wakeAt: wakeAt, prior: prior, byteCount: size) { bytes in
             bytes.copyBytes(from: value)
@@ -219,12 +216,7 @@ private struct ConformanceDriver {
     }
 
     /// The tables whose cooling the store reports.
-    private func isReported(_ key: StoreKey) -> Bool {
-        switch key.table {
-        case .device, .message, .vendorMessage, .job: true
-        case .counters, .request, .trace, .meta, .alias, .tag: false
-        }
-    }
+    private func isReported(_ key: StoreKey) -> Bool { key.table.hasAlarms }
 
     private mutating func sync() throws {
         try harness.sync()

@@ -2,8 +2,33 @@ public import Wire
 
 /// What one bucket counted for one app on one UTC day, in absolute numbers.
 public struct CountersRow: Equatable, Sendable {
-    static let version: UInt8 = 1
-    package static let byteCount = 16 + 8 * 10
+    /// What is counted besides acceptances and ends; raw values are places in the row, never reused.
+    ///
+    /// What a message was counts on the day it ended, so that it stands beside its final state.
+    public enum Extra: Int, CaseIterable, Sendable {
+        /// Sent on the live channel; accepted by the vendor; either of them.
+        case sent = 0, alerted, reached
+        /// Shown and clicked, as the live channel's clients and as those of the vendor's alerts report it.
+        case shownLive, clickedLive, shownVendor, clickedVendor
+        /// Devices that registered, that were there on the day, and that were forgotten again.
+        case registered, active, collected
+    }
+
+    /// The numbers of `Extra`, with room for two more.
+    public struct Extras: Equatable, Sendable {
+        var values = InlineArray<12, UInt32>(repeating: 0)
+        public subscript(_ extra: Extra) -> UInt32 {
+            get { values[extra.rawValue] }
+            set { values[extra.rawValue] = newValue }
+        }
+        public static func == (left: Extras, right: Extras) -> Bool {
+            Extra.allCases.allSatisfy { left[$0] == right[$0] }
+        }
+    }
+
+    /// Version 1 ended before the extras.
+    static let version: UInt8 = 2
+    package static let byteCount = 16 + 8 * 10 + 4 * 12
 
     public var app: AppKey
     /// Days since 1970-01-01.
@@ -11,14 +36,15 @@ public struct CountersRow: Equatable, Sendable {
     public var accepted: UInt64 = 0
     /// By `FinalState`'s raw value, less one.
     public var finals = InlineArray<9, UInt64>(repeating: 0)
+    public var extra = Extras()
 
     public init(app: AppKey, day: UInt32) { (self.app, self.day) = (app, day) }
 
     /// - Returns: `nil` for bytes that are no counters row of a known version.
     public init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = RowReader(bytes)
-        guard reader.next(UInt8.self) == Self.version, reader.next(byteCount: 3) != nil,
-            let day = reader.next(UInt32.self), let app = reader.next(UInt64.self),
+        guard let version = reader.next(UInt8.self), version == 1 || version == Self.version,
+            reader.next(byteCount: 3) != nil, let day = reader.next(UInt32.self), let app = reader.next(UInt64.self),
             let accepted = reader.next(UInt64.self)
         else { return nil }
         self.init(app: AppKey(app), day: day)
@@ -26,6 +52,11 @@ public struct CountersRow: Equatable, Sendable {
         for index in 0..<9 {
             guard let value = reader.next(UInt64.self) else { return nil }
             finals[index] = value
+        }
+        guard version > 1 else { return }
+        for index in 0..<12 {
+            guard let value = reader.next(UInt32.self) else { return nil }
+            extra.values[index] = value
         }
     }
 
@@ -38,9 +69,16 @@ public struct CountersRow: Equatable, Sendable {
         writer.put(app.word)
         writer.put(accepted)
         for index in 0..<9 { writer.put(finals[index]) }
+        for index in 0..<12 { writer.put(extra.values[index]) }
     }
 
     public subscript(_ state: FinalState) -> UInt64 { finals[Int(state.rawValue) - 1] }
+
+    mutating func add(_ other: CountersRow) {
+        accepted &+= other.accepted
+        for index in 0..<9 { finals[index] &+= other.finals[index] }
+        for index in 0..<12 { extra.values[index] &+= other.extra.values[index] }
+    }
 
     public var ended: UInt64 {
         var sum: UInt64 = 0
@@ -49,7 +87,9 @@ public struct CountersRow: Equatable, Sendable {
     }
 
     public static func == (left: CountersRow, right: CountersRow) -> Bool {
-        guard left.app == right.app, left.day == right.day, left.accepted == right.accepted else { return false }
+        guard left.app == right.app, left.day == right.day, left.accepted == right.accepted,
+            left.extra == right.extra
+        else { return false }
         for index in 0..<9 where left.finals[index] != right.finals[index] { return false }
         return true
     }

@@ -13,6 +13,8 @@ struct MessageFacts {
         static let hasCollapseKey = Flags(rawValue: 8)
         /// `fallbackAt` is a deadline at which a handoff job falls due.
         static let isArmed = Flags(rawValue: 16)
+        /// It withdraws an earlier task; its payload is that task's id.
+        static let revoke = Flags(rawValue: 32)
     }
 
     var message: MessageID

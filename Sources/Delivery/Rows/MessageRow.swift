@@ -39,6 +39,11 @@ public struct MessageRow {
     public var expiresAt: GatewayTime { Int64(bitPattern: Self.word(bytes, 80)) }
     public var app: AppKey { AppKey(Self.word(bytes, 104)) }
     public var strategy: Strategy { Strategy(rawValue: bytes[2]) ?? .liveOnly }
+    /// The task that this message withdraws; `nil` for an ordinary message.
+    public var revokedTask: TaskID? {
+        guard MessageFacts.Flags(rawValue: bytes[1]).contains(.revoke), payload.count == 16 else { return nil }
+        return TaskID(bytes: payload)
+    }
     public var payload: UnsafeRawBufferPointer { part(Self.headerByteCount, payloadEnd) }
     public var collapseKey: UnsafeRawBufferPointer { part(payloadEnd, collapseKeyEnd) }
     /// Title and body are both empty when the publish had no alert.

@@ -231,6 +231,7 @@ struct ConfigurationReader {
             if let policy = queue.choice("overflow", OverflowName.self) { app.overflowPolicy = policy.policy }
             queue.finish()
         }
+        if let push = object.object("push") { app.push = PushConfiguration(push) }
         if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }
         object.finish()
         return appID == nil ? nil : app

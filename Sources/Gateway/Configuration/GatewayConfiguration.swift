@@ -103,6 +103,7 @@ package struct AppConfiguration: Sendable, Equatable {
     package var queuedByteLimit = 4 << 20
     package var overflowPolicy = AppSettings.OverflowPolicy.reject
     package var maxAttempts = 5
+    package var push = PushConfiguration()
 
     package init(appID: String, appKey: String, appSecrets: [Secret], masterSecrets: [Secret]) {
         (self.appID, self.appKey, self.appSecrets, self.masterSecrets) = (appID, appKey, appSecrets, masterSecrets)

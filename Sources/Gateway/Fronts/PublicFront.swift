@@ -6,11 +6,16 @@ internal import Wire
 /// The push listener of one loop: asks `PublicAPI` what a request means, sends its commands to their devices' loops,
 /// and answers when every outcome is in.
 final class PublicFront {
-    private struct PendingPush {
-        var exchange: HTTPExchange
-        var form: PushForm
+    /// A class, so that an answer for one item copies none of the others.
+    private final class PendingPush {
+        let exchange: HTTPExchange
+        let form: PushForm
         var outcomes: [PublishOutcome?]
         var missing: Int
+        init(exchange: HTTPExchange, form: PushForm, count: Int) {
+            (self.exchange, self.form) = (exchange, form)
+            (outcomes, missing) = (Array(repeating: nil, count: count), count)
+        }
     }
 
     private struct PendingStatus {
@@ -36,6 +41,7 @@ final class PublicFront {
             registry: owner.registry,
             tokens: TokenAuthority(key: owner.context.tokenKey, revoked: owner.context.revokedTokens))
         api.userLimits = owner.limits.users
+        api.rates = owner.context.rates
     }
 
     var hasWorkUnderWay: Bool { pushes.count > 0 || queries.count > 0 }
@@ -57,7 +63,8 @@ final class PublicFront {
         case .push(let pushes, let form): push(exchange, pushes, form)
         case .userStatus(let query): status(exchange, query)
         case .users(let request): users(exchange, request)
-        case .pushAlias(let aliasPush): push(exchange, aliasPush)
+        case .campaign(let action):
+            owner.campaigns.perform(action) { [weak self] response in self?.respond(exchange, response) }
         case .revokeToken(let token, let response):
             owner.revoke(token) { [weak self] in self?.respond(exchange, response) }
         case .healthz: respond(exchange, HealthPage.health(owner.context))
@@ -69,8 +76,7 @@ final class PublicFront {
 
     func push(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
-        let pending = PendingPush(
-            exchange: exchange, form: form, outcomes: Array(repeating: nil, count: items.count), missing: items.count)
+        let pending = PendingPush(exchange: exchange, form: form, count: items.count)
         guard !items.isEmpty else { return respond(exchange, render([], form)) }
         guard let (slot, stamp) = pushes.insert(pending) else { return respond(exchange, .busy) }
         let route = Route(.push, loop: owner.index, slot: slot, stamp: stamp)
@@ -80,15 +86,12 @@ final class PublicFront {
     }
 
     func answered(_ route: Route, item: Int, _ outcome: PublishOutcome) {
-        guard var pending = pushes[route.slot, route.stamp], pending.outcomes.indices.contains(item),
+        guard let pending = pushes[route.slot, route.stamp], pending.outcomes.indices.contains(item),
             pending.outcomes[item] == nil
         else { return }
         pending.outcomes[item] = outcome
         pending.missing -= 1
-        guard pending.missing == 0 else {
-            pushes[route.slot, route.stamp] = pending
-            return
-        }
+        guard pending.missing == 0 else { return }
         pushes.remove(route.slot, route.stamp)
         respond(pending.exchange, render(pending.outcomes.compactMap { $0 }, pending.form))
     }

@@ -64,6 +64,8 @@ final class Gateway {
                 loopCount: configuration.loopCount, log: log, store: store,
                 isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
                 revokedTokens: meta.revoked)
+            context.rates.restore(meta.rates)
+            context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
             let snapshot = GatewaySnapshot(configuration)
             var members: [GatewayLoop] = []
             for index in 0..<configuration.loopCount {

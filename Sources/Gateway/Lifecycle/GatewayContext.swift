@@ -27,6 +27,9 @@ final class GatewayContext: Sendable {
     let handshakes = SharedCount()
     let longPolls = SharedCount()
     let spares = SpareBatches()
+    /// What apps have used of their rates, and how many of their devices were connected.
+    let rates = SharedRates()
+    let online = OnlineHistory()
     private let ready = Atomic<Bool>(false)
     private let stopping = Atomic<Bool>(false)
     private let boxedMembers = Lock<[GatewayMember]>([])

@@ -18,9 +18,13 @@ struct GatewaySnapshot: Sendable {
         settings = configuration.apps.map { $0.settings(key: AppKey(appID: $0.appID)) }
         registry = AppRegistry(
             configuration.apps.map { app in
-                App(
+                var known = App(
                     appID: app.appID, appKey: app.appKey, appSecrets: app.appSecrets.map(\.exposed),
                     masterSecrets: app.masterSecrets.map(\.exposed), apnsTopic: app.apnsTopic)
+                (known.defaultTimeToLive, known.longestTimeToLive) = (app.push.defaultTTL, app.push.longestTTL)
+                known.transmissionCharacterCount = app.push.transmissionCharacters
+                (known.rates, known.bounds) = (app.push.rates, app.push.bounds)
+                return known
             })
         credentials = CredentialSet(
             configuration.credentials.flatMap { credential in

@@ -8,12 +8,16 @@ internal import Wire
 /// machine.
 package struct MetaRows: Sendable {
     /// Raw values are stored.
-    enum Kind: UInt64 { case tokenKey = 1, queueEpoch, clock, revokedToken }
+    enum Kind: UInt64 { case tokenKey = 1, queueEpoch, clock, revokedToken, onlinePoint, onlinePeak, rate }
 
     package private(set) var tokenKey: [UInt8] = []
     package private(set) var queueEpoch: UInt64 = 0
     package private(set) var clock: ClockRecord?
     package private(set) var revoked: Set<TokenID> = []
+    /// Connected devices by app and time, the most of each day, and what was used of daily quotas.
+    private(set) var onlinePoints: [(app: AppKey, time: Int64, count: Int)] = []
+    private(set) var onlinePeaks: [(app: AppKey, day: UInt32, count: Int)] = []
+    private(set) var rates: [(app: AppKey, kind: UInt64, day: Int64, count: Int)] = []
     private var isNew = false
 
     /// Reads the table's rows; what cannot be read is made anew.
@@ -36,8 +40,51 @@ package struct MetaRows: Sendable {
         case .clock: clock = ClockRecord(bytes: row.value)
         case .revokedToken:
             revoked.insert(TokenID(expiresAt: Int64(bitPattern: row.key.item), random: row.key.ownerLow))
+        case .onlinePoint:
+            guard let count = Self.number(row.value, 0) else { return }
+            onlinePoints.append((AppKey(row.key.ownerLow), Int64(bitPattern: row.key.item), Int(count)))
+        case .onlinePeak:
+            guard let count = Self.number(row.value, 0) else { return }
+            onlinePeaks.append((AppKey(row.key.ownerLow), UInt32(truncatingIfNeeded: row.key.item), Int(count)))
+        case .rate:
+            guard let day = Self.number(row.value, 0), let count = Self.number(row.value, 8) else { return }
+            rates.append((AppKey(row.key.ownerLow), row.key.item, Int64(day), Int(count)))
         case nil: break
         }
+    }
+
+    private static func number(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt64? {
+        guard bytes.count >= offset + 8 else { return nil }
+        let word = UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+        return word < 1 << 62 ? word : nil
+    }
+
+    private static func bytes(_ numbers: [UInt64]) -> [UInt8] {
+        numbers.flatMap { number in (0..<8).map { UInt8(truncatingIfNeeded: number >> UInt64(56 - 8 * $0)) } }
+    }
+
+    static func writeOnline(_ count: Int, app: AppKey, at time: Int64, on loop: GatewayLoop) {
+        loop.putMeta(
+            high: Kind.onlinePoint.rawValue, low: app.word, item: UInt64(bitPattern: time), bytes([UInt64(count)])
+        ) {}
+    }
+
+    static func deleteOnline(app: AppKey, at time: Int64, on loop: GatewayLoop) {
+        loop.deleteMeta(high: Kind.onlinePoint.rawValue, low: app.word, item: UInt64(bitPattern: time))
+    }
+
+    static func writePeak(_ count: Int, app: AppKey, day: UInt32, on loop: GatewayLoop) {
+        loop.putMeta(high: Kind.onlinePeak.rawValue, low: app.word, item: UInt64(day), bytes([UInt64(count)])) {}
+    }
+
+    static func deletePeak(app: AppKey, day: UInt32, on loop: GatewayLoop) {
+        loop.deleteMeta(high: Kind.onlinePeak.rawValue, low: app.word, item: UInt64(day))
+    }
+
+    static func writeRate(_ count: Int, app: AppKey, kind: UInt64, day: Int64, on loop: GatewayLoop) {
+        loop.putMeta(
+            high: Kind.rate.rawValue, low: app.word, item: kind, bytes([UInt64(max(0, day)), UInt64(count)])
+        ) {}
     }
 
     /// Makes up what is missing: the first start.

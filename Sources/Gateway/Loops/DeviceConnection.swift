@@ -247,6 +247,13 @@ final class DeviceConnection: StreamDelegate, Handshaking {
 
     func send(_ effect: DeliverEffect) {
         guard phase == .open, let row = MessageRow(effect.row) else { return }
+        if let revoked = row.revokedTask {
+            var revoke = Revoke()
+            (revoke.sequence, revoke.messageID, revoke.taskID) = (effect.sequence, row.messageID, row.taskID)
+            revoke.revokedTaskID = revoked
+            owner.metrics.count(.deliversSent)
+            return send(revoke)
+        }
         let frame = DeliverFrame(
             sequence: effect.sequence, messageID: row.messageID, taskID: row.taskID, payload: row.payload,
             isOffline: effect.isOffline, acceptedAt: UInt64(row.acceptedAt), alertedAt: UInt64(effect.alertedAt),

@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Delivery
 internal import EventLoops
 internal import MessageStore
@@ -18,6 +19,7 @@ final class GatewayLoop {
     private(set) var snapshot: GatewaySnapshot
     private let core: UnsafeMutablePointer<Core>
     private var mailboxes: [Mailbox<LoopMessage>] = []
+    private var dueTasks: [TaskRecord] = []
     private var lastSecond: UInt64 = 0
     private var handshakes = HandshakeQueue()
     private var listeners: [Listener] = []
@@ -27,6 +29,9 @@ final class GatewayLoop {
     private(set) lazy var publicFront = PublicFront(self)
     private(set) lazy var directoryFront = DirectoryFront(self)
     private(set) lazy var adminFront = AdminFront(self)
+    private(set) lazy var campaigns = CampaignFront(self)
+    /// On the loop that owns the gateway's own rows.
+    private lazy var campaignKeeper = CampaignKeeper(self)
     /// Rows of the gateway's own that wait to be durable.
     private var metaWaiters: [(ticket: Ticket, done: () -> Void)] = []
 
@@ -158,6 +163,7 @@ final class GatewayLoop {
             lastSecond = loop.now
             handoffDesk.tick(now: Int64(loop.now))
             reportAcceptFailures()
+            if index == 0 { campaignKeeper.tick() }
         }
     }
 
@@ -201,7 +207,13 @@ final class GatewayLoop {
                     let outcome = PublishOutcome(code: .busy, cid: command.cid, task: command.task)
                     answer(.published(command.origin, outcome))
                 }
-            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .charge, .answers, .jobsAvailable:
+            case .list(let fanout):
+                fanout.forEach { command in
+                    answer(
+                        .published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task)))
+                }
+            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .charge, .task, .answers,
+                .jobsAvailable:
                 kept.append(message)
             }
         }
@@ -301,7 +313,8 @@ final class GatewayLoop {
         var isSenderOwed = false
         senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
         return isSenderOwed || publicFront.hasWorkUnderWay || directoryFront.hasWorkUnderWay
-            || handoffDesk.hasWorkUnderWay || core.pointee.shard.statistics.pendingEffects > 0
+            || handoffDesk.hasWorkUnderWay || campaigns.desk.hasWorkUnderWay
+            || core.pointee.shard.statistics.pendingEffects > 0
     }
 
     /// Tells every connection that the gateway stops.
@@ -313,6 +326,7 @@ final class GatewayLoop {
         senders.forEach { _, _, connection in all.append(connection) }
         for sender in all { sender.stop() }
         handoffDesk.drain()
+        if index == 0 { campaignKeeper.writeRates() }
     }
 
     // MARK: Rows of the gateway's own
@@ -329,6 +343,14 @@ final class GatewayLoop {
             byteCount: value.count
         ) { $0.copyBytes(from: value) }
         metaWaiters.append((store.endBatch(), done))
+    }
+
+    /// Removes such a row.
+    func deleteMeta(high: UInt64, low: UInt64, item: UInt64) {
+        store.beginBatch(Bucket(0))
+        store.delete(
+            StoreKey(Bucket(0), .meta, ownerHigh: high, ownerLow: low, item: item), prior: .maybe(wakeAt: 0))
+        _ = store.endBatch()
     }
 
     // MARK: Into shards, this one or another
@@ -370,6 +392,20 @@ final class GatewayLoop {
         guard target == index else { return send(.directory(command), to: target) }
         core.pointee.shard.directory(command, now: now)
         perform()
+    }
+
+    func task(_ command: TaskCommand, on target: Int, origin: Origin) {
+        guard target == index else { return send(.task(command, origin), to: target) }
+        core.pointee.shard.task(command, origin: origin, now: now)
+        perform()
+    }
+
+    func publish(_ fanout: Fanout, on target: Int) {
+        guard target == index else { return send(.list(fanout), to: target) }
+        fanout.forEach { command in
+            core.pointee.shard.publish(command, now: now)
+            perform()
+        }
     }
 
     private func lease(on target: Int, _ command: LeaseCommand) {
@@ -471,6 +507,8 @@ final class GatewayLoop {
                 direct(command, to: index)
             case .charge(let app, let call, let origin):
                 answer(.charged(origin, directoryFront.count(call, app: app)))
+            case .task(let command, let origin): task(command, on: index, origin: origin)
+            case .list(let fanout): publish(fanout, on: index)
             case .jobsAvailable:
                 handoffDesk.jobsAvailable(now: Int64(loop.now))
             }
@@ -488,6 +526,10 @@ final class GatewayLoop {
         for index in core.pointee.effects.indices { perform(core.pointee.effects[index]) }
         core.pointee.effects.removeAll(keepingCapacity: true)
         answerDeferred()
+        guard !dueTasks.isEmpty else { return }
+        let due = dueTasks
+        dueTasks.removeAll()
+        for record in due { campaigns.desk.taskDue(record) }
     }
 
     private func answerDeferred() {
@@ -529,6 +571,11 @@ final class GatewayLoop {
             answer(.trace(origin, trace))
         case .directoryAnswered(let origin, let reply):
             answer(.directory(origin, reply))
+        case .task(let origin, let said):
+            answer(.task(origin, said))
+        case .taskDue(let record):
+            // Begun when this turn's effects are done: it calls the shard.
+            dueTasks.append(record)
         case .log(let event):
             context.log.write(event)
         }
@@ -552,6 +599,8 @@ final class GatewayLoop {
         case .published(let origin, let outcome):
             if route.kind == .sender {
                 senders[route.slot, route.stamp]?.answer(origin.request, outcome)
+            } else if route.kind == .list {
+                campaigns.desk.answered(route, place: Int(origin.request), outcome)
             } else {
                 publicFront.answered(route, item: Int(origin.request), outcome)
             }
@@ -566,11 +615,17 @@ final class GatewayLoop {
                 adminFront.answered(route, status)
             }
         case .trace(_, let trace):
-            adminFront.answered(route, trace)
+            if route.kind == .task {
+                campaigns.desk.answered(route, .trace(trace))
+            } else {
+                adminFront.answered(route, trace)
+            }
         case .directory(let origin, let reply):
             directoryFront.answered(route, origin.request, reply)
         case .charged(_, let verdict):
             directoryFront.charged(route, verdict)
+        case .task(_, let said):
+            campaigns.desk.answered(route, .task(said))
         }
     }
 }

@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Delivery
 internal import Directory
 internal import EventLoops
@@ -21,6 +22,10 @@ enum LoopMessage: Sendable {
     case directory(DirectoryCommand)
     /// May the app make one more of these calls?
     case charge(AppKey, CountedCall, Origin)
+    /// Something about a task, for the receiving loop's shard.
+    case task(TaskCommand, Origin)
+    /// A list's devices of the receiving loop.
+    case list(Fanout)
     /// The sending shard has due jobs where it had none.
     case jobsAvailable
 }
@@ -40,11 +45,13 @@ enum LoopAnswer: Sendable {
     indirect case trace(Origin, MessageTrace?)
     indirect case directory(Origin, DirectoryReply)
     indirect case charged(Origin, QuotaVerdict)
+    indirect case task(Origin, TaskAnswer)
 
     var origin: Origin {
         switch self {
         case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _),
-            .deviceStatus(let origin, _, _), .directory(let origin, _), .charged(let origin, _):
+            .deviceStatus(let origin, _, _), .directory(let origin, _), .charged(let origin, _),
+            .task(let origin, _):
             origin
         }
     }

@@ -19,6 +19,10 @@ struct Route: Equatable, Sendable {
         case directory
         /// A call to be counted; the slot is the waiting call's.
         case quota
+        /// A question about a task; the slot is the campaign desk's.
+        case task
+        /// A device of a list; the slot is the pending list's, `Origin.request` the device's place.
+        case list
     }
 
     static let slotLimit = 1 << 24

@@ -36,7 +36,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
     case endedDelivered, endedDeliveredOffline, endedOpened, endedHandedOff, endedExpired, endedCollapsed,
         endedRevoked, endedOverflowed, endedFailed
     case refusedUnknownDevice, refusedQueueFull, refusedNoToken, refusedConflict, refusedPending, refusedBusy,
-        refusedStore, refusedIgnored, refusedInvalid
+        refusedStore, refusedIgnored, refusedStopped, refusedInvalid
 
     case closedByPeer, closedForHeartbeat, closedForHello, closedForSlowReader, closedForStop, closedForOverload,
         closedForClock, closedForProof, closedForReplacement, closedForProtocol, closedForStore, closedOtherwise
@@ -81,6 +81,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
         case .refusedBusy: (.publishesRefused, [.reason: "busy"])
         case .refusedStore: (.publishesRefused, [.reason: "storeFailed"])
         case .refusedIgnored: (.publishesRefused, [.reason: "ignored"])
+        case .refusedStopped: (.publishesRefused, [.reason: "stopped"])
         case .refusedInvalid: (.publishesRefused, [.reason: "invalid"])
         case .closedByPeer: (.connectionsClosed, [.reason: "peer"])
         case .closedForHeartbeat: (.connectionsClosed, [.reason: "heartbeat"])
@@ -147,6 +148,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
         case .busy: .refusedBusy
         case .storeFailed: .refusedStore
         case .ignored: .refusedIgnored
+        case .stopped: .refusedStopped
         }
     }
 }

@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Cryptography
 internal import Delivery
 internal import Directory
@@ -39,6 +40,7 @@ enum PushFuzz {
             case 3: Array("/v2/demoApp/auth/".utf8) + valid
             case 4: Array("/v2/demoApp/user/status/\(cid),".utf8) + script.bytes(upTo: 255)
             case 5: []
+            case 6: campaignPath(&script)
             default: Array("/v2/demoApp/push/single/cid".utf8)
             }
         let outcomes = script.byte()
@@ -76,12 +78,9 @@ enum PushFuzz {
             for verdict in [QuotaVerdict.minuteExceeded, .dayExceeded] {
                 try JSONFuzz.check(UserAnswer.refused(request, verdict))
             }
-        case .pushAlias(let push):
-            try require(token == valid, "a push to an alias without the app's token")
-            try require(NameRules.isAlias(push.name.text), "a strange alias")
-            let device = DeviceID(hex: Self.cid.utf8) ?? .none
-            let places = [DevicePlace(cid: device, bucket: app.bucket(of: device))]
-            for push in push.pushes(to: places) { try push.withCommand(origin: .none) { try check($0) } }
+        case .campaign(let action):
+            try require(token == valid, "a task without the app's token")
+            try check(action)
         case .healthz, .readyz: break
         }
     }
@@ -110,6 +109,62 @@ enum PushFuzz {
         }
         try require(operation.isDone, "an operation that waits for nothing is not done")
         return operation
+    }
+
+    private static func campaignPath(_ script: inout Script) -> [UInt8] {
+        let paths = [
+            "push/list/message", "push/list/cid", "push/list/alias", "push/single/alias", "push/single/batch/alias",
+            "report/push/task/", "report/push/date/", "task/schedule/",
+        ]
+        let path = paths[script.choice(paths.count)]
+        return Array("/v2/demoApp/\(path)".utf8) + (path.hasSuffix("/") ? script.bytes(upTo: 255) : [])
+    }
+
+    /// What the desk and the shards rely on.
+    private static func check(_ action: CampaignAction) throws {
+        let cid = DeviceID(high: 1, low: 2)
+        func check(_ content: MessageContent, _ task: TaskID) throws {
+            var target = MessageContent.Target(
+                origin: .none, app: app.key, bucket: app.bucket(of: cid), cid: cid, task: task, messageDigest: 7)
+            target.isBulk = true
+            try content.withCommand(for: target) { try self.check($0) }
+            let again = TaskID(kind: .list, month: 1, day: 2, random: (3, 4))
+            let renamed = content.renamed(from: task, to: again)
+            try require(renamed.lengths == content.lengths, "another name changes a length")
+            try renamed.withCommand(for: target) { try self.check($0) }
+        }
+        switch action {
+        case .create(let task):
+            try check(task.record.content, task.record.id)
+            try require(
+                task.requestKey == (0, 0) || Bucket(digest: task.requestKey.0) == task.record.id.home,
+                "a task away from its request")
+            try JSONFuzz.check(
+                CampaignAnswer.created(.created(task.record.id, isRepeat: true), task, durability: .os))
+            try JSONFuzz.check(CampaignAnswer.schedule(.record(task.record)))
+        case .list(let call):
+            switch call.audience {
+            case .devices(let targets):
+                try require((1...Limits.listTargetCount).contains(targets.count), "\(targets.count) devices")
+                try require(Set(targets.map(\.cid)).count == targets.count, "a device twice")
+            case .aliases(let aliases):
+                try require((1...Limits.listTargetCount).contains(aliases.count), "\(aliases.count) aliases")
+                try require(Set(aliases).count == aliases.count, "an alias twice")
+            }
+        case .aliases(let pushes, let form):
+            try require(!pushes.isEmpty && pushes.count <= Limits.batchItemCount, "\(pushes.count) pushes")
+            for push in pushes { try check(push.content, push.task) }
+            try JSONFuzz.check(
+                CampaignAnswer.aliases(
+                    pushes.map { ($0.itemIndex, CampaignAnswer.unknownAlias($0.alias)) }, form: form,
+                    durability: .fsync))
+        case .taskReport(let query):
+            try require(query.tasks.count <= Limits.reportedTaskCount, "\(query.tasks.count) tasks")
+            try JSONFuzz.check(ReportAnswer.tasks(query.tasks.map { ($0, TaskTotals()) }, query))
+        case .groupReport(let query): try JSONFuzz.check(ReportAnswer.group(TaskTotals(), tasks: 0, query))
+        case .dayReport(let query): try JSONFuzz.check(ReportAnswer.day(DayTotals(), online: 0, query))
+        case .stop, .schedule, .cancel, .detail, .onlineReport, .quotaReport: break
+        }
     }
 
     static func countingRandom() -> RandomWords {
@@ -152,7 +207,7 @@ enum PushFuzz {
     private static func outcome(of push: ParsedPush, index: Int, choice: UInt8) -> PublishOutcome {
         let codes: [PublishOutcome.Code] = [
             .accepted, .unknownDevice, .queueFull, .noToken, .requestConflict, .requestPending, .busy, .storeFailed,
-            .ignored,
+            .ignored, .stopped,
         ]
         return PublishOutcome(
             code: codes[(Int(choice) + index) % codes.count], cid: push.address.cid,

@@ -16,6 +16,13 @@ final class Record {
     let digest: UInt64
     let payloadCount: Int
 
+    /// The list it belongs to; later attempts of a list's call have the digest of the first.
+    var task: SimulatedTask?
+    /// What it withdraws.
+    var revokes: Record?
+    /// Somebody stopped or revoked it.
+    var mayBeRevoked = false
+
     var outcome: PublishOutcome?
     /// A later attempt of the same request got this record's message.
     var isSuperseded = false

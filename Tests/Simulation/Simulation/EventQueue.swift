@@ -15,6 +15,7 @@ enum Event {
     case completion(loop: Int, life: Int, ticket: UInt64)
     case reply(loop: Int, life: Int, token: UInt64, fails: Bool)
     case retryPublish(record: Int, attempt: Int)
+    case retryList(task: Int, attempt: Int)
     case senderStep(sender: Int)
     case senderResults(sender: Int, batch: Int)
     case endMet(record: Int)

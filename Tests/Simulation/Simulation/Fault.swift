@@ -13,6 +13,7 @@ public enum Fault: String, CaseIterable, Sendable {
     case ephemeralRowsDropped
     // Publishers.
     case publishRetriedUnanswered, publishRetriedAnswered, publishConflicting
+    case listRetried, taskStopped, messageRevoked
     // Senders and the vendor.
     case senderSlow, senderDied, resultUnknownJob, resultTwice, resultContradictory, resultLate, leaseExtended,
         leasedAtExpiry

@@ -197,11 +197,15 @@ extension Oracle {
     // MARK: Publishers
 
     func answered(_ record: Record, _ outcome: PublishOutcome) {
+        if let old = record.revokes, outcome.code == .accepted || outcome.code == .ignored { revoked(record, old) }
+        if outcome.code == .stopped, record.task?.isStopped != true {
+            fail(.refusal, "publish \(record.index) was refused, but nobody stopped its task")
+        }
         guard outcome.code == .accepted else {
             if outcome.code == .unknownDevice, record.identity.isDurable, record.identity.durableGeneration > 1 {
                 fail(.refusal, "publish \(record.index) found no device")
             }
-            if outcome.code == .ignored, !record.identity.wasBlacklisted {
+            if outcome.code == .ignored, record.revokes == nil, !record.identity.wasBlacklisted {
                 fail(.refusal, "publish \(record.index) was ignored, but its device was never blacklisted")
             }
             if outcome.code == .requestConflict, record.request == 0 {
@@ -214,7 +218,8 @@ extension Oracle {
         }
         if !original.everDurable { fail(.beforeSync, "publish \(record.index) was answered before it was durable") }
         if original !== record {
-            if original.request != record.request || record.request == 0 || !outcome.isRepeat {
+            // The first attempt of a list's call may have been refused: then this one is no repetition.
+            if original.request != record.request || record.request == 0 || !outcome.isRepeat && record.task == nil {
                 fail(.request, "publish \(record.index) was answered with message \(original.index)")
             }
         } else {
@@ -223,7 +228,8 @@ extension Oracle {
                 fail(.offlineFlag, "publish \(record.index) was answered as live \(outcome.isLive)")
             }
         }
-        guard record.request > 0, !requestsForgotten else { return }
+        // What is known of a list's devices is never forgotten.
+        guard record.request > 0, !requestsForgotten || record.task != nil else { return }
         if let known = answersOfRequest[record.request], known != outcome.message {
             fail(.request, "request \(record.request) was accepted twice")
         }
@@ -372,6 +378,7 @@ extension Oracle {
                 return fail(.progress, "device \(device.index) did not come back: \(device.core.isStopped)")
             }
         }
+        checkTaskTotals()
         checkTraces()
     }
 

@@ -17,6 +17,7 @@ final class Oracle: StoreWitness {
     var settling: [Int: [JobResult]] = [:]
     var settleCount = 0
     var traces: [Int: MessageTrace?] = [:]
+    var taskTotals: [Int: TaskTotals] = [:]
     private var overflowedInFlight: [(message: Int, link: Int)] = []
 
     func record(_ id: MessageID) -> Record? {
@@ -38,7 +39,9 @@ final class Oracle: StoreWitness {
         case .job: jobWritten(key, bytes)
         case .trace: traceWritten(key, bytes)
         case .device: deviceWritten(key, bytes, ticket)
-        case .counters, .request, .meta, .alias, .tag: break
+        case .counters, .request, .meta, .alias, .tag, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
+            .singleTask:
+            break
         }
     }
 
@@ -48,6 +51,9 @@ final class Oracle: StoreWitness {
         else { return fail(.content, "a message that nobody published was stored") }
         if record.identity !== identity { fail(.content, "message \(record.index) is stored for another device") }
         if record.final != nil { fail(.finalState, "message \(record.index) came back after its end") }
+        if record.table != nil, row.message != record.id {
+            fail(.request, "a task reached device \(identity.index) twice, as message \(record.index)")
+        }
         if record.table == nil {
             (record.id, record.acceptedAt, record.expiresAt) = (row.message, row.acceptedAt, row.expiresAt)
             record.wasAcceptedOffline = row.isOffline
@@ -233,11 +239,13 @@ final class Oracle: StoreWitness {
             }
         case .failed:
             let isVendors = record.strategy == .vendorOnly || record.strategy == .vendorElseLive
-            if !isVendors, !record.rejectedByClient { fail(.finalState, "\(name) for no reason") }
+            if !isVendors, !record.rejectedByClient {
+                fail(.finalState, "\(name) for no reason: \(trace.reason), strategy \(record.strategy)")
+            }
             if record.strategy == .vendorElseLive, record.table == .vendorMessage, record.timeToLive > 0 {
                 fail(.strategy, "\(name), but the live channel was left to try")
             }
-        case .revoked: fail(.finalState, "\(name), but nothing was revoked")
+        case .revoked: if !record.mayBeRevoked { fail(.finalState, "\(name), but nothing was revoked") }
         }
     }
 
@@ -334,7 +342,9 @@ final class Oracle: StoreWitness {
                     let place = place(key.bucket, row.app)
                     counters[place, default: [:]][row.day] = row
                     counted = place
-                case .request, .meta, .alias, .tag: break
+                case .request, .meta, .alias, .tag, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
+                    .singleTask:
+                    break
                 }
             case .delete(let key):
                 switch key.table {

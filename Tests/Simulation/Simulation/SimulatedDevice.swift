@@ -283,6 +283,10 @@ final class SimulatedDevice {
         switch event {
         case .suppressed(let id, _, let wasOpened):
             if wasOpened { world.oracle.record(id)?.wasSuppressedAsOpened = true }
+        case .revoked(let task):
+            for record in world.records where record.identity.device == index {
+                if let old = record.revokes, world.task(of: old) == task { record.wasHandled = true }
+            }
         case .stopped(let error):
             // Told not to come back by itself: the app starts it again.
             world.oracle.clientStopped(self, error)

@@ -63,7 +63,6 @@ public final class SimulatedStore: ShardStore {
         var ticket: Ticket = 0
         var order = 0
         /// When a row appeared here that was not here before.
-        var bornOrder = 0
         var reportedAlarm: Int64 = 0
 
         init(_ key: StoreKey) { self.key = key }
@@ -82,7 +81,7 @@ public final class SimulatedStore: ShardStore {
     }
 
     private enum Request {
-        case reads([StoreRead], order: Int)
+        case reads([StoreRead])
         case alarms(upTo: Int64, limit: Int)
     }
 
@@ -154,10 +153,8 @@ public final class SimulatedStore: ShardStore {
     public var waitingTokens: [ReadToken] { requests.keys.sorted() }
     public var youngCount: Int { youngOrder.count - youngHead }
 
-    /// Answers one read.
-    ///
-    /// With `hidesLate`, rows that came and turned cold after the request are left out, as the contract allows.
-    public func answer(_ token: ReadToken, failing: Bool, hidesLate: Bool = false) {
+    /// Answers one read, with the rows as they are now.
+    public func answer(_ token: ReadToken, failing: Bool) {
         bury()
         guard let request = requests.removeValue(forKey: token) else { return }
         guard !failing else {
@@ -167,8 +164,8 @@ public final class SimulatedStore: ShardStore {
         let kept = Kept()
         let results: [StoreReadResult]
         switch request {
-        case .reads(let reads, let order):
-            results = reads.map { answer($0, hidingAfter: hidesLate ? order : .max, into: kept) }
+        case .reads(let reads):
+            results = reads.map { answer($0, into: kept) }
         case .alarms(let time, let limit): results = [answerAlarms(upTo: time, limit: limit, into: kept)]
         }
         observer?.storeReplied(StoreReply(token: token, results: results, owner: kept))
@@ -305,7 +302,6 @@ public final class SimulatedStore: ShardStore {
         }
         (cell.block, cell.byteCount, cell.wakeAt) = (block, byteCount, wakeAt)
         if !wasPresent {
-            cell.bornOrder = nextOrder
             insert(cell)
         }
         let bytes = UnsafeRawBufferPointer(rebasing: buffer[0..<byteCount])
@@ -352,19 +348,10 @@ public final class SimulatedStore: ShardStore {
 
     private func check(_ key: StoreKey) {
         precondition(openBucket == key.bucket, "the row is not in the open batch's bucket")
-        switch key.table {
-        case .message, .vendorMessage, .meta, .tag: break
-        case .device, .job, .counters, .request, .trace, .alias:
-            precondition(key.item == 0, "this table has item 0 only")
-        }
+        precondition(key.table.hasItems || key.item == 0, "this table has item 0 only")
     }
 
-    private static func isReportedWhenCooled(_ key: StoreKey) -> Bool {
-        switch key.table {
-        case .device, .message, .vendorMessage, .job: true
-        case .counters, .request, .trace, .meta, .alias, .tag: false
-        }
-    }
+    private static func isReportedWhenCooled(_ key: StoreKey) -> Bool { key.table.hasAlarms }
 
     private func judge(_ prior: PriorRow, _ cell: Cell) {
         let present: Int64? = cell.isYoung ? (cell.block == 0 ? nil : cell.wakeAt) : cell.cold?.wakeAt
@@ -391,7 +378,7 @@ public final class SimulatedStore: ShardStore {
     }
 
     private static func hasPartitions(_ key: StoreKey) -> Bool {
-        key.table == .message || key.table == .vendorMessage || key.table == .meta || key.table == .tag
+        key.table.hasItems
     }
 
     private static func partitionKey(_ key: StoreKey) -> PartitionKey {
@@ -464,7 +451,7 @@ public final class SimulatedStore: ShardStore {
 
     public func read(_ reads: [StoreRead]) -> ReadToken {
         lastToken += 1
-        requests[lastToken] = .reads(reads, order: nextOrder)
+        requests[lastToken] = .reads(reads)
         onRead?(lastToken, false)
         return lastToken
     }
@@ -481,7 +468,7 @@ public final class SimulatedStore: ShardStore {
         return alarms.first?.time ?? .max
     }
 
-    private func answer(_ read: StoreRead, hidingAfter order: Int, into kept: Kept) -> StoreReadResult {
+    private func answer(_ read: StoreRead, into kept: Kept) -> StoreReadResult {
         switch read {
         case .get(let key):
             guard let cell = cells[key], cell.isPresent else { return .row(nil) }
@@ -490,7 +477,6 @@ public final class SimulatedStore: ShardStore {
             var rows: [StoredRow] = []
             var byteCount = 0
             for cell in partition(start) {
-                if !cell.isYoung, cell.bornOrder > order { continue }
                 let row = visible(cell)
                 if !rows.isEmpty, rows.count >= rowLimit || byteCount + row.bytes.count > byteLimit {
                     return .rows(rows, isComplete: false)

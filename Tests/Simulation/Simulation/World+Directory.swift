@@ -208,9 +208,10 @@ extension Oracle {
         guard let identity = step.identity else { return }
         identity.openSteps.removeAll { $0 == number }
         if reply == .unknown { fail(.refusal, "device \(identity.index) is unknown to a step") }
-        if let ticket = step.seenAt, reply == .failed, let other = identity.openSteps.first(where: { isLike(step, $0) })
+        if let ticket = step.seenAt, reply == .failed || ticket > loop.store.durableTicket,
+            let other = identity.openSteps.first(where: { isLike(step, $0) })
         {
-            // Its refusal was on the way when the other one did the same.
+            // Its answer was on the way when the other one did the same.
             world.steps[other].seenAt = ticket
         } else if let ticket = step.seenAt {
             if reply != .done { fail(.request, "step \(number) was carried out, but answered \(reply)") }

@@ -129,7 +129,7 @@ extension World {
             identity = self.identity(hello.cid)
         }
         link.phase = .awaitingWelcome
-        let bucket = identity?.bucket ?? Bucket(UInt16(truncatingIfNeeded: hello.cid.high & 0xFFF))
+        let bucket = identity?.bucket ?? Bucket(UInt16(truncatingIfNeeded: hello.cid.high % UInt64(World.bucketCount)))
         let loop = loop(of: bucket)
         link.loop = loop.index
         link.session = loop.sessions.insert(link)
@@ -168,7 +168,8 @@ extension World {
         let cid = DeviceID(high: chance.next(), low: chance.next() << 16 | UInt64(index))
         let secret = (0..<32).map { _ in UInt8(truncatingIfNeeded: chance.next()) }
         let identity = Identity(
-            index: index, cid: cid, bucket: Bucket(UInt16(cid.high & 0xFFF)), app: app, secret: secret,
+            index: index, cid: cid, bucket: Bucket(UInt16(cid.high % UInt64(World.bucketCount))), app: app,
+            secret: secret,
             device: device.index, isHonest: !device.isLiar)
         identities.append(identity)
         return identity
@@ -188,6 +189,12 @@ extension World {
                 return fail(.fencing, "a Deliver for a session that is not open")
             }
             oracle.willDeliver(link, deliver, row)
+            if let task = row.revokedTask {
+                var revoke = Revoke()
+                (revoke.sequence, revoke.messageID, revoke.taskID) = (deliver.sequence, row.messageID, row.taskID)
+                revoke.revokedTaskID = task
+                return send(link, revoke)
+            }
             let frame = DeliverFrame(
                 sequence: deliver.sequence, messageID: row.messageID, taskID: row.taskID, payload: row.payload,
                 isOffline: deliver.isOffline, acceptedAt: UInt64(row.acceptedAt),
@@ -227,6 +234,8 @@ extension World {
         case .deviceStatus: break
         case .messageTrace(let origin, let trace): oracle.traced(Int(origin.request), trace)
         case .directoryAnswered(let origin, let reply): directed(Int(origin.request), reply, loop)
+        case .task(let origin, let answer): taskAnswered(origin, answer)
+        case .taskDue: fail(.content, "a task fell due that nobody scheduled")
         case .log(let event): oracle.logged(event)
         }
     }

@@ -5,6 +5,12 @@ internal import Wire
 extension World {
     func publishSomething() {
         guard !identities.isEmpty else { return }
+        switch chance.below(90) {
+        case 0...2: return publishList()
+        case 3: return stopSomeTask()
+        case 4, 5: return revokeSomething()
+        default: break
+        }
         let identity = chance.one(of: identities)
         guard identity.isDurable else { return }
         let strategy = chance.one(of: [
@@ -66,14 +72,16 @@ extension World {
         return copy
     }
 
-    private func submit(_ record: Record, conflicting: Bool) {
+    func submit(_ record: Record, conflicting: Bool) {
         guard isUp else { return }
         eventCount += 1
         log.note(now, "publish", Int64(record.index), Int64(record.identity.index), Int64(record.strategy.rawValue))
         let identity = record.identity
         let loop = loop(of: identity.bucket)
         let body = record.badge == .none ? #"{"aps":{"alert":"x"}}"# : #"{"aps":{"alert":"x","badge":}}"#
-        let payload = Self.payload(record.index, record.payloadCount)
+        let payload =
+            record.revokes.map { task(of: $0).bytes }
+            ?? Self.payload(Int(record.digest & 0xFFFF_FFFF), record.payloadCount)
         let key: [UInt8] = record.collapse == 0 ? [] : [96 + record.collapse]
         payload.withUnsafeBytes { payload in
             key.withUnsafeBytes { key in
@@ -82,19 +90,31 @@ extension World {
                         tokenKind: .alert, pushType: .alert, priority: 10, badge: record.badge, body: body,
                         messageIDOffset: -1, badgeOffset: record.badge == .none ? -1 : 28,
                         collapseID: UnsafeRawBufferPointer(start: nil, count: 0))
-                    loop.shard.publish(
-                        PublishCommand(
-                            origin: Origin(route: 1, request: UInt64(record.index)), app: plan.apps[identity.app].key,
-                            bucket: identity.bucket, cid: identity.cid,
-                            task: TaskID(high: 1 << 56, low: UInt64(record.index)), messageDigest: record.digest,
-                            strategy: record.strategy, timeToLive: record.timeToLive,
-                            requestKey: (UInt64(record.request), record.request == 0 ? 0 : 77),
-                            requestDigest: conflicting ? 2 : 1, isBulk: record.isBulk, payload: payload,
-                            collapseKey: key, vendor: record.hasVendor ? content : nil), now: gatewayNow)
+                    let isDeduplicated = record.request > 0 && record.task == nil
+                    var command = PublishCommand(
+                        origin: Origin(route: 1, request: UInt64(record.index)), app: plan.apps[identity.app].key,
+                        bucket: identity.bucket, cid: identity.cid, task: task(of: record),
+                        messageDigest: record.digest, strategy: record.strategy, timeToLive: record.timeToLive,
+                        requestKey: isDeduplicated ? (UInt64(record.request), 77) : (0, 0),
+                        requestDigest: conflicting ? 2 : 1, isBulk: record.isBulk, payload: payload,
+                        collapseKey: key, vendor: record.hasVendor ? content : nil)
+                    command.isTracked = true
+                    command.taskCreatedAt = record.task?.createdAt ?? 0
+                    if let old = record.revokes {
+                        (command.revokes, command.revokedDigest) = (task(of: old), old.digest)
+                    }
+                    loop.shard.publish(command, now: gatewayNow)
                 }
             }
         }
         loop.perform()
+    }
+
+    /// Of a single push, an id that says where its device lives.
+    func task(of record: Record) -> TaskID {
+        record.task?.id
+            ?? TaskID(
+                kind: .single, month: 0, day: 0, home: record.identity.bucket, random: (0, UInt64(record.index)))
     }
 
     /// The record's number, then bytes that follow from it.

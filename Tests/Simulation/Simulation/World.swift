@@ -10,6 +10,7 @@ internal import Wire
 /// One run.
 public final class World {
     static let queueEpoch: UInt64 = 7
+    static let bucketCount = 24
     static let gatewayStart: GatewayTime = 1_795_000_000_000
 
     public let seed: UInt64
@@ -46,6 +47,7 @@ public final class World {
     var devices: [SimulatedDevice] = []
     var identities: [Identity] = []
     var records: [Record] = []
+    var tasks: [SimulatedTask] = []
     var requestCount = 0
     /// An app's server with its calls about names, blacklist and badge.
     let hasServer: Bool
@@ -184,8 +186,9 @@ public final class World {
             guard itsLife == life, isUp else { return }
             eventCount += 1
             log.note(now, "reply", Int64(loop), Int64(token), fails ? 1 : 0)
-            loops[loop].store.answer(token, failing: fails && !isHealing, hidesLate: token & 1 == 1)
+            loops[loop].store.answer(token, failing: fails && !isHealing)
         case .retryPublish(let record, let attempt): retry(records[record], attempt: attempt)
+        case .retryList(let task, let attempt): retry(tasks[task], attempt: attempt)
         case .senderStep(let sender): step(senders[sender])
         case .senderResults(let sender, let batch): report(senders[sender], batch: batch)
         case .endMet(let record): meetEnd(of: records[record])

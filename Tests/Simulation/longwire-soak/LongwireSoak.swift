@@ -1,6 +1,7 @@
 // Runs seeds of the simulation until the time is over, and writes what was covered.
 //
-//   longwire-soak [--seed FIRST] [--seeds COUNT | --seconds N] [--events EACH] [--planted FAULT] [--json FILE]
+//   longwire-soak [--seed FIRST] [--seeds COUNT | --seconds N] [--events EACH] [--planted FAULT] [--server no]
+//                 [--json FILE]
 //
 // A fault can be planted in a debug build only; the run then ends at the first seed that catches it.
 
@@ -18,6 +19,7 @@ enum LongwireSoak {
         var events = 18_000
         var json: String?
         var planted: PlantedFault?
+        var hasServer = true
         var arguments = CommandLine.arguments.dropFirst().makeIterator()
         while let argument = arguments.next() {
             guard let value = arguments.next() else { return refuse("\(argument) needs a value") }
@@ -29,13 +31,14 @@ enum LongwireSoak {
             case "--seconds": seconds = Double(value) ?? 60
             case "--events": events = Int(value) ?? events
             case "--json": json = value
+            case "--server": hasServer = value != "no"
             case "--planted":
                 guard let fault = PlantedFault(rawValue: value) else { return refuse("there is no fault \(value)") }
                 planted = fault
             default: return refuse("there is no option \(argument)")
             }
         }
-        run(first: first, count: count, seconds: seconds, events: events, json: json, planted: planted)
+        run(first: first, count: count, seconds: seconds, events: events, json: json, planted: planted, hasServer: hasServer)
     }
 
     private static func refuse(_ text: String) {
@@ -44,14 +47,15 @@ enum LongwireSoak {
     }
 
     private static func run(
-        first: UInt64, count: UInt64, seconds: Double, events: Int, json: String?, planted: PlantedFault?
+        first: UInt64, count: UInt64, seconds: Double, events: Int, json: String?, planted: PlantedFault?,
+        hasServer: Bool
     ) {
         var summary = SoakSummary()
         let clock = ContinuousClock()
         let start = clock.now
         var seed = first
         while seed - first < count, clock.now - start < .seconds(min(seconds, 1e9)) {
-            let world = World(seed: seed) { limits in
+            let world = World(seed: seed, hasServer: hasServer) { limits in
                 #if DEBUG
                 limits.planted = planted
                 #endif

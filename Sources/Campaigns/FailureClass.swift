@@ -1,0 +1,57 @@
+public import Delivery
+
+/// Where on its way a message failed and why, in the classes of Getui's `failed_detail`.
+public struct FailureClass: Hashable, Comparable, Sendable {
+    /// From the request to something that can be delivered; from there to having been sent; from there to having
+    /// arrived.
+    public enum Stage: String, Sendable, CaseIterable { case ts, rs, sf }
+
+    public var stage: Stage
+    /// True for the vendor's channel.
+    public var isVendor: Bool
+    /// Getui's number.
+    public var code: Int
+
+    public init(stage: Stage, isVendor: Bool, code: Int) {
+        (self.stage, self.isVendor, self.code) = (stage, isVendor, code)
+    }
+
+    public static func < (left: FailureClass, right: FailureClass) -> Bool {
+        if left.stage != right.stage { return left.stage.rawValue < right.stage.rawValue }
+        if left.isVendor != right.isVendor { return right.isVendor }
+        return left.code < right.code
+    }
+
+    /// Sorts everything that did not arrive: expired, overflowed, and failed by its reason.
+    ///
+    /// What was collapsed, revoked or stopped was not wanted any more and is no failure.
+    public static func sort(_ totals: TaskTotals) -> [FailureClass: Int] {
+        var sorted: [FailureClass: Int] = [:]
+        func add(_ stage: Stage, isVendor: Bool, _ code: Int, _ count: Int) {
+            guard count > 0 else { return }
+            sorted[FailureClass(stage: stage, isVendor: isVendor, code: code), default: 0] += count
+        }
+        add(.sf, isVendor: false, 12, totals[.expired])
+        add(.ts, isVendor: false, 6, totals[.overflowed])
+        for (reason, count) in totals.failures {
+            switch reason {
+            case "noToken": add(.rs, isVendor: true, 5, count)
+            case "badToken", "BadDeviceToken", "Unregistered", "DeviceTokenNotForTopic", "ExpiredToken":
+                add(.sf, isVendor: true, 5, count)
+            case "PayloadTooLarge": add(.sf, isVendor: true, 7, count)
+            case "TooManyRequests": add(.sf, isVendor: true, 6, count)
+            case "BadCertificate", "BadCertificateEnvironment", "ExpiredProviderToken", "Forbidden",
+                "InvalidProviderToken", "MissingProviderToken", "TopicDisallowed":
+                add(.sf, isVendor: true, 3, count)
+            case "BadCollapseId", "BadExpirationDate", "BadMessageId", "BadPath", "BadPriority", "BadTopic",
+                "InvalidPushType", "MissingTopic", "PayloadEmpty":
+                add(.sf, isVendor: true, 2, count)
+            case "exhausted": add(.rs, isVendor: true, 11, count)
+            default:
+                let isClient = reason.utf8.starts(with: "rejectedByClient".utf8)
+                add(.sf, isVendor: !isClient, 14, count)
+            }
+        }
+        return sorted
+    }
+}

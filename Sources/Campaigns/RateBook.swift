@@ -1,0 +1,115 @@
+// How often an app may call: counted by the minute and by the day, in UTC.
+
+public import Delivery
+public import Wire
+
+/// What is counted for itself.
+public enum RateKind: Int, CaseIterable, Sendable {
+    /// Authentications, and calls of any kind.
+    case authentication = 0, call
+    /// List messages made and calls of `push/list/alias`.
+    case list
+    /// Broadcasts to all, and to tags.
+    case broadcast, tagBroadcast
+}
+
+/// An app's bounds; 0: none.
+public struct RateLimits: Sendable, Equatable {
+    /// Getui allows 100; its PHP SDK authenticates with every request, so ours is far higher.
+    public var authenticationsPerMinute = 60_000
+    public var callsPerMinute = 0
+    /// Getui's.
+    public var listsPerDay = 2_000_000
+    public var listsPerMinute = 0
+    /// Getui's, for `push/all` and `push/tag` together.
+    public var broadcastsPerMinute = 5
+    public var broadcastsPerDay = 100
+    public init() {}
+
+    public func perMinute(_ kind: RateKind) -> Int {
+        switch kind {
+        case .authentication: authenticationsPerMinute
+        case .call: callsPerMinute
+        case .list: listsPerMinute
+        case .broadcast, .tagBroadcast: broadcastsPerMinute
+        }
+    }
+
+    public func perDay(_ kind: RateKind) -> Int {
+        switch kind {
+        case .authentication, .call: 0
+        case .list: listsPerDay
+        case .broadcast, .tagBroadcast: broadcastsPerDay
+        }
+    }
+}
+
+/// What every app has used.
+public struct RateBook: Sendable {
+    public enum Verdict: Sendable, Equatable { case granted, minuteExceeded, dayExceeded }
+
+    private struct Key: Hashable, Sendable {
+        var app: AppKey
+        var kind: RateKind
+    }
+
+    fileprivate struct Use: Sendable {
+        var minute: Int64 = 0
+        var inMinute = 0
+        var day: Int64 = 0
+        var inDay = 0
+    }
+
+    private var uses: [Key: Use] = [:]
+
+    public init() {}
+
+    /// Counts one use if both bounds allow it; a refused one is not counted.
+    public mutating func take(
+        _ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime
+    ) -> Verdict {
+        let key = Key(app: app, kind: kind == .tagBroadcast ? .broadcast : kind)
+        var use = uses[key] ?? Use()
+        Self.turn(&use, now)
+        let perMinute = limits.perMinute(kind), perDay = limits.perDay(kind)
+        if perDay > 0, use.inDay >= perDay { return .dayExceeded }
+        if perMinute > 0, use.inMinute >= perMinute { return .minuteExceeded }
+        use.inMinute += 1
+        use.inDay += 1
+        uses[key] = use
+        if kind == .tagBroadcast { uses[Key(app: app, kind: .tagBroadcast), default: Use()].count(now) }
+        return .granted
+    }
+
+    /// Uses on the day of `now`.
+    public func usedToday(_ kind: RateKind, app: AppKey, now: GatewayTime) -> Int {
+        guard let use = uses[Key(app: app, kind: kind)], use.day == now / 86_400_000 else { return 0 }
+        return use.inDay
+    }
+
+    /// Takes over what was counted before a restart.
+    public mutating func restore(_ kind: RateKind, app: AppKey, day: Int64, count: Int) {
+        var use = Use()
+        (use.day, use.inDay) = (day, count)
+        uses[Key(app: app, kind: kind)] = use
+    }
+
+    /// What must survive a restart: the day's uses of what is bounded by the day.
+    public func dayCounts() -> [(app: AppKey, kind: RateKind, day: Int64, count: Int)] {
+        uses.filter { $0.key.kind.rawValue >= RateKind.list.rawValue }
+            .map { ($0.key.app, $0.key.kind, $0.value.day, $0.value.inDay) }
+    }
+
+    fileprivate static func turn(_ use: inout Use, _ now: GatewayTime) {
+        if use.minute != now / 60_000 { (use.minute, use.inMinute) = (now / 60_000, 0) }
+        if use.day != now / 86_400_000 { (use.day, use.inDay) = (now / 86_400_000, 0) }
+    }
+}
+
+extension RateBook.Use {
+    fileprivate mutating func count(_ now: GatewayTime) {
+        RateBook.turn(&self, now)
+        inMinute += 1
+        inDay += 1
+    }
+}

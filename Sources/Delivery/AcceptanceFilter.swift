@@ -1,0 +1,66 @@
+internal import Wire
+
+/// Which (task, device) pairs were accepted in this life of the shard, without false negatives: a chain of Bloom
+/// filters.
+///
+/// A list push to a device that its task has not reached yet then needs no read, however much is on disk.
+///
+/// It speaks for tasks made at or after `knownSince` only: of older ones it may have missed acceptances.
+struct AcceptanceFilter {
+    private static let probeCount: UInt64 = 6
+    private static let firstWordCount = 2_048
+    /// Clocks of loops are read once a turn, so that a task may seem a little younger than it is.
+    private static let margin: Int64 = 5_000
+
+    private var filters: [[UInt64]] = []
+    private var lastCount = 0
+    private var wordCount = 0
+    private var knownSince: GatewayTime
+    private let byteLimit: Int
+
+    init(now: GatewayTime, byteLimit: Int) {
+        (knownSince, self.byteLimit) = (now + Self.margin, byteLimit)
+    }
+
+    mutating func insert(_ task: TaskID, _ digest: UInt64, now: GatewayTime) {
+        if filters.last.map({ lastCount * 10 >= $0.count * 64 }) ?? true {
+            let count = filters.last.map { $0.count * 2 } ?? Self.firstWordCount
+            if (wordCount + count) * 8 > byteLimit, !filters.isEmpty {
+                // Over the bound: what was known is given up, and tasks made from now on are known again.
+                filters.removeAll()
+                (wordCount, lastCount) = (0, 0)
+                knownSince = now + Self.margin
+            }
+            let size = filters.isEmpty ? Self.firstWordCount : count
+            filters.append([UInt64](repeating: 0, count: size))
+            (wordCount, lastCount) = (wordCount + size, 0)
+        }
+        let last = filters.count - 1
+        let bitCount = UInt64(filters[last].count) * 64
+        let step = Self.step(task, digest)
+        for probe in 0..<Self.probeCount {
+            let bit = (digest &+ probe &* step) % bitCount
+            filters[last][Int(bit >> 6)] |= 1 << (bit & 63)
+        }
+        lastCount += 1
+    }
+
+    /// True when the task has certainly not reached the device.
+    func excludes(_ task: TaskID, _ digest: UInt64, createdAt: GatewayTime) -> Bool {
+        guard createdAt >= knownSince else { return false }
+        let step = Self.step(task, digest)
+        for filter in filters.reversed() {
+            let bitCount = UInt64(filter.count) * 64
+            var isSet = true
+            for probe in 0..<Self.probeCount where isSet {
+                let bit = (digest &+ probe &* step) % bitCount
+                isSet = filter[Int(bit >> 6)] & 1 << (bit & 63) != 0
+            }
+            if isSet { return false }
+        }
+        return true
+    }
+
+    /// The digest is of task and cid; the task's random bits make the second hash independent enough of it.
+    private static func step(_ task: TaskID, _ digest: UInt64) -> UInt64 { (digest >> 32 ^ task.low) | 1 }
+}

@@ -1,0 +1,187 @@
+public import Wire
+
+/// Everything about a message that does not depend on its device, with bytes of its own: rendered once a task, shared
+/// by all its messages, and stored in a list task's row.
+public struct MessageContent: Sendable, Equatable {
+    /// A vendor content's fixed part.
+    public struct Vendor: Sendable, Equatable {
+        public var tokenKind: TokenKind
+        public var pushType: PushType
+        public var priority: UInt8
+        public var badge: VendorContent.Badge
+        public var messageIDOffset: Int32
+        public var badgeOffset: Int32
+
+        public init(
+            tokenKind: TokenKind, pushType: PushType, priority: UInt8, badge: VendorContent.Badge,
+            messageIDOffset: Int32, badgeOffset: Int32
+        ) {
+            (self.tokenKind, self.pushType, self.priority, self.badge) = (tokenKind, pushType, priority, badge)
+            (self.messageIDOffset, self.badgeOffset) = (messageIDOffset, badgeOffset)
+        }
+    }
+
+    /// Lengths of the pieces, in the order they stand in the arena.
+    public struct Lengths: Sendable, Equatable {
+        public var payload = 0
+        public var collapseKey = 0
+        public var alertTitle = 0
+        public var alertBody = 0
+        public var vendorBody = 0
+        public var vendorCollapseID = 0
+        public init() {}
+
+        public var sum: Int { payload + collapseKey + alertTitle + alertBody + vendorBody + vendorCollapseID }
+    }
+
+    /// Whom a message is for, and under which task and request.
+    public struct Target {
+        public var origin: Origin
+        public var app: AppKey
+        public var bucket: Bucket
+        public var cid: DeviceID
+        public var task: TaskID
+        public var messageDigest: UInt64
+        public var requestKey: (UInt64, UInt64) = (0, 0)
+        public var requestDigest: UInt64 = 0
+        public var isBulk = false
+        public var isTracked = false
+        public var taskCreatedAt: GatewayTime = 0
+        public var revokedDigest: UInt64 = 0
+
+        public init(
+            origin: Origin, app: AppKey, bucket: Bucket, cid: DeviceID, task: TaskID, messageDigest: UInt64
+        ) {
+            (self.origin, self.app, self.bucket, self.cid) = (origin, app, bucket, cid)
+            (self.task, self.messageDigest) = (task, messageDigest)
+        }
+    }
+
+    public var strategy: Strategy
+    /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
+    public var timeToLive: Int64
+    public var vendor: Vendor?
+    /// The task that this message withdraws; its payload is the id's 16 bytes then.
+    public var revokes: TaskID
+    public private(set) var lengths: Lengths
+    public private(set) var arena: [UInt8]
+
+    /// Puts a content together; `arena` has the pieces, one after the other, as long as `lengths` say.
+    public init(
+        strategy: Strategy, timeToLive: Int64, vendor: Vendor?, revokes: TaskID = .none, lengths: Lengths,
+        arena: [UInt8]
+    ) {
+        precondition(arena.count == lengths.sum, "the pieces are not as long as announced")
+        (self.strategy, self.timeToLive, self.vendor, self.revokes) = (strategy, timeToLive, vendor, revokes)
+        (self.lengths, self.arena) = (lengths, arena)
+    }
+
+    /// The live channel's bytes.
+    public var payload: ArraySlice<UInt8> { arena[..<lengths.payload] }
+
+    /// Calls `body` with the command for one device; its pointers die when `body` returns.
+    public func withCommand<Result>(for target: Target, _ body: (PublishCommand) throws -> Result) rethrows -> Result {
+        try arena.withUnsafeBytes { arena in
+            var place = 0
+            func piece(_ count: Int) -> UnsafeRawBufferPointer {
+                defer { place += count }
+                return UnsafeRawBufferPointer(rebasing: arena[place..<place + count])
+            }
+            let payload = piece(lengths.payload)
+            let collapseKey = piece(lengths.collapseKey)
+            let alertTitle = piece(lengths.alertTitle)
+            let alertBody = piece(lengths.alertBody)
+            let vendorBody = piece(lengths.vendorBody)
+            let vendorCollapseID = piece(lengths.vendorCollapseID)
+            let content = vendor.map { vendor in
+                VendorContent(
+                    tokenKind: vendor.tokenKind, pushType: vendor.pushType, priority: vendor.priority,
+                    badge: vendor.badge, body: vendorBody, messageIDOffset: vendor.messageIDOffset,
+                    badgeOffset: vendor.badgeOffset, collapseID: vendorCollapseID)
+            }
+            var command = PublishCommand(
+                origin: target.origin, app: target.app, bucket: target.bucket, cid: target.cid, task: target.task,
+                messageDigest: target.messageDigest, strategy: strategy, timeToLive: timeToLive,
+                requestKey: target.requestKey, requestDigest: target.requestDigest, isBulk: target.isBulk,
+                payload: payload, collapseKey: collapseKey, alertTitle: alertTitle, alertBody: alertBody,
+                vendor: content)
+            command.taskCreatedAt = target.taskCreatedAt
+            command.isTracked = target.isTracked
+            (command.revokes, command.revokedDigest) = (revokes, target.revokedDigest)
+            return try body(command)
+        }
+    }
+
+    /// The same with another task's id wherever the renderer put this one's: a call begun before goes on under its own.
+    public func renamed(from old: TaskID, to new: TaskID) -> MessageContent {
+        var copy = self
+        let (name, replacement) = (Array(old.text.utf8), Array(new.text.utf8))
+        guard name.count == replacement.count, lengths.vendorBody >= name.count else { return copy }
+        let start = lengths.sum - lengths.vendorCollapseID - lengths.vendorBody
+        for place in start...(start + lengths.vendorBody - name.count)
+        where arena[place..<place + name.count].elementsEqual(name) {
+            copy.arena.replaceSubrange(place..<place + name.count, with: replacement)
+        }
+        return copy
+    }
+
+    // MARK: As it stands in a row
+
+    static let headerByteCount = 72
+
+    var byteCount: Int { Self.headerByteCount + arena.count }
+
+    func write(_ writer: inout RowWriter) {
+        var badge: (kind: UInt8, value: Int32) = (0, 0)
+        switch vendor?.badge {
+        case .set(let value): badge = (1, value)
+        case .add(let value): badge = (2, value)
+        default: break
+        }
+        writer.put(strategy.rawValue)
+        writer.put(UInt8(vendor == nil ? 0 : 1))
+        writer.put(vendor?.tokenKind.rawValue ?? 0)
+        writer.put(vendor?.pushType.rawValue ?? 0)
+        writer.put(vendor?.priority ?? 0)
+        writer.put(badge.kind)
+        writer.put(UInt16(0))
+        writer.put(badge.value)
+        writer.put(vendor?.messageIDOffset ?? -1)
+        writer.put(vendor?.badgeOffset ?? -1)
+        writer.put(UInt32(0))
+        writer.put(timeToLive)
+        writer.put(revokes.high)
+        writer.put(revokes.low)
+        for length in [
+            lengths.payload, lengths.collapseKey, lengths.alertTitle, lengths.alertBody, lengths.vendorBody,
+            lengths.vendorCollapseID,
+        ] { writer.put(UInt32(truncatingIfNeeded: length)) }
+        arena.withUnsafeBytes { writer.put($0) }
+    }
+
+    init?(_ reader: inout RowReader) {
+        guard let strategy = Strategy(rawValue: reader.next() ?? 0), let hasVendor = reader.next(UInt8.self),
+            let tokenKind = TokenKind(rawValue: reader.next() ?? .max),
+            let pushType = PushType(rawValue: reader.next() ?? .max), let priority = reader.next(UInt8.self),
+            let badgeKind = reader.next(UInt8.self), reader.next(UInt16.self) != nil,
+            let badgeValue = reader.next(Int32.self), let messageIDOffset = reader.next(Int32.self),
+            let badgeOffset = reader.next(Int32.self), reader.next(UInt32.self) != nil,
+            let timeToLive = reader.next(Int64.self), let revokes = reader.nextIdentifier(TaskID.self)
+        else { return nil }
+        var lengths = Lengths()
+        for path in [
+            \Lengths.payload, \.collapseKey, \.alertTitle, \.alertBody, \.vendorBody, \.vendorCollapseID,
+        ] {
+            guard let length = reader.next(UInt32.self) else { return nil }
+            lengths[keyPath: path] = Int(length)
+        }
+        guard let bytes = reader.next(byteCount: lengths.sum) else { return nil }
+        let badge: VendorContent.Badge = badgeKind == 1 ? .set(badgeValue) : badgeKind == 2 ? .add(badgeValue) : .none
+        let vendor = Vendor(
+            tokenKind: tokenKind, pushType: pushType, priority: priority, badge: badge,
+            messageIDOffset: messageIDOffset, badgeOffset: badgeOffset)
+        self.init(
+            strategy: strategy, timeToLive: timeToLive, vendor: hasVendor == 0 ? nil : vendor, revokes: revokes,
+            lengths: lengths, arena: Array(bytes))
+    }
+}

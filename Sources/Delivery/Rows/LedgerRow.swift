@@ -1,0 +1,181 @@
+package import Wire
+
+/// What became of one message of a task: written when it is accepted, again when it ends.
+///
+/// A task's reports are sums over these rows, a repeated call is answered from them, and a stop finds by them what is
+/// still pending.
+package struct LedgerRow: Equatable {
+    static let version: UInt8 = 1
+    package static let fixedByteCount = 72
+
+    struct Flags: OptionSet, Equatable {
+        let rawValue: UInt8
+        static let live = Flags(rawValue: 1)
+        /// It was sent on the live channel.
+        static let sent = Flags(rawValue: 2)
+        /// The vendor accepted it.
+        static let alerted = Flags(rawValue: 4)
+    }
+
+    package var cid: DeviceID
+    var app: AppKey
+    var flags: Flags
+    /// `nil`: pending.
+    package var state: FinalState?
+    var fallback: PublishOutcome.Fallback
+    var fallbackReason: PublishOutcome.FallbackReason
+    var acceptedAt: GatewayTime
+    var endedAt: GatewayTime = 0
+    var timeToLive: Int64
+    /// Where the message stood when it was accepted.
+    var table: StoreKey.Table
+    var item: UInt64
+    package var reason = ""
+
+    var byteCount: Int { Self.fixedByteCount + RowWriter.byteCount(text: reason) }
+
+    func write(into bytes: UnsafeMutableRawBufferPointer) {
+        var writer = RowWriter(bytes)
+        writer.put(Self.version)
+        writer.put(state?.rawValue ?? 0)
+        writer.put(flags.rawValue)
+        writer.put(fallback.rawValue)
+        writer.put(fallbackReason.rawValue)
+        writer.put(table.rawValue)
+        writer.put(UInt16(0))
+        writer.put(app.word)
+        writer.put(cid.high)
+        writer.put(cid.low)
+        writer.put(acceptedAt)
+        writer.put(endedAt)
+        writer.put(timeToLive)
+        writer.put(item)
+        writer.put(UInt64(0))
+        writer.put(text: reason)
+    }
+
+    /// - Returns: `nil` for bytes that are no such row of a known version.
+    package init?(_ bytes: UnsafeRawBufferPointer) {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == Self.version, let state = reader.next(UInt8.self),
+            let flags = reader.next(UInt8.self),
+            let fallback = PublishOutcome.Fallback(rawValue: reader.next() ?? .max),
+            let fallbackReason = PublishOutcome.FallbackReason(rawValue: reader.next() ?? .max),
+            let table = StoreKey.Table(rawValue: reader.next() ?? 0), reader.next(UInt16.self) != nil,
+            let app = reader.next(UInt64.self), let cid = reader.nextIdentifier(DeviceID.self),
+            let acceptedAt = reader.next(Int64.self), let endedAt = reader.next(Int64.self),
+            let timeToLive = reader.next(Int64.self), let item = reader.next(UInt64.self),
+            reader.next(UInt64.self) != nil, let reason = reader.nextText(),
+            state == 0 || FinalState(rawValue: state) != nil
+        else { return nil }
+        self.init(
+            cid: cid, app: AppKey(app), flags: Flags(rawValue: flags), state: FinalState(rawValue: state),
+            fallback: fallback, fallbackReason: fallbackReason, acceptedAt: acceptedAt, endedAt: endedAt,
+            timeToLive: timeToLive, table: table, item: item, reason: reason)
+    }
+
+    init(
+        cid: DeviceID, app: AppKey, flags: Flags, state: FinalState?, fallback: PublishOutcome.Fallback,
+        fallbackReason: PublishOutcome.FallbackReason, acceptedAt: GatewayTime, endedAt: GatewayTime = 0,
+        timeToLive: Int64, table: StoreKey.Table, item: UInt64, reason: String = ""
+    ) {
+        (self.cid, self.app, self.flags, self.state) = (cid, app, flags, state)
+        (self.fallback, self.fallbackReason) = (fallback, fallbackReason)
+        (self.acceptedAt, self.endedAt, self.timeToLive) = (acceptedAt, endedAt, timeToLive)
+        (self.table, self.item, self.reason) = (table, item, reason)
+    }
+
+    /// True when the device may have seen it, so that a revoke has something to withdraw.
+    var wasSeen: Bool {
+        guard flags.isDisjoint(with: [.sent, .alerted]) else { return true }
+        switch state {
+        case .delivered, .deliveredOffline, .opened, .handedOff: return true
+        default: return false
+        }
+    }
+}
+
+/// What a user did with a message of a task: one row an event, so that a repeated report of it counts once.
+package struct TaskEventRow: Equatable {
+    package enum Event: UInt8 { case shown = 1, opened, alerted, action }
+
+    static let version: UInt8 = 1
+    package static let byteCount = 24
+
+    package var event: Event
+    /// By the vendor's alert rather than on the live channel.
+    package var isVendor: Bool
+    package var action: UInt32 = 0
+    var time: GatewayTime
+
+    /// 48 bits of the message's digest and 16 of the event: distinct for all devices that a bucket can hold.
+    static func item(_ message: MessageID, _ event: Event, action: UInt32) -> UInt64 {
+        let code = event == .action ? 0x1000 | UInt64(action & 0xFFF) : UInt64(event.rawValue)
+        return message.low & ~0xFFFF | code
+    }
+
+    func write(into bytes: UnsafeMutableRawBufferPointer) {
+        var writer = RowWriter(bytes)
+        writer.put(Self.version)
+        writer.put(event.rawValue)
+        writer.put(UInt8(isVendor ? 1 : 0))
+        writer.put(UInt8(0))
+        writer.put(action)
+        writer.put(time)
+        writer.put(UInt64(0))
+    }
+
+    package init?(_ bytes: UnsafeRawBufferPointer) {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == Self.version, let event = Event(rawValue: reader.next() ?? 0),
+            let vendor = reader.next(UInt8.self), reader.next(UInt8.self) != nil,
+            let action = reader.next(UInt32.self), let time = reader.next(Int64.self)
+        else { return nil }
+        self.init(event: event, isVendor: vendor != 0, action: action, time: time)
+    }
+
+    init(event: Event, isVendor: Bool, action: UInt32 = 0, time: GatewayTime) {
+        (self.event, self.isVendor, self.action, self.time) = (event, isVendor, action, time)
+    }
+}
+
+/// Which message a single push became.
+package struct SingleTaskRow {
+    static let version: UInt8 = 1
+    package static let byteCount = 64
+
+    package var message: MessageID
+    package var cid: DeviceID
+    var app: AppKey
+    var table: StoreKey.Table
+    var item: UInt64
+
+    func write(into bytes: UnsafeMutableRawBufferPointer) {
+        var writer = RowWriter(bytes)
+        writer.put(Self.version)
+        writer.put(table.rawValue)
+        writer.put(UInt16(0))
+        writer.put(UInt32(0))
+        writer.put(message.high)
+        writer.put(message.low)
+        writer.put(cid.high)
+        writer.put(cid.low)
+        writer.put(app.word)
+        writer.put(item)
+        writer.put(UInt64(0))
+    }
+
+    package init?(_ bytes: UnsafeRawBufferPointer) {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == Self.version, let table = StoreKey.Table(rawValue: reader.next() ?? 0),
+            reader.next(byteCount: 6) != nil, let message = reader.nextIdentifier(MessageID.self),
+            let cid = reader.nextIdentifier(DeviceID.self), let app = reader.next(UInt64.self),
+            let item = reader.next(UInt64.self)
+        else { return nil }
+        self.init(message: message, cid: cid, app: AppKey(app), table: table, item: item)
+    }
+
+    init(message: MessageID, cid: DeviceID, app: AppKey, table: StoreKey.Table, item: UInt64) {
+        (self.message, self.cid, self.app, self.table, self.item) = (message, cid, app, table, item)
+    }
+}

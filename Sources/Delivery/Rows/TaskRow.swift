@@ -1,0 +1,150 @@
+package import Wire
+
+/// A task's row as bytes.
+package enum TaskRow {
+    static let version: UInt8 = 1
+
+    package static func key(_ task: TaskID) -> StoreKey { StoreKey(task.home, .task, task) }
+
+    package static func byteCount(_ record: TaskRecord) -> Int {
+        80 + RowWriter.byteCount(text: record.group) + record.content.byteCount
+    }
+
+    package static func write(_ record: TaskRecord, into bytes: UnsafeMutableRawBufferPointer) {
+        var writer = RowWriter(bytes)
+        writer.put(version)
+        writer.put(record.state.rawValue)
+        writer.put(UInt16(0))
+        writer.put(UInt32(0))
+        writer.put(record.id.high)
+        writer.put(record.id.low)
+        writer.put(record.app.word)
+        writer.put(record.createdAt)
+        writer.put(record.validUntil)
+        writer.put(record.scheduleAt)
+        writer.put(record.firedAt)
+        writer.put(record.resumeAt)
+        writer.put(UInt64(0))
+        writer.put(text: record.group)
+        record.content.write(&writer)
+    }
+
+    /// - Returns: `nil` for bytes that are no task row of a known version.
+    package static func read(_ bytes: UnsafeRawBufferPointer) -> TaskRecord? {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == version, let state = TaskState(rawValue: reader.next() ?? 0),
+            reader.next(byteCount: 6) != nil, let id = reader.nextIdentifier(TaskID.self),
+            let app = reader.next(UInt64.self), let createdAt = reader.next(Int64.self),
+            let validUntil = reader.next(Int64.self), let scheduleAt = reader.next(Int64.self),
+            let firedAt = reader.next(Int64.self), let resumeAt = reader.next(Int64.self),
+            reader.next(UInt64.self) != nil, let group = reader.nextText(), let content = MessageContent(&reader)
+        else { return nil }
+        var record = TaskRecord(
+            id: id, app: AppKey(app), state: state, createdAt: createdAt, validUntil: validUntil,
+            scheduleAt: scheduleAt, group: group, content: content)
+        (record.firedAt, record.resumeAt) = (firedAt, resumeAt)
+        return record
+    }
+
+    /// When the row must be looked at again: its time, the end of somebody's patience, or the end of reports.
+    static func wakeAt(_ record: TaskRecord, retention: Int64) -> GatewayTime {
+        switch record.state {
+        case .scheduled: record.scheduleAt
+        case .running, .stopping: record.resumeAt
+        case .open, .stopped, .cancelled: max(record.createdAt, record.scheduleAt) + retention
+        }
+    }
+}
+
+/// Devices that wait for a scheduled task.
+package enum TargetsRow {
+    static let version: UInt8 = 1
+
+    package static func byteCount(_ targets: [DeviceID]) -> Int { 8 + 16 * targets.count }
+
+    package static func write(_ targets: [DeviceID], into bytes: UnsafeMutableRawBufferPointer) {
+        var writer = RowWriter(bytes)
+        writer.put(version)
+        writer.put(UInt8(0))
+        writer.put(UInt16(0))
+        writer.put(UInt32(truncatingIfNeeded: targets.count))
+        for target in targets {
+            writer.put(target.high)
+            writer.put(target.low)
+        }
+    }
+
+    package static func read(_ bytes: UnsafeRawBufferPointer) -> [DeviceID]? {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == version, reader.next(byteCount: 3) != nil,
+            let count = reader.next(UInt32.self), Int(count) <= bytes.count / 16
+        else { return nil }
+        var targets: [DeviceID] = []
+        targets.reserveCapacity(Int(count))
+        for _ in 0..<count {
+            guard let target = reader.nextIdentifier(DeviceID.self) else { return nil }
+            targets.append(target)
+        }
+        return targets
+    }
+}
+
+/// A larger call under its request's digest: `begun` with its ids, and later, in a row of its own, what it was answered.
+package enum CallRow {
+    /// Other than `RequestRow.version`, with which it shares a table.
+    static let version: UInt8 = 2
+
+    package static func byteCount(targets: [DeviceID]) -> Int { 32 + TargetsRow.byteCount(targets) }
+
+    package static func write(
+        digest: UInt64, task: TaskID, targets: [DeviceID], into bytes: UnsafeMutableRawBufferPointer
+    ) {
+        var writer = RowWriter(bytes)
+        writer.put(version)
+        writer.put(UInt8(0))
+        writer.put(UInt16(0))
+        writer.put(UInt32(0))
+        writer.put(digest)
+        writer.put(task.high)
+        writer.put(task.low)
+        TargetsRow.write(targets, into: UnsafeMutableRawBufferPointer(rebasing: bytes[32...]))
+    }
+
+    package static func read(
+        _ bytes: UnsafeRawBufferPointer
+    ) -> (digest: UInt64, task: TaskID, targets: [DeviceID])? {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == version, reader.next(byteCount: 7) != nil,
+            let digest = reader.next(UInt64.self), let task = reader.nextIdentifier(TaskID.self),
+            let targets = TargetsRow.read(UnsafeRawBufferPointer(rebasing: bytes[32...]))
+        else { return nil }
+        return (digest, task, targets)
+    }
+
+    /// Where the answer is kept: an ephemeral row is written once, so it has a key of its own.
+    package static func answerKey(_ key: CallKey) -> StoreKey {
+        StoreKey(key.bucket, .request, ownerHigh: ~key.high, ownerLow: ~key.low)
+    }
+
+    package static func writeAnswer(
+        _ outcomes: [PublishOutcome], digest: UInt64, into bytes: UnsafeMutableRawBufferPointer
+    ) {
+        for (index, outcome) in outcomes.enumerated() {
+            let start = index * RequestRow.byteCount
+            RequestRow.write(
+                outcome, digest: digest,
+                into: UnsafeMutableRawBufferPointer(rebasing: bytes[start..<start + RequestRow.byteCount]))
+        }
+    }
+
+    package static func readAnswer(_ bytes: UnsafeRawBufferPointer) -> [PublishOutcome]? {
+        guard bytes.count % RequestRow.byteCount == 0 else { return nil }
+        var outcomes: [PublishOutcome] = []
+        for start in stride(from: 0, to: bytes.count, by: RequestRow.byteCount) {
+            let part = UnsafeRawBufferPointer(rebasing: bytes[start..<start + RequestRow.byteCount])
+            guard let (outcome, _) = RequestRow.read(part) else { return nil }
+            outcomes.append(outcome)
+        }
+        return outcomes
+    }
+}

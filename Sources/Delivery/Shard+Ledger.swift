@@ -1,0 +1,188 @@
+// What became of the messages of tasks. A task's message has a ledger row in its device's bucket, written in the batch
+// that accepts it and again in the batch that ends it; so a report is a sum over rows and cannot disagree with them.
+
+internal import Structures
+internal import Wire
+
+extension TaskID {
+    /// True for tasks of several messages, each with a row in the ledger.
+    var hasLedger: Bool { kind == .list || kind == .app }
+}
+
+extension Shard {
+    static func ledgerKey(_ facts: MessageFacts) -> StoreKey {
+        StoreKey(facts.bucket, .taskMessage, facts.task, item: facts.message.low)
+    }
+
+    /// The ledger row's alarm: the end of reports; the same at every writing.
+    private func ledgerEnd(_ facts: MessageFacts) -> GatewayTime { facts.acceptedAt + limits.reportRetention }
+
+    /// Writes, in the open batch, that a task's message was accepted.
+    mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome, isTracked: Bool) {
+        if facts.task.hasLedger {
+            acceptances.insert(facts.task, facts.message.low, now: now)
+            let row = LedgerRow(
+                cid: facts.cid, app: facts.app, flags: outcome.isLive ? .live : [], state: nil,
+                fallback: outcome.fallback, fallbackReason: outcome.fallbackReason, acceptedAt: facts.acceptedAt,
+                timeToLive: facts.timeToLive, table: facts.table, item: facts.item)
+            store.put(Self.ledgerKey(facts), wakeAt: ledgerEnd(facts), prior: .none, byteCount: row.byteCount) {
+                row.write(into: $0)
+            }
+            batch.rowCount += 1
+        } else if isTracked, facts.task.home == facts.bucket {
+            let row = SingleTaskRow(
+                message: facts.message, cid: facts.cid, app: facts.app, table: facts.table, item: facts.item)
+            store.put(
+                StoreKey(facts.bucket, .singleTask, facts.task), wakeAt: 0, prior: .none,
+                byteCount: SingleTaskRow.byteCount
+            ) { row.write(into: $0) }
+            batch.rowCount += 1
+        }
+    }
+
+    /// Writes, in the open batch, how a task's message ended.
+    mutating func noteEnded(
+        _ facts: MessageFacts, _ state: FinalState, reason: String, wasSent: Bool, wasAlerted: Bool, isNew: Bool
+    ) {
+        guard facts.task.hasLedger else { return }
+        if isNew { acceptances.insert(facts.task, facts.message.low, now: now) }
+        var flags: LedgerRow.Flags = facts.flags.contains(.offline) ? [] : .live
+        if wasSent { flags.insert(.sent) }
+        if wasAlerted { flags.insert(.alerted) }
+        let (fallback, fallbackReason) = Self.fallback(facts)
+        let row = LedgerRow(
+            cid: facts.cid, app: facts.app, flags: flags, state: state, fallback: fallback,
+            fallbackReason: fallbackReason, acceptedAt: facts.acceptedAt, endedAt: now, timeToLive: facts.timeToLive,
+            table: facts.table, item: facts.item, reason: reason)
+        let end = ledgerEnd(facts)
+        store.put(
+            Self.ledgerKey(facts), wakeAt: end, prior: isNew ? .none : .maybe(wakeAt: end), byteCount: row.byteCount
+        ) { row.write(into: $0) }
+        batch.rowCount += 1
+    }
+
+    /// What the answer to this message's publish said of its fallback.
+    private static func fallback(
+        _ facts: MessageFacts
+    ) -> (PublishOutcome.Fallback, PublishOutcome.FallbackReason) {
+        if facts.strategy == .vendorOnly || facts.strategy == .vendorElseLive {
+            return facts.flags.contains(.hasVendorContent) ? (.due, .applies) : (.none, .noContent)
+        }
+        if facts.flags.contains(.isArmed) { return (facts.fallbackAt > 0 ? .armed : .due, .applies) }
+        let reason: PublishOutcome.FallbackReason =
+            facts.strategy == .liveOnly
+            ? .strategy
+            : facts.timeToLive == 0 ? .timeToLive : facts.flags.contains(.hasVendorContent) ? .noToken : .noContent
+        return (.none, reason)
+    }
+
+    /// Writes, in the open batch, what a user did with a message; the same event again changes nothing.
+    mutating func noteTaskEvent(
+        _ event: TaskEventRow.Event, isVendor: Bool, action: UInt32 = 0, task: TaskID, message: MessageID
+    ) {
+        guard task.hasLedger, let bucket = message.bucket else { return }
+        let row = TaskEventRow(event: event, isVendor: isVendor, action: action, time: now)
+        let key = StoreKey(
+            bucket, .taskEvent, task, item: TaskEventRow.item(message, event, action: action))
+        // Derived from the id, so that every writing names the alarm that stands there.
+        let end = message.acceptedAtMilliseconds + limits.reportRetention
+        store.put(key, wakeAt: end, prior: .maybe(wakeAt: end), byteCount: TaskEventRow.byteCount) {
+            row.write(into: $0)
+        }
+        batch.rowCount += 1
+    }
+
+    /// The outcome that a repeated call gets for a device its task has reached.
+    func repeated(_ row: LedgerRow, _ command: PublishCommand) -> PublishOutcome {
+        PublishOutcome(
+            code: .accepted, cid: command.cid,
+            message: MessageID(bucket: command.bucket, acceptedAt: row.acceptedAt, digest: command.messageDigest),
+            task: command.task, isLive: row.flags.contains(.live), fallback: row.fallback,
+            fallbackReason: row.fallbackReason, timeToLive: row.timeToLive, isRepeat: true)
+    }
+
+    // MARK: Looking a row up
+
+    /// Gets a row, from memory at once or from the disk later; the bytes are good until the next call into the shard.
+    ///
+    /// The completion's last argument is false when a read failed.
+    mutating func lookUp(
+        _ key: StoreKey, completion: @escaping (inout Shard, UnsafeRawBufferPointer?, GatewayTime, Bool) -> Void
+    ) {
+        switch store.young(key) {
+        case .found(let location, let wakeAt): completion(&self, store.value(at: location), wakeAt, true)
+        case .deleted: completion(&self, nil, 0, true)
+        case .unknown:
+            if store.isCertainlyAbsent(key) {
+                completion(&self, nil, 0, true)
+                return
+            }
+            read([.get(key)]) { shard, reply in
+                guard case .row(let stored)? = reply.results.first else {
+                    completion(&shard, nil, 0, false)
+                    return
+                }
+                // The reply is as old as this turn; a row written in it is newer.
+                if case .found(let location, let wakeAt) = shard.store.young(key) {
+                    completion(&shard, shard.store.value(at: location), wakeAt, true)
+                } else {
+                    completion(&shard, stored?.value, stored?.wakeAt ?? 0, true)
+                }
+            }
+        }
+    }
+
+    /// Finds what is left of a message that may be pending: its facts, and its places in memory.
+    ///
+    /// The device is ready, and busy for as long as this lasts. The completion gets `nil` facts for a message that has
+    /// ended, and false when a read failed.
+    mutating func findPending(
+        _ id: MessageID, table: StoreKey.Table, item: UInt64, _ slot: UInt32,
+        completion: @escaping (inout Shard, MessageFacts?, UInt32, UInt32, Bool) -> Void
+    ) {
+        if let listed = listedMessage(id, of: slot) {
+            let entry = messages.pointer(listed)
+            completion(&self, entry.pointee.facts, listed, entry.pointee.job, true)
+            return
+        }
+        findJob(id) { shard, job, ok in
+            guard ok else {
+                completion(&shard, nil, .max, .max, false)
+                return
+            }
+            if let job {
+                let entry = shard.jobs.pointer(job)
+                completion(&shard, entry.pointee.row.facts, entry.pointee.message, job, true)
+                return
+            }
+            guard table == .message || table == .vendorMessage else {
+                completion(&shard, nil, .max, .max, true)
+                return
+            }
+            shard.scan(slot, table: table, from: item, rowLimit: 1, byteLimit: 1) { shard, rows, _, ok in
+                guard ok, let row = rows.first, row.facts.message == id else {
+                    completion(&shard, nil, .max, .max, ok)
+                    return
+                }
+                let message = shard.adoptMessage(row, device: slot)
+                let entry = shard.messages.pointer(message)
+                completion(&shard, entry.pointee.facts, message, entry.pointee.job, true)
+            }
+        }
+    }
+
+    /// True when the device may have seen a pending message: it was sent, or its job was leased.
+    func mayHaveBeenSeen(_ facts: MessageFacts, message: UInt32, job: UInt32) -> Bool {
+        if message != .max {
+            let entry = messages.pointer(message)
+            if entry.pointee.sentAt > 0 || entry.pointee.flags.contains(.attempted) { return true }
+            // In memory from another life: it went out then, if it was accepted for a device in reach.
+            if entry.pointee.flags.contains(.cold), !facts.flags.contains(.offline) { return true }
+        } else if !facts.flags.contains(.offline) {
+            return true
+        }
+        guard job != .max else { return false }
+        let row = jobs.pointer(job).pointee.row
+        return row.alertedAt > 0 || row.attempts > 0 || row.steps.contains { $0.event == .sent }
+    }
+}

@@ -1,0 +1,336 @@
+// Sums over the ledger, the end of what is pending of a task, and the totals of days.
+
+internal import Structures
+internal import Wire
+
+/// Which app and day a row of totals is for.
+struct DayKey: Hashable {
+    var app: AppKey
+    var day: UInt32
+}
+
+/// A walk over a task's partitions in many buckets, a bounded number at a time.
+private final class TaskWalk {
+    var left: [StoreKey]
+    var visit: (inout Shard, [StoredRow]) -> Void
+    var finish: (inout Shard, Bool) -> Void
+
+    init(
+        _ partitions: [StoreKey], visit: @escaping (inout Shard, [StoredRow]) -> Void,
+        finish: @escaping (inout Shard, Bool) -> Void
+    ) {
+        left = partitions.reversed()
+        (self.visit, self.finish) = (visit, finish)
+    }
+
+    /// Partitions read in one round, and rows of each.
+    static let partitionLimit = 64
+    static let rowLimit = 128
+}
+
+/// A stop under way in one shard.
+private final class Sweep {
+    var ended = 0
+    var outstanding = 1
+    var hasFailed = false
+    let origin: Origin
+    init(origin: Origin) { self.origin = origin }
+}
+
+/// What a report gathers.
+private final class Gathering {
+    struct Marks: OptionSet {
+        let rawValue: UInt8
+        static let sent = Marks(rawValue: 1)
+        static let alerted = Marks(rawValue: 2)
+        static let arrived = Marks(rawValue: 4)
+        static let shownLive = Marks(rawValue: 8)
+        static let shownVendor = Marks(rawValue: 16)
+        static let clickedLive = Marks(rawValue: 32)
+        static let clickedVendor = Marks(rawValue: 64)
+    }
+
+    var totals = TaskTotals()
+    /// By bucket and 48 bits of the message's digest: ledger rows and event rows of one message meet here.
+    var marks: [UInt64: Marks] = [:]
+
+    static func place(_ bucket: Bucket, _ item: UInt64) -> UInt64 { item & ~0xFFFF | UInt64(bucket.index) }
+
+    func take(_ row: LedgerRow, _ key: StoreKey) {
+        totals.accepted += 1
+        var found: Marks = []
+        if let state = row.state {
+            totals[state] += 1
+            if state == .failed { totals.failures[row.reason, default: 0] += 1 }
+            if row.flags.contains(.sent) { found.insert(.sent) }
+            if row.flags.contains(.alerted) { found.insert(.alerted) }
+            if state == .delivered || state == .deliveredOffline { found.insert(.arrived) }
+            if state == .opened { found.formUnion([.alerted, .shownVendor, .clickedVendor]) }
+        } else if row.flags.contains(.live) {
+            found.insert(.sent)
+        }
+        marks[Self.place(key.bucket, key.item), default: []].formUnion(found)
+    }
+
+    func take(_ row: TaskEventRow, _ key: StoreKey) {
+        var found: Marks = []
+        switch row.event {
+        case .shown: found = row.isVendor ? .shownVendor : .shownLive
+        case .opened: found = row.isVendor ? [.clickedVendor, .shownVendor] : .clickedLive
+        case .alerted: found = .alerted
+        case .action: totals.actions[row.action, default: 0] += 1
+        }
+        marks[Self.place(key.bucket, key.item), default: []].formUnion(found)
+    }
+
+    func sum() -> TaskTotals {
+        var sum = totals
+        for mark in marks.values {
+            let isBack = !mark.isDisjoint(with: [.shownVendor, .clickedVendor])
+            sum.live.sent += mark.contains(.sent) ? 1 : 0
+            sum.live.received += mark.contains(.arrived) ? 1 : 0
+            sum.live.shown += mark.contains(.shownLive) ? 1 : 0
+            sum.live.clicked += mark.contains(.clickedLive) ? 1 : 0
+            sum.vendor.sent += mark.contains(.alerted) || isBack ? 1 : 0
+            sum.vendor.received += isBack ? 1 : 0
+            sum.vendor.shown += mark.contains(.shownVendor) ? 1 : 0
+            sum.vendor.clicked += mark.contains(.clickedVendor) ? 1 : 0
+            sum.all.sent += mark.isDisjoint(with: [.sent, .alerted]) && !isBack ? 0 : 1
+            sum.all.received += mark.contains(.arrived) || isBack ? 1 : 0
+            sum.all.shown += mark.isDisjoint(with: [.shownLive, .shownVendor]) ? 0 : 1
+            sum.all.clicked += mark.isDisjoint(with: [.clickedLive, .clickedVendor]) ? 0 : 1
+        }
+        return sum
+    }
+}
+
+extension Shard {
+    /// Reads a task's rows bucket by bucket.
+    private mutating func walk(_ walk: TaskWalk) {
+        guard !walk.left.isEmpty else {
+            walk.finish(&self, true)
+            return
+        }
+        let round = Array(walk.left.suffix(TaskWalk.partitionLimit).reversed())
+        walk.left.removeLast(round.count)
+        read(round.map { .scan(partition: $0, rowLimit: TaskWalk.rowLimit, byteLimit: 64 << 10) }) { shard, reply in
+            guard reply.failure == nil, reply.results.count == round.count else {
+                walk.finish(&shard, false)
+                return
+            }
+            for (start, result) in zip(round, reply.results) {
+                guard case .rows(let rows, let isComplete) = result else { continue }
+                if !isComplete, let last = rows.last {
+                    var next = start
+                    next.item = last.key.item &+ 1
+                    walk.left.append(next)
+                }
+                if !rows.isEmpty { walk.visit(&shard, rows) }
+            }
+            shard.walk(walk)
+        }
+    }
+
+    private static func partitions(_ task: TaskID, _ share: LoopShare, _ tables: [StoreKey.Table]) -> [StoreKey] {
+        share.buckets.flatMap { bucket in tables.map { StoreKey(bucket, $0, task) } }
+    }
+
+    // MARK: Totals of a task
+
+    mutating func totals(of task: TaskID, _ app: AppKey, _ share: LoopShare, _ origin: Origin) {
+        guard task.hasLedger else {
+            singleTotals(of: task, app, origin)
+            return
+        }
+        let gathering = Gathering()
+        walk(
+            TaskWalk(
+                Self.partitions(task, share, [.taskMessage, .taskEvent]),
+                visit: { shard, rows in
+                    for stored in rows {
+                        if stored.key.table == .taskMessage, let row = LedgerRow(stored.value) {
+                            if row.app == app { gathering.take(row, stored.key) }
+                        } else if let row = TaskEventRow(stored.value) {
+                            gathering.take(row, stored.key)
+                        } else {
+                            shard.damaged(stored.key)
+                        }
+                    }
+                },
+                finish: { shard, ok in shard.answer(origin, ok ? .totals(gathering.sum()) : .busy) }))
+    }
+
+    /// A single push is reported from its message's trace, as long as there is one.
+    private mutating func singleTotals(of task: TaskID, _ app: AppKey, _ origin: Origin) {
+        lookUp(StoreKey(task.home, .singleTask, task)) { shard, bytes, _, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            guard let bytes, let row = SingleTaskRow(bytes), row.app == app else {
+                return shard.answer(origin, .unknown)
+            }
+            shard.readTrace(row.message, bucket: task.home) { shard, trace, ok in
+                guard ok else { return shard.answer(origin, .busy) }
+                var totals = TaskTotals()
+                totals.accepted = 1
+                if let trace {
+                    totals[trace.finalState] += 1
+                    if trace.finalState == .failed { totals.failures[trace.reason, default: 0] += 1 }
+                    let isAcked = trace.finalState == .delivered || trace.finalState == .deliveredOffline
+                    let isOpened = trace.finalState == .opened
+                    let wasSent = isAcked || trace.steps.contains { $0.event == .sent }
+                    let wasAlerted =
+                        isOpened || trace.finalState == .handedOff
+                        || trace.steps.contains { $0.event == .vendorAccepted }
+                    totals.live.sent = wasSent ? 1 : 0
+                    totals.live.received = isAcked ? 1 : 0
+                    totals.vendor.sent = wasAlerted ? 1 : 0
+                    (totals.vendor.received, totals.vendor.shown) = (isOpened ? 1 : 0, isOpened ? 1 : 0)
+                    totals.vendor.clicked = isOpened ? 1 : 0
+                    totals.all.sent = wasSent || wasAlerted ? 1 : 0
+                    totals.all.received = isAcked || isOpened ? 1 : 0
+                    (totals.all.shown, totals.all.clicked) = (totals.vendor.shown, totals.vendor.clicked)
+                }
+                shard.answer(origin, .totals(totals))
+            }
+        }
+    }
+
+    // MARK: Stop
+
+    mutating func sweep(_ task: TaskID, _ app: AppKey, _ share: LoopShare, _ origin: Origin) {
+        // Longer than anything of the task can still wait in a mailbox or for a device's record.
+        stoppedTasks[task] = now + 24 * 3_600_000
+        let sweep = Sweep(origin: origin)
+        walk(
+            TaskWalk(
+                Self.partitions(task, share, [.taskMessage]),
+                visit: { shard, rows in
+                    for stored in rows {
+                        guard let row = LedgerRow(stored.value), row.state == nil, row.app == app else { continue }
+                        shard.endSwept(row, stored.key, sweep)
+                    }
+                },
+                finish: { shard, ok in
+                    if !ok { sweep.hasFailed = true }
+                    shard.swept(sweep)
+                }))
+    }
+
+    private mutating func endSwept(_ row: LedgerRow, _ key: StoreKey, _ sweep: Sweep) {
+        sweep.outstanding += 1
+        let id = MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item)
+        endPendingOfDevice(id, row.cid, row.table, row.item) { shard, hasEnded, ok in
+            if !ok { sweep.hasFailed = true }
+            if hasEnded { sweep.ended += 1 }
+            shard.swept(sweep)
+        }
+    }
+
+    private mutating func swept(_ sweep: Sweep) {
+        sweep.outstanding -= 1
+        guard sweep.outstanding == 0 else { return }
+        answer(sweep.origin, sweep.hasFailed ? .busy : .swept(sweep.ended))
+    }
+
+    /// Ends a message of whatever device, in its turn.
+    private mutating func endPendingOfDevice(
+        _ id: MessageID, _ cid: DeviceID, _ table: StoreKey.Table, _ item: UInt64,
+        completion: @escaping (inout Shard, Bool, Bool) -> Void
+    ) {
+        guard let bucket = id.bucket else { return completion(&self, false, true) }
+        whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
+            guard readiness == .ready else {
+                // Without its device a message cannot be pending.
+                completion(&shard, false, readiness == .unknown)
+                return
+            }
+            shard.devices.pointer(slot).pointee.flags.insert(.busy)
+            shard.endPending(id, table, item, slot, reason: "stopped") { shard, wasSeen, ok in
+                shard.devices.pointer(slot).pointee.flags.remove(.busy)
+                shard.pump(slot)
+                completion(&shard, ok && wasSeen != nil, ok)
+                shard.drainWaiting(slot)
+            }
+        }
+    }
+
+    mutating func stopSingle(_ task: TaskID, _ app: AppKey, _ origin: Origin) {
+        lookUp(StoreKey(task.home, .singleTask, task)) { shard, bytes, _, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            guard let bytes, let row = SingleTaskRow(bytes), row.app == app else {
+                return shard.answer(origin, .unknown)
+            }
+            shard.endPendingOfDevice(row.message, row.cid, row.table, row.item) { shard, hasEnded, ok in
+                shard.answer(origin, ok ? .swept(hasEnded ? 1 : 0) : .busy)
+            }
+        }
+    }
+
+    // MARK: One message
+
+    mutating func findMessage(
+        _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, _ digest: UInt64, _ origin: Origin
+    ) {
+        let key =
+            task.hasLedger
+            ? StoreKey(bucket, .taskMessage, task, item: digest) : StoreKey(bucket, .singleTask, task)
+        lookUp(key) { shard, bytes, _, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            var message: MessageID?
+            if let bytes, task.hasLedger, let row = LedgerRow(bytes), row.app == app, row.cid == cid {
+                message = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
+            } else if let bytes, !task.hasLedger, let row = SingleTaskRow(bytes), row.app == app, row.cid == cid {
+                message = row.message
+            }
+            guard let message else { return shard.answer(origin, .unknown) }
+            shard.trace(of: message, origin: origin, now: shard.now)
+        }
+    }
+
+    // MARK: Days
+
+    /// Keeps a row's numbers when the row leaves memory; rows of the day are summed where they are.
+    mutating func noteDay(_ row: CountersRow) {
+        let key = DayKey(app: row.app, day: row.day)
+        dayTotals[key, default: CountersRow(app: row.app, day: row.day)].add(row)
+    }
+
+    func dayTotals(of app: AppKey, day: UInt32) -> DayTotals {
+        var sum = DayTotals()
+        var row = CountersRow(app: app, day: day)
+        func take(_ part: CountersRow) {
+            guard part.app == app, part.day <= day else { return }
+            sum.accumulated += Int(part.extra[.registered]) - Int(part.extra[.collected])
+            if part.day == day { row.add(part) }
+        }
+        for part in dayTotals.values { take(part) }
+        for slot in 0..<counters.highWater where counters.isOccupied(slot) { take(counters.pointer(slot).pointee) }
+        sum.registered = Int(row.extra[.registered])
+        sum.active = Int(row.extra[.active])
+        sum.messages.accepted = Int(row.accepted)
+        for state in FinalState.allCases { sum.messages[state] = Int(row[state]) }
+        let acked = sum.messages[.delivered] + sum.messages[.deliveredOffline]
+        sum.messages.live.sent = Int(row.extra[.sent])
+        sum.messages.live.received = acked
+        sum.messages.live.shown = Int(row.extra[.shownLive])
+        sum.messages.live.clicked = Int(row.extra[.clickedLive])
+        sum.messages.vendor.sent = Int(row.extra[.alerted])
+        sum.messages.vendor.received = max(Int(row.extra[.shownVendor]), Int(row.extra[.clickedVendor]))
+        sum.messages.vendor.shown = Int(row.extra[.shownVendor])
+        sum.messages.vendor.clicked = Int(row.extra[.clickedVendor])
+        sum.messages.all.sent = Int(row.extra[.reached])
+        sum.messages.all.received = acked + sum.messages.vendor.received
+        sum.messages.all.shown = sum.messages.live.shown + sum.messages.vendor.shown
+        sum.messages.all.clicked = sum.messages.live.clicked + sum.messages.vendor.clicked
+        return sum
+    }
+
+    func onlineCounts() -> [AppKey: Int] {
+        var counts: [AppKey: Int] = [:]
+        for slot in 0..<devices.highWater where devices.isOccupied(slot) {
+            let device = devices.pointer(slot)
+            guard device.pointee.isConnected else { continue }
+            counts[apps[Int(device.pointee.appIndex)].key, default: 0] += 1
+        }
+        return counts
+    }
+}

@@ -1,0 +1,321 @@
+// Tasks in their home bucket: made, looked up, moved on; and the walks over all buckets that a stop and a report need.
+//
+// A change reads the row and writes it in one step on its loop, so that two changes cannot cross. Whatever is answered
+// waits for the write that it tells of.
+
+internal import Structures
+internal import Wire
+
+/// A task's time, as long as its row may be young; the store reports those of cold rows, and twice does no harm.
+struct TaskTimer {
+    var at: GatewayTime
+    var task: TaskID
+}
+
+/// A larger call under way.
+struct RunningCall {
+    var digest: UInt64
+    var task: TaskID
+    var waiting: [Origin] = []
+}
+
+extension Shard {
+    /// Does what is asked about tasks; the answer comes as `.task`, or as `.messageTrace` for one message's life.
+    public mutating func task(_ command: TaskCommand, origin: Origin, now: GatewayTime) {
+        begin(now)
+        switch command {
+        case .create(let record, let key, let digest): create(record, CallKey(high: key.0, low: key.1), digest, origin)
+        case .load(let task, let app):
+            withTask(task, app, origin) { shard, record, _ in shard.answer(origin, .record(record)) }
+        case .change(let task, let app, let change): self.change(task, app, change, origin)
+        case .park(let task, let app, let targets): park(task, app, targets, origin)
+        case .targets(let task, let from): readTargets(task, from: from, origin)
+        case .sweep(let task, let app, let share): sweep(task, app, share, origin)
+        case .totals(let task, let app, let share): totals(of: task, app, share, origin)
+        case .day(let app, let day): answer(origin, .day(dayTotals(of: app, day: day)))
+        case .online: answer(origin, .online(onlineCounts()))
+        case .message(let task, let app, let cid, let bucket, let digest):
+            findMessage(task, app, cid, bucket, digest, origin)
+        case .stopSingle(let task, let app): stopSingle(task, app, origin)
+        case .begin(let key, let digest, let task, let targets): beginCall(key, digest, task, targets, origin)
+        case .end(let key, let outcomes): endCall(key, outcomes, origin)
+        case .joinGroup(let task, let bucket, let owner): joinGroup(task, bucket, owner, origin)
+        case .group(let bucket, let owner): readGroup(bucket, owner, from: 0, found: [], origin)
+        }
+    }
+
+    /// Answers once everything written so far is durable.
+    mutating func answer(_ origin: Origin, _ answer: TaskAnswer) {
+        pending.append(PendingEffect(ticket: lastTicket, kind: .task(origin, answer)))
+        releaseDue()
+    }
+
+    // MARK: The row
+
+    private mutating func create(_ record: TaskRecord, _ key: CallKey, _ digest: UInt64, _ origin: Origin) {
+        guard store.acceptsWrites, !retiredApps.contains(record.app) else {
+            answer(origin, .busy)
+            return
+        }
+        guard key != CallKey(high: 0, low: 0) else {
+            write(record, prior: .none)
+            answer(origin, .created(record.id, isRepeat: false))
+            return
+        }
+        // Both rows are in the same bucket, so that one batch has both or none.
+        precondition(key.bucket == record.id.home, "a requested task's home is its request's bucket")
+        let requestKey = StoreKey(key.bucket, .request, ownerHigh: key.high, ownerLow: key.low)
+        lookUp(requestKey) { shard, bytes, _, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            if let bytes {
+                guard let row = CallRow.read(bytes), row.digest == digest else {
+                    return shard.answer(origin, .conflict)
+                }
+                shard.numbers.repeatedRequests &+= 1
+                return shard.answer(origin, .created(row.task, isRepeat: true))
+            }
+            shard.store.beginBatch(key.bucket)
+            shard.store.put(requestKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: [])) {
+                CallRow.write(digest: digest, task: record.id, targets: [], into: $0)
+            }
+            shard.put(record, prior: .none)
+            shard.lastTicket = shard.store.endBatch()
+            shard.answer(origin, .created(record.id, isRepeat: false))
+        }
+    }
+
+    private mutating func write(_ record: TaskRecord, prior: PriorRow) {
+        store.beginBatch(record.id.home)
+        put(record, prior: prior)
+        lastTicket = store.endBatch()
+    }
+
+    private mutating func put(_ record: TaskRecord, prior: PriorRow) {
+        let wakeAt = TaskRow.wakeAt(record, retention: limits.reportRetention)
+        store.put(TaskRow.key(record.id), wakeAt: wakeAt, prior: prior, byteCount: TaskRow.byteCount(record)) {
+            TaskRow.write(record, into: $0)
+        }
+        guard record.state == .scheduled || record.state == .running || record.state == .stopping else { return }
+        let place = taskTimers.firstIndex { $0.at > wakeAt } ?? taskTimers.count
+        taskTimers.insert(TaskTimer(at: wakeAt, task: record.id), at: place)
+    }
+
+    /// Goes on with a task's row and its alarm, or answers that there is none.
+    private mutating func withTask(
+        _ task: TaskID, _ app: AppKey, _ origin: Origin,
+        completion: @escaping (inout Shard, TaskRecord, GatewayTime) -> Void
+    ) {
+        lookUp(TaskRow.key(task)) { shard, bytes, wakeAt, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            guard let bytes else { return shard.answer(origin, .unknown) }
+            guard let record = TaskRow.read(bytes) else {
+                shard.damaged(TaskRow.key(task))
+                return shard.answer(origin, .busy)
+            }
+            guard record.app == app else { return shard.answer(origin, .unknown) }
+            completion(&shard, record, wakeAt)
+        }
+    }
+
+    private mutating func change(_ task: TaskID, _ app: AppKey, _ change: TaskChange, _ origin: Origin) {
+        withTask(task, app, origin) { shard, record, wakeAt in
+            var record = record
+            switch (change, record.state) {
+            case (.stop, .open), (.stop, .scheduled), (.stop, .running), (.stop, .stopping):
+                record.state = .stopping
+                record.resumeAt = shard.now + shard.limits.taskPatience
+            case (.stopped, .stopping): record.state = .stopped
+            case (.cancel, .scheduled) where record.scheduleAt - shard.now >= 60_000: record.state = .cancelled
+            case (.sent, .running):
+                record.state = .open
+                record.firedAt = shard.now
+            case (.stop, .stopped), (.stopped, .stopped), (.cancel, .cancelled):
+                return shard.answer(origin, .record(record))
+            default: return shard.answer(origin, .refused(record.state))
+            }
+            shard.write(record, prior: .maybe(wakeAt: wakeAt))
+            shard.answer(origin, .record(record))
+        }
+    }
+
+    // MARK: Time
+
+    /// Looks at the tasks whose time has come.
+    mutating func ringTasks() {
+        while let first = taskTimers.first, first.at <= now {
+            taskTimers.removeFirst()
+            taskRang(first.task)
+        }
+        if stoppedTasks.count > 4_096 { stoppedTasks = stoppedTasks.filter { $0.value > now } }
+    }
+
+    /// A task's alarm: it may be old, or told twice; what the row says now counts.
+    mutating func taskRang(_ task: TaskID) {
+        lookUp(TaskRow.key(task)) { shard, bytes, wakeAt, ok in
+            guard ok else {
+                shard.taskTimers.append(TaskTimer(at: shard.now + 1_000, task: task))
+                shard.taskTimers.sort { $0.at < $1.at }
+                return
+            }
+            guard let bytes, var record = TaskRow.read(bytes), wakeAt <= shard.now else { return }
+            switch record.state {
+            case .scheduled: record.state = .running
+            case .running, .stopping: break
+            case .open, .stopped, .cancelled:
+                shard.store.beginBatch(task.home)
+                shard.store.delete(TaskRow.key(task), prior: .maybe(wakeAt: wakeAt))
+                shard.lastTicket = shard.store.endBatch()
+                return
+            }
+            record.resumeAt = shard.now + shard.limits.taskPatience
+            shard.write(record, prior: .maybe(wakeAt: wakeAt))
+            shard.pending.append(PendingEffect(ticket: shard.lastTicket, kind: .taskDue(record)))
+            shard.releaseDue()
+        }
+    }
+
+    /// A row of a task whose reports are over.
+    mutating func forget(_ stored: StoredRow) {
+        guard stored.wakeAt <= now else { return }
+        store.beginBatch(stored.key.bucket)
+        store.delete(stored.key, prior: .maybe(wakeAt: stored.wakeAt))
+        lastTicket = store.endBatch()
+    }
+
+    // MARK: Devices of a scheduled task
+
+    private mutating func park(_ task: TaskID, _ app: AppKey, _ targets: [DeviceID], _ origin: Origin) {
+        guard store.acceptsWrites else { return answer(origin, .busy) }
+        withTask(task, app, origin) { shard, record, _ in
+            guard record.state == .scheduled else { return shard.answer(origin, .refused(record.state)) }
+            // Grows over restarts, too: places of one millisecond are counted on from there.
+            shard.nextTargets = max(shard.nextTargets + 1, UInt64(max(0, shard.now)) << 16)
+            let key = StoreKey(task.home, .taskTargets, task, item: shard.nextTargets)
+            shard.store.beginBatch(task.home)
+            shard.store.put(
+                key, wakeAt: record.scheduleAt + shard.limits.reportRetention, prior: .none,
+                byteCount: TargetsRow.byteCount(targets)
+            ) { TargetsRow.write(targets, into: $0) }
+            shard.lastTicket = shard.store.endBatch()
+            shard.answer(origin, .parked)
+        }
+    }
+
+    private mutating func readTargets(_ task: TaskID, from item: UInt64, _ origin: Origin) {
+        let start = StoreKey(task.home, .taskTargets, task, item: item)
+        read([.scan(partition: start, rowLimit: 1, byteLimit: 1)]) { shard, reply in
+            guard case .rows(let rows, let isComplete)? = reply.results.first else {
+                return shard.answer(origin, .busy)
+            }
+            let targets = rows.first.map { TargetsRow.read($0.value) } ?? []
+            if targets == nil, let row = rows.first { shard.damaged(row.key) }
+            let next = isComplete ? nil : rows.last.map { $0.key.item &+ 1 }
+            shard.answer(origin, .targets(targets ?? [], next: next))
+        }
+    }
+
+    // MARK: Groups
+
+    private mutating func joinGroup(
+        _ task: TaskID, _ bucket: Bucket, _ owner: (UInt64, UInt64), _ origin: Origin
+    ) {
+        guard store.acceptsWrites else { return answer(origin, .busy) }
+        let key = StoreKey(bucket, .taskGroup, ownerHigh: owner.0, ownerLow: owner.1, item: task.low)
+        // A repeated request joins again: its first may have died before.
+        lookUp(key) { shard, bytes, _, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            guard bytes == nil else { return shard.answer(origin, .done) }
+            shard.store.beginBatch(bucket)
+            shard.store.put(key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none, byteCount: 16) {
+                var writer = RowWriter($0)
+                writer.put(task.high)
+                writer.put(task.low)
+            }
+            shard.lastTicket = shard.store.endBatch()
+            shard.answer(origin, .done)
+        }
+    }
+
+    private mutating func readGroup(
+        _ bucket: Bucket, _ owner: (UInt64, UInt64), from item: UInt64, found: [TaskID], _ origin: Origin
+    ) {
+        let start = StoreKey(bucket, .taskGroup, ownerHigh: owner.0, ownerLow: owner.1, item: item)
+        read([.scan(partition: start, rowLimit: 512, byteLimit: 1 << 20)]) { shard, reply in
+            guard case .rows(let rows, let isComplete)? = reply.results.first else {
+                return shard.answer(origin, .busy)
+            }
+            var found = found
+            for row in rows {
+                var reader = RowReader(row.value)
+                if let task = reader.nextIdentifier(TaskID.self) { found.append(task) }
+            }
+            guard !isComplete, let last = rows.last else { return shard.answer(origin, .group(found)) }
+            shard.readGroup(bucket, owner, from: last.key.item &+ 1, found: found, origin)
+        }
+    }
+
+    // MARK: Calls
+
+    private mutating func beginCall(
+        _ key: CallKey, _ digest: UInt64, _ task: TaskID, _ targets: [DeviceID], _ origin: Origin
+    ) {
+        if let running = calls[key] {
+            guard running.digest == digest else { return answer(origin, .conflict) }
+            calls[key]?.waiting.append(origin)
+            return
+        }
+        guard store.acceptsWrites, calls.count < limits.callsUnderWay else { return answer(origin, .busy) }
+        calls[key] = RunningCall(digest: digest, task: task)
+        let begunKey = StoreKey(key.bucket, .request, ownerHigh: key.high, ownerLow: key.low)
+        lookUp(begunKey) { shard, bytes, _, ok in
+            guard ok else { return shard.dropCall(key, origin, .busy) }
+            guard let bytes else {
+                shard.store.beginBatch(key.bucket)
+                shard.store.put(begunKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: targets)) {
+                    CallRow.write(digest: digest, task: task, targets: targets, into: $0)
+                }
+                shard.lastTicket = shard.store.endBatch()
+                return shard.answer(origin, .begun(task, targets))
+            }
+            guard let begun = CallRow.read(bytes), begun.digest == digest else {
+                return shard.dropCall(key, origin, .conflict)
+            }
+            shard.calls[key]?.task = begun.task
+            shard.lookUp(CallRow.answerKey(key)) { shard, bytes, _, ok in
+                guard ok else { return shard.dropCall(key, origin, .busy) }
+                if let bytes, let outcomes = CallRow.readAnswer(bytes) {
+                    shard.numbers.repeatedRequests &+= 1
+                    return shard.dropCall(key, origin, .ended(begun.task, outcomes))
+                }
+                // Begun in another life, or by a caller that could not carry it through: once more, with the same ids.
+                shard.answer(origin, .begun(begun.task, begun.targets))
+            }
+        }
+    }
+
+    /// The call is over before it began: who came meanwhile hears the same.
+    private mutating func dropCall(_ key: CallKey, _ origin: Origin, _ said: TaskAnswer) {
+        let waiting = calls.removeValue(forKey: key)?.waiting ?? []
+        answer(origin, said)
+        for other in waiting { answer(other, said) }
+    }
+
+    private mutating func endCall(_ key: CallKey, _ outcomes: [PublishOutcome]?, _ origin: Origin) {
+        guard let call = calls[key] else { return answer(origin, .unknown) }
+        guard let outcomes else { return dropCall(key, origin, .busy) }
+        store.beginBatch(key.bucket)
+        store.put(
+            CallRow.answerKey(key), wakeAt: 0, prior: .maybe(wakeAt: 0),
+            byteCount: outcomes.count * RequestRow.byteCount
+        ) { CallRow.writeAnswer(outcomes, digest: call.digest, into: $0) }
+        lastTicket = store.endBatch()
+        calls[key] = nil
+        answer(origin, .done)
+        let repeated = outcomes.map { outcome in
+            var outcome = outcome
+            outcome.isRepeat = true
+            return outcome
+        }
+        for other in call.waiting { answer(other, .ended(call.task, repeated)) }
+    }
+}

@@ -1,0 +1,207 @@
+// Tasks as shards see them: the row that a task has in its home bucket, what is asked about tasks, what is answered.
+// The journeys are told in docs/Architecture.md, "Campaigns".
+
+public import Wire
+
+/// Where a task stands.
+///
+/// Raw values are stored.
+public enum TaskState: UInt8, Sendable, CaseIterable {
+    /// A list message that takes targets, or a task that has gone out.
+    case open = 1
+    /// Waits for its time; may become `running` or `cancelled`.
+    case scheduled
+    /// Its time has come and it is being sent; becomes `open`.
+    case running
+    /// It takes no targets any more, and its pending messages are being ended; becomes `stopped`.
+    case stopping
+    case stopped
+    /// Its schedule was deleted before its time.
+    case cancelled
+}
+
+/// One task's row.
+public struct TaskRecord: Sendable, Equatable {
+    public var id: TaskID
+    public var app: AppKey
+    public var state: TaskState
+    public var createdAt: GatewayTime
+    /// No targets are taken after this.
+    public var validUntil: GatewayTime
+    /// 0: at once.
+    public var scheduleAt: GatewayTime
+    /// When it went out; 0: not yet, or not scheduled at all.
+    public var firedAt: GatewayTime = 0
+    /// When it is looked at again while it is `running` or `stopping`.
+    public var resumeAt: GatewayTime = 0
+    public var group: String
+    public var content: MessageContent
+
+    public init(
+        id: TaskID, app: AppKey, state: TaskState, createdAt: GatewayTime, validUntil: GatewayTime,
+        scheduleAt: GatewayTime = 0, group: String = "", content: MessageContent
+    ) {
+        (self.id, self.app, self.state, self.createdAt) = (id, app, state, createdAt)
+        (self.validUntil, self.scheduleAt, self.group, self.content) = (validUntil, scheduleAt, group, content)
+    }
+}
+
+/// The buckets of one loop.
+public struct LoopShare: Sendable, Equatable {
+    public var index: Int
+    public var count: Int
+    /// A simulated world has few buckets, so that walks over all of them stay short.
+    public var bucketCount: Int
+    public init(index: Int, count: Int, bucketCount: Int = Bucket.count) {
+        (self.index, self.count, self.bucketCount) = (index, count, bucketCount)
+    }
+
+    public var buckets: [Bucket] {
+        stride(from: index, to: bucketCount, by: count).map { Bucket(UInt16($0)) }
+    }
+}
+
+/// What is asked of the shard that owns a task's home bucket, or of all shards.
+public enum TaskCommand: Sendable {
+    /// Writes a new task, once for each request key ((0, 0): always).
+    case create(TaskRecord, requestKey: (UInt64, UInt64), requestDigest: UInt64)
+    case load(TaskID, AppKey)
+    /// Moves a task on; what is not possible is answered with the state that forbids it.
+    case change(TaskID, AppKey, TaskChange)
+    /// Keeps devices for a scheduled task.
+    case park(TaskID, AppKey, [DeviceID])
+    /// A page of a scheduled task's devices, from a place on.
+    case targets(TaskID, from: UInt64)
+    /// Ends every pending message of a task in these buckets, and lets none in any more.
+    case sweep(TaskID, AppKey, LoopShare)
+    case totals(TaskID, AppKey, LoopShare)
+    /// What this shard counted for an app on a day.
+    case day(AppKey, day: UInt32)
+    /// How many devices of each app are connected.
+    case online
+    /// The life of a task's message for one device; answered as `.messageTrace`.
+    case message(TaskID, AppKey, cid: DeviceID, bucket: Bucket, digest: UInt64)
+    /// Ends the one message of a single push, if it is pending.
+    case stopSingle(TaskID, AppKey)
+    /// Begins a call that reaches several devices: durably, once, with the same ids for its repetitions.
+    case begin(CallKey, digest: UInt64, TaskID, [DeviceID])
+    /// The call's outcomes are known, or it could not be carried through (`nil`): whoever waits learns it.
+    case end(CallKey, [PublishOutcome]?)
+    case joinGroup(TaskID, bucket: Bucket, owner: (UInt64, UInt64))
+    case group(bucket: Bucket, owner: (UInt64, UInt64))
+}
+
+/// A request's digest: (app, endpoint, request id).
+public struct CallKey: Hashable, Sendable {
+    public var high: UInt64
+    public var low: UInt64
+    public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+    /// Where the call's rows are.
+    public var bucket: Bucket { Bucket(digest: high) }
+}
+
+public enum TaskChange: UInt8, Sendable {
+    /// Open, scheduled or running → stopping.
+    case stop
+    /// Stopping → stopped.
+    case stopped
+    /// Scheduled → cancelled; not in the last minute.
+    case cancel
+    /// Running → open.
+    case sent
+}
+
+public enum TaskAnswer: Sendable {
+    case created(TaskID, isRepeat: Bool)
+    /// The request id was used with another body.
+    case conflict
+    /// No such task in this app.
+    case unknown
+    /// Nothing was done; say it again.
+    case busy
+    case record(TaskRecord)
+    /// The task's state forbids it.
+    case refused(TaskState)
+    case parked
+    /// `next`: where the next page begins; `nil`: there is none.
+    case targets([DeviceID], next: UInt64?)
+    /// How many messages it ended.
+    case swept(Int)
+    case totals(TaskTotals)
+    case day(DayTotals)
+    case online([AppKey: Int])
+    case begun(TaskID, [DeviceID])
+    /// The same call was answered before.
+    case ended(TaskID, [PublishOutcome])
+    case done
+    case group([TaskID])
+}
+
+/// What became of a task's messages, or of some of them: sums over its rows.
+public struct TaskTotals: Sendable, Equatable {
+    public struct Channel: Sendable, Equatable {
+        /// Messages that went out on the channel.
+        public var sent = 0
+        /// Messages known to have arrived by it.
+        public var received = 0
+        public var shown = 0
+        public var clicked = 0
+        public init() {}
+
+        public mutating func add(_ other: Channel) {
+            sent += other.sent
+            received += other.received
+            shown += other.shown
+            clicked += other.clicked
+        }
+    }
+
+    public var accepted = 0
+    /// By `FinalState`'s raw value, less one.
+    public var finals = [Int](repeating: 0, count: FinalState.allCases.count)
+    /// Reasons of the messages that failed.
+    public var failures: [String: Int] = [:]
+    public var live = Channel()
+    public var vendor = Channel()
+    /// By either channel, each message once.
+    public var all = Channel()
+    /// By the client's number for it.
+    public var actions: [UInt32: Int] = [:]
+    public init() {}
+
+    public subscript(_ state: FinalState) -> Int {
+        get { finals[Int(state.rawValue) - 1] }
+        set { finals[Int(state.rawValue) - 1] = newValue }
+    }
+
+    public var ended: Int { finals.reduce(0, +) }
+    public var pending: Int { accepted - ended }
+
+    public mutating func add(_ other: TaskTotals) {
+        accepted += other.accepted
+        for index in finals.indices { finals[index] += other.finals[index] }
+        failures.merge(other.failures, uniquingKeysWith: +)
+        live.add(other.live)
+        vendor.add(other.vendor)
+        all.add(other.all)
+        actions.merge(other.actions, uniquingKeysWith: +)
+    }
+}
+
+/// What an app's messages and devices did on one day, or a part of it.
+public struct DayTotals: Sendable, Equatable {
+    public var messages = TaskTotals()
+    public var registered = 0
+    /// Devices that were there on the day, each once.
+    public var active = 0
+    /// Devices registered up to and on the day.
+    public var accumulated = 0
+    public init() {}
+
+    public mutating func add(_ other: DayTotals) {
+        messages.add(other.messages)
+        registered += other.registered
+        active += other.active
+        accumulated += other.accumulated
+    }
+}

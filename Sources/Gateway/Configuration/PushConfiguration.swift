@@ -1,0 +1,41 @@
+package import Campaigns
+package import PushAPI
+
+/// What one app's pushes may be: `apps[].push`.
+package struct PushConfiguration: Sendable, Equatable {
+    package var defaultTTL = Limits.defaultTimeToLive
+    package var longestTTL = Limits.timeToLive
+    package var transmissionCharacters = Limits.transmissionCharacterCount
+    package var bounds = CallBounds()
+    package var rates = RateLimits()
+
+    package init() {}
+
+    /// Reads the object; what it does not name keeps its default.
+    init(_ object: ConfigurationObject) {
+        if let value = object.integer("longestTtlMilliseconds", in: 1_000...2_592_000_000) { longestTTL = value }
+        if let value = object.integer("defaultTtlMilliseconds", in: 1_000...2_592_000_000) { defaultTTL = value }
+        if defaultTTL > longestTTL {
+            object.report(
+                "defaultTtlMilliseconds", "\(defaultTTL) exceeds longestTtlMilliseconds, which is \(longestTTL)")
+        }
+        Self.read(object, "transmissionCharacters", 1...16_384, &transmissionCharacters)
+        Self.read(object, "batchItems", 1...1_000, &bounds.batchItems)
+        Self.read(object, "listTargets", 1...1_800, &bounds.listTargets)
+        Self.read(object, "reportedTasks", 1...1_000, &bounds.reportedTasks)
+        let most: ClosedRange<Int64> = 0...1_000_000_000
+        Self.read(object, "authenticationsPerMinute", most, &rates.authenticationsPerMinute)
+        Self.read(object, "callsPerMinute", most, &rates.callsPerMinute)
+        Self.read(object, "listsPerMinute", most, &rates.listsPerMinute)
+        Self.read(object, "listsPerDay", most, &rates.listsPerDay)
+        Self.read(object, "broadcastsPerMinute", most, &rates.broadcastsPerMinute)
+        Self.read(object, "broadcastsPerDay", most, &rates.broadcastsPerDay)
+        object.finish()
+    }
+
+    private static func read(
+        _ object: ConfigurationObject, _ key: String, _ range: ClosedRange<Int64>, _ value: inout Int
+    ) {
+        if let number = object.integer(key, in: range) { value = Int(number) }
+    }
+}

@@ -1,0 +1,217 @@
+internal import Campaigns
+internal import Delivery
+internal import PushAPI
+internal import Wire
+
+/// Calls that concern tasks, on the loop that took them: it asks the loops that keep the rows, one question at a time,
+/// deals a list's devices to their loops, and gathers what became of them.
+///
+/// Each step's answer carries the next; a caller that left loses nothing but its answer.
+final class CampaignDesk {
+    enum Answer {
+        case task(TaskAnswer)
+        case trace(MessageTrace?)
+    }
+
+    private final class Ask {
+        let then: (Answer) -> Void
+        init(_ then: @escaping (Answer) -> Void) { self.then = then }
+    }
+
+    private final class PendingList {
+        var run: ListRun
+        let then: ([PublishOutcome]) -> Void
+        init(count: Int, then: @escaping ([PublishOutcome]) -> Void) {
+            (run, self.then) = (ListRun(count: count), then)
+        }
+    }
+
+    /// Questions and lists under way at once on one loop; more are told to come back.
+    static let pendingLimit = 65_536
+    /// Stored messages that this loop has at hand.
+    static let cacheLimit = 1_024
+
+    unowned let owner: GatewayLoop
+    private var asks = StampedTable<Ask>(limit: CampaignDesk.pendingLimit)
+    private var lists = StampedTable<PendingList>(limit: CampaignDesk.pendingLimit)
+    private var cache: [TaskID: TaskRecord] = [:]
+    private var cacheOrder: [TaskID] = []
+    /// Tasks that this loop is sending or stopping on its own account.
+    private var underWay: Set<TaskID> = []
+
+    init(_ owner: GatewayLoop) { self.owner = owner }
+
+    var hasWorkUnderWay: Bool { asks.count > 0 || lists.count > 0 }
+
+    // MARK: Asking
+
+    /// Sends a command to a loop; `then` runs on this one, with `.busy` when too much is under way.
+    func ask(_ loop: Int, _ command: TaskCommand, then: @escaping (Answer) -> Void) {
+        guard let (slot, stamp) = asks.insert(Ask(then)) else { return then(.task(.busy)) }
+        owner.task(command, on: loop, origin: Route(.task, loop: owner.index, slot: slot, stamp: stamp).origin(0))
+    }
+
+    /// As the other, for commands that are not answered with a trace.
+    func ask(_ loop: Int, _ command: TaskCommand, told: @escaping (TaskAnswer) -> Void) {
+        ask(loop, command) { (answer: Answer) in
+            if case .task(let answer) = answer { told(answer) } else { told(.busy) }
+        }
+    }
+
+    func ask(home task: TaskID, _ command: TaskCommand, told: @escaping (TaskAnswer) -> Void) {
+        ask(task.home.loop(of: owner.loopCount), command, told: told)
+    }
+
+    /// Asks every loop; `told` gets all answers.
+    func askAll(_ command: (LoopShare) -> TaskCommand, told: @escaping ([TaskAnswer]) -> Void) {
+        let count = owner.loopCount
+        let gathered = Gathered(missing: count)
+        for loop in 0..<count {
+            ask(loop, command(LoopShare(index: loop, count: count))) { answer in
+                gathered.answers.append(answer)
+                if gathered.answers.count == count { told(gathered.answers) }
+            }
+        }
+    }
+
+    private final class Gathered {
+        var answers: [TaskAnswer] = []
+        init(missing: Int) { answers.reserveCapacity(missing) }
+    }
+
+    func answered(_ route: Route, _ answer: Answer) {
+        guard let ask = asks.remove(route.slot, route.stamp) else { return }
+        ask.then(answer)
+    }
+
+    // MARK: Stored messages
+
+    /// Another loop stopped the task, or moved it on.
+    func forget(_ task: TaskID) {
+        guard cache.removeValue(forKey: task) != nil else { return }
+        cacheOrder.removeAll { $0 == task }
+    }
+
+    func forgetEverywhere(_ task: TaskID) {
+        for member in owner.context.members { member.submit { $0.campaigns.desk.forget(task) } }
+    }
+
+    /// The task's row, from this loop's cache if it is one that takes targets.
+    func record(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
+        if let record = cache[task] { return told(record.app == app ? .record(record) : .unknown) }
+        ask(home: task, .load(task, app)) { [weak self] answer in
+            if case .record(let record) = answer, record.state == .open { self?.keep(record) }
+            told(answer)
+        }
+    }
+
+    private func keep(_ record: TaskRecord) {
+        guard cache.updateValue(record, forKey: record.id) == nil else { return }
+        cacheOrder.append(record.id)
+        guard cacheOrder.count > Self.cacheLimit else { return }
+        cache[cacheOrder.removeFirst()] = nil
+    }
+
+    // MARK: Fan-out
+
+    /// What a fan-out needs to know of its task.
+    struct Sending {
+        var task: TaskID
+        var app: AppKey
+        /// 0: not known, so that devices must look whether the task has reached them.
+        var createdAt: GatewayTime
+        var content: MessageContent
+        var isBulk: Bool
+    }
+
+    /// Sends a message to devices, one message between loops for each loop that has any of them.
+    func fanOut(_ sending: Sending, _ given: [ListTarget], then: @escaping ([PublishOutcome]) -> Void) {
+        guard !given.isEmpty else { return then([]) }
+        guard let (slot, stamp) = lists.insert(PendingList(count: given.count, then: then)) else {
+            return then(given.map { PublishOutcome(code: .busy, cid: $0.cid, task: sending.task) })
+        }
+        var targets = given
+        if !sending.content.revokes.isNone {
+            for index in targets.indices {
+                targets[index].revokedDigest = messageDigest(of: sending.content.revokes, for: targets[index].cid)
+            }
+        }
+        let route = Route(.list, loop: owner.index, slot: slot, stamp: stamp)
+        let parts = ListRun.deal(
+            targets, task: sending.task, app: sending.app, createdAt: sending.createdAt, content: sending.content,
+            isBulk: sending.isBulk, route: route.word, loopCount: owner.loopCount)
+        // The own part last: it works on this loop, and the others can begin meanwhile.
+        for (loop, fanout) in parts where loop != owner.index { owner.publish(fanout, on: loop) }
+        for (loop, fanout) in parts where loop == owner.index { owner.publish(fanout, on: loop) }
+    }
+
+    func answered(_ route: Route, place: Int, _ outcome: PublishOutcome) {
+        guard let pending = lists[route.slot, route.stamp], pending.run.take(place, outcome) else { return }
+        lists.remove(route.slot, route.stamp)
+        pending.then(pending.run.outcomes.compactMap { $0 })
+    }
+
+    // MARK: Stop
+
+    /// Stops a task: no more devices for it, durably, then the end of what is pending everywhere.
+    ///
+    /// `told` gets `.swept` with the number of messages, or why not.
+    func stop(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
+        if task.kind == .single { return ask(home: task, .stopSingle(task, app), told: told) }
+        ask(home: task, .change(task, app, .stop)) { [weak self] answer in
+            guard let self else { return }
+            switch answer {
+            case .record(let record) where record.state == .stopping: sweep(task, app, told: told)
+            // There was nothing left to stop.
+            case .record, .refused: told(.swept(0))
+            default: told(answer)
+            }
+        }
+    }
+
+    private func sweep(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
+        forgetEverywhere(task)
+        askAll({ .sweep(task, app, $0) }) { [weak self] answers in
+            guard let self else { return }
+            var count = 0
+            for answer in answers {
+                // The row says `stopping` until all is done: its home takes it up again.
+                guard case .swept(let part) = answer else { return told(.busy) }
+                count += part
+            }
+            ask(home: task, .change(task, app, .stopped)) { answer in
+                if case .record = answer { told(.swept(count)) } else { told(.busy) }
+            }
+        }
+    }
+
+    // MARK: A task's time
+
+    /// The home of a task says that it is due, or was left half done.
+    func taskDue(_ record: TaskRecord) {
+        guard !owner.context.isStopping, underWay.insert(record.id).inserted else { return }
+        let done: (TaskAnswer) -> Void = { [weak self] _ in self?.underWay.remove(record.id) }
+        switch record.state {
+        case .stopping: sweep(record.id, record.app, told: done)
+        case .running: sendScheduled(record, from: 0, done: done)
+        case .open, .scheduled, .stopped, .cancelled: done(.done)
+        }
+    }
+
+    /// Page by page; a page that could not be taken leaves the task as it is, and its home takes it up again.
+    ///
+    /// Devices that have it already answer so: a repetition reaches nobody twice.
+    private func sendScheduled(_ record: TaskRecord, from item: UInt64, done: @escaping (TaskAnswer) -> Void) {
+        guard let app = owner.registry[record.app] else { return done(.busy) }
+        ask(home: record.id, .targets(record.id, from: item)) { [weak self] answer in
+            guard let self, case .targets(let cids, let next) = answer else { return done(.busy) }
+            let sending = Sending(
+                task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true)
+            fanOut(sending, cids.map { app.target($0, of: record.id) }) { [weak self] outcomes in
+                guard let self, !outcomes.contains(where: { $0.code.isRetryable }) else { return done(.busy) }
+                if let next { return sendScheduled(record, from: next, done: done) }
+                ask(home: record.id, .change(record.id, record.app, .sent), told: done)
+            }
+        }
+    }
+}

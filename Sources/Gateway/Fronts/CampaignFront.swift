@@ -1,0 +1,327 @@
+internal import Campaigns
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// The push listener's requests about tasks: carries each through the desk and renders its answer.
+final class CampaignFront {
+    private unowned let owner: GatewayLoop
+    let desk: CampaignDesk
+    /// Where aliases are looked up.
+    private lazy var aliases: any AliasResolver = DirectoryAliases(owner)
+
+    init(_ owner: GatewayLoop) {
+        self.owner = owner
+        desk = CampaignDesk(owner)
+    }
+
+    typealias Respond = (APIResponse) -> Void
+
+    private var durability: Durability { owner.context.isFsync ? .fsync : .os }
+
+    func perform(_ action: CampaignAction, respond: @escaping Respond) {
+        guard owner.context.isReady, !owner.context.isStopping else { return respond(.starting) }
+        switch action {
+        case .create(let task): create(task, respond)
+        case .list(let call): list(call, respond)
+        case .aliases(let pushes, let form): push(pushes, form, respond)
+        case .stop(let task, let app):
+            desk.stop(task, app) { answer in
+                switch answer {
+                case .swept(let count): respond(CampaignAnswer.stopped(count))
+                case .unknown: respond(CampaignAnswer.unknownTask)
+                default: respond(.busy)
+                }
+            }
+        case .schedule(let task, let app):
+            desk.ask(home: task, .load(task, app)) { respond(CampaignAnswer.schedule($0)) }
+        case .cancel(let task, let app):
+            desk.ask(home: task, .change(task, app, .cancel)) { respond(CampaignAnswer.cancelled($0)) }
+        case .detail(let query): detail(query, respond)
+        case .taskReport(let query): report(query, found: [], respond)
+        case .groupReport(let query): report(query, respond)
+        case .dayReport(let query): report(query, respond)
+        case .onlineReport(let app): respond(ReportAnswer.online(owner.context.online.points(of: app)))
+        case .quotaReport(let key): quota(key, respond)
+        }
+    }
+
+    // MARK: Lists
+
+    private func create(_ task: NewTask, _ respond: @escaping Respond) {
+        let command = TaskCommand.create(
+            task.record, requestKey: task.requestKey, requestDigest: task.requestDigest)
+        desk.ask(home: task.record.id, command) { [weak self] answer in
+            guard let self else { return }
+            guard case .created(let id, _) = answer, let group = task.group else {
+                return respond(CampaignAnswer.created(answer, task, durability: durability))
+            }
+            // A repetition writes the same row again: the first may have died before it.
+            desk.ask(
+                group.bucket.loop(of: owner.loopCount), .joinGroup(id, bucket: group.bucket, owner: group.owner)
+            ) { [weak self] joined in
+                guard let self else { return }
+                guard case .done = joined else { return respond(.busy) }
+                respond(CampaignAnswer.created(answer, task, durability: durability))
+            }
+        }
+    }
+
+    private func list(_ call: ListCall, _ respond: @escaping Respond) {
+        desk.record(call.task, call.app.key) { [weak self] answer in
+            guard let self else { return }
+            guard case .record(let record) = answer else {
+                if case .unknown = answer { return respond(CampaignAnswer.unknownTask) }
+                return respond(.busy)
+            }
+            if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
+            switch call.audience {
+            case .devices(let targets): send(targets, nil, call, record, respond)
+            case .aliases(let names):
+                aliases.resolve(names, of: call.app.key) { [weak self] found in
+                    guard let self else { return }
+                    guard let found else { return respond(.busy) }
+                    var seen = Set<DeviceID>()
+                    var targets: [ListTarget] = []
+                    for cid in found.lazy.flatMap(\.devices) where seen.insert(cid).inserted {
+                        targets.append(call.app.target(cid, of: call.task))
+                    }
+                    guard !targets.isEmpty else { return respond(CampaignAnswer.unknownTarget) }
+                    send(targets, call.needsAliasDetail ? found : nil, call, record, respond)
+                }
+            }
+        }
+    }
+
+    private func send(
+        _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
+        _ respond: @escaping Respond
+    ) {
+        if record.state == .scheduled { return park(targets, aliases, call, record, respond) }
+        let sending = CampaignDesk.Sending(
+            task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true)
+        carry(sending, targets, key: call.key, digest: call.digest, app: call.app) { [weak self] result in
+            guard let self else { return }
+            switch result {
+            case .outcomes(_, let outcomes):
+                respond(
+                    CampaignAnswer.list(outcomes, call, record: record, aliases: aliases, durability: durability))
+            case .conflict: respond(CampaignAnswer.requestConflict)
+            case .busy: respond(.busy)
+            }
+        }
+    }
+
+    private func park(
+        _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
+        from start: Int = 0, _ respond: @escaping Respond
+    ) {
+        let part = targets[start...].prefix(Self.parkedTargetLimit)
+        desk.ask(home: record.id, .park(record.id, record.app, part.map(\.cid))) { [weak self] answer in
+            guard let self else { return }
+            switch answer {
+            case .parked where start + part.count < targets.count:
+                park(targets, aliases, call, record, from: start + part.count, respond)
+            case .parked: respond(CampaignAnswer.parked(call, record, count: targets.count))
+            case .refused(let state):
+                // Its time came meanwhile, or somebody stopped it.
+                var record = record
+                record.state = state
+                if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
+                send(targets, aliases, call, record, respond)
+            case .unknown: respond(CampaignAnswer.unknownTask)
+            default: respond(.busy)
+            }
+        }
+    }
+
+    // MARK: Calls
+
+    /// Devices of one call whose outcomes fit one row (128 KiB, 72 bytes each).
+    ///
+    /// A larger one, of many aliases, is repeated safely too: its devices know whether they have the task.
+    static let callTargetLimit = 1_800
+    /// Devices in one row of a scheduled task.
+    static let parkedTargetLimit = 4_000
+
+    private enum Carried {
+        case outcomes(TaskID, [PublishOutcome])
+        case conflict, busy
+    }
+
+    /// Carries a call that reaches several devices: begun, fanned out, ended.
+    ///
+    /// A call without a request id needs neither beginning nor end: its devices know by the task whether they have it.
+    private func carry(
+        _ sending: CampaignDesk.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
+        told: @escaping (Carried) -> Void
+    ) {
+        guard key != CallKey(high: 0, low: 0), targets.count <= Self.callTargetLimit else {
+            return desk.fanOut(sending, targets) { told(.outcomes(sending.task, $0)) }
+        }
+        let home = key.bucket.loop(of: owner.loopCount)
+        desk.ask(home, .begin(key, digest: digest, sending.task, targets.map(\.cid))) { [weak self] answer in
+            guard let self else { return }
+            switch answer {
+            case .begun(let task, let cids):
+                var (sending, targets) = (sending, targets)
+                if task != sending.task {
+                    // Begun before, under another id, which stands in the vendor's content, too.
+                    sending.content = sending.content.renamed(from: sending.task, to: task)
+                    (sending.task, sending.createdAt) = (task, 0)
+                }
+                // Whom the first call was for, whatever the alias names by now.
+                if sending.createdAt == 0 || cids != targets.map(\.cid) {
+                    targets = cids.map { app.target($0, of: task) }
+                }
+                desk.fanOut(sending, targets) { [weak self] outcomes in
+                    guard let self else { return }
+                    let isWhole = !outcomes.contains { $0.code.isRetryable }
+                    desk.ask(home, .end(key, isWhole ? outcomes : nil)) { ended in
+                        if case .busy = ended, isWhole { return told(.busy) }
+                        told(.outcomes(task, outcomes))
+                    }
+                }
+            case .ended(let task, let outcomes): told(.outcomes(task, outcomes))
+            case .conflict: told(.conflict)
+            default: told(.busy)
+            }
+        }
+    }
+
+    // MARK: Aliases
+
+    private final class AliasBatch {
+        var results: [(itemIndex: Int, result: CampaignAnswer.AliasResult)] = []
+        var missing: Int
+        init(_ count: Int) { missing = count }
+    }
+
+    private func push(_ pushes: [AliasPush], _ form: PushForm, _ respond: @escaping Respond) {
+        let batch = AliasBatch(pushes.count)
+        for push in pushes {
+            carry(push) { [weak self] result in
+                batch.results.append((push.itemIndex, result))
+                batch.missing -= 1
+                guard let self, batch.missing == 0 else { return }
+                batch.results.sort { $0.itemIndex < $1.itemIndex }
+                respond(CampaignAnswer.aliases(batch.results, form: form, durability: durability))
+            }
+        }
+    }
+
+    private func carry(_ push: AliasPush, told: @escaping (CampaignAnswer.AliasResult) -> Void) {
+        aliases.resolve([push.alias], of: push.app.key) { [weak self] found in
+            guard let self else { return }
+            guard let found else { return told(CampaignAnswer.busyResult) }
+            let cids = found.first?.devices ?? []
+            guard !cids.isEmpty else { return told(CampaignAnswer.unknownAlias(push.alias)) }
+            let sending = CampaignDesk.Sending(
+                task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false)
+            carry(
+                sending, cids.map { push.app.target($0, of: push.task) }, key: push.key, digest: push.digest,
+                app: push.app
+            ) { result in
+                switch result {
+                case .outcomes(let task, let outcomes): told(.reached(task, outcomes))
+                case .conflict: told(CampaignAnswer.conflictResult)
+                case .busy: told(CampaignAnswer.busyResult)
+                }
+            }
+        }
+    }
+
+    // MARK: One message
+
+    private func detail(_ query: DetailQuery, _ respond: @escaping Respond) {
+        let command = TaskCommand.message(
+            query.task, query.device.app, cid: query.device.cid, bucket: query.device.bucket, digest: query.digest)
+        desk.ask(query.device.bucket.loop(of: owner.loopCount), command) { (answer: CampaignDesk.Answer) in
+            switch answer {
+            case .trace(let trace): respond(CampaignAnswer.detail(trace, query))
+            case .task(.unknown): respond(CampaignAnswer.detail(nil, query))
+            case .task: respond(.busy)
+            }
+        }
+    }
+
+    // MARK: Reports
+
+    /// One task after another: a report of many must not crowd out pushes.
+    private func report(_ query: TaskReportQuery, found: [(TaskID, TaskTotals)], _ respond: @escaping Respond) {
+        guard found.count < query.tasks.count else { return respond(ReportAnswer.tasks(found, query)) }
+        let task = query.tasks[found.count]
+        totals(of: task, query.app) { [weak self] totals in
+            guard let self else { return }
+            guard let totals else { return respond(.busy) }
+            report(query, found: found + [(task, totals)], respond)
+        }
+    }
+
+    /// Sums over all loops; `nil` when something could not be read.
+    ///
+    /// A task that nobody knows has accepted nothing.
+    private func totals(of task: TaskID, _ app: AppKey, told: @escaping (TaskTotals?) -> Void) {
+        if task.kind == .single {
+            desk.ask(home: task, .totals(task, app, LoopShare(index: 0, count: 1))) { answer in
+                switch answer {
+                case .totals(let totals): told(totals)
+                case .unknown: told(TaskTotals())
+                default: told(nil)
+                }
+            }
+            return
+        }
+        desk.askAll({ .totals(task, app, $0) }) { answers in
+            var sum = TaskTotals()
+            for answer in answers {
+                guard case .totals(let part) = answer else { return told(nil) }
+                sum.add(part)
+            }
+            told(sum)
+        }
+    }
+
+    private func report(_ query: GroupReportQuery, _ respond: @escaping Respond) {
+        let command = TaskCommand.group(bucket: query.place.bucket, owner: query.place.owner)
+        desk.ask(query.place.bucket.loop(of: owner.loopCount), command) { [weak self] answer in
+            guard let self else { return }
+            guard case .group(let tasks) = answer else { return respond(.busy) }
+            sum(tasks[...], TaskTotals(), query.app) { totals in
+                guard let totals else { return respond(.busy) }
+                respond(ReportAnswer.group(totals, tasks: tasks.count, query))
+            }
+        }
+    }
+
+    private func sum(
+        _ tasks: ArraySlice<TaskID>, _ sum: TaskTotals, _ app: AppKey, told: @escaping (TaskTotals?) -> Void
+    ) {
+        guard let task = tasks.first else { return told(sum) }
+        totals(of: task, app) { [weak self] part in
+            guard let self, let part else { return told(nil) }
+            var next = sum
+            next.add(part)
+            self.sum(tasks.dropFirst(), next, app, told: told)
+        }
+    }
+
+    private func report(_ query: DayReportQuery, _ respond: @escaping Respond) {
+        let online = owner.context.online.peak(of: query.app, day: query.day)
+        desk.askAll({ _ in .day(query.app, day: query.day) }) { answers in
+            var sum = DayTotals()
+            for answer in answers {
+                guard case .day(let part) = answer else { return respond(.busy) }
+                sum.add(part)
+            }
+            respond(ReportAnswer.day(sum, online: online, query))
+        }
+    }
+
+    private func quota(_ key: AppKey, _ respond: Respond) {
+        guard let app = owner.registry[key] else { return respond(.busy) }
+        let (rates, now) = (owner.context.rates, owner.now)
+        respond(ReportAnswer.quota(app.rates) { rates.usedToday($0, app: key, now: now) })
+    }
+}

@@ -1,0 +1,21 @@
+internal import Delivery
+internal import Directory
+internal import PushAPI
+internal import Wire
+
+/// Tells pushes to aliases whom they are for, by an operation of the directory.
+final class DirectoryAliases: AliasResolver {
+    private unowned let owner: GatewayLoop
+
+    init(_ owner: GatewayLoop) { self.owner = owner }
+
+    func resolve(_ aliases: [String], of app: AppKey, completion: @escaping ([ResolvedAlias]?) -> Void) {
+        let names = aliases.map { AliasName(app: app, text: $0) }
+        let isTaken = owner.directoryFront.run(.resolve(names), app: app) { operation in
+            guard operation.outcomes.allSatisfy({ $0 == .done }) else { return completion(nil) }
+            completion(
+                zip(aliases, operation.members).map { ResolvedAlias(alias: $0, devices: $1.map(\.cid)) })
+        }
+        if !isTaken { completion(nil) }
+    }
+}

@@ -1,0 +1,124 @@
+internal import Campaigns
+internal import Delivery
+internal import Platform
+internal import PushAPI
+internal import Wire
+
+/// What apps have used of their rates: one book for all loops.
+final class SharedRates: RateKeeper, Sendable {
+    private let book = Lock(RateBook())
+
+    func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
+        book.withLock { $0.take(kind, app: app, limits: limits, now: now) }
+    }
+
+    func usedToday(_ kind: RateKind, app: AppKey, now: GatewayTime) -> Int {
+        book.withLock { $0.usedToday(kind, app: app, now: now) }
+    }
+
+    func dayCounts() -> [(app: AppKey, kind: RateKind, day: Int64, count: Int)] { book.withLock { $0.dayCounts() } }
+
+    func restore(_ rows: [(app: AppKey, kind: UInt64, day: Int64, count: Int)]) {
+        book.withLock { book in
+            for row in rows {
+                guard let kind = RateKind(rawValue: Int(truncatingIfNeeded: row.kind)) else { continue }
+                book.restore(kind, app: row.app, day: row.day, count: row.count)
+            }
+        }
+    }
+}
+
+/// How many devices of each app were connected: a point each ten minutes, and the most of each day.
+final class OnlineHistory: Sendable {
+    private struct State {
+        var series: [AppKey: OnlineSeries] = [:]
+        var peaks: [AppKey: [UInt32: Int]] = [:]
+    }
+
+    private let state = Lock(State())
+
+    func points(of app: AppKey) -> [(time: GatewayTime, count: Int)] {
+        state.withLock { $0.series[app]?.points ?? [] }
+    }
+
+    func peak(of app: AppKey, day: UInt32) -> Int { state.withLock { $0.peaks[app]?[day] ?? 0 } }
+
+    /// Takes a point in.
+    ///
+    /// - Returns: what its rows must say now: points and peaks that left, and the day's peak if it rose.
+    func note(
+        _ count: Int, app: AppKey, at time: GatewayTime
+    ) -> (leftPoints: [GatewayTime], leftPeaks: [UInt32], peak: Int?) {
+        let day = UInt32(truncatingIfNeeded: max(0, time) / 86_400_000)
+        return state.withLock { state in
+            let leftPoints = state.series[app, default: OnlineSeries()].note(count, at: time)
+            var peaks = state.peaks[app] ?? [:]
+            let leftPeaks = peaks.keys.filter { Int64($0) < Int64(day) - PushAPI.Limits.reportDays }
+            for old in leftPeaks { peaks[old] = nil }
+            let isPeak = count > peaks[day] ?? -1
+            if isPeak { peaks[day] = count }
+            state.peaks[app] = peaks
+            return (leftPoints, Array(leftPeaks), isPeak ? count : nil)
+        }
+    }
+
+    func restore(
+        points: [(app: AppKey, time: Int64, count: Int)], peaks: [(app: AppKey, day: UInt32, count: Int)]
+    ) {
+        state.withLock { state in
+            for point in points {
+                _ = state.series[point.app, default: OnlineSeries()].note(point.count, at: point.time)
+            }
+            for peak in peaks { state.peaks[peak.app, default: [:]][peak.day] = peak.count }
+        }
+    }
+}
+
+/// Counts connected devices every ten minutes and keeps the rates' use, on the loop that owns the gateway's own rows.
+final class CampaignKeeper {
+    private unowned let owner: GatewayLoop
+    private var lastPoint: GatewayTime = 0
+    private var written: [String: Int] = [:]
+
+    init(_ owner: GatewayLoop) { self.owner = owner }
+
+    /// About once a second.
+    func tick() {
+        guard owner.context.isReady else { return }
+        writeRates()
+        let place = OnlineSeries.place(owner.now)
+        guard place > lastPoint else { return }
+        lastPoint = place
+        owner.campaigns.desk.askAll({ _ in .online }) { [weak self] answers in
+            guard let self else { return }
+            var counts: [AppKey: Int] = [:]
+            for app in owner.snapshot.settings { counts[app.key] = 0 }
+            for answer in answers {
+                guard case .online(let part) = answer else { return }
+                counts.merge(part, uniquingKeysWith: +)
+            }
+            for (app, count) in counts { note(count, app, place) }
+        }
+    }
+
+    private func note(_ count: Int, _ app: AppKey, _ time: GatewayTime) {
+        let change = owner.context.online.note(count, app: app, at: time)
+        MetaRows.writeOnline(count, app: app, at: time, on: owner)
+        for left in change.leftPoints { MetaRows.deleteOnline(app: app, at: left, on: owner) }
+        for left in change.leftPeaks { MetaRows.deletePeak(app: app, day: left, on: owner) }
+        if let peak = change.peak {
+            MetaRows.writePeak(peak, app: app, day: UInt32(truncatingIfNeeded: time / 86_400_000), on: owner)
+        }
+    }
+
+    /// What a crash can forget of a day's quota is one second's use.
+    func writeRates() {
+        for use in owner.context.rates.dayCounts() {
+            let name = "\(use.app.word) \(use.kind.rawValue) \(use.day)"
+            guard written[name] != use.count else { continue }
+            written[name] = use.count
+            MetaRows.writeRate(use.count, app: use.app, kind: UInt64(use.kind.rawValue), day: use.day, on: owner)
+        }
+        if written.count > 4_096 { written.removeAll() }
+    }
+}

@@ -1,0 +1,111 @@
+// What the gateway is to do about requests that concern tasks of several messages, and about reports.
+
+public import Campaigns
+public import Delivery
+public import Wire
+
+public enum CampaignAction: Sendable {
+    /// `push/list/message`: write the task, once for each request id.
+    case create(NewTask)
+    /// `push/list/cid` and `push/list/alias`.
+    case list(ListCall)
+    /// `push/single/alias` and `push/single/batch/alias`.
+    case aliases([AliasPush], PushForm)
+    case stop(TaskID, AppKey)
+    case schedule(TaskID, AppKey)
+    case cancel(TaskID, AppKey)
+    case detail(DetailQuery)
+    case taskReport(TaskReportQuery)
+    case groupReport(GroupReportQuery)
+    case dayReport(DayReportQuery)
+    case onlineReport(AppKey)
+    case quotaReport(AppKey)
+}
+
+public struct NewTask: Sendable {
+    public var record: TaskRecord
+    /// Both words 0: the request has no id.
+    public var requestKey: (UInt64, UInt64)
+    public var requestDigest: UInt64
+    /// The rows of its group, if it has one.
+    public var group: GroupPlace?
+    public var fallback: FallbackNote
+}
+
+/// Why the tasks's messages will have no fallback, as far as that is known before the devices are.
+public enum FallbackNote: Sendable, Equatable { case depends, noContent, strategy, timeToLive }
+
+/// Where a group's tasks are listed.
+public struct GroupPlace: Sendable {
+    public var bucket: Bucket
+    public var owner: (UInt64, UInt64)
+}
+
+/// A list call: a stored message, and whom it is for.
+public struct ListCall: Sendable {
+    public enum Audience: Sendable {
+        case devices([ListTarget])
+        case aliases([String])
+    }
+
+    public var app: App
+    public var task: TaskID
+    public var audience: Audience
+    public var isAsync: Bool
+    public var needsAliasDetail: Bool
+    /// cids that cannot be any.
+    public var malformed: [String]
+    /// (0, 0): the request has no id.
+    public var key: CallKey
+    public var digest: UInt64
+}
+
+/// A push to one alias.
+public struct AliasPush: Sendable {
+    public var app: App
+    public var task: TaskID
+    public var alias: String
+    public var content: MessageContent
+    public var key: CallKey
+    public var digest: UInt64
+    public var itemIndex: Int
+}
+
+/// `task/detail/{cid}/{taskid}`.
+public struct DetailQuery: Sendable {
+    public var task: TaskID
+    public var device: DeviceAddress
+    public var digest: UInt64
+}
+
+public struct TaskReportQuery: Sendable {
+    public var app: AppKey
+    public var tasks: [TaskID]
+    /// Texts that are no task's id.
+    public var unknown: [String]
+    public var isDetailed: Bool
+    /// The actions asked for; empty: all.
+    public var actions: Set<UInt32>
+}
+
+public struct GroupReportQuery: Sendable {
+    public var app: AppKey
+    public var group: String
+    public var place: GroupPlace
+}
+
+public struct DayReportQuery: Sendable {
+    public var app: AppKey
+    /// As it was asked for.
+    public var date: String
+    public var day: UInt32
+    /// True for `report/user/date`.
+    public var isAboutUsers: Bool
+}
+
+extension App {
+    /// Where a device of this app is in a task's list.
+    public func target(_ cid: DeviceID, of task: TaskID) -> ListTarget {
+        ListTarget(cid: cid, bucket: bucket(of: cid), digest: messageDigest(of: task, for: cid))
+    }
+}

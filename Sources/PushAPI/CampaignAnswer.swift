@@ -1,0 +1,428 @@
+// Answers about tasks: Getui's envelope and shapes, and beside them what Longwire knows more.
+
+public import Delivery
+internal import Campaigns
+public import Wire
+
+public enum CampaignAnswer {
+    // MARK: Making and moving tasks
+
+    /// The answer to `push/list/message`.
+    public static func created(
+        _ answer: TaskAnswer, _ task: NewTask, durability: Durability
+    ) -> APIResponse {
+        switch answer {
+        case .created(let id, let isRepeat):
+            var writer = JSONWriter(capacity: 256)
+            writer.beginObject()
+            writer.envelope(.ok, "success")
+            writer.key("data")
+            writer.beginObject()
+            writer.key("taskid")
+            writer.string(id.text)
+            writer.endObject()
+            writer.key("longwire")
+            writer.beginObject()
+            writer.key("durability")
+            writer.string(durability.name)
+            writer.key("ttl")
+            writer.integer(task.record.content.timeToLive)
+            writer.key("validUntil")
+            writer.integer(task.record.validUntil)
+            if task.record.scheduleAt > 0 {
+                writer.key("scheduledFor")
+                writer.integer(task.record.scheduleAt)
+            }
+            writer.key("fallback")
+            writer.string(task.fallback == .depends ? "perDevice" : "none")
+            if task.fallback != .depends {
+                writer.key("fallbackReason")
+                writer.string(task.fallback.name)
+            }
+            if isRepeat {
+                writer.key("repeat")
+                writer.bool(true)
+            }
+            writer.endObject()
+            writer.endObject()
+            return APIResponse(status: 200, body: writer.bytes)
+        case .conflict:
+            return GetuiFault.parameter("request_id cannot be repeat.", "it was used with another body").response
+        default: return .busy
+        }
+    }
+
+    /// Why a stored task takes no targets now; `nil`: it does.
+    public static func refusal(_ record: TaskRecord, now: GatewayTime) -> APIResponse? {
+        switch record.state {
+        case .stopping, .stopped: return GetuiFault.invalid("taskid", "the task was stopped").response
+        case .cancelled: return GetuiFault.invalid("taskid", "its schedule was deleted").response
+        case .open, .scheduled, .running: break
+        }
+        return now <= record.validUntil ? nil : GetuiFault.invalid("taskid", "it has expired").response
+    }
+
+    public static let unknownTask = GetuiFault.invalid("taskid", "no such task").response
+    public static let unknownTarget = GetuiFault.targetUser.response
+    public static let requestConflict =
+        GetuiFault.parameter("request_id cannot be repeat.", "it was used with another body").response
+
+    /// The answer to a task's stop: how many of its messages were still to be delivered.
+    public static func stopped(_ count: Int) -> APIResponse {
+        var writer = JSONWriter(capacity: 96)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        writer.key("longwire")
+        writer.beginObject()
+        writer.key("revoked")
+        writer.integer(Int64(count))
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// The answer to the deletion of a schedule.
+    public static func cancelled(_ answer: TaskAnswer) -> APIResponse {
+        switch answer {
+        case .record: .getui(.ok)
+        case .refused(let state):
+            state == .scheduled || state == .running || state == .open
+                ? .getui(.alreadyRan, "the timed task has run, or runs within a minute")
+                : .getui(.badSchedule, "the task has no schedule any more")
+        case .unknown: .getui(.badSchedule, "no such task")
+        default: .busy
+        }
+    }
+
+    /// The answer to `task/schedule`.
+    public static func schedule(_ answer: TaskAnswer) -> APIResponse {
+        guard case .record(let record) = answer else {
+            if case .unknown = answer { return .getui(.badSchedule, "no such task") }
+            return .busy
+        }
+        guard record.scheduleAt > 0 else { return .getui(.badSchedule, "the task is not a timed one") }
+        let words = ScheduleRules.words(record)
+        var writer = JSONWriter(capacity: 256)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        writer.key("data")
+        writer.beginObject()
+        writer.key(record.id.text)
+        writer.beginObject()
+        writer.key("create_time")
+        writer.string(String(record.createdAt))
+        writer.key("push_time")
+        writer.string(String(record.scheduleAt))
+        writer.key("transmission_content")
+        record.content.payload.withUnsafeBytes { writer.string(bytes: $0) }
+        if let status = words.status {
+            writer.key("status")
+            writer.string(status)
+        }
+        writer.key("send_result")
+        writer.string(words.sendResult)
+        writer.endObject()
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    // MARK: Lists
+
+    /// A list call's devices are kept until the task's time.
+    public static func parked(_ call: ListCall, _ record: TaskRecord, count: Int) -> APIResponse {
+        var writer = JSONWriter(capacity: 192)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        if !call.isAsync {
+            writer.key("data")
+            writer.beginObject()
+            writer.key(record.id.text)
+            writer.beginObject()
+            writer.endObject()
+            writer.endObject()
+        }
+        writer.key("longwire")
+        writer.beginObject()
+        writer.key("scheduledFor")
+        writer.integer(record.scheduleAt)
+        writer.key("targets")
+        writer.integer(Int64(count))
+        write(call.malformed, as: "unknown", to: &writer)
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// The answer to a list call, whose devices have all been decided on.
+    ///
+    /// `aliases` is given when the caller wants to know which alias stands for which device.
+    public static func list(
+        _ outcomes: [PublishOutcome], _ call: ListCall, record: TaskRecord, aliases: [ResolvedAlias]?,
+        durability: Durability
+    ) -> APIResponse {
+        let reached = outcomes.filter { PushAnswer.fault(of: $0) == nil }
+        // Nothing was taken, and waiting could help: the caller must hear that rather than an empty success.
+        if reached.isEmpty, let busy = outcomes.first(where: { $0.code.isRetryable }) {
+            return PushAnswer.fault(of: busy)?.response ?? .busy
+        }
+        if reached.isEmpty, outcomes.contains(where: { $0.code == .stopped }) {
+            return GetuiFault.invalid("taskid", "the task was stopped").response
+        }
+        var writer = JSONWriter(capacity: 384 + 64 * outcomes.count)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        if !call.isAsync {
+            writer.key("data")
+            writer.beginObject()
+            writer.key(record.id.text)
+            writer.beginObject()
+            if let aliases {
+                let byDevice = Dictionary(reached.map { ($0.cid, $0) }, uniquingKeysWith: { first, _ in first })
+                for alias in aliases {
+                    let found = alias.devices.compactMap { byDevice[$0] }
+                    guard !found.isEmpty else { continue }
+                    writer.key(alias.alias)
+                    writer.beginObject()
+                    for outcome in found { statusEntry(outcome, to: &writer) }
+                    writer.endObject()
+                }
+            } else {
+                for outcome in reached { statusEntry(outcome, to: &writer) }
+            }
+            writer.endObject()
+            writer.endObject()
+        }
+        writer.key("longwire")
+        writer.beginObject()
+        writer.key("durability")
+        writer.string(durability.name)
+        summarize(outcomes, malformed: call.malformed, to: &writer)
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    private static func statusEntry(_ outcome: PublishOutcome, to writer: inout JSONWriter) {
+        writer.key(identifier: outcome.cid)
+        writer.string(PushAnswer.statusWord(outcome))
+    }
+
+    /// A list's devices by what happened: numbers, and by name only where something is missing.
+    private static func summarize(
+        _ outcomes: [PublishOutcome], malformed: [String], to writer: inout JSONWriter
+    ) {
+        var live = 0, queued = 0, ignored = 0, repeated = 0
+        var unknown = malformed
+        var noFallback: [PublishOutcome.FallbackReason: [DeviceID]] = [:]
+        var refused: [(cid: DeviceID, fault: GetuiFault)] = []
+        for outcome in outcomes {
+            if outcome.isRepeat { repeated += 1 }
+            switch outcome.code {
+            case .accepted:
+                if outcome.isLive { live += 1 } else { queued += 1 }
+                if outcome.fallback == .none { noFallback[outcome.fallbackReason, default: []].append(outcome.cid) }
+            case .ignored: ignored += 1
+            case .unknownDevice: unknown.append(outcome.cid.description)
+            default: if let fault = PushAnswer.fault(of: outcome) { refused.append((outcome.cid, fault)) }
+            }
+        }
+        writer.key("live")
+        writer.integer(Int64(live))
+        writer.key("queued")
+        writer.integer(Int64(queued))
+        if ignored > 0 {
+            writer.key("ignored")
+            writer.integer(Int64(ignored))
+        }
+        if repeated > 0 {
+            writer.key("repeated")
+            writer.integer(Int64(repeated))
+        }
+        if !noFallback.isEmpty {
+            writer.key("noFallback")
+            writer.beginObject()
+            for (reason, cids) in noFallback.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+                writer.key(reason.name)
+                // The same reason for everybody is in the message, not in the devices.
+                if cids.count == live + queued, cids.count > 16 {
+                    writer.string("all")
+                    continue
+                }
+                writer.beginArray()
+                for cid in cids { writer.string(cid.description) }
+                writer.endArray()
+            }
+            writer.endObject()
+        }
+        write(unknown, as: "unknown", to: &writer)
+        guard !refused.isEmpty else { return }
+        writer.key("refused")
+        writer.beginArray()
+        for (cid, fault) in refused {
+            writer.beginObject()
+            writer.key("cid")
+            writer.string(cid.description)
+            writer.envelope(fault.code, fault.message)
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+
+    private static func write(_ texts: [String], as name: StaticString, to writer: inout JSONWriter) {
+        guard !texts.isEmpty else { return }
+        writer.key(name)
+        writer.beginArray()
+        for text in texts { writer.string(text) }
+        writer.endArray()
+    }
+
+    // MARK: Aliases
+
+    /// What became of one item of an alias push.
+    public enum AliasResult: Sendable {
+        case reached(TaskID, [PublishOutcome])
+        case refused(code: GetuiCode, message: String)
+    }
+
+    /// The answer to `push/single/alias` and to its batch.
+    public static func aliases(
+        _ results: [(itemIndex: Int, result: AliasResult)], form: PushForm, durability: Durability
+    ) -> APIResponse {
+        var outcomes: [(task: TaskID, found: [PublishOutcome])] = []
+        var refused = form.refused
+        for (index, result) in results {
+            switch result {
+            case .reached(let task, let all):
+                let taken = all.filter { PushAnswer.fault(of: $0) == nil }
+                if taken.isEmpty, let fault = all.lazy.compactMap({ PushAnswer.fault(of: $0) }).first {
+                    refused.append(PushForm.Refused(itemIndex: index, code: fault.code, message: fault.message))
+                } else {
+                    outcomes.append((task, taken))
+                }
+            case .refused(let code, let message):
+                refused.append(PushForm.Refused(itemIndex: index, code: code, message: message))
+            }
+        }
+        refused.sort { $0.itemIndex < $1.itemIndex }
+        guard !outcomes.isEmpty else {
+            if form.kind == .single, let only = refused.first { return .getui(only.code, only.message) }
+            return PushAnswer.nothingAccepted(refused)
+        }
+        var writer = JSONWriter(capacity: 512)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        if form.kind != .batch(isAsync: true) {
+            writer.key("data")
+            writer.beginObject()
+            for (task, found) in outcomes {
+                writer.key(task.text)
+                writer.beginObject()
+                for outcome in found { statusEntry(outcome, to: &writer) }
+                writer.endObject()
+            }
+            writer.endObject()
+        }
+        writer.key("longwire")
+        writer.beginObject()
+        writer.key("durability")
+        writer.string(durability.name)
+        writer.key("messages")
+        writer.beginArray()
+        for (_, found) in outcomes {
+            for outcome in found { PushAnswer.describe(outcome, to: &writer) }
+        }
+        writer.endArray()
+        if !refused.isEmpty { PushAnswer.write(refused, to: &writer) }
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    public static func unknownAlias(_ alias: String) -> AliasResult {
+        .refused(code: .parameter, message: GetuiFault.targetUser.message)
+    }
+    public static let conflictResult = AliasResult.refused(
+        code: .parameter, message: "request_id cannot be repeat., it was used with another body")
+    public static let busyResult = AliasResult.refused(
+        code: .busy, message: "the gateway is busy, nothing was accepted, retry")
+
+    // MARK: One message
+
+    /// The answer to `task/detail`: the steps of a message's life, oldest first.
+    public static func detail(_ trace: MessageTrace?, _ query: DetailQuery) -> APIResponse {
+        guard let trace, trace.app == query.device.app else {
+            return .getui(.noDetail, "the message's life is not known (it is kept for a day)")
+        }
+        var writer = JSONWriter(capacity: 512)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        writer.key("data")
+        writer.beginObject()
+        // The first is how Getui spells it.
+        for name in ["deatil", "detail"] as [StaticString] {
+            writer.key(name)
+            writer.beginArray()
+            for step in trace.steps {
+                writer.beginObject()
+                writer.key("time")
+                writer.string(clockText(step.time))
+                writer.key("event")
+                writer.string(step.detail.isEmpty ? "\(step.event)" : "\(step.event): \(step.detail)")
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+        writer.endObject()
+        writer.key("longwire")
+        writer.beginObject()
+        writer.key("msgId")
+        writer.string(trace.message.description)
+        writer.key("state")
+        writer.string(trace.finalState.map { "\($0)" } ?? "pending")
+        if !trace.finalReason.isEmpty {
+            writer.key("reason")
+            writer.string(trace.finalReason)
+        }
+        writer.key("offline")
+        writer.bool(trace.isOffline)
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+}
+
+/// A time in UTC as Getui writes it.
+func clockText(_ time: GatewayTime) -> String {
+    let (month, day) = civilDate(time)
+    let seconds = time / 1_000 % 86_400
+    // The year that has this month and day on this day.
+    let days = time / 86_400_000
+    let guess = 1970 + days / 365
+    var year = guess
+    for candidate in stride(from: guess, through: guess - 1, by: -1)
+    where civilDay("\(pad(Int(candidate), 4))-\(pad(month, 2))-\(pad(day, 2))") == days { year = candidate }
+    let clock = [seconds / 3_600, seconds / 60 % 60, seconds % 60].map { pad(Int($0), 2) }.joined(separator: ":")
+    return "\(pad(Int(year), 4))-\(pad(month, 2))-\(pad(day, 2)) \(clock)"
+}
+
+private func pad(_ number: Int, _ width: Int) -> String {
+    let digits = String(number)
+    return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
+}
+
+extension FallbackNote {
+    var name: StaticString {
+        switch self {
+        case .depends: ""
+        case .noContent: "noContent"
+        case .strategy: "strategy"
+        case .timeToLive: "ttl"
+        }
+    }
+}
+
+extension PublishOutcome.Code {
+    /// Nothing was accepted, and saying it again may help.
+    public var isRetryable: Bool { self == .busy || self == .storeFailed || self == .requestPending }
+}

@@ -1,0 +1,228 @@
+internal import Campaigns
+internal import Cryptography
+internal import Delivery
+internal import Wire
+
+// Lists: a message is stored once and then sent to many; and pushes to aliases, which may name several devices.
+extension PublicAPI {
+    /// The route of everything under `push` but the pushes to one cid; `nil`: no such route.
+    func listRoute(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> PublicAction? {
+        guard path.count >= 5, path.matches(2, "push") else { return nil }
+        let isSingle = path.matches(3, "single")
+        if isSingle, path.count == 5, path.matches(4, "alias") {
+            let app = try post(request, path, now: now)
+            return try pushAlias(request, app: app, now: now)
+        }
+        if isSingle, path.count == 6, path.matches(4, "batch"), path.matches(5, "alias") {
+            let app = try post(request, path, now: now)
+            return try pushAliasBatch(request, app: app, now: now)
+        }
+        guard path.count == 5, path.matches(3, "list") else { return nil }
+        if path.matches(4, "message") {
+            let app = try post(request, path, now: now)
+            return try createList(request, app: app, now: now)
+        }
+        if path.matches(4, "cid") {
+            let app = try post(request, path, now: now)
+            return try pushList(request, app: app, toAliases: false, now: now)
+        }
+        if path.matches(4, "alias") {
+            let app = try post(request, path, now: now)
+            return try pushList(request, app: app, toAliases: true, now: now)
+        }
+        return nil
+    }
+
+    private func post(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> App {
+        try require(.post, "POST", request)
+        return try authenticated(request, path, now: now)
+    }
+
+    // MARK: list/message
+
+    /// The audience, which PHP's SDK sends as `"all"`, is not looked at.
+    private func createList(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+        let body = try parameters(request)
+        var key: (UInt64, UInt64) = (0, 0)
+        if let id = body?["request_id"], id.hasContent, !id.equals("") {
+            key = requestKey(app: app.key, endpoint: "push/list/message", requestID: try MessageParser.requestID(id))
+        }
+        let group = try MessageParser.groupName(body?["group_name"])
+        let settings = try PushSettings(body?["settings"], app: app, scope: .list, now: now)
+        let home = key == (0, 0) ? Bucket(digest: random.next()) : Bucket(digest: key.0)
+        let task = TaskID(kind: .list, now: now, home: home, random: random)
+        let content = try messages.content(body, app: app, task: task, settings: settings)
+        try take(.list, app, now: now)
+
+        let validity = ScheduleRules.validity(
+            timeToLive: settings.timeToLive, defaultTimeToLive: app.defaultTimeToLive)
+        let start = max(now, settings.scheduleAt)
+        let record = TaskRecord(
+            id: task, app: app.key, state: settings.scheduleAt > 0 ? .scheduled : .open, createdAt: now,
+            validUntil: start + validity, scheduleAt: settings.scheduleAt, group: group, content: content)
+        let note: FallbackNote =
+            content.strategy == .liveOnly
+            ? .strategy
+            : content.vendor == nil
+                ? .noContent
+                : content.timeToLive == 0 && content.strategy == .liveElseVendor
+                    ? .timeToLive : .depends
+        return .campaign(
+            .create(
+                NewTask(
+                    record: record, requestKey: key, requestDigest: SHA256.digest(request.body).words.0,
+                    group: group.isEmpty ? nil : groupPlace(group, app: app), fallback: note)))
+    }
+
+    func groupPlace(_ group: String, app: App) -> GroupPlace {
+        let words = SHA256.digest(Array((app.appID + "\0" + group).utf8)).words
+        return GroupPlace(bucket: Bucket(digest: words.0), owner: (words.0, words.1))
+    }
+
+    // MARK: list/cid, list/alias
+
+    private func pushList(
+        _ request: APIRequest, app: App, toAliases: Bool, now: GatewayTime
+    ) throws(GetuiFault) -> PublicAction {
+        let body = try parameters(request)
+        guard let text = body?["taskid"] else { throw .null("taskid") }
+        guard let bytes = text.stringBytes else { throw .type("taskid") }
+        guard bytes.count > 0 else { throw .empty("taskid") }
+        guard let task = TaskID(text: String(decoding: bytes, as: UTF8.self)), task.kind == .list else {
+            throw .invalid("taskid")
+        }
+        var call = ListCall(
+            app: app, task: task, audience: .devices([]), isAsync: try flag(body, "is_async"),
+            needsAliasDetail: try flag(body, "need_alias_detail"), malformed: [], key: CallKey(high: 0, low: 0),
+            digest: 0)
+        if let id = body?["request_id"], id.hasContent, !id.equals("") {
+            let key = requestKey(app: app.key, endpoint: "push/list", requestID: try MessageParser.requestID(id))
+            call.key = CallKey(high: key.0, low: key.1)
+            call.digest = SHA256.digest(request.body).words.0
+        }
+        let list = try audience(body?["audience"], toAliases ? "alias" : "cid", app: app)
+        if toAliases {
+            var aliases: [String] = []
+            var seen = Set<String>()
+            for element in list.elements {
+                let alias = try Self.alias(element)
+                if seen.insert(alias).inserted { aliases.append(alias) }
+            }
+            call.audience = .aliases(aliases)
+            try take(.list, app, now: now)
+        } else {
+            var targets: [ListTarget] = []
+            targets.reserveCapacity(256)
+            var seen = Set<DeviceID>(minimumCapacity: 256)
+            for element in list.elements {
+                guard let text = element.stringBytes else { throw .type("cid") }
+                guard let cid = DeviceID(hex: text) else {
+                    call.malformed.append(String(decoding: text.prefix(64), as: UTF8.self))
+                    continue
+                }
+                // Getui's own demo names a cid twice.
+                if seen.insert(cid).inserted { targets.append(app.target(cid, of: task)) }
+            }
+            guard !targets.isEmpty else { throw .targetUser }
+            call.audience = .devices(targets)
+        }
+        return .campaign(.list(call))
+    }
+
+    private func flag(_ body: JSONValue?, _ name: StaticString) throws(GetuiFault) -> Bool {
+        guard let value = body?[name], value.hasContent, !value.equals("") else { return false }
+        guard let flag = value.lenientBool else { throw .type("\(name)") }
+        return flag
+    }
+
+    /// The list in `audience` under a name, neither empty nor too long.
+    private func audience(_ audience: JSONValue?, _ name: StaticString, app: App) throws(GetuiFault) -> JSONValue {
+        guard let audience else { throw .null("audience") }
+        guard audience.hasContent else { throw .empty("audience") }
+        guard audience.kind == .object else { throw .type("audience") }
+        guard let list = audience[name] else { throw .null("\(name)") }
+        guard list.kind == .array else { throw .type("\(name)") }
+        var count = 0
+        for _ in list.elements { count += 1 }
+        guard count > 0 else { throw .empty("\(name)") }
+        guard count <= app.bounds.listTargets else { throw .size("\(name)", "at most \(app.bounds.listTargets)") }
+        return list
+    }
+
+    private static func alias(_ value: JSONValue) throws(GetuiFault) -> String {
+        guard let bytes = value.stringBytes else { throw .type("alias") }
+        guard bytes.count > 0 else { throw .empty("alias") }
+        guard bytes.count <= Limits.aliasByteCount, scalarCount(bytes).map({ $0 < 40 }) == true else {
+            throw .invalid("alias", "fewer than 40 characters")
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    // MARK: single/alias
+
+    private func pushAlias(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+        let body = try parameters(request)
+        let digest = SHA256.digest(request.body).words.0
+        let push = try aliasPush(
+            body, app: app, endpoint: "push/single/alias", itemIndex: 0, digest: digest, now: now)
+        return .campaign(.aliases([push], PushForm(kind: .single)))
+    }
+
+    private func pushAliasBatch(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+        let (list, isAsync) = try batchItems(try parameters(request), app: app)
+        var form = PushForm(kind: .batch(isAsync: isAsync))
+        var pushes: [AliasPush] = []
+        var canonical = JSONWriter(capacity: 1_024)
+        for (index, item) in list.elements.enumerated() {
+            do throws(GetuiFault) {
+                guard item.kind == .object else { throw .type("msg_list") }
+                canonical.removeAll()
+                canonical.value(item)
+                pushes.append(
+                    try aliasPush(
+                        item, app: app, endpoint: "push/single/batch/alias", itemIndex: index,
+                        digest: SHA256.digest(canonical.bytes).words.0, now: now))
+            } catch {
+                form.refused.append(PushForm.Refused(itemIndex: index, code: error.code, message: error.message))
+            }
+        }
+        guard !pushes.isEmpty else { return .respond(PushAnswer.nothingAccepted(form.refused)) }
+        return .campaign(.aliases(pushes, form))
+    }
+
+    private func aliasPush(
+        _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, digest: UInt64, now: GatewayTime
+    ) throws(GetuiFault) -> AliasPush {
+        let requestID = try MessageParser.requestID(body?["request_id"])
+        _ = try MessageParser.groupName(body?["group_name"])
+        guard let audience = body?["audience"] else { throw .null("audience") }
+        guard audience.hasContent else { throw .empty("audience") }
+        guard audience.kind == .object else { throw .type("audience") }
+        guard let list = audience["alias"] else { throw .null("alias") }
+        guard list.kind == .array else { throw .type("alias") }
+        var elements = list.elements
+        guard let first = elements.next() else { throw .empty("alias") }
+        guard elements.next() == nil else { throw .size("alias", "a single push has one") }
+        let alias = try Self.alias(first)
+        let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
+        // It may reach ten devices, each once, so it is a list as far as tasks go.
+        let task = TaskID(kind: .list, now: now, random: random)
+        let content = try messages.content(body, app: app, task: task, settings: settings)
+        let key = requestKey(app: app.key, endpoint: endpoint, requestID: requestID)
+        return AliasPush(
+            app: app, task: task, alias: alias, content: content, key: CallKey(high: key.0, low: key.1),
+            digest: digest, itemIndex: itemIndex)
+    }
+
+    /// `msg_list` and `is_async` of a batch.
+    func batchItems(_ body: JSONValue?, app: App) throws(GetuiFault) -> (list: JSONValue, isAsync: Bool) {
+        guard let list = body?["msg_list"] else { throw .null("msg_list") }
+        guard list.kind == .array || list.isEmptyContainer else { throw .type("msg_list") }
+        guard list.hasContent else { throw .empty("msg_list") }
+        let isAsync = try flag(body, "is_async")
+        var count = 0
+        for _ in list.elements { count += 1 }
+        guard count <= app.bounds.batchItems else { throw .size("msg_list", "at most \(app.bounds.batchItems)") }
+        return (list, isAsync)
+    }
+}

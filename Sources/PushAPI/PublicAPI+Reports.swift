@@ -1,0 +1,131 @@
+internal import Delivery
+internal import Wire
+
+// Reports.
+extension PublicAPI {
+    func reportRoute(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> PublicAction? {
+        guard path.count >= 4, path.matches(2, "report") else { return nil }
+        if path.count == 4, path.matches(3, "online_user") {
+            return .campaign(.onlineReport(try get(request, path, now: now).key))
+        }
+        guard path.count >= 5 else { return nil }
+        if path.count == 6, path.matches(3, "user"), path.matches(4, "date") {
+            let app = try get(request, path, now: now)
+            return .campaign(.dayReport(try dayQuery(path.text(5), app: app, isAboutUsers: true, now: now)))
+        }
+        guard path.matches(3, "push") else { return nil }
+        if path.count == 5, path.matches(4, "count") {
+            return .campaign(.quotaReport(try get(request, path, now: now).key))
+        }
+        if path.count == 6, path.matches(4, "date") {
+            let app = try get(request, path, now: now)
+            return .campaign(.dayReport(try dayQuery(path.text(5), app: app, isAboutUsers: false, now: now)))
+        }
+        if path.count == 6, path.matches(4, "task_group") {
+            let app = try get(request, path, now: now)
+            let group = path.text(5)
+            let isPlain = group.utf8.allSatisfy { byte in
+                switch byte {
+                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                    UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "_"), UInt8(ascii: "-"):
+                    true
+                default: false
+                }
+            }
+            guard isPlain, group.utf8.count <= Limits.groupNameByteCount else { throw .invalid("group_name") }
+            return .campaign(
+                .groupReport(GroupReportQuery(app: app.key, group: group, place: groupPlace(group, app: app))))
+        }
+        if path.matches(4, "task"), path.count == 6 || path.count == 7 && path.matches(6, "detail") {
+            let app = try get(request, path, now: now)
+            return .campaign(.taskReport(try taskReport(request, path[5], app: app, isDetailed: path.count == 7)))
+        }
+        return nil
+    }
+
+    private func get(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> App {
+        try require(.get, "GET", request)
+        return try authenticated(request, path, now: now)
+    }
+
+    private func taskReport(
+        _ request: APIRequest, _ segment: ArraySlice<UInt8>, app: App, isDetailed: Bool
+    ) throws(GetuiFault) -> TaskReportQuery {
+        var query = TaskReportQuery(app: app.key, tasks: [], unknown: [], isDetailed: isDetailed, actions: [])
+        var count = 0
+        var seen = Set<TaskID>()
+        for text in segment.split(separator: UInt8(ascii: ",")) {
+            count += 1
+            guard count <= app.bounds.reportedTasks else {
+                throw .size("taskid", "at most \(app.bounds.reportedTasks)")
+            }
+            let name = String(decoding: text.prefix(64), as: UTF8.self)
+            guard let task = TaskID(text: name) else {
+                query.unknown.append(name)
+                continue
+            }
+            if seen.insert(task).inserted { query.tasks.append(task) }
+        }
+        guard count > 0 else { throw .empty("taskid") }
+        if let list = queryValue("actionIdList", of: request.target) {
+            for text in list.split(separator: ",") {
+                guard let action = UInt32(text) else { throw .invalid("actionIdList") }
+                query.actions.insert(action)
+            }
+        }
+        return query
+    }
+
+    /// A day that is over, and not longer ago than reports reach.
+    private func dayQuery(
+        _ text: String, app: App, isAboutUsers: Bool, now: GatewayTime
+    ) throws(GetuiFault) -> DayReportQuery {
+        guard let day = civilDay(text) else { throw .invalid("date", "yyyy-MM-dd") }
+        let today = now / 86_400_000
+        guard day < today else { throw .invalid("date", "the day is not over (UTC)") }
+        guard day >= today - Limits.reportDays else { throw .invalid("date", "reports reach back 90 days") }
+        return DayReportQuery(app: app.key, date: text, day: UInt32(day), isAboutUsers: isAboutUsers)
+    }
+}
+
+/// Days since 1970 of a date written `yyyy-MM-dd` (the civil-to-days algorithm of the proleptic calendar).
+func civilDay(_ text: String) -> Int64? {
+    let parts = text.split(separator: "-", omittingEmptySubsequences: false)
+    guard parts.count == 3, parts[0].utf8.count == 4, parts[1].utf8.count == 2, parts[2].utf8.count == 2,
+        text.utf8.allSatisfy({ $0 == UInt8(ascii: "-") || (48...57).contains($0) }), let year = Int64(parts[0]),
+        let month = Int64(parts[1]), let day = Int64(parts[2]), (1970...9999).contains(year),
+        (1...12).contains(month), (1...31).contains(day)
+    else { return nil }
+    let shifted = month <= 2 ? year - 1 : year
+    let era = shifted / 400
+    let yearOfEra = shifted - era * 400
+    let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
+    let dayOfEra = yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear
+    let days = era * 146_097 + dayOfEra - 719_468
+    // A day that the month does not have comes back as another one.
+    return civilDate(days * 86_400_000) == (Int(month), Int(day)) ? days : nil
+}
+
+/// The value of a parameter behind the path's question mark, percent-decoded; `nil` when it is not there.
+func queryValue(_ name: String, of target: UnsafeRawBufferPointer) -> String? {
+    guard let mark = target.firstIndex(of: UInt8(ascii: "?")) else { return nil }
+    for part in target[(mark + 1)...].split(separator: UInt8(ascii: "&")) {
+        guard let equals = part.firstIndex(of: UInt8(ascii: "=")) else { continue }
+        guard part[..<equals].elementsEqual(name.utf8) else { continue }
+        var bytes: [UInt8] = []
+        var place = part.index(after: equals)
+        while place < part.endIndex, part[place] != UInt8(ascii: "#") {
+            if part[place] == UInt8(ascii: "%"), place + 2 < part.endIndex, let high = hexValue(part[place + 1]),
+                let low = hexValue(part[place + 2])
+            {
+                bytes.append(high << 4 | low)
+                place += 3
+            } else {
+                bytes.append(part[place])
+                place += 1
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+    return nil
+}

@@ -1,0 +1,114 @@
+internal import Campaigns
+internal import Delivery
+internal import Wire
+
+/// `settings`, read: what Longwire does with each field is in docs/GetuiCompatibility.md.
+struct PushSettings {
+    /// Which fields an endpoint may carry.
+    enum Scope { case single, list }
+
+    var timeToLive: Int64
+    var strategy = Strategy.liveElseVendor
+    var collapseKey = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// Messages a second of a broadcast; 0: as fast as it goes.
+    ///
+    /// Checked everywhere, since SDKs send it everywhere.
+    var speed: Int64 = 0
+    /// 0: at once.
+    var scheduleAt: GatewayTime = 0
+
+    init(_ value: JSONValue?, app: App, scope: Scope, now: GatewayTime) throws(GetuiFault) {
+        timeToLive = app.defaultTimeToLive
+        guard let value = try Self.object(value, "settings") else { return }
+        if let ttl = value["ttl"], !ttl.equals(""), !ttl.isNull {
+            guard [.integer, .double, .string].contains(ttl.kind) else { throw .type("ttl") }
+            guard let milliseconds = ttl.lenientInteger, (-1...app.longestTimeToLive).contains(milliseconds) else {
+                throw .invalid("ttl", "milliseconds from 0 to \(app.longestTimeToLive), or -1")
+            }
+            timeToLive = milliseconds
+        }
+        try readStrategy(value["strategy"])
+        if let key = value["collapse_key"], key.hasContent {
+            guard let bytes = key.stringBytes else { throw .type("collapse_key") }
+            guard scalarCount(bytes) != nil else { throw .invalid("collapse_key", "not valid Unicode") }
+            guard bytes.count <= Limits.collapseKeyByteCount else {
+                throw .size("collapse_key", "at most \(Limits.collapseKeyByteCount) bytes")
+            }
+            collapseKey = bytes
+        }
+        speed = try Self.integer(value, "speed", 0...1_000_000) ?? 0
+        try readSchedule(value, scope, now)
+        try Self.checkFieldsWithoutMeaning(value)
+    }
+
+    private mutating func readStrategy(_ value: JSONValue?) throws(GetuiFault) {
+        guard let value = try Self.object(value, "strategy") else { return }
+        // For an iOS device its own entry is the one that counts; those of Android's vendors decide nothing here.
+        if let chosen = value["ios"] ?? value["default"] { strategy = try Self.strategy(chosen) }
+    }
+
+    private mutating func readSchedule(_ value: JSONValue, _ scope: Scope, _ now: GatewayTime) throws(GetuiFault) {
+        guard let time = try Self.integer(value, "schedule_time", 0...Int64(1 << 52)), time > 0 else { return }
+        switch ScheduleRules.judge(time, now: now) {
+        case .atOnce: break
+        case .later(let time):
+            guard scope != .single else { throw .invalid("schedule_time", "a push to one target goes out at once") }
+            scheduleAt = time
+        case .outOfRange:
+            throw GetuiFault(code: .badSchedule, message: "schedule_time is invalid, it lies within 7 days from now")
+        }
+    }
+
+    /// Fields of Getui that say something about Android's vendors, about paid services or about a screen that iOS does
+    /// not show to anybody: their types are checked, so that a mistake is told.
+    private static func checkFieldsWithoutMeaning(_ value: JSONValue) throws(GetuiFault) {
+        for name in ["filter_notify_off", "need_backup", "active_push"] as [StaticString] {
+            if let flag = value[name], flag.hasContent, !flag.equals(""), flag.lenientBool == nil {
+                throw .type("\(name)")
+            }
+        }
+        if let text = value["custom_callback"], text.hasContent, text.stringBytes == nil {
+            throw .type("custom_callback")
+        }
+        _ = try integer(value, "active_days", 0...3_650)
+        _ = try integer(value, "activate_filter_day", 0...3_650)
+        _ = try integer(value, "activate_filter_type", -1...1)
+        _ = try integer(value, "lst", 0...Int64(1 << 52))
+        if let platforms = value["active_push_platform"], platforms.hasContent, platforms.kind != .array {
+            throw .type("active_push_platform")
+        }
+        // It would change who gets the message; said rather than left undone in silence.
+        if let flag = value["first_ack_wins"], flag.hasContent {
+            guard let isSet = flag.lenientBool else { throw .type("first_ack_wins") }
+            if isSet { throw .invalid("first_ack_wins", "not supported") }
+        }
+    }
+
+    private static func strategy(_ value: JSONValue) throws(GetuiFault) -> Strategy {
+        guard [.integer, .double, .string].contains(value.kind) else { throw .type("strategy") }
+        switch value.lenientInteger {
+        case 1, 6: return .liveElseVendor  // 6 is Getui's quota choice among Android vendors
+        case 2: return .vendorOnly
+        case 3: return .liveOnly
+        case 4: return .vendorElseLive
+        default: throw .invalid("strategy", "1 to 4, or 6")
+        }
+    }
+
+    static func integer(
+        _ object: JSONValue, _ name: StaticString, _ range: ClosedRange<Int64>
+    ) throws(GetuiFault) -> Int64? {
+        guard let value = object[name], value.hasContent, !value.equals("") else { return nil }
+        guard [.integer, .double, .string].contains(value.kind) else { throw .type("\(name)") }
+        guard let number = value.lenientInteger, range.contains(number) else {
+            throw .invalid("\(name)", "\(range.lowerBound) to \(range.upperBound)")
+        }
+        return number
+    }
+
+    static func object(_ value: JSONValue?, _ name: String) throws(GetuiFault) -> JSONValue? {
+        guard let value, value.hasContent else { return nil }
+        guard value.kind == .object else { throw .type(name) }
+        return value
+    }
+}

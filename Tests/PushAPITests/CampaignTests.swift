@@ -1,0 +1,346 @@
+import Campaigns
+import Delivery
+import Testing
+import Wire
+
+@testable import PushAPI
+
+extension Fixture {
+    func campaign(
+        _ method: APIRequest.Method, _ path: String, _ body: String = "", location: SourceLocation = #_sourceLocation
+    ) throws -> CampaignAction {
+        let action = call(method, "/v2/demoApp/" + path, body)
+        guard case .campaign(let campaign) = action else {
+            Issue.record("not taken: \(action.text)", sourceLocation: location)
+            throw Refused()
+        }
+        return campaign
+    }
+
+    func refused(_ method: APIRequest.Method, _ path: String, _ body: String = "") -> (Int, String) {
+        guard let response = call(method, "/v2/demoApp/" + path, body).response else { return (0, "taken") }
+        return (response.status, response.text)
+    }
+
+    func newTask(_ fields: String = "") throws -> NewTask {
+        let body = #"{"push_message":{"transmission":"hi"}\#(fields.isEmpty ? "" : "," + fields)}"#
+        guard case .create(let task) = try campaign(.post, "push/list/message", body) else { throw Refused() }
+        return task
+    }
+}
+
+private let listTask = TaskID(kind: .list, month: 11, day: 21, random: (1, 2))
+private let first = Fixture.cid.description
+
+@Suite("List messages")
+struct ListMessageTests {
+    private let fixture = Fixture()
+
+    @Test("the message is rendered once, stored in its own bucket, and valid for its TTL")
+    func stored() throws {
+        let task = try fixture.newTask(#""settings":{"ttl":60000},"group_name":"am-1""#)
+        #expect(task.record.id.kind == .list && task.record.id.text.hasPrefix("RASL_1114_"))
+        #expect(task.record.state == .open && task.record.validUntil == Fixture.now + 60_000)
+        #expect(task.record.group == "am-1" && task.group != nil && task.requestKey == (0, 0))
+        #expect(Array(task.record.content.payload) == Array("hi".utf8))
+        #expect(task.fallback == .noContent, "what is known of the fallback is said at once")
+        let unlimited = try fixture.newTask(#""settings":{"ttl":-1}"#)
+        #expect(unlimited.record.validUntil == Fixture.now + Limits.defaultTimeToLive)
+        #expect(unlimited.record.content.timeToLive == -1)
+    }
+
+    @Test("a requested task lives where its request is kept, so that one batch holds both")
+    func requested() throws {
+        let task = try fixture.newTask(#""request_id":"news-000001""#)
+        #expect(Bucket(digest: task.requestKey.0) == task.record.id.home)
+        let again = try fixture.newTask(#""request_id":"news-000001""#)
+        #expect(again.requestKey == task.requestKey && again.requestDigest == task.requestDigest)
+        let other = try fixture.newTask(#""request_id":"news-000001","group_name":"x""#)
+        #expect(other.requestDigest != task.requestDigest)
+    }
+
+    @Test("PHP's audience of \"all\", empty arrays and an empty request id are let be")
+    func lenient() throws {
+        _ = try fixture.newTask(
+            #""audience":"all","settings":[],"push_channel":[],"request_id":"","group_name":null,"task_name":"t""#)
+    }
+
+    @Test("schedule_time makes a timed task, within seven days; a past one goes out at once")
+    func schedule() throws {
+        let later = Fixture.now + 3_600_000
+        let task = try fixture.newTask(#""settings":{"schedule_time":"\#(later)"}"#)
+        #expect(task.record.state == .scheduled && task.record.scheduleAt == later)
+        #expect(task.record.validUntil == later + Limits.defaultTimeToLive)
+        #expect(try fixture.newTask(#""settings":{"schedule_time":5}"#).record.state == .open)
+        let body =
+            #"{"push_message":{"transmission":"x"},"settings":{"schedule_time":\#(Fixture.now + 8 * 86_400_000)}}"#
+        let (status, text) = fixture.refused(.post, "push/list/message", body)
+        #expect(status == 400 && text.contains(#""code":22002"#))
+        #expect(fixture.push(#""settings":{"schedule_time":\#(later)}"#).text.contains("schedule_time is invalid"))
+    }
+
+    @Test("a revoke needs the old task's id, travels live and carries it", arguments: ["list", "single"])
+    func revoke(kind: String) throws {
+        let old = kind == "list" ? listTask : TaskID(kind: .single, month: 1, day: 2, random: (3, 4))
+        let message = #"{"revoke":{"old_task_id":"\#(old.text)","force":true}}"#
+        guard
+            case .create(let task) = try fixture.campaign(
+                .post, "push/list/message", #"{"push_message":\#(message),"settings":{"strategy":{"ios":2}}}"#)
+        else { throw Fixture.Refused() }
+        #expect(task.record.content.revokes == old && Array(task.record.content.payload) == old.bytes)
+        #expect(task.record.content.strategy == .liveOnly)
+        let seen = try fixture.accepted(fixture.push(message: message)).seen
+        #expect(seen.command.revokes == old)
+        #expect(seen.command.revokedDigest == messageDigest(of: old, for: Fixture.cid))
+        for (bad, text) in [
+            (#"{"revoke":{"force":true}}"#, "old_task_id cannot be null"),
+            (#"{"revoke":{"old_task_id":""}}"#, "old_task_id can not be empty"),
+            (#"{"revoke":{"old_task_id":7}}"#, "old_task_id type error"),
+            (#"{"revoke":{"old_task_id":"GT_1"}}"#, "old_task_id is invalid"),
+            (#"{"revoke":7}"#, "revoke type error"),
+            (#"{"revoke":{"old_task_id":"\#(old.text)","force":"perhaps"}}"#, "force type error"),
+        ] { #expect(fixture.push(message: bad).text.contains(text), "\(bad)") }
+    }
+
+    @Test("fields without a meaning here are checked, so that a mistake is told")
+    func checkedFields() {
+        for (field, text) in [
+            (#""speed":-1"#, "speed is invalid"), (#""speed":[1]"#, "speed type error"),
+            (#""filter_notify_off":"x""#, "filter_notify_off type error"), (#""active_days":"x""#, "active_days is"),
+            (#""custom_callback":7"#, "custom_callback type error"), (#""lst":-4"#, "lst is invalid"),
+            (#""active_push_platform":1"#, "active_push_platform type error"),
+            (#""first_ack_wins":true"#, "first_ack_wins is invalid"), (#""strategy":{"ios":9}"#, "strategy is invalid"),
+            (#""schedule_time":{"a":1}"#, "schedule_time type error"),
+        ] { #expect(fixture.push(#""settings":{\#(field)}"#).text.contains(text), "\(field)") }
+        for field in [
+            #""speed":"100""#, #""filter_notify_off":"false""#, #""active_push":1"#, #""custom_callback":"a""#,
+            #""strategy":{"ios":4,"hw":1}"#, #""first_ack_wins":false"#, #""active_push_platform":[1,3]"#,
+        ] { #expect(fixture.push(#""settings":{\#(field)}"#).response == nil, "\(field)") }
+    }
+
+    @Test("a display window is two times, the earlier first; a past one is let be")
+    func duration() {
+        func push(_ duration: String) -> PublicAction {
+            fixture.push(message: #"{"transmission":"x","duration":\#(duration)}"#)
+        }
+        #expect(push(#""1590547347000-1590633747000""#).response == nil)
+        for bad in [#""2-1""#, #""x-y""#, #""5""#, #""9-1-2""#] {
+            #expect(push(bad).text.contains("duration is invalid"))
+        }
+        #expect(push("5").text.contains("duration type error"))
+    }
+}
+
+@Suite("List calls")
+struct ListCallTests {
+    private let fixture = Fixture()
+
+    private func call(_ fields: String, to path: String = "cid") throws -> ListCall {
+        let body = #"{"taskid":"\#(listTask.text)",\#(fields)}"#
+        guard case .list(let call) = try fixture.campaign(.post, "push/list/\(path)", body) else {
+            throw Fixture.Refused()
+        }
+        return call
+    }
+
+    @Test("each device once, with its bucket and the tail of its msgId; what cannot be a cid is kept apart")
+    func devices() throws {
+        let call = try call(
+            #""audience":{"cid":["\#(first)","zz","\#(Fixture.otherCID)","\#(first)"]},"is_async":"true""#)
+        guard case .devices(let targets) = call.audience else { throw Fixture.Refused() }
+        #expect(targets.map(\.cid) == [Fixture.cid, Fixture.otherCID])
+        #expect(targets[0].bucket == fixture.app.bucket(of: Fixture.cid))
+        #expect(targets[0].digest == messageDigest(of: listTask, for: Fixture.cid))
+        #expect(call.malformed == ["zz"] && call.isAsync && !call.needsAliasDetail)
+        #expect(call.key == CallKey(high: 0, low: 0))
+    }
+
+    @Test("aliases stay names until the directory is asked")
+    func aliases() throws {
+        let call = try call(
+            #""audience":{"alias":["a","张三","a"]},"need_alias_detail":1,"request_id":"0123456789""#, to: "alias")
+        guard case .aliases(let names) = call.audience else { throw Fixture.Refused() }
+        #expect(names == ["a", "张三"] && call.needsAliasDetail && call.key != CallKey(high: 0, low: 0))
+    }
+
+    @Test(
+        "what is wrong is named",
+        arguments: [
+            (#"{"audience":{"cid":["a"]}}"#, "taskid cannot be null"),
+            (#"{"taskid":"","audience":{"cid":["a"]}}"#, "taskid can not be empty"),
+            (#"{"taskid":7,"audience":{"cid":["a"]}}"#, "taskid type error"),
+            (#"{"taskid":"RASS_0101_000000000000000000000001","audience":{"cid":["a"]}}"#, "taskid is invalid"),
+            (#"{"taskid":"T"}"#, "taskid is invalid"), (#"{"taskid":"T!"}"#, "audience cannot be null"),
+            (#"{"taskid":"T!","audience":[]}"#, "audience can not be empty"),
+            (#"{"taskid":"T!","audience":"all"}"#, "audience type error"),
+            (#"{"taskid":"T!","audience":{"alias":["a"]}}"#, "cid cannot be null"),
+            (#"{"taskid":"T!","audience":{"cid":"a"}}"#, "cid type error"),
+            (#"{"taskid":"T!","audience":{"cid":[]}}"#, "cid can not be empty"),
+            (#"{"taskid":"T!","audience":{"cid":[7]}}"#, "cid type error"),
+            (#"{"taskid":"T!","audience":{"cid":["zz"]}}"#, "target user is invalid"),
+            (#"{"taskid":"T!","audience":{"cid":["zz"]},"is_async":"perhaps"}"#, "is_async type error"),
+            (#"{"taskid":"T!","audience":{"cid":["zz"]},"request_id":"short"}"#, "request_id is invalid"),
+            ("null", "taskid cannot be null"), ("{", "body is not JSON"),
+        ])
+    func faults(body: String, text: String) {
+        let body = body.replacing("T!", with: listTask.text)
+        let (status, answer) = fixture.refused(.post, "push/list/cid", body)
+        #expect(answer.contains(text), "\(answer)")
+        #expect(status == (text.contains("JSON") ? 200 : 400))
+    }
+
+    @Test("a thousand devices and no more")
+    func bound() throws {
+        func body(_ count: Int) -> String {
+            let cids = (0..<count).map { #""\#(DeviceID(high: 1, low: UInt64($0)))""# }.joined(separator: ",")
+            return #"{"taskid":"\#(listTask.text)","audience":{"cid":[\#(cids)]}}"#
+        }
+        guard case .list(let call) = try fixture.campaign(.post, "push/list/cid", body(1_000)),
+            case .devices(let targets) = call.audience
+        else { throw Fixture.Refused() }
+        #expect(targets.count == 1_000)
+        #expect(fixture.refused(.post, "push/list/cid", body(1_001)).1.contains("cid size over limit"))
+    }
+
+    @Test("a push to an alias is one task of several devices; a bad alias is named")
+    func singleAlias() throws {
+        func body(_ alias: String) -> String {
+            #"{"request_id":"0123456789","audience":{"alias":\#(alias)},"push_message":{"transmission":"x"}}"#
+        }
+        guard case .aliases(let pushes, let form) = try fixture.campaign(.post, "push/single/alias", body(#"["al"]"#))
+        else { throw Fixture.Refused() }
+        #expect(pushes.count == 1 && pushes[0].alias == "al" && form.kind == .single)
+        #expect(pushes[0].task.kind == .list && pushes[0].key != CallKey(high: 0, low: 0))
+        for (alias, text) in [
+            (#"["a","b"]"#, "alias size over limit"), (#"[""]"#, "alias can not be empty"), ("[7]", "alias type error"),
+            ("[]", "alias can not be empty"), (#""a""#, "alias type error"),
+            (#"["\#(String(repeating: "x", count: 40))"]"#, "alias is invalid"),
+        ] { #expect(fixture.refused(.post, "push/single/alias", body(alias)).1.contains(text), "\(alias)") }
+    }
+
+    @Test("a batch of aliases stands item by item, 200 at most")
+    func aliasBatch() throws {
+        func item(_ number: Int, _ alias: String) -> String {
+            #"{"request_id":"request-\#(number + 10)","audience":{"alias":\#(alias)},"push_message":{"transmission":"x"}}"#
+        }
+        let body = #"{"is_async":true,"msg_list":[\#(item(0, #"["a"]"#)),\#(item(1, "[]")),7]}"#
+        guard case .aliases(let pushes, let form) = try fixture.campaign(.post, "push/single/batch/alias", body)
+        else { throw Fixture.Refused() }
+        #expect(pushes.map(\.itemIndex) == [0] && form.kind == .batch(isAsync: true))
+        #expect(form.refused.map(\.itemIndex) == [1, 2])
+        let many = (0...200).map { item($0, #"["a"]"#) }.joined(separator: ",")
+        #expect(
+            fixture.refused(.post, "push/single/batch/alias", #"{"msg_list":[\#(many)]}"#).1
+                .contains("msg_list size over limit"))
+    }
+
+    @Test("a content that goes on under another task's id names that one to the vendor")
+    func renamed() throws {
+        let task = try fixture.newTask(#""push_channel":{"ios":{"aps":{"alert":"x"}}}"#)
+        let content = task.record.content.renamed(from: task.record.id, to: listTask)
+        let text = String(decoding: content.arena, as: UTF8.self)
+        #expect(text.contains(listTask.text + ":") && !text.contains(task.record.id.text))
+    }
+}
+
+@Suite("Tasks and reports")
+struct TaskRouteTests {
+    private let fixture = Fixture()
+
+    @Test("stop, schedule and detail read the ids of their paths")
+    func paths() throws {
+        guard case .stop(let stopped, let app) = try fixture.campaign(.delete, "task/\(listTask.text)", "null"),
+            case .schedule(let asked, _) = try fixture.campaign(.get, "task/schedule/\(listTask.text)"),
+            case .cancel(let cancelled, _) = try fixture.campaign(.delete, "task/schedule/\(listTask.text)/"),
+            case .detail(let query) = try fixture.campaign(.get, "task/detail/\(first)/\(listTask.text)")
+        else { throw Fixture.Refused() }
+        #expect(stopped == listTask && app == fixture.app.key && asked == listTask && cancelled == listTask)
+        #expect(query.digest == messageDigest(of: listTask, for: Fixture.cid))
+    }
+
+    @Test(
+        "bad ids and methods have their codes",
+        arguments: [
+            (APIRequest.Method.delete, "task/x", 400, 20001), (.get, "task/\(listTask.text)", 405, 405),
+            (.get, "task/schedule/x", 400, 22002), (.post, "task/schedule/\(listTask.text)", 405, 405),
+            (.delete, "task/schedule/x", 400, 22002), (.get, "task/detail/zz/\(listTask.text)", 400, 20001),
+            (.get, "task/detail/\(first)/x", 400, 20001), (.get, "push/list/cid", 405, 405),
+            (.post, "push/list/other", 404, 404), (.post, "report/online_user", 405, 405),
+            (.get, "report/push/other", 404, 404), (.get, "report/push/task_group/a%20b", 400, 20001),
+            (.get, "report/push/task/\(listTask.text)?actionIdList=x", 400, 20001),
+            (.get, "report/push/task/,", 400, 20001),
+            (.get, "report/push/date/2023-11-15", 400, 20001), (.get, "report/push/date/2023-11-31", 400, 20001),
+            (.get, "report/user/date/2023-8-1", 400, 20001), (.get, "report/user/date/2023-08-01", 400, 20001),
+        ])
+    func faults(method: APIRequest.Method, path: String, status: Int, code: Int) {
+        let (found, text) = fixture.refused(method, path)
+        #expect(found == status && text.contains(#""code":\#(code)"#), "\(path): \(text)")
+    }
+
+    @Test("without a token nothing is told", arguments: ["task/x", "report/push/count", "push/list/cid"])
+    func authentication(path: String) {
+        let method: APIRequest.Method = path.hasPrefix("report") ? .get : path.hasPrefix("task") ? .delete : .post
+        let response = fixture.call(method, "/v2/demoApp/\(path)", "", token: "x").response
+        #expect(response?.status == 401 && response?.text.contains("10001") == true)
+    }
+
+    @Test("reports take up to 200 tasks, the day's before today, 90 of them")
+    func reports() throws {
+        let names = (0..<200).map { TaskID(kind: .list, month: 1, day: 1, random: (0, UInt64($0))).text }
+        guard
+            case .taskReport(let query) = try fixture.campaign(
+                .get, "report/push/task/\(names.joined(separator: ","))?actionIdList=90001,90002&x=1"),
+            case .taskReport(let detail) = try fixture.campaign(.get, "/report/push/task/\(names[0]),zz/detail"),
+            case .dayReport(let day) = try fixture.campaign(.get, "report/push/date/2023-11-13"),
+            case .dayReport(let users) = try fixture.campaign(.get, "report/user/date/2023-08-16"),
+            case .groupReport(let group) = try fixture.campaign(.get, "report/push/task_group/am-1?startDate=x")
+        else { throw Fixture.Refused() }
+        #expect(query.tasks.count == 200 && query.actions == [90_001, 90_002] && !query.isDetailed)
+        #expect(detail.isDetailed && detail.unknown == ["zz"] && detail.tasks.count == 1)
+        #expect(day.day == 19_674 && !day.isAboutUsers && users.isAboutUsers && group.group == "am-1")
+        let tooMany = (names + [listTask.text]).joined(separator: ",")
+        #expect(fixture.refused(.get, "report/push/task/\(tooMany)").1.contains("taskid size over limit"))
+    }
+
+    @Test("what an app has used up is refused with its code")
+    func rates() {
+        final class Keeper: RateKeeper {
+            var verdict = RateBook.Verdict.granted
+            var kinds: [RateKind] = []
+            func take(
+                _ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime
+            ) -> RateBook.Verdict {
+                kinds.append(kind)
+                return verdict
+            }
+        }
+        let keeper = Keeper()
+        fixture.api.rates = keeper
+        let body = #"{"push_message":{"transmission":"x"}}"#
+        keeper.verdict = .dayExceeded
+        #expect(fixture.refused(.post, "push/list/message", body).1.contains(#""code":30008"#))
+        keeper.verdict = .minuteExceeded
+        let (status, text) = fixture.refused(.post, "push/list/message", body)
+        #expect(status == 403 && text.contains(#""code":30015"#))
+        let alias = #"{"taskid":"\#(listTask.text)","audience":{"alias":["a"]}}"#
+        #expect(fixture.refused(.post, "push/list/alias", alias).1.contains(#""code":30015"#))
+        let auth = #"{"appkey":"demoKey","timestamp":"\#(Fixture.now)","sign":"x"}"#
+        let answer = fixture.call(.post, "/v2/demoApp/auth", auth).response
+        #expect(answer?.status == 401 && answer?.text.contains(#""code":10003"#) == true)
+        var app = fixture.app
+        app.rates.callsPerMinute = 1
+        fixture.api.registry = AppRegistry([app])
+        let (calls, callText) = fixture.refused(.get, "report/online_user")
+        #expect(calls == 401 && callText.contains(#""code":10005"#))
+        #expect(keeper.kinds == [.list, .list, .list, .authentication, .call])
+    }
+
+    @Test("dates and times are written as Getui writes them")
+    func clock() {
+        #expect(clockText(1_700_000_000_000) == "2023-11-14 22:13:20")
+        #expect(clockText(951_782_400_000) == "2000-02-29 00:00:00")
+        #expect(clockText(1_704_067_199_000) == "2023-12-31 23:59:59")
+        #expect(civilDay("2000-02-29") == 11_016 && civilDay("1970-01-01") == 0)
+        #expect(civilDay("2023-02-29") == nil && civilDay("23-02-09") == nil && civilDay("2023-1-01") == nil)
+    }
+}

@@ -1,0 +1,189 @@
+internal import Delivery
+internal import Wire
+
+/// A task of several messages as the simulator knows it.
+final class SimulatedTask {
+    let index: Int
+    let id: TaskID
+    let app: Int
+    let createdAt: GatewayTime
+    /// The first attempt for each device.
+    var records: [Record] = []
+    var isStopped = false
+    var isWithdrawn = false
+    /// Shards that have not said yet that nothing of it is pending, and the life they were asked in.
+    var sweepsMissing = 0
+    var sweepLife = 0
+    var hasSweepFailed = false
+
+    init(index: Int, id: TaskID, app: Int, createdAt: GatewayTime) {
+        (self.index, self.id, self.app, self.createdAt) = (index, id, app, createdAt)
+    }
+}
+
+// Lists to several devices, calls made again, stops and revokes.
+extension World {
+    func publishList() {
+        let app = chance.below(2)
+        var found = identities.filter { $0.app == app && $0.isDurable }
+        guard !found.isEmpty else { return }
+        let task = SimulatedTask(
+            index: tasks.count,
+            id: TaskID(
+                kind: .list, month: 1, day: 1, home: Bucket(UInt16(chance.below(4_096))),
+                random: (0, UInt64(tasks.count))), app: app, createdAt: gatewayNow)
+        tasks.append(task)
+        let strategy = chance.one(of: [
+            Strategy.liveElseVendor, .liveElseVendor, .vendorOnly, .liveOnly, .vendorElseLive,
+        ])
+        let timeToLive = chance.one(of: [plan.maximumTimeToLive, 20_000, 3_000, 0, -1])
+        let hasVendor = chance.perMille(850)
+        for _ in 0..<min(found.count, chance.between(2, 5)) {
+            let identity = found.remove(at: chance.below(found.count))
+            requestCount += 1
+            let record = Record(
+                index: records.count, identity: identity, strategy: strategy, timeToLive: timeToLive,
+                hasVendor: hasVendor, badge: .none, collapse: 0, isBulk: true, request: requestCount,
+                digest: (chance.next() << 32) | UInt64(records.count), payloadCount: 60)
+            record.task = task
+            records.append(record)
+            task.records.append(record)
+            submit(record, conflicting: false)
+        }
+        queue.add(.retryList(task: task.index, attempt: 1), at: now + chance.time(0, 8_000))
+    }
+
+    /// The same list call once more: whoever has it must not get it again.
+    func retry(_ task: SimulatedTask, attempt: Int) {
+        guard !isHealing, !task.isStopped, !task.isWithdrawn, isUp else { return }
+        faults.note(.listRetried)
+        for first in task.records {
+            let copy = Record(
+                index: records.count, identity: first.identity, strategy: first.strategy,
+                timeToLive: first.timeToLive, hasVendor: first.hasVendor, badge: .none, collapse: 0, isBulk: true,
+                request: first.request, digest: first.digest, payloadCount: first.payloadCount)
+            copy.task = task
+            records.append(copy)
+            submit(copy, conflicting: false)
+        }
+        if attempt < 3 {
+            queue.add(.retryList(task: task.index, attempt: attempt + 1), at: now + chance.time(0, 20_000))
+        }
+    }
+
+    func stopSomeTask() {
+        let open = tasks.suffix(40).filter { !$0.isStopped }
+        guard isUp, !open.isEmpty else { return }
+        let task = chance.one(of: open)
+        faults.note(.taskStopped)
+        eventCount += 1
+        task.isStopped = true
+        (task.sweepsMissing, task.sweepLife, task.hasSweepFailed) = (loops.count, life, false)
+        for record in task.records { record.mayBeRevoked = true }
+        for loop in loops {
+            loop.shard.task(
+                .sweep(task.id, plan.apps[task.app].key, share(of: loop)),
+                origin: Origin(route: 11, request: UInt64(task.index)), now: gatewayNow)
+            loop.perform()
+        }
+    }
+
+    /// Withdraws one message, of a list or a single push, that was published not long ago.
+    func revokeSomething() {
+        let known = records.suffix(60).filter {
+            $0.revokes == nil && $0.identity.isDurable && first(of: $0) === $0
+        }
+        guard isUp, !known.isEmpty else { return }
+        let old = chance.one(of: known)
+        faults.note(.messageRevoked)
+        old.mayBeRevoked = true
+        old.task?.isWithdrawn = true
+        let record = Record(
+            index: records.count, identity: old.identity, strategy: .liveOnly, timeToLive: plan.maximumTimeToLive,
+            hasVendor: false, badge: .none, collapse: 0, isBulk: false, request: 0,
+            digest: (chance.next() << 32) | UInt64(records.count), payloadCount: 16)
+        record.revokes = old
+        records.append(record)
+        submit(record, conflicting: false)
+    }
+
+    /// The record that a message of this one would be found under: of a list, the first attempt.
+    private func first(of record: Record) -> Record { records[Int(record.digest & 0xFFFF_FFFF)] }
+
+    func taskAnswered(_ origin: Origin, _ answer: TaskAnswer) {
+        let task = tasks[Int(origin.request & 0xFFFF_FFFF)]
+        switch answer {
+        case .totals(let totals): oracle.total(task, totals)
+        case .swept, .busy:
+            guard task.sweepLife == life else { return }
+            if case .busy = answer { task.hasSweepFailed = true }
+            task.sweepsMissing -= 1
+            guard task.sweepsMissing == 0, !task.hasSweepFailed else { return }
+            oracle.stopped(task)
+        default: fail(.content, "a task was answered with something else")
+        }
+    }
+
+    private func share(of loop: Loop) -> LoopShare {
+        LoopShare(index: loop.index, count: loops.count, bucketCount: World.bucketCount)
+    }
+
+    /// Asks what became of every task, for the comparison at the end.
+    func askTotals() {
+        for task in tasks {
+            for loop in loops {
+                loop.shard.task(
+                    .totals(task.id, plan.apps[task.app].key, share(of: loop)),
+                    origin: Origin(route: 12, request: UInt64(task.index)), now: gatewayNow)
+                loop.perform()
+            }
+        }
+        pass(milliseconds: 30_000)
+    }
+}
+
+extension Oracle {
+    /// A stop was answered: nothing of the task is left to be delivered.
+    func stopped(_ task: SimulatedTask) {
+        for record in task.records where record.durableTable != nil {
+            fail(.finalState, "message \(record.index) is pending though its task was stopped")
+        }
+    }
+
+    /// A revoke was answered: what it withdraws is over.
+    func revoked(_ record: Record, _ old: Record) {
+        if old.task == nil, requestsForgotten { return }
+        if old.everDurable, old.durableTable != nil {
+            fail(.finalState, "message \(old.index) is pending though message \(record.index) revoked it")
+        }
+    }
+
+    func total(_ task: SimulatedTask, _ totals: TaskTotals) {
+        taskTotals[task.index, default: TaskTotals()].add(totals)
+    }
+
+    /// Every task's report is the sum of its messages' ends.
+    func checkTaskTotals() {
+        world.askTotals()
+        for task in world.tasks {
+            let accepted = task.records.filter { $0.everDurable && $0.durableFinal != nil }
+            guard let totals = taskTotals[task.index] else {
+                return fail(.progress, "task \(task.index) was not reported")
+            }
+            if totals.accepted != accepted.count || totals.pending != 0 {
+                let ends = accepted.map { "\($0.index) \($0.durableFinal.map { "\($0)" } ?? "")" }
+                return fail(
+                    .books,
+                    "task \(task.index): \(totals.accepted) reported, \(totals.pending) of them pending, \(ends) were accepted"
+                )
+            }
+            for state in FinalState.allCases {
+                let count = accepted.count { $0.durableFinal == state }
+                if totals[state] != count {
+                    return fail(
+                        .books, "task \(task.index): \(totals[state]) reported as \(state), there were \(count)")
+                }
+            }
+        }
+    }
+}

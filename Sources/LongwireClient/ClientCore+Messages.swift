@@ -88,8 +88,18 @@ extension ClientCore {
             return
         }
         guard dropRule == .none else { return addHole(revoke.sequence, stream: 0, at: now) }
-        settle(revoke.sequence, stream: 0)
-        actions.append(.report(.revoked(revoke.revokedTaskID)))
+        // As a message: were the state not stored before the app is told, the gateway must say it again.
+        addHole(revoke.sequence, stream: 0, at: now)
+        let place = StreamPlace(stream: 0, sequence: revoke.sequence)
+        guard phase == .ready, !handling.contains(place) else { return }
+        handling.append(place)
+        actions.append(.revoke(revoke.revokedTaskID, sequence: revoke.sequence))
+    }
+
+    /// The app has been told of a revoke.
+    package mutating func finishRevoke(_ sequence: UInt64) {
+        handling.removeAll { $0 == StreamPlace(stream: 0, sequence: sequence) }
+        settle(sequence, stream: 0)
     }
 
     /// The handler has returned.

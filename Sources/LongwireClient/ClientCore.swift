@@ -36,6 +36,8 @@ package enum ClientAction: Equatable {
     case persist(ClientState)
     /// Call the app's handler, then `finish`.
     case handle(ReceivedMessage)
+    /// Tell the app that this task is withdrawn, then `finishRevoke`.
+    case revoke(TaskID, sequence: UInt64)
     case report(ClientEvent)
 }
 

@@ -94,6 +94,9 @@ final class ClientRunner {
                 connection = nil
             case .report(let event): events(event)
             case .handle(let message): core.finish(message, handler(message))
+            case .revoke(let task, let sequence):
+                events(.revoked(task))
+                core.finishRevoke(sequence)
             case .persist(let state):
                 do {
                     try store.save(state)

@@ -119,6 +119,9 @@ struct CoreDriver {
                 log.append("handle \(message.sequence)")
                 shown.append(message.sequence)
                 core.finish(message, verdicts[message.sequence] ?? .processed)
+            case .revoke(let task, let sequence):
+                events.append(.revoked(task))
+                core.finishRevoke(sequence)
             case .persist(let state):
                 guard !storeFails else {
                     let error = LongwireClientError(code: .stateUnwritable, message: "disk full")

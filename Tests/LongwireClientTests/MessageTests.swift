@@ -134,6 +134,25 @@ struct MessageTests {
         #expect(driver.acks.map(\.positions) == Array(repeating: [StreamPosition(stream: 0, sequence: 4)], count: 2))
     }
 
+    @Test("a revocation read behind what could not be stored is not claimed, and is told when it comes again")
+    func revokeUnstored() throws {
+        var driver = CoreDriver(state: CoreDriver.registered)
+        driver.start()
+        driver.storeFails = true
+        var (welcome, revoke) = (Welcome(), Revoke())
+        (welcome.generation, welcome.queueEpoch, welcome.heartbeatSeconds, welcome.window) = (1, 6, 60, 32)
+        (revoke.sequence, revoke.revokedTaskID) = (1, TaskID(high: 1, low: 2))
+        try driver.receive(welcome, revoke)
+        #expect(driver.events.filter { $0 == .revoked(revoke.revokedTaskID) }.isEmpty)
+        driver.storeFails = false
+        driver.pass(milliseconds: 10_000)
+        driver.connect()
+        #expect(driver.hellos.last?.positions.contains { $0.sequence > 0 } != true)
+        try driver.welcome { $0.queueEpoch = 6 }
+        try driver.receive(revoke)
+        #expect(driver.events.filter { $0 == .revoked(revoke.revokedTaskID) }.count == 1)
+    }
+
     @Test(
         "what no gateway sends ends the connection with its code and never traps",
         arguments: [

@@ -201,6 +201,7 @@ private struct ClientWorld {
                 case .disconnect, .report: break
                 case .send(let bytes): try check(bytes)
                 case .handle(let message): try show(message)
+                case .revoke(_, let sequence): core.finishRevoke(sequence)
                 case .persist(let state):
                     if storeFails {
                         core.persistFailed(LongwireClientError(code: .stateUnwritable, message: "full"), at: now)

@@ -212,6 +212,9 @@ final class SimulatedDevice {
                 link = nil
             case .report(let event): reported(event)
             case .handle(let message): core.finish(message, handle(message))
+            case .revoke(let task, let sequence):
+                reported(.revoked(task))
+                core.finishRevoke(sequence)
             case .persist(let state):
                 if !world.isHealing, world.chance.perMille(world.plan.clientStoreTrouble) {
                     world.faults.note(.clientStoreFailed)

@@ -38,7 +38,9 @@ enum LongwireSoak {
             default: return refuse("there is no option \(argument)")
             }
         }
-        run(first: first, count: count, seconds: seconds, events: events, json: json, planted: planted, hasServer: hasServer)
+        run(
+            first: first, count: count, seconds: seconds, events: events, json: json, planted: planted,
+            hasServer: hasServer)
     }
 
     private static func refuse(_ text: String) {

@@ -380,6 +380,11 @@ extension Shard {
     }
 
     private mutating func accept(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, dropping: [UInt32]) {
+        // It may have been stopped while room was made.
+        guard !command.task.hasLedger || stoppedTasks[command.task] == nil else {
+            refuse(command, .stopped)
+            return
+        }
         let device = devices.pointer(slot)
         guard let plan = plan(command, device) else {
             refuse(command, .noToken, reason: command.vendor == nil ? .noContent : .noToken)

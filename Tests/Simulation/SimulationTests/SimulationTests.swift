@@ -27,6 +27,18 @@ enum FixedSeeds {
         print("\(FixedSeeds.seeds.count) seeds, \(events) events, \(states.count) distinct states")
     }
 
+    @Test(
+        "seeds that failed once",
+        arguments: [
+            (1_475, true),  // a stopped task took a message whose device's queue was being searched
+            (1_059, false), (1_152, false),  // a revoke behind an unstored state was acked and never told
+        ] as [(UInt64, Bool)])
+    func failedOnce(seed: UInt64, hasServer: Bool) {
+        let world = World(seed: seed, hasServer: hasServer)
+        world.run(events: FixedSeeds.eventCount)
+        if let report = world.report { Issue.record("\(report)") }
+    }
+
     @Test("a seed is the whole run: the same one gives the same events", arguments: [3, 17] as [UInt64])
     func repeatable(seed: UInt64) {
         let (first, second) = (World(seed: seed), World(seed: seed))

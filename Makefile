@@ -66,7 +66,7 @@ demo: dependencies-test ## Plays the whole story against a real gateway and prin
 
 .PHONY: bench
 bench: dependencies-build ## Measures a release build on this machine (docs/Performance.md): about ten minutes.
-	Tests/Benchmarks/first-figures.sh
+	Tests/Benchmarks/figures.py
 
 .PHONY: bench-check
 bench-check: dependencies-test ## Counts what a message costs in a release build and compares with the committed thresholds.

@@ -81,10 +81,11 @@ public final class World {
         queue.add(.operation, at: 200)
     }
 
-    /// Links, identities and records name each other.
+    /// Links, identities, records and tasks name each other.
     deinit {
         for identity in identities { (identity.liveLink, identity.callers, identity.bySequence) = (nil, [], [:]) }
         for link in links { (link.identity, link.inFlight, link.recalled) = (nil, [], []) }
+        for record in records { (record.task, record.revokes) = (nil, nil) }
     }
 
     // MARK: Time

@@ -80,3 +80,27 @@ enum MetricsGatherer {
         page.add(.storeAcceptsWrites, context.store.acceptsWrites ? 1 : 0)
     }
 }
+
+extension GatewayLoop {
+    /// This loop's part of the page; on its thread.
+    func metricsPart() -> MetricsGatherer.Part {
+        let statistics = core.pointee.shard.statistics
+        // What the shard counts itself is put into the copy, so that nothing is counted twice on a message's way.
+        var page = metrics
+        page.count(.messagesAccepted, Int(statistics.accepted))
+        for state in FinalState.allCases { page.count(.ended(state), Int(statistics.ended(state))) }
+        page.count(.acksReceived, Int(statistics.ended(.delivered) + statistics.ended(.deliveredOffline)))
+        page.count(.acksIgnored, Int(statistics.acksIgnored))
+        page.count(.alertedTwice, Int(statistics.alertedTwice))
+        page.count(.jobsLeased, Int(statistics.leasesGiven))
+        page.count(.resultAccepted, Int(statistics.resultsAccepted))
+        page.count(.resultRetry, Int(statistics.resultsRetry))
+        page.count(.resultRejected, Int(statistics.resultsRejected))
+        page.count(.resultBadToken, Int(statistics.resultsBadToken))
+        page.count(.resultStale, Int(statistics.resultsStale))
+        return MetricsGatherer.Part(
+            metrics: page, statistics: statistics, deviceSessions: sessions.count, senderSessions: senders.count,
+            openStreams: loop.streamCount, waitingLongPolls: handoffDesk.waitingCount,
+            mailboxItems: mailboxes[index].count, youngRows: store.youngRowCount)
+    }
+}

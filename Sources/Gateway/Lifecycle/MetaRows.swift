@@ -120,3 +120,27 @@ package struct MetaRows: Sendable {
             done: done)
     }
 }
+
+extension GatewayLoop {
+    /// Writes a row of the table `meta`; only on the loop that owns bucket 0.
+    ///
+    /// `done` runs when it is durable.
+    func putMeta(high: UInt64, low: UInt64, item: UInt64, _ value: [UInt8], done: @escaping () -> Void) {
+        let bucket = Bucket(0)
+        precondition(bucket.loop(of: loopCount) == index, "meta rows belong to bucket 0")
+        store.beginBatch(bucket)
+        store.put(
+            StoreKey(bucket, .meta, ownerHigh: high, ownerLow: low, item: item), wakeAt: 0, prior: .maybe(wakeAt: 0),
+            byteCount: value.count
+        ) { $0.copyBytes(from: value) }
+        metaWaiters.append((store.endBatch(), done))
+    }
+
+    /// Removes such a row.
+    func deleteMeta(high: UInt64, low: UInt64, item: UInt64) {
+        store.beginBatch(Bucket(0))
+        store.delete(
+            StoreKey(Bucket(0), .meta, ownerHigh: high, ownerLow: low, item: item), prior: .maybe(wakeAt: 0))
+        _ = store.endBatch()
+    }
+}

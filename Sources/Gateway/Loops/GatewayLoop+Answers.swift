@@ -1,0 +1,138 @@
+internal import Delivery
+internal import EventLoops
+internal import Wire
+
+// Effects of this loop's shard, and answers on their way back to whoever asked: a new effect or `LoopAnswer` needs its lines
+// here and nowhere else.
+extension GatewayLoop {
+    /// Performs everything the shard wants done, then what must not happen in the midst of it.
+    ///
+    /// While effects are performed the shard is not called: their bytes would move. An answer for this loop itself may
+    /// lead to the next command, so it is put off until they are done.
+    func perform() {
+        core.pointee.shard.takeEffects(into: &core.pointee.effects)
+        for index in core.pointee.effects.indices { perform(core.pointee.effects[index]) }
+        core.pointee.effects.removeAll(keepingCapacity: true)
+        answerDeferred()
+        guard !dueTasks.isEmpty else { return }
+        let due = dueTasks
+        dueTasks.removeAll()
+        for record in due { campaigns.desk.taskDue(record) }
+    }
+
+    func answerDeferred() {
+        guard !core.pointee.isAnswering, !core.pointee.deferred.isEmpty else { return }
+        core.pointee.isAnswering = true
+        defer { core.pointee.isAnswering = false }
+        while !core.pointee.deferred.isEmpty {
+            swap(&core.pointee.round, &core.pointee.deferred)
+            for index in core.pointee.round.indices { take(core.pointee.round[index]) }
+            core.pointee.round.removeAll(keepingCapacity: true)
+        }
+    }
+
+    private func perform(_ effect: Effect) {
+        switch effect {
+        case .deliver(let session, let deliver):
+            sessions[session.slot, session.stamp]?.send(deliver)
+        case .publishAnswered(let origin, let outcome):
+            if outcome.code != .accepted { metrics.count(.published(outcome.code)) }
+            answer(.published(origin, outcome))
+        case .welcome(let session, let welcome):
+            sessions[session.slot, session.stamp]?.welcome(welcome)
+        case .ping(let session):
+            sessions[session.slot, session.stamp]?.ping()
+        case .updated(let session, let result):
+            sessions[session.slot, session.stamp]?.send(result)
+        case .close(let session, let code, let reason):
+            sessions[session.slot, session.stamp]?.close(code, reason: reason, isForgotten: true)
+        case .leased(let origin, let jobs):
+            answer(.leased(origin, jobs))
+        case .settled(let origin, let verdicts):
+            answer(.settled(origin, verdicts))
+        case .jobsAvailable:
+            for target in 0..<loopCount where target != index { send(.jobsAvailable, to: target) }
+            core.pointee.hasJobNews = true
+        case .deviceStatus(let origin, let cid, let status):
+            answer(.deviceStatus(origin, cid, status))
+        case .messageTrace(let origin, let trace):
+            answer(.trace(origin, trace))
+        case .directoryAnswered(let origin, let reply):
+            answer(.directory(origin, reply))
+        case .task(let origin, let said):
+            answer(.task(origin, said))
+        case .taskDue(let record):
+            // Begun when this turn's effects are done: it calls the shard.
+            dueTasks.append(record)
+        case .log(let event):
+            context.log.write(event)
+        }
+    }
+
+    func answer(_ answer: LoopAnswer) {
+        guard let route = Route(answer.origin.route) else { return }
+        if route.loop == index {
+            core.pointee.deferred.append(answer)
+        } else {
+            let batch =
+                core.pointee.outgoing[route.loop].answers ?? context.spares.takeAnswers()
+            batch.append(answer)
+            core.pointee.outgoing[route.loop].answers = batch
+        }
+    }
+
+    func take(_ answer: LoopAnswer) {
+        guard let route = Route(answer.origin.route) else { return }
+        switch answer {
+        case .published(let origin, let outcome):
+            if route.kind == .sender {
+                senders[route.slot, route.stamp]?.answer(origin.request, outcome)
+            } else if route.kind == .list {
+                campaigns.desk.answered(route, place: Int(origin.request), outcome)
+            } else {
+                publicFront.answered(route, item: Int(origin.request), outcome)
+            }
+        case .leased(let origin, let jobs):
+            handoffDesk.leased(origin, jobs, now: Int64(loop.now))
+        case .settled(let origin, let verdicts):
+            handoffDesk.settled(origin, verdicts)
+        case .deviceStatus(_, let cid, let status):
+            if route.kind == .userStatus {
+                publicFront.answered(route, cid, status)
+            } else {
+                adminFront.answered(route, status)
+            }
+        case .trace(_, let trace):
+            if route.kind == .task {
+                campaigns.desk.answered(route, .trace(trace))
+            } else {
+                adminFront.answered(route, trace)
+            }
+        case .directory(let origin, let reply):
+            directoryFront.answered(route, origin.request, reply)
+        case .charged(_, let verdict):
+            directoryFront.charged(route, verdict)
+        case .task(_, let said):
+            campaigns.desk.answered(route, .task(said))
+        }
+    }
+}
+
+extension GatewayLoop: ShardStoreObserver {
+    func storeCommitted(upTo ticket: Ticket) {
+        core.pointee.shard.committed(upTo: ticket, now: now)
+        perform()
+        while let first = metaWaiters.first, first.ticket <= ticket {
+            metaWaiters.removeFirst()
+            first.done()
+        }
+    }
+
+    func storeReplied(_ reply: StoreReply) {
+        metrics.count(.coldReads)
+        core.pointee.shard.replied(reply, now: now)
+        perform()
+    }
+
+    func storeCooled(_ key: StoreKey) { core.pointee.shard.cooled(key) }
+}

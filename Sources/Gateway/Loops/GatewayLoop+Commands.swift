@@ -1,0 +1,176 @@
+internal import Campaigns
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+// Commands on their way to a shard, this loop's or another's: a new `LoopMessage` needs its lines here and nowhere else.
+extension GatewayLoop {
+    func publish(_ command: borrowing PublishCommand) {
+        let target = command.bucket.loop(of: loopCount)
+        if target == index {
+            core.pointee.shard.publish(command, now: now)
+            perform()
+            return
+        }
+        let batch =
+            core.pointee.outgoing[target].publishes ?? context.spares.takeCommands()
+        batch.append(command)
+        if batch.byteCount >= CommandBatch.byteLimit {
+            core.pointee.outgoing[target].publishes = nil
+            core.pointee.outgoing[target].messages.append(.publishes(batch))
+        } else {
+            core.pointee.outgoing[target].publishes = batch
+        }
+    }
+
+    func queryStatus(of device: DeviceAddress, origin: Origin) {
+        let target = device.bucket.loop(of: loopCount)
+        guard target == index else { return send(.deviceStatus(device, origin), to: target) }
+        core.pointee.shard.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: now)
+        perform()
+    }
+
+    func queryTrace(of message: MessageID, bucket: Bucket, origin: Origin) {
+        let target = bucket.loop(of: loopCount)
+        guard target == index else { return send(.trace(message, origin), to: target) }
+        core.pointee.shard.trace(of: message, origin: origin, now: now)
+        perform()
+    }
+
+    /// One step of a directory operation.
+    func direct(_ command: DirectoryCommand, to target: Int) {
+        guard target == index else { return send(.directory(command), to: target) }
+        core.pointee.shard.directory(command, now: now)
+        perform()
+    }
+
+    func task(_ command: TaskCommand, on target: Int, origin: Origin) {
+        guard target == index else { return send(.task(command, origin), to: target) }
+        core.pointee.shard.task(command, origin: origin, now: now)
+        perform()
+    }
+
+    func publish(_ fanout: Fanout, on target: Int) {
+        guard target == index else { return send(.list(fanout), to: target) }
+        fanout.forEach { command in
+            core.pointee.shard.publish(command, now: now)
+            perform()
+        }
+    }
+
+    func lease(on target: Int, _ command: LeaseCommand) {
+        guard target == index else { return send(.lease(command), to: target) }
+        core.pointee.shard.lease(command, now: now)
+        perform()
+    }
+
+    func settle(on target: Int, _ results: [JobResult], _ origin: Origin) {
+        guard target == index else { return send(.settle(results, origin), to: target) }
+        core.pointee.shard.settle(results, origin: origin, now: now)
+        perform()
+    }
+
+    func extend(on target: Int, _ items: [ExtendItem], _ milliseconds: Int64, _ origin: Origin) {
+        guard target == index else { return send(.extend(items, milliseconds: milliseconds, origin), to: target) }
+        core.pointee.shard.extend(
+            items.map { ($0.job, $0.leaseID) }, milliseconds: milliseconds, origin: origin, now: now)
+        perform()
+    }
+
+    /// Sends a connection to its device's loop.
+    func move(_ adopted: AdoptedConnection, to target: Int) {
+        guard loop.hasOwnTable else { return send(.adopt(adopted), to: target) }
+        guard !context.members[target].pass(adopted) else { return }
+        // The connection is closed already: its client comes back after its own backoff.
+        metrics.count(.mailboxRefusals)
+        endConnection()
+    }
+
+    func send(_ message: LoopMessage, to target: Int) { core.pointee.outgoing[target].messages.append(message) }
+
+    // MARK: Out to the other loops
+
+    func dispatch(to target: Int) {
+        if let batch = core.pointee.outgoing[target].publishes {
+            core.pointee.outgoing[target].publishes = nil
+            core.pointee.outgoing[target].messages.append(.publishes(batch))
+        }
+        if let answers = core.pointee.outgoing[target].answers {
+            core.pointee.outgoing[target].answers = nil
+            core.pointee.outgoing[target].messages.append(.answers(answers))
+        }
+        guard !core.pointee.outgoing[target].messages.isEmpty else { return }
+        if mailboxes[target].send(contentsOf: &core.pointee.outgoing[target].messages) { return }
+        // One turn's messages may be more than a mailbox holds at all, so they go in pieces.
+        mailboxes[target].send(prefixOf: &core.pointee.outgoing[target].messages)
+        refuse(&core.pointee.outgoing[target].messages)
+    }
+
+    /// The mailbox is full: publishes are answered as busy, the rest waits for a later turn, at most until the next tick.
+    private func refuse(_ messages: inout [LoopMessage]) {
+        guard !messages.isEmpty else { return }
+        metrics.count(.mailboxRefusals)
+        var kept: [LoopMessage] = []
+        for message in messages {
+            switch message {
+            case .publishes(let batch):
+                batch.forEach { command in
+                    let outcome = PublishOutcome(code: .busy, cid: command.cid, task: command.task)
+                    answer(.published(command.origin, outcome))
+                }
+            case .list(let fanout):
+                fanout.forEach { command in
+                    answer(
+                        .published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task)))
+                }
+            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .charge, .task, .answers,
+                .jobsAvailable:
+                kept.append(message)
+            }
+        }
+        messages = kept
+        guard !core.pointee.deferred.isEmpty else { return }
+        let member = LoopBound(self, on: loop)
+        loop.submit { member.wrapped.answerDeferred() }
+    }
+
+    // MARK: In from the other loops
+
+    func receive(_ messages: [LoopMessage]) {
+        for message in messages {
+            switch message {
+            case .publishes(let batch):
+                batch.forEach { command in
+                    core.pointee.shard.publish(command, now: now)
+                    perform()
+                }
+                context.spares.keep(batch)
+            case .answers(let answers):
+                answers.forEach { take($0) }
+                context.spares.keep(answers)
+            case .adopt(let adopted):
+                DeviceConnection.adopt(adopted, on: self)
+            case .lease(let command):
+                lease(on: index, command)
+            case .settle(let results, let origin):
+                settle(on: index, results, origin)
+            case .extend(let items, let milliseconds, let origin):
+                extend(on: index, items, milliseconds, origin)
+            case .deviceStatus(let device, let origin):
+                queryStatus(of: device, origin: origin)
+            case .trace(let message, let origin):
+                core.pointee.shard.trace(of: message, origin: origin, now: now)
+                perform()
+            case .directory(let command):
+                direct(command, to: index)
+            case .charge(let app, let call, let origin):
+                answer(.charged(origin, directoryFront.count(call, app: app)))
+            case .task(let command, let origin): task(command, on: index, origin: origin)
+            case .list(let fanout): publish(fanout, on: index)
+            case .jobsAvailable:
+                handoffDesk.jobsAvailable(now: Int64(loop.now))
+            }
+        }
+    }
+}

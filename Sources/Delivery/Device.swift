@@ -45,17 +45,16 @@ struct Device {
         static func token(_ kind: TokenKind) -> Flags { Flags(rawValue: 1 << (16 + UInt32(kind.rawValue))) }
     }
 
+    // What every message uses comes first, in as few lines of the cache as it takes.
+
     let cid: DeviceID
     let bucket: Bucket
     var appIndex: UInt16 = .max
     var flags: Flags = []
     var session = SessionRef.none
-    var generation: UInt64 = 0
-    var lastTimestamp: UInt64 = 0
     /// The next sequence to give, and the last that a durable row reserves.
     var nextSequence: UInt64 = 1
     var reservedSequence: UInt64 = 0
-    var queueEpoch: UInt64 = 0
     /// The next sequence this session has not been offered yet.
     var cursor: UInt64 = 0
     /// One above the highest sequence sent in this session.
@@ -63,44 +62,48 @@ struct Device {
     /// Sequences below this were sent in this session before and are being sent again.
     var resentBelow: UInt64 = 0
     var lastHeardAt: GatewayTime = 0
-    var suspectSince: GatewayTime = 0
-    var registeredAt: GatewayTime = 0
-    var lastSeenAt: GatewayTime = 0
-    /// The row's alarm as it was last written.
-    var rowWakeAt: GatewayTime = 0
-    var badge: Int32 = 0
     /// Rows in the stores, young and cold.
     var messageCount: Int32 = 0
-    var messageBytes: Int64 = 0
-    var vendorCount: Int32 = 0
-    var vendorBytes: Int64 = 0
     /// Messages in memory, of either table, linked in sequence order; those of the vendor table are in their own list.
+    var listedCount: Int32 = 0
+    var messageBytes: Int64 = 0
     var firstMessage: UInt32 = .max
     var lastMessage: UInt32 = .max
-    var listedCount: Int32 = 0
-    var firstVendor: UInt32 = .max
-    var lastVendor: UInt32 = .max
-    var listedVendorCount: Int32 = 0
     /// The first listed message of the live stream that this session has not been offered.
     var firstUnsent: UInt32 = .max
     var inFlightCount: UInt16 = 0
     var window: UInt16 = 32
     var inFlightBytes: UInt32 = 0
     var round: UInt16 = 1
-    /// Results that are under way to the client; it is gated until the last one is out.
-    var gates: UInt16 = 0
-    var heartbeatSeconds: UInt16 = 0
     var state = ApplicationState.terminated
     var firstJob: UInt32 = .max
     /// Counts messages of the live stream that were left to the disk: a page asked for before does not have them.
     var departures: UInt32 = 0
     /// Counts messages that ended: a scan that saw another number is out of date.
     var endings: UInt32 = 0
+    var vendorCount: Int32 = 0
+    var listedVendorCount: Int32 = 0
+    var firstVendor: UInt32 = .max
+    var lastVendor: UInt32 = .max
+    var vendorBytes: Int64 = 0
     /// Digests of collapse keys among cold rows; all ones until they were looked through.
     var coldKeys: UInt64 = .max
-    var dropped = DroppedCounts()
     /// Its place in `waitLists`.
     var waiting: UInt32 = .max
+    var dropped = DroppedCounts()
+
+    var generation: UInt64 = 0
+    var lastTimestamp: UInt64 = 0
+    var queueEpoch: UInt64 = 0
+    var suspectSince: GatewayTime = 0
+    var registeredAt: GatewayTime = 0
+    var lastSeenAt: GatewayTime = 0
+    /// The row's alarm as it was last written.
+    var rowWakeAt: GatewayTime = 0
+    var badge: Int32 = 0
+    /// Results that are under way to the client; it is gated until the last one is out.
+    var gates: UInt16 = 0
+    var heartbeatSeconds: UInt16 = 0
     /// The bytes of its `DeviceProfile`, owned by the slot.
     var profile = UnsafeMutableRawBufferPointer(start: nil, count: 0)
 

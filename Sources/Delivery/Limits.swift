@@ -1,4 +1,4 @@
-/// Fixed bounds of what a peer may say; what an operator may change is in `ShardLimits`.
+/// Fixed bounds, most of them of what a peer may say; what an operator may change is in `ShardLimits`.
 enum Limits {
     /// One token a kind, with room for kinds of later versions.
     static let tokensPerFrame = 8
@@ -8,6 +8,8 @@ enum Limits {
     static let topicByteCount = 255
     /// msgIds opened from notifications that one Hello may name (Proto, `Hello.opened`).
     static let openedPerHello = 32
+    /// Publishes whose memory is asked for ahead of their commit's work: as much as a second-level cache holds with ease.
+    static let foreseenCount = 256
     /// What is kept of a reason that somebody else wrote.
     static let reasonByteCount = 128
 }

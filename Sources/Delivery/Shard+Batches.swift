@@ -191,14 +191,21 @@ extension Shard {
                 device.pointee.vendorBytes -= Int64(facts.byteCount)
             }
         }
-        let (ended, time, finalRow) = (state, now, row)
-        store.put(
-            StoreKey(facts.bucket, .trace, facts.message), wakeAt: 0, prior: .none,
-            byteCount: TraceRow.byteCount(job: row, reason: reason, sent: sentAt > 0)
-        ) {
-            TraceRow.write(
-                facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time, job: finalRow,
-                reason: reason, into: $0)
+        let (ended, time, key) = (state, now, StoreKey(facts.bucket, .trace, facts.message))
+        let byteCount = TraceRow.byteCount(job: row, reason: reason, sent: sentAt > 0)
+        if let finalRow = row {
+            store.put(key, wakeAt: 0, prior: .none, byteCount: byteCount) {
+                TraceRow.write(
+                    facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time, job: finalRow,
+                    reason: reason, into: $0)
+            }
+        } else {
+            // Apart, since a job's row is large and most messages have none.
+            store.put(key, wakeAt: 0, prior: .none, byteCount: byteCount) {
+                TraceRow.write(
+                    facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time, job: nil,
+                    reason: reason, into: $0)
+            }
         }
         batch.rowCount += 3
         let isAcked = state == .delivered || state == .deliveredOffline

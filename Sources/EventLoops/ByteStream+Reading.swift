@@ -24,7 +24,7 @@ extension ByteStream {
     func enqueueReadAgain() {
         guard let slot, !slot.pointee.flags.contains(.isReadingAgain) else { return }
         slot.pointee.flags.insert(.isReadingAgain)
-        loop.streams.pointee.readAgain.append(self)
+        table.pointee.readAgain.append(self)
     }
 
     func readAgain() {
@@ -47,8 +47,12 @@ extension ByteStream {
     func readAvailable() {
         guard let slot else { return }
         let buffer = UnsafeMutableRawBufferPointer(
-            start: loop.streams.pointee.scratch + Limits.unconsumedByteCount, count: Limits.receiveByteCount)
+            start: table.pointee.scratch + Limits.unconsumedByteCount, count: Limits.receiveByteCount)
         var budget = Limits.readByteCountPerTurn
+        if let hint = slot.pointee.hint { prefetch(hint, byteCount: Int(slot.pointee.hintByteCount)) }
+        if let delegate = slot.pointee.delegate {
+            prefetch(UnsafeRawPointer(Unmanaged.passUnretained(delegate).toOpaque()), byteCount: Limits.delegateByteCount)
+        }
         while !slot.pointee.flags.contains(.isPaused) {
             // A move may have left bytes that must be shown before new ones; `readAgain` does both in order.
             guard !slot.pointee.flags.contains(.mustRedeliver) else { return }
@@ -102,7 +106,6 @@ extension ByteStream {
     /// Shows the delegate what it had left and the fresh bytes behind it, in one piece.
     private func deliver(_ slot: StreamSlot.Pointer, freshByteCount: Int) {
         guard let delegate = slot.pointee.delegate else { return }
-        let table = loop.streams
         var begin = table.pointee.scratch + Limits.unconsumedByteCount
         var total = freshByteCount
         if let block = slot.pointee.unconsumed {
@@ -124,7 +127,7 @@ extension ByteStream {
     /// Keeps a copy of what the delegate left, as long as there is something.
     func keepUnconsumed(_ bytes: UnsafeRawBufferPointer) {
         guard let slot, let base = bytes.baseAddress, !bytes.isEmpty else { return }
-        let block = loop.streams.pointee.pool.take(byteCount: bytes.count)
+        let block = table.pointee.pool.take(byteCount: bytes.count)
         block.bytes.copyMemory(from: base, byteCount: bytes.count)
         block.pointee.end = UInt32(bytes.count)
         slot.pointee.unconsumed = block

@@ -10,12 +10,12 @@ extension ByteStream {
     /// `outboxFilled`, in the next turn.
     package func reserve(byteCount: Int) -> UnsafeMutableRawBufferPointer? {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return nil }
-        if let room = slot.pointee.outbox.reserve(byteCount: byteCount, from: &loop.streams.pointee.pool) {
+        if let room = slot.pointee.outbox.reserve(byteCount: byteCount, from: &table.pointee.pool) {
             return room
         }
         if !slot.pointee.flags.contains(.hasToldSlow) {
             slot.pointee.flags.formUnion([.hasToldSlow, .owesDrained])
-            loop.streams.pointee.slow.append(self)
+            table.pointee.slow.append(self)
         }
         return nil
     }
@@ -40,6 +40,9 @@ extension ByteStream {
         write(byteCount: bytes.count) { $0.copyMemory(from: bytes) }
     }
 
+    /// Fetches the memory that a write will use.
+    package func foresee() { prefetch(place, byteCount: MemoryLayout<StreamSlot>.size) }
+
     /// Lets the delegate hear `outboxDrained` when everything written so far was sent, even if nothing has to wait.
     func notifyWhenDrained() {
         guard let slot else { return }
@@ -60,13 +63,7 @@ extension ByteStream {
     func markDirty(_ slot: StreamSlot.Pointer) {
         guard !slot.pointee.flags.contains(.isDirty) else { return }
         slot.pointee.flags.insert(.isDirty)
-        loop.streams.pointee.dirty.append(self)
-    }
-
-    func flushDirty() {
-        guard let slot else { return }
-        slot.pointee.flags.remove(.isDirty)
-        flush()
+        table.pointee.dirty.append(slot)
     }
 
     /// Sends what the socket takes; the rest waits for its next edge.
@@ -92,14 +89,14 @@ extension ByteStream {
                     return
                 }
             }
-            slot.pointee.outbox.remove(byteCount: sent, into: &loop.streams.pointee.pool)
+            slot.pointee.outbox.remove(byteCount: sent, into: &table.pointee.pool)
         }
         // A reservation without a commit may have left an empty block; an idle stream holds none.
-        slot.pointee.outbox.removeAll(into: &loop.streams.pointee.pool)
+        slot.pointee.outbox.removeAll(into: &table.pointee.pool)
         slot.pointee.flags.remove(.hasToldSlow)
         if slot.pointee.flags.contains(.owesDrained) {
             slot.pointee.flags.remove(.owesDrained)
-            loop.streams.pointee.drained.append(self)
+            table.pointee.drained.append(self)
         }
         if slot.pointee.flags.contains(.isClosing), !slot.pointee.flags.contains(.isShut) {
             slot.pointee.flags.insert(.isShut)

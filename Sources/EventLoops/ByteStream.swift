@@ -5,11 +5,21 @@ internal import Platform
 
 /// One TCP connection on one loop, plain or TLS: received bytes to its delegate, one write a turn from its outbox.
 ///
-/// An idle plain stream costs this object (32 bytes) and a slot of 208 with libevent's event, and no buffer. The loop
-/// holds the stream until its end was told. After that, and after a detach, every operation does nothing.
-public final class ByteStream {
-    package let loop: EventLoop
-    private let place: StreamSlot.Pointer
+/// A handle of 24 bytes: the stream itself is a slot of its loop, 232 bytes with libevent's event, and has no buffer while it
+/// is idle. After its end, and after a detach, every operation does nothing. A handle must not outlive its loop.
+public struct ByteStream {
+    let table: UnsafeMutablePointer<StreamTable>
+    let place: StreamSlot.Pointer
+    /// Which of the slot's occupants this is.
+    private let serial: UInt32
+
+    /// The stream that a slot belongs to now.
+    init(_ slot: StreamSlot.Pointer) {
+        guard let table = slot.pointee.table else { preconditionFailure("a slot of no loop has no stream") }
+        (self.table, place, serial) = (table, slot, slot.pointee.serial)
+    }
+
+    package var loop: EventLoop { table.pointee.loop }
 
     /// Attaches a connection to `loop`; to be called there.
     ///
@@ -27,24 +37,23 @@ public final class ByteStream {
         outboxByteLimit: Int = Limits.outboxByteCount, tls: TLSContext? = nil
     ) {
         loop.preconditionInLoop()
-        self.loop = loop
-        place = loop.streams.pointee.takeSlot()
+        table = loop.streams
+        place = table.pointee.takeSlot()
         let content = connection.take()
         place.pointee.descriptor = content.descriptor
         place.pointee.tls = content.tls
         place.pointee.delegate = delegate
         // The limit is for new output; what was moved along is carried in any case.
         place.pointee.outbox = Outbox(byteLimit: max(outboxByteLimit, content.unsent.count))
-        // Released when the end is told or the stream is detached; the context pointer is good until then.
-        place.pointee.owner = Unmanaged.passRetained(self)
+        place.pointee.table = table
+        serial = place.pointee.serial
         event_assign(
             &place.pointee.event, loop.base, content.descriptor,
             Int16(truncatingIfNeeded: EV_READ | EV_WRITE | EV_CLOSED | EV_PERSIST) | Int16(bitPattern: UInt16(EV_ET)),
             { _, what, context in
                 guard let context else { preconditionFailure("libevent lost the context pointer") }
-                // Strong for the whole call, so a stream may end in its own callback.
-                Unmanaged<ByteStream>.fromOpaque(context).takeUnretainedValue().ready(what)
-            }, Unmanaged.passUnretained(self).toOpaque())
+                ByteStream(context.assumingMemoryBound(to: StreamSlot.self)).ready(what)
+            }, place)
         guard event_add(&place.pointee.event, nil) == 0 else {
             finish(.failed(SystemError(operation: "event_add", code: ENOMEM)))
             return
@@ -76,8 +85,9 @@ public final class ByteStream {
 
     /// Until the end or a detach; the slot may be somebody else's afterwards, so nothing may be read from it then.
     package var isOpen: Bool {
-        loop.preconditionInLoop()
-        return place.pointee.owner?.toOpaque() == Unmanaged.passUnretained(self).toOpaque()
+        // Asked several times a message, so only debug builds look which thread asks.
+        assert(loop.isInLoop, "a stream is used off its event loop")
+        return place.pointee.serial == serial
     }
 
     /// The slot, while it is ours.
@@ -98,12 +108,12 @@ public final class ByteStream {
     /// During a TLS handshake and while closing, the stream's own bound for that holds instead.
     package func setTimeout(afterMilliseconds milliseconds: UInt64) {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return }
-        loop.streams.pointee.setDeadline(slot, at: loop.now + milliseconds)
+        table.pointee.setDeadline(slot, at: loop.now + milliseconds)
     }
 
     package func clearTimeout() {
         guard let slot, slot.pointee.flags.isDisjoint(with: [.isClosing, .isHandshaking]) else { return }
-        loop.streams.pointee.clearDeadline(slot)
+        table.pointee.clearDeadline(slot)
     }
 
     func timeoutFired() {
@@ -111,6 +121,15 @@ public final class ByteStream {
         if slot.pointee.flags.contains(.isHandshaking) { return finish(.tlsFailed("the handshake timed out")) }
         if slot.pointee.flags.contains(.isClosing) { return finish(.closedHere) }
         slot.pointee.delegate?.timedOut(self)
+    }
+
+    /// Names memory that the delegate uses for each read: it is fetched while the kernel copies the bytes.
+    ///
+    /// The memory may go away at any time; an address that means nothing any more does no harm.
+    package func setHint(_ address: UnsafeRawPointer?, byteCount: Int) {
+        guard let slot else { return }
+        slot.pointee.hint = address
+        slot.pointee.hintByteCount = UInt32(clamping: byteCount)
     }
 
     // MARK: End
@@ -127,7 +146,7 @@ public final class ByteStream {
     /// last bytes.
     package func closeAfterFlush(deadlineMilliseconds: UInt64 = Limits.closeMilliseconds) {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return }
-        loop.streams.pointee.setDeadline(slot, at: loop.now + deadlineMilliseconds)
+        table.pointee.setDeadline(slot, at: loop.now + deadlineMilliseconds)
         slot.pointee.flags.insert(.isClosing)
         slot.pointee.flags.remove(.isPaused)
         dropUnconsumed(slot)
@@ -170,26 +189,23 @@ public final class ByteStream {
     func finish(_ reason: CloseReason) {
         guard let slot else { return }
         let (descriptor, delegate) = (slot.pointee.descriptor, slot.pointee.delegate)
-        loop.streams.pointee.endings.append(.init(stream: self, delegate: delegate, reason: reason))
+        table.pointee.endings.append(.init(stream: self, delegate: delegate, reason: reason))
         release(slot)
         Glibc.close(descriptor)
     }
 
     private func release(_ slot: StreamSlot.Pointer) {
-        let table = loop.streams
         event_del(&slot.pointee.event)
         table.pointee.clearDeadline(slot)
         dropUnconsumed(slot)
         slot.pointee.outbox.removeAll(into: &table.pointee.pool)
-        let owner = slot.pointee.owner
         table.pointee.putSlot(slot)
-        owner?.release()
     }
 
     private func dropUnconsumed(_ slot: StreamSlot.Pointer) {
         guard let block = slot.pointee.unconsumed else { return }
         slot.pointee.unconsumed = nil
-        loop.streams.pointee.pool.put(block)
+        table.pointee.pool.put(block)
     }
 
     // MARK: Events
@@ -220,7 +236,7 @@ public final class ByteStream {
             return false
         case .done:
             slot.pointee.flags.remove(.isHandshaking)
-            loop.streams.pointee.clearDeadline(slot)
+            table.pointee.clearDeadline(slot)
             slot.pointee.delegate?.handshakeFinished(self)
             guard isOpen else { return false }
             markDirty(slot)

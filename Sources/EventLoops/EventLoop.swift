@@ -84,8 +84,8 @@ package final class EventLoop: @unchecked Sendable {
         guard let base = Self.makeBase() else { throw SystemError(operation: "event_base_new", code: ENOMEM) }
         self.base = base
         streams = .allocate(capacity: 1)
-        streams.initialize(to: StreamTable(now: SystemClock.monotonicMilliseconds))
         owner = Atomic(Thread.currentIdentifier)
+        streams.initialize(to: StreamTable(of: self, now: SystemClock.monotonicMilliseconds))
         let context = Unmanaged.passUnretained(self).toOpaque()
         wakeEvent = event_new(
             base, wakeup.descriptor, Int16(EV_READ | EV_PERSIST),

@@ -31,6 +31,9 @@ package enum Limits {
     /// Bytes of one TLS record, which is what OpenSSL sends at a time.
     static let recordByteCount = 16 * 1024
 
+    /// What is fetched of a delegate before it is called: its first fields.
+    static let delegateByteCount = 128
+
     /// A TLS handshake costs two round trips; ten seconds forgive a bad mobile network.
     package static let handshakeMilliseconds: UInt64 = 10_000
     /// How long a closing stream may take to flush and to hear the peer's own end.

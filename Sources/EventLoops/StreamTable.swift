@@ -1,7 +1,8 @@
 internal import CLibevent
 internal import Cryptography
+internal import Platform
 
-/// What one open stream needs; lies in the slab, 208 bytes with libevent's event.
+/// What one open stream needs; lies in the slab, 232 bytes with libevent's event.
 struct StreamSlot {
     typealias Pointer = UnsafeMutablePointer<StreamSlot>
 
@@ -45,8 +46,13 @@ struct StreamSlot {
     var unconsumed: Block.Pointer?
     var tls: TLSSession?
     var delegate: StreamDelegate?
-    /// Whose slot this is, retained from attach to detach or end; `nil` for a free slot.
-    var owner: Unmanaged<ByteStream>?
+    /// What the delegate will want to have at hand when something comes.
+    var hint: UnsafeRawPointer?
+    var hintByteCount: UInt32 = 0
+    /// `nil` for a free slot.
+    var table: UnsafeMutablePointer<StreamTable>?
+    /// Counts the slot's occupants: a handle of an earlier one finds that its stream is over.
+    var serial: UInt32 = 0
 }
 
 /// All streams of one loop: their slots, their timeouts, their blocks and their lists of work.
@@ -61,8 +67,11 @@ struct StreamTable {
         let reason: CloseReason
     }
 
+    /// Its owner. Not counted: each use would count twice.
+    unowned(unsafe) let loop: EventLoop
     var pool = BlockPool()
-    var dirty: [ByteStream] = []
+    /// Slots with something to send; one that has changed hands meanwhile is not marked as dirty, or stands here twice.
+    var dirty: [StreamSlot.Pointer] = []
     var readAgain: [ByteStream] = []
     var slow: [ByteStream] = []
     var drained: [ByteStream] = []
@@ -77,7 +86,8 @@ struct StreamTable {
     private var currentTick: UInt32 = 1
     private let startedAt: UInt64
 
-    init(now: UInt64) {
+    init(of loop: EventLoop, now: UInt64) {
+        self.loop = loop
         startedAt = now
         buckets = Array(repeating: Self.none, count: Limits.wheelBucketCount)
         scratch = .allocate(byteCount: Limits.unconsumedByteCount + Limits.receiveByteCount, alignment: 64)
@@ -117,9 +127,9 @@ struct StreamTable {
     }
 
     mutating func putSlot(_ slot: StreamSlot.Pointer) {
-        let number = slot.pointee.number
+        let (number, serial) = (slot.pointee.number, slot.pointee.serial)
         slot.pointee = StreamSlot()
-        slot.pointee.number = number
+        (slot.pointee.number, slot.pointee.serial) = (number, serial &+ 1)
         freeSlots.append(number)
         openCount -= 1
     }
@@ -187,7 +197,7 @@ struct StreamTable {
                 if slot.pointee.deadline <= target {
                     unlink(slot)
                     slot.pointee.deadline = 0
-                    if let owner = slot.pointee.owner { due.append(owner.takeUnretainedValue()) }
+                    due.append(ByteStream(slot))
                 } else if Int(slot.pointee.deadline) % Limits.wheelBucketCount != Int(slot.pointee.bucket) {
                     unlink(slot)
                     link(slot)
@@ -239,9 +249,15 @@ struct StreamTable {
     static func flushDirty(on loop: EventLoop) {
         let table = loop.streams
         guard !table.pointee.dirty.isEmpty else { return }
-        var dirty: [ByteStream] = []
+        var dirty: [StreamSlot.Pointer] = []
         swap(&dirty, &table.pointee.dirty)
-        for stream in dirty { stream.flushDirty() }
+        for index in dirty.indices {
+            // Many were written to long ago in this turn: the next one's memory comes while this one is being sent.
+            if index + 1 < dirty.count { prefetch(dirty[index + 1], byteCount: MemoryLayout<StreamSlot>.stride) }
+            guard dirty[index].pointee.flags.contains(.isDirty) else { continue }
+            dirty[index].pointee.flags.remove(.isDirty)
+            ByteStream(dirty[index]).flush()
+        }
         // The array's memory serves the next turn, unless something was written meanwhile.
         dirty.removeAll(keepingCapacity: true)
         if table.pointee.dirty.isEmpty { swap(&dirty, &table.pointee.dirty) }
@@ -252,8 +268,8 @@ struct StreamTable {
         let table = loop.streams
         for chunk in table.pointee.chunks {
             for offset in 0..<Limits.slabSlotCount {
-                guard let owner = chunk[offset].owner else { continue }
-                owner.takeUnretainedValue().finish(.loopStopped)
+                guard chunk[offset].table != nil else { continue }
+                ByteStream(chunk + offset).finish(.loopStopped)
             }
         }
         (table.pointee.dirty, table.pointee.readAgain, table.pointee.slow, table.pointee.drained) = ([], [], [], [])

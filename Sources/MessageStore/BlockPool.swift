@@ -16,7 +16,10 @@ struct Block {
 }
 
 struct BlockPool: ~Copyable {
-    private var blocks: [Block] = []
+    /// Not an array, whose every use would first look whether it is shared.
+    private var blocks: UnsafeMutablePointer<Block>
+    private var blockCount = 0
+    private var blockCapacity = 64
     private var freeNumbers: [UInt32] = []
     private var spares: [UnsafeMutableRawPointer] = []
     /// Full blocks with their last tickets, in the order of these.
@@ -24,10 +27,11 @@ struct BlockPool: ~Copyable {
     private var awaitedHead = 0
     private(set) var byteCount = 0
 
-    init() {}
+    init() { blocks = .allocate(capacity: blockCapacity) }
 
     deinit {
-        for block in blocks where block.capacity > 0 { block.start.deallocate() }
+        for number in 0..<blockCount where blocks[number].capacity > 0 { blocks[number].start.deallocate() }
+        blocks.deallocate()
         for spare in spares { spare.deallocate() }
     }
 
@@ -62,8 +66,18 @@ struct BlockPool: ~Copyable {
             blocks[Int(number)] = block
             return number
         }
-        blocks.append(block)
-        return UInt32(blocks.count - 1)
+        if blockCount == blockCapacity { grow() }
+        (blocks + blockCount).initialize(to: block)
+        blockCount += 1
+        return UInt32(blockCount - 1)
+    }
+
+    private mutating func grow() {
+        let wider = UnsafeMutablePointer<Block>.allocate(capacity: blockCapacity * 2)
+        wider.moveInitialize(from: blocks, count: blockCount)
+        blocks.deallocate()
+        blocks = wider
+        blockCapacity *= 2
     }
 
     @inline(__always) mutating func retain(_ block: UInt32) { blocks[Int(block)].liveCount += 1 }

@@ -3,12 +3,15 @@ internal import CRocksDB
 /// How RocksDB is to work, as its option objects; they live at least as long as the database.
 final class DatabaseSettings {
     let options: OpaquePointer
+    /// For families whose rows are written once and go with their family.
+    let ephemeralOptions: OpaquePointer
     let readOptions: OpaquePointer
     let ingestOptions: OpaquePointer
     let environmentOptions: OpaquePointer
 
     init(cacheByteCount: Int) {
         options = Self.makeOptions(cacheByteCount: cacheByteCount)
+        ephemeralOptions = Self.makeEphemeralOptions(from: options)
         readOptions = rocksdb_readoptions_create()
         ingestOptions = rocksdb_ingestexternalfileoptions_create()
         rocksdb_ingestexternalfileoptions_set_move_files(ingestOptions, 1)
@@ -19,7 +22,24 @@ final class DatabaseSettings {
         rocksdb_readoptions_destroy(readOptions)
         rocksdb_ingestexternalfileoptions_destroy(ingestOptions)
         rocksdb_envoptions_destroy(environmentOptions)
+        rocksdb_options_destroy(ephemeralOptions)
         rocksdb_options_destroy(options)
+    }
+
+    /// Nothing in such a family is ever superseded, so a compaction only saves lookups in one file more: sorted runs are
+    /// merged by size, many at once, and each row is written about twice in place of five times.
+    private static func makeEphemeralOptions(from options: OpaquePointer) -> OpaquePointer {
+        let ephemeral: OpaquePointer = rocksdb_options_create_copy(options)
+        rocksdb_options_set_compaction_style(ephemeral, CInt(rocksdb_universal_compaction))
+        rocksdb_options_set_level0_file_num_compaction_trigger(ephemeral, Limits.ephemeralRunCount)
+        rocksdb_options_set_level0_slowdown_writes_trigger(ephemeral, Limits.ephemeralRunCount * 4)
+        rocksdb_options_set_level0_stop_writes_trigger(ephemeral, Limits.ephemeralRunCount * 8)
+        let merging: OpaquePointer = rocksdb_universal_compaction_options_create()
+        rocksdb_universal_compaction_options_set_min_merge_width(merging, Limits.ephemeralRunCount / 2)
+        rocksdb_universal_compaction_options_set_max_size_amplification_percent(merging, 10_000)
+        rocksdb_options_set_universal_compaction_options(ephemeral, merging)
+        rocksdb_universal_compaction_options_destroy(merging)
+        return ephemeral
     }
 
     private static func makeOptions(cacheByteCount: Int) -> OpaquePointer {

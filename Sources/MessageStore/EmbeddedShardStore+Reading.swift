@@ -119,6 +119,9 @@ extension EmbeddedShardStore {
     private func merge(_ part: ReadOperation.Part, _ operation: ReadOperation) -> StoreReadResult? {
         switch part.request {
         case .get(let key):
+            if key.table.isLogged, let location = log.find(key) {
+                return .row(StoredRow(key: key, wakeAt: 0, value: operation.keep(value(at: location))))
+            }
             if let number = index.find(key) {
                 return .row(index[number].pointee.isDeleted ? nil : keep(number, operation))
             }

@@ -18,6 +18,18 @@ extension EmbeddedShardStore {
     func collectSlice() {
         guard let limit = collectUpTo else { return }
         for _ in 0..<Limits.sliceRowCount {
+            if let number = log.collect(upTo: limit) {
+                let row = log[number]
+                collected.append(
+                    SpilledRow(
+                        key: row.pointee.key,
+                        value: value(
+                            at: ValueLocation(
+                                block: row.pointee.block, offset: row.pointee.offset, byteCount: row.pointee.byteCount)),
+                        wakeAt: 0, coldAlarm: 0, slot: UInt32(truncatingIfNeeded: number),
+                        version: UInt32(truncatingIfNeeded: number >> 32), block: row.pointee.block))
+                continue
+            }
             let number = index.oldest(upTo: limit)
             guard number != noSlot else {
                 collectUpTo = nil
@@ -80,6 +92,12 @@ extension EmbeddedShardStore {
     }
 
     private func cool(_ row: SpilledRow, period: Int64) {
+        if row.key.table.isLogged {
+            log.remove(UInt64(row.version) << 32 | UInt64(row.slot))
+            pool.release(row.block)
+            noteCold(row.key, wakeAt: 0, period: period)
+            return
+        }
         if row.value != nil { pool.release(row.block) }
         let slot = index[row.slot]
         guard slot.pointee.version == row.version, slot.pointee.isCollected else {

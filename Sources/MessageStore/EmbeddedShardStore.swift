@@ -2,7 +2,8 @@
 //
 // Batches are encoded where they will be written from: into blocks, as the journal has them. A row of a queue
 // (`message`, `vendorMessage`) is then read from its batch. Rows of the other tables are copied to blocks of their own:
-// they live longer (a trace outlives its message by a day), and one of them would keep a whole block of batches alive.
+// they live longer, and one of them would keep a whole block of batches alive. So are those of the log (traces), which
+// leave in the order in which they came.
 
 public import Delivery
 internal import Journal
@@ -46,6 +47,7 @@ public final class EmbeddedShardStore: ShardStore {
     /// with others: at 90 instructions an access and 45 accesses a message that was more than the work itself.
     private struct Core: ~Copyable {
         var index = YoungIndex()
+        var log = YoungLog()
         var pool = BlockPool()
 
         // The open batch.
@@ -53,6 +55,7 @@ public final class EmbeddedShardStore: ShardStore {
         var openBucket: UInt16 = 0
         var batchBlock: UInt32 = 0
         var keepBlock: UInt32 = 0
+        var logBlock: UInt32 = 0
         var pieceOffset = 0
         var firstPiece = 0
         var earlierByteCount = 0
@@ -67,6 +70,11 @@ public final class EmbeddedShardStore: ShardStore {
     var index: YoungIndex {
         @inline(__always) _read { yield core.pointee.index }
         @inline(__always) _modify { yield &core.pointee.index }
+    }
+
+    var log: YoungLog {
+        @inline(__always) _read { yield core.pointee.log }
+        @inline(__always) _modify { yield &core.pointee.log }
     }
 
     var pool: BlockPool {
@@ -92,6 +100,7 @@ public final class EmbeddedShardStore: ShardStore {
         core.initialize(to: Core())
         core.pointee.batchBlock = core.pointee.pool.take(atLeast: 0, isAwaited: true)
         core.pointee.keepBlock = core.pointee.pool.take(atLeast: 0, isAwaited: false)
+        core.pointee.logBlock = core.pointee.pool.take(atLeast: 0, isAwaited: false)
         mailbox.shard = self
     }
 
@@ -127,13 +136,26 @@ public final class EmbeddedShardStore: ShardStore {
         let header = reserve(Operation.headerByteCount + byteCount)
         let value = UnsafeMutableRawBufferPointer(start: header + Operation.headerByteCount, count: byteCount)
         write(value)
+        if key.table.isLogged { return putLogged(key, prior, value, to: header) }
 
         let number = index.findOrInsert(key)
         let slot = index[number]
-        let state = enter(slot, prior)
+        // What nobody else was lent may be written over: a counters row is written with every message.
+        let isInPlace =
+            !slot.pointee.isDeleted && !slot.pointee.isCollected && Int(slot.pointee.byteCount) == byteCount
+            && slot.pointee.isRewritten
+        let state = enter(slot, prior, keepsPlace: isInPlace)
         Operation.write(
             isPut: true, table: key.table.rawValue, prior: state, ownerHigh: key.ownerHigh, ownerLow: key.ownerLow,
             item: key.item, wakeAt: wakeAt, coldAlarm: slot.pointee.coldAlarm, valueByteCount: byteCount, to: header)
+        if isInPlace {
+            (pool.start(slot.pointee.block) + Int(slot.pointee.offset)).copyMemory(
+                from: UnsafeRawPointer(header) + Operation.headerByteCount, byteCount: byteCount)
+            slot.pointee.wakeAt = wakeAt
+            index.touch(number)
+            return ValueLocation(
+                block: slot.pointee.block, offset: slot.pointee.offset, byteCount: slot.pointee.byteCount)
+        }
 
         let location: ValueLocation
         if key.table == .message || key.table == .vendorMessage {
@@ -141,7 +163,7 @@ public final class EmbeddedShardStore: ShardStore {
                 block: core.pointee.batchBlock, offset: UInt32(pool.used(core.pointee.batchBlock) - byteCount),
                 byteCount: UInt32(byteCount))
         } else {
-            location = keep(UnsafeRawBufferPointer(value))
+            location = keep(UnsafeRawBufferPointer(value), in: &core.pointee.keepBlock)
         }
         pool.retain(location.block)
         slot.pointee.isDeleted = false
@@ -150,6 +172,20 @@ public final class EmbeddedShardStore: ShardStore {
         slot.pointee.offset = location.offset
         slot.pointee.byteCount = location.byteCount
         index.touch(number)
+        return location
+    }
+
+    private func putLogged(
+        _ key: StoreKey, _ prior: PriorRow, _ value: UnsafeMutableRawBufferPointer, to header: UnsafeMutableRawPointer
+    ) -> ValueLocation {
+        var state = Operation.Prior.nothing
+        if case .maybe = prior { state = .maybeCold }
+        Operation.write(
+            isPut: true, table: key.table.rawValue, prior: state, ownerHigh: key.ownerHigh, ownerLow: key.ownerLow,
+            item: key.item, wakeAt: 0, coldAlarm: 0, valueByteCount: value.count, to: header)
+        let location = keep(UnsafeRawBufferPointer(value), in: &core.pointee.logBlock)
+        pool.retain(location.block)
+        log.append(key, ticket: core.pointee.lastTicket + 1, at: location)
         return location
     }
 
@@ -246,28 +282,29 @@ public final class EmbeddedShardStore: ShardStore {
         core.pointee.batchBlock = pool.take(atLeast: byteCount, isAwaited: true)
     }
 
-    /// Copies a value to where the longer-lived rows are.
-    private func keep(_ value: UnsafeRawBufferPointer) -> ValueLocation {
-        if pool.room(core.pointee.keepBlock) < value.count {
-            pool.fill(core.pointee.keepBlock, lastTicket: 0)
-            core.pointee.keepBlock = pool.take(atLeast: value.count, isAwaited: false)
+    /// Copies a value to where the longer-lived rows of its kind are.
+    private func keep(_ value: UnsafeRawBufferPointer, in current: inout UInt32) -> ValueLocation {
+        if pool.room(current) < value.count {
+            pool.fill(current, lastTicket: 0)
+            current = pool.take(atLeast: value.count, isAwaited: false)
         }
-        let offset = pool.advance(core.pointee.keepBlock, by: value.count)
+        let offset = pool.advance(current, by: value.count)
         if let start = value.baseAddress, !value.isEmpty {
-            (pool.start(core.pointee.keepBlock) + offset).copyMemory(from: start, byteCount: value.count)
+            (pool.start(current) + offset).copyMemory(from: start, byteCount: value.count)
         }
-        return ValueLocation(block: core.pointee.keepBlock, offset: UInt32(offset), byteCount: UInt32(value.count))
+        return ValueLocation(block: current, offset: UInt32(offset), byteCount: UInt32(value.count))
     }
 
     /// What a write does to its slot before the new content is known.
-    @inline(__always) private func enter(_ slot: UnsafeMutablePointer<YoungSlot>, _ prior: PriorRow) -> Operation.Prior
-    {
+    @inline(__always) private func enter(
+        _ slot: UnsafeMutablePointer<YoungSlot>, _ prior: PriorRow, keepsPlace: Bool = false
+    ) -> Operation.Prior {
         slot.pointee.version &+= 1
         slot.pointee.isCollected = false
         slot.pointee.ticket = core.pointee.lastTicket + 1
         guard slot.pointee.isNew else {
             // The index knows better than the caller what the ordered store has.
-            if !slot.pointee.isDeleted { pool.release(slot.pointee.block) }
+            if !slot.pointee.isDeleted, !keepsPlace { pool.release(slot.pointee.block) }
             return slot.pointee.mayBeCold ? .maybeCold : .journalOnly
         }
         slot.pointee.isNew = false
@@ -285,6 +322,7 @@ public final class EmbeddedShardStore: ShardStore {
     }
 
     public func young(_ key: StoreKey) -> YoungLookup {
+        if key.table.isLogged { return log.find(key).map { .found($0, wakeAt: 0) } ?? .unknown }
         guard let number = index.find(key) else { return .unknown }
         let slot = index[number]
         if slot.pointee.isDeleted { return .deleted }
@@ -313,7 +351,7 @@ public final class EmbeddedShardStore: ShardStore {
     }
 
     /// Young rows and remembered removals.
-    public var youngRowCount: Int { index.slotCount }
+    public var youngRowCount: Int { index.slotCount + log.count }
     /// Memory of batches and values.
     public var blockByteCount: Int { pool.byteCount }
 

@@ -33,6 +33,8 @@ package enum Limits {
     static let ephemeralMilliseconds: Int64 = 24 * 3_600_000
     /// One column family a period; it is dropped as a whole a day after its end.
     static let periodMilliseconds: Int64 = 4 * 3_600_000
+    /// Sorted files of a period before some are merged: a lookup asks the filter of each.
+    static let ephemeralRunCount: Int32 = 16
     /// Request and trace rows on disk, all periods together; past it the oldest period goes early.
     package static let ephemeralByteCount = 4 << 30
     /// A shard's filter of request ids, all periods together: at ten bits an id about 13 million of them.

@@ -66,7 +66,10 @@ final class RowDatabase: @unchecked Sendable {
         let copies = ordered.map { strdupe($0) }
         defer { for copy in copies { copy.deallocate() } }
         let pointers = copies.map { UnsafePointer<CChar>?($0) }
-        let familyOptions = [OpaquePointer?](repeating: settings.options, count: ordered.count)
+        let settings = settings
+        let familyOptions: [OpaquePointer?] = ordered.map { name in
+            name.hasPrefix("ephemeral-") ? settings.ephemeralOptions : settings.options
+        }
         let opened = rocksdb_open_column_families(
             settings.options, path, CInt(ordered.count), pointers, familyOptions, &handles, &error)
         if let error { throw StoreError(opening: path, message: take(error)) }
@@ -183,7 +186,7 @@ final class RowDatabase: @unchecked Sendable {
         try planned("rocksdb create family", "create a column family", path)
         var error: UnsafeMutablePointer<CChar>?
         let name = Self.ephemeralName(period)
-        let handle = rocksdb_create_column_family(database, settings.options, name, &error)
+        let handle = rocksdb_create_column_family(database, settings.ephemeralOptions, name, &error)
         if let error { throw StoreError(operation: "create a column family", message: take(error)) }
         guard let handle else { throw StoreError(operation: "create a column family", message: "no reason given") }
         let family = ColumnFamily(name: name, handle: handle)

@@ -13,7 +13,7 @@ struct SpilledRow: @unchecked Sendable {
     var wakeAt: Int64
     /// The alarm of what the ordered store may hold under the key; 0 for none.
     var coldAlarm: Int64
-    /// The shard's own: where the row stands in its index, and which of its versions this is.
+    /// The shard's own: where the row stands in its index, and which of its versions this is; a logged row's number.
     var slot: UInt32
     var version: UInt32
     var block: UInt32

@@ -93,6 +93,22 @@ public struct NativePublish {
     }
 }
 
+/// What the publishes of one sender need of its app, in an object of the sender's own.
+///
+/// The app itself is shared by all loops: counting its uses with each message would pass its memory to and fro between them.
+public final class NativeSender {
+    let appKey: AppKey
+    let defaultTimeToLive: Int64
+    private let bucketPrefix: [UInt8]
+
+    public init(_ app: App) {
+        (appKey, defaultTimeToLive) = (app.key, app.defaultTimeToLive)
+        bucketPrefix = app.bucketPrefix.map { $0 }
+    }
+
+    func bucket(of cid: DeviceID) -> Bucket { Bucket(prefix: bucketPrefix, cid: cid) }
+}
+
 /// Turns Publish frames into commands.
 ///
 /// One a loop, confined to it.
@@ -109,7 +125,7 @@ public final class NativePublisher {
     /// Without an alert and without `apns` no JSON is touched and nothing is allocated. `body` must not call this
     /// publisher again: the rendered bytes are lent from its one buffer.
     public func withCommand<Result>(
-        _ publish: NativePublish, app: App, origin: Origin, now: GatewayTime, _ body: (PublishCommand) -> Result
+        _ publish: NativePublish, sender: NativeSender, origin: Origin, now: GatewayTime, _ body: (PublishCommand) -> Result
     ) throws(NativePublishFault) -> Result {
         let strategy = try check(publish)
         let task = TaskID(kind: .single, now: now, random: random)
@@ -123,7 +139,7 @@ public final class NativePublisher {
         var key: (UInt64, UInt64) = (0, 0)
         var digest: UInt64 = 0
         if publish.requestID.count > 0 {
-            key = requestKey(app: app.key, endpoint: "publish", requestID: publish.requestID)
+            key = requestKey(app: sender.appKey, endpoint: "publish", requestID: publish.requestID)
             digest = requestDigest(publish)
         }
         // What the publisher says of the alert wins over what its APNs object says.
@@ -141,9 +157,9 @@ public final class NativePublisher {
             }
             return body(
                 PublishCommand(
-                    origin: origin, app: app.key, bucket: app.bucket(of: publish.cid), cid: publish.cid, task: task,
+                    origin: origin, app: sender.appKey, bucket: sender.bucket(of: publish.cid), cid: publish.cid, task: task,
                     messageDigest: messageDigest(of: task, for: publish.cid), strategy: strategy,
-                    timeToLive: publish.hasTimeToLive ? publish.timeToLive : app.defaultTimeToLive, requestKey: key,
+                    timeToLive: publish.hasTimeToLive ? publish.timeToLive : sender.defaultTimeToLive, requestKey: key,
                     requestDigest: digest, isBulk: false, payload: publish.payload, collapseKey: publish.collapseKey,
                     alertTitle: title, alertBody: text, vendor: vendor))
         }

@@ -51,6 +51,12 @@
         }
     }
 
+    /// Where the value `index` places behind the oldest is, until the queue is changed.
+    @inlinable public func pointer(_ index: Int) -> UnsafePointer<Element> {
+        precondition(index >= 0 && index < count, "no such place")
+        return UnsafePointer(storage + ((head + index) & (capacity - 1)))
+    }
+
     @inlinable public mutating func removeAll() {
         while popFirst() != nil {}
     }

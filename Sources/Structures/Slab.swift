@@ -9,8 +9,8 @@
     @usableFromInline var chunks: UnsafeMutablePointer<UnsafeMutablePointer<Element>>
     @usableFromInline var chunkCapacity: Int
     @usableFromInline var allocatedChunks = 0
-    /// One bit a slot: occupied.
-    @usableFromInline var occupied: [UInt64] = []
+    /// One bit a slot: occupied. Room for as many chunks as `chunkCapacity` says.
+    @usableFromInline var occupied: UnsafeMutablePointer<UInt64>
     @usableFromInline var free: [UInt32] = []
 
     /// How many values are held.
@@ -24,12 +24,14 @@
     @inlinable public init() {
         chunkCapacity = 16
         chunks = .allocate(capacity: chunkCapacity)
+        occupied = .allocate(capacity: chunkCapacity * Self.chunkCount / 64)
     }
 
     deinit {
         for slot in 0..<highWater where isOccupied(slot) { pointer(slot).deinitialize(count: 1) }
         for index in 0..<allocatedChunks { chunks[index].deallocate() }
         chunks.deallocate()
+        occupied.deallocate()
     }
 
     /// Stores a value; O(1) but for one chunk allocation every 512 new slots.
@@ -74,7 +76,8 @@
         nonmutating _modify { yield &pointer(slot).pointee }
     }
 
-    @inlinable func address(_ slot: UInt32) -> UnsafeMutablePointer<Element> {
+    /// Where a slot is, whether a value is in it or not; below the high water only.
+    @inlinable public func address(_ slot: UInt32) -> UnsafeMutablePointer<Element> {
         chunks[Int(slot >> Self.chunkShift)] + (Int(slot) & (Self.chunkCount - 1))
     }
 
@@ -84,10 +87,15 @@
             wider.moveInitialize(from: chunks, count: allocatedChunks)
             chunks.deallocate()
             chunks = wider
+            let words = Self.chunkCount / 64
+            let longer = UnsafeMutablePointer<UInt64>.allocate(capacity: chunkCapacity * 2 * words)
+            longer.moveInitialize(from: occupied, count: allocatedChunks * words)
+            occupied.deallocate()
+            occupied = longer
             chunkCapacity *= 2
         }
         (chunks + allocatedChunks).initialize(to: .allocate(capacity: Self.chunkCount))
+        (occupied + allocatedChunks * Self.chunkCount / 64).initialize(repeating: 0, count: Self.chunkCount / 64)
         allocatedChunks += 1
-        occupied.append(contentsOf: repeatElement(0, count: Self.chunkCount / 64))
     }
 }

@@ -6,6 +6,7 @@
 #include "CSystemCalls.h"
 #include "CSystemChecksum.h"
 #include "CSystemDescriptors.h"
+#include "CSystemMemory.h"
 #include "CSystemPoll.h"
 
 #endif

@@ -241,9 +241,15 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         guard phase == .awaitingWelcome else { return }
         phase = .open
         send(effect.welcome)
+        if let place = owner.core.pointee.shard.place(of: session) {
+            stream?.setHint(place.baseAddress, byteCount: place.count)
+        }
         // What came behind the Hello has waited; it is looked at in the next turn.
         stream?.resumeReading()
     }
+
+    /// Fetches what a send will use.
+    func foresee() { stream?.foresee() }
 
     func send(_ effect: DeliverEffect) {
         guard phase == .open, let row = MessageRow(effect.row) else { return }

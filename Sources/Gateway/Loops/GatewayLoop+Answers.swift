@@ -1,5 +1,6 @@
 internal import Delivery
 internal import EventLoops
+internal import Platform
 internal import Wire
 
 // Effects of this loop's shard, and answers on their way back to whoever asked: a new effect or `LoopAnswer` needs its lines
@@ -11,13 +12,29 @@ extension GatewayLoop {
     /// lead to the next command, so it is put off until they are done.
     func perform() {
         core.pointee.shard.takeEffects(into: &core.pointee.effects)
-        for index in core.pointee.effects.indices { perform(core.pointee.effects[index]) }
+        let count = core.pointee.effects.count
+        for index in 0..<count {
+            if index + 2 < count { foresee(index + 2, isNext: true) }
+            if index + 6 < count { foresee(index + 6, isNext: false) }
+            perform(core.pointee.effects[index])
+        }
         core.pointee.effects.removeAll(keepingCapacity: true)
         answerDeferred()
         guard !dueTasks.isEmpty else { return }
         let due = dueTasks
         dueTasks.removeAll()
         for record in due { campaigns.desk.taskDue(record) }
+    }
+
+    /// Fetches what an effect will use: its connection first, and when that is here the connection's stream.
+    private func foresee(_ index: Int, isNext: Bool) {
+        guard case .deliver(let session, let deliver) = core.pointee.effects[index] else { return }
+        if isNext {
+            core.pointee.sessions[session.slot, session.stamp]?.foresee()
+        } else if let connection = core.pointee.sessions.address(session.slot) {
+            prefetch(connection, byteCount: 128)
+            if let row = deliver.row.baseAddress { prefetch(row, byteCount: min(deliver.row.count, 512)) }
+        }
     }
 
     func answerDeferred() {
@@ -120,6 +137,9 @@ extension GatewayLoop {
 
 extension GatewayLoop: ShardStoreObserver {
     func storeCommitted(upTo ticket: Ticket) {
+        core.pointee.shard.visitPlaces(awaiting: ticket) { place in
+            if let start = place.baseAddress { prefetch(start, byteCount: min(place.count, Self.recordByteCount)) }
+        }
         core.pointee.shard.committed(upTo: ticket, now: now)
         perform()
         while let first = metaWaiters.first, first.ticket <= ticket {

@@ -1,6 +1,7 @@
 internal import Campaigns
 internal import Delivery
 internal import EventLoops
+internal import Platform
 internal import PushAPI
 internal import Wire
 
@@ -23,6 +24,15 @@ extension GatewayLoop {
             core.pointee.outgoing[target].publishes = batch
         }
     }
+
+    /// Fetches the record of a device that a command will be about, if it is here.
+    func foresee(_ cid: DeviceID) {
+        guard let place = core.pointee.shard.place(of: cid)?.baseAddress else { return }
+        prefetch(place, byteCount: Self.recordByteCount)
+    }
+
+    /// As much of a device's record as most commands use.
+    static let recordByteCount = 256
 
     func queryStatus(of device: DeviceAddress, origin: Origin) {
         let target = device.bucket.loop(of: loopCount)
@@ -141,7 +151,7 @@ extension GatewayLoop {
         for message in messages {
             switch message {
             case .publishes(let batch):
-                batch.forEach { command in
+                batch.forEach(foresee: { foresee($0) }) { command in
                     core.pointee.shard.publish(command, now: now)
                     perform()
                 }

@@ -14,7 +14,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
     private unowned(unsafe) let owner: GatewayLoop
     private var stream: ByteStream?
     private var phase = Phase.awaitingHello
-    private var app: App?
+    private var sender: NativeSender?
     var handshakePlace = HandshakeQueue.none
     private var slot: UInt32 = 0
     private var stamp: UInt32 = 0
@@ -99,7 +99,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
             return close(.overloaded, reason: "the gateway holds as many connections as it may")
         }
         (slot, stamp) = place
-        self.app = app
+        sender = NativeSender(app)
         phase = .open
         owner.endHandshake(self)
         var welcome = Welcome()
@@ -110,16 +110,20 @@ final class SenderConnection: StreamDelegate, Handshaking {
     // MARK: Publish
 
     private func publish(_ view: PublishView, _ body: UnsafeRawBufferPointer) {
-        guard let app else { return }
+        guard let sender else { return }
         let origin = Route(.sender, loop: owner.index, slot: slot, stamp: stamp).origin(view.request)
         unanswered += 1
+        // Its digests are computed meanwhile.
+        owner.foresee(view.cid)
         let publish = NativePublish(
             cid: view.cid, payload: view.payload.bytes(of: body), timeToLive: view.timeToLive,
             hasTimeToLive: view.hasTimeToLive, strategy: view.strategy, collapseKey: view.collapseKey.bytes(of: body),
             requestID: view.requestID.bytes(of: body), alertTitle: view.alertTitle.bytes(of: body),
             alertBody: view.alertBody.bytes(of: body), apns: view.apns.bytes(of: body))
         do throws(NativePublishFault) {
-            try owner.publisher.withCommand(publish, app: app, origin: origin, now: owner.now) { owner.publish($0) }
+            try owner.publisher.withCommand(publish, sender: sender, origin: origin, now: owner.now) {
+                owner.publish($0)
+            }
         } catch {
             unanswered -= 1
             owner.metrics.count(.refusedInvalid)

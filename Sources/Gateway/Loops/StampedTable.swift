@@ -38,6 +38,12 @@ struct StampedTable<Element> {
         }
     }
 
+    /// Where an element that is an object lies, for a prefetch.
+    func address(_ slot: UInt32) -> UnsafeRawPointer? where Element: AnyObject {
+        guard Int(slot) < slots.count, let element = slots[Int(slot)].element else { return nil }
+        return UnsafeRawPointer(Unmanaged.passUnretained(element).toOpaque())
+    }
+
     @discardableResult
     mutating func remove(_ slot: UInt32, _ stamp: UInt32) -> Element? {
         guard Int(slot) < slots.count, slots[Int(slot)].stamp == stamp, let element = slots[Int(slot)].element else {

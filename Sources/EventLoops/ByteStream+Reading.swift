@@ -49,7 +49,7 @@ extension ByteStream {
         let buffer = UnsafeMutableRawBufferPointer(
             start: table.pointee.scratch + Limits.unconsumedByteCount, count: Limits.receiveByteCount)
         var budget = Limits.readByteCountPerTurn
-        if let hint = slot.pointee.hint { prefetch(hint, byteCount: Int(slot.pointee.hintByteCount)) }
+        if let hint = slot.pointee.hint { prefetch(hint, byteCount: Limits.hintByteCount) }
         if let delegate = slot.pointee.delegate {
             prefetch(UnsafeRawPointer(Unmanaged.passUnretained(delegate).toOpaque()), byteCount: Limits.delegateByteCount)
         }

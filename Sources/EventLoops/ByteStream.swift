@@ -5,7 +5,7 @@ internal import Platform
 
 /// One TCP connection on one loop, plain or TLS: received bytes to its delegate, one write a turn from its outbox.
 ///
-/// A handle of 24 bytes: the stream itself is a slot of its loop, 232 bytes with libevent's event, and has no buffer while it
+/// A handle of 24 bytes: the stream itself is a slot of its loop, 224 bytes with libevent's event, and has no buffer while it
 /// is idle. After its end, and after a detach, every operation does nothing. A handle must not outlive its loop.
 public struct ByteStream {
     let table: UnsafeMutablePointer<StreamTable>
@@ -123,14 +123,10 @@ public struct ByteStream {
         slot.pointee.delegate?.timedOut(self)
     }
 
-    /// Names memory that the delegate uses for each read: it is fetched while the kernel copies the bytes.
+    /// Names memory (`Limits.hintByteCount` of it) that the delegate uses for each read: it is fetched while the kernel copies.
     ///
     /// The memory may go away at any time; an address that means nothing any more does no harm.
-    package func setHint(_ address: UnsafeRawPointer?, byteCount: Int) {
-        guard let slot else { return }
-        slot.pointee.hint = address
-        slot.pointee.hintByteCount = UInt32(clamping: byteCount)
-    }
+    package func setHint(_ address: UnsafeRawPointer?) { slot?.pointee.hint = address }
 
     // MARK: End
 

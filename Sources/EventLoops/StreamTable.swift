@@ -2,7 +2,7 @@ internal import CLibevent
 internal import Cryptography
 internal import Platform
 
-/// What one open stream needs; lies in the slab, 232 bytes with libevent's event.
+/// What one open stream needs; lies in the slab, 224 bytes with libevent's event.
 struct StreamSlot {
     typealias Pointer = UnsafeMutablePointer<StreamSlot>
 
@@ -48,7 +48,6 @@ struct StreamSlot {
     var delegate: StreamDelegate?
     /// What the delegate will want to have at hand when something comes.
     var hint: UnsafeRawPointer?
-    var hintByteCount: UInt32 = 0
     /// `nil` for a free slot.
     var table: UnsafeMutablePointer<StreamTable>?
     /// Counts the slot's occupants: a handle of an earlier one finds that its stream is over.

@@ -241,9 +241,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         guard phase == .awaitingWelcome else { return }
         phase = .open
         send(effect.welcome)
-        if let place = owner.core.pointee.shard.place(of: session) {
-            stream?.setHint(place.baseAddress, byteCount: place.count)
-        }
+        stream?.setHint(owner.core.pointee.shard.place(of: session)?.baseAddress)
         // What came behind the Hello has waited; it is looked at in the next turn.
         stream?.resumeReading()
     }

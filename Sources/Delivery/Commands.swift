@@ -135,12 +135,14 @@ public struct HelloCommand {
     }
 }
 
-/// Checks a device's proof.
+/// Checks a device's proof, and names the messages of broadcasts.
 ///
 /// A seam, so that Delivery links no cryptography.
 public protocol ProofVerifier: AnyObject {
     /// True when `proof` is HMAC-SHA256(key: secret, transcript), compared in constant time.
     func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool
+    /// The first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), network order: the tail of a msgId.
+    func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64
 }
 
 /// A sender service asks for due jobs of this shard.
@@ -245,6 +247,11 @@ public struct ShardLimits: Sendable {
     public var taskPatience: Int64 = 60_000
     /// Memory for knowing which devices a task has not reached yet.
     public var acceptanceFilterByteCount = 32 << 20
+    /// Broadcasts of one app that live at once, and how many devices one turn of a walk over sessions meets.
+    public var liveBroadcasts = 512
+    public var broadcastSlice = 512
+    /// How long a device's broadcast cursor may be ahead of its row.
+    public var cursorDelay: Int64 = 1_000
     /// Larger calls under way at once.
     public var callsUnderWay = 16_384
     #if DEBUG

@@ -39,6 +39,10 @@ struct Device {
         static let blacklisted = Flags(rawValue: 1 << 19)
         /// Its roster row is written.
         static let listed = Flags(rawValue: 1 << 20)
+        /// Its pending messages of broadcasts are in memory, all of them.
+        static let resolved = Flags(rawValue: 1 << 21)
+        /// Its broadcast cursor is not written yet.
+        static let cursorMoved = Flags(rawValue: 1 << 22)
         static let silenced: Flags = [.pushModeOff, .blacklisted]
         static let allTokens: Flags = [.alertToken, .voipToken, .liveActivityToken]
 
@@ -81,6 +85,11 @@ struct Device {
     var departures: UInt32 = 0
     /// Counts messages that ended: a scan that saw another number is out of date.
     var endings: UInt32 = 0
+    /// Messages of broadcasts in memory, by number.
+    var firstBroadcast: UInt32 = .max
+    var lastBroadcast: UInt32 = .max
+    /// Broadcasts up to this number have met the device: it has their message, had it, or is passed over.
+    var broadcastMet: UInt64 = 0
     var vendorCount: Int32 = 0
     var listedVendorCount: Int32 = 0
     var firstVendor: UInt32 = .max
@@ -92,6 +101,8 @@ struct Device {
     var waiting: UInt32 = .max
     var dropped = DroppedCounts()
 
+    /// Broadcasts up to this number are settled for the device, as far as its row knows.
+    var broadcastSettled: UInt64 = 0
     var generation: UInt64 = 0
     var lastTimestamp: UInt64 = 0
     var queueEpoch: UInt64 = 0
@@ -127,8 +138,8 @@ struct Device {
 
     /// Nothing refers to the slot's record but itself.
     var isIdle: Bool {
-        flags.isDisjoint(with: [.connected, .busy, .loading, .dirty, .paging]) && firstMessage == .max
-            && firstVendor == .max
+        flags.isDisjoint(with: [.connected, .busy, .loading, .dirty, .paging, .cursorMoved]) && firstMessage == .max
+            && firstVendor == .max && firstBroadcast == .max
             && firstJob == .max && waiting == .max
     }
 

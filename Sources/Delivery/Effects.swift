@@ -10,6 +10,8 @@ public enum Effect {
     indirect case welcome(SessionRef, WelcomeEffect)
     /// Encode and send the message in `row`; see `DeliverEffect`.
     case deliver(SessionRef, DeliverEffect)
+    /// Send a frame that stands ready, with the message's id in its place; see `BroadcastEffect`.
+    case broadcast(SessionRef, BroadcastEffect)
     case ping(SessionRef)
     indirect case updated(SessionRef, UpdateResult)
     /// Send Close and drop the connection; the shard has forgotten the session already.
@@ -26,6 +28,8 @@ public enum Effect {
     indirect case task(Origin, TaskAnswer)
     /// A task's time has come, or it was left half done: the gateway goes on with it.
     indirect case taskDue(TaskRecord)
+    /// A broadcast is out, durably: every loop's shard must hear of it (`Shard.launch`), in the order of their numbers.
+    indirect case launched(TaskRecord)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
     indirect case log(LogEvent)
 }
@@ -48,6 +52,24 @@ public struct DeliverEffect {
     ) {
         (self.row, self.sequence, self.isOffline) = (row, sequence, isOffline)
         (self.alertedAt, self.attempt) = (alertedAt, attempt)
+    }
+}
+
+/// A broadcast's Deliver frame, encoded once for all its devices; valid until the shard is next called.
+public struct BroadcastEffect {
+    public var frame: UnsafeRawBufferPointer
+    /// Where in it the sixteen bytes of the msgId belong, in network order.
+    public var messageIDOffset: Int
+    public var message: MessageID
+    @inlinable public init(frame: UnsafeRawBufferPointer, messageIDOffset: Int, message: MessageID) {
+        (self.frame, self.messageIDOffset, self.message) = (frame, messageIDOffset, message)
+    }
+
+    /// Copies the frame, whole, to `target`.
+    @inlinable public func write(into target: UnsafeMutableRawBufferPointer) {
+        target.copyMemory(from: frame)
+        target.storeBytes(of: message.high.bigEndian, toByteOffset: messageIDOffset, as: UInt64.self)
+        target.storeBytes(of: message.low.bigEndian, toByteOffset: messageIDOffset + 8, as: UInt64.self)
     }
 }
 

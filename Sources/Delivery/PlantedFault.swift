@@ -76,6 +76,18 @@ public enum PlantedFault: String, CaseIterable, Sendable {
     case taskReachesTwice
     /// A revoke leaves the old task's pending message where it is.
     case revokeLeavesPending
+
+    // Broadcasts.
+    /// A broadcast reaches whoever is there, whatever its tags.
+    case broadcastIgnoresTags
+    /// A broadcast's message is sent before its ledger row is synced.
+    case broadcastBeforeSync
+    /// A device that returns is met again with what it has had: the ledger is not asked.
+    case broadcastLedgerIgnored
+    /// A stop leaves those alone who have not had the broadcast yet.
+    case broadcastGoesOnAfterStop
+    /// The enumerator makes a job for whoever it finds, behind or not.
+    case enumeratorAlertsAll
 }
 
 extension Shard {

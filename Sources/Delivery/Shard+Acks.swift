@@ -50,11 +50,13 @@ extension Shard {
     }
 
     /// The app can never process this message: it ends, so that it does not hold the window.
-    public mutating func reject(_ session: SessionRef, sequence: UInt64, reason: String, now: GatewayTime) {
+    public mutating func reject(
+        _ session: SessionRef, stream: UInt32 = 0, sequence: UInt64, reason: String, now: GatewayTime
+    ) {
         begin(now)
         guard let slot = device(of: session) else { return }
         devices.pointer(slot).pointee.lastHeardAt = self.now
-        guard let message = listedMessage(table: .message, item: sequence, of: slot),
+        guard let message = listedMessage(table: stream == 1 ? .broadcast : .message, item: sequence, of: slot),
             messages.pointer(message).pointee.flags.contains(.sentHere)
         else {
             numbers.acksIgnored &+= 1

@@ -55,7 +55,10 @@ extension Shard {
             generation: device.pointee.generation, lastTimestamp: device.pointee.lastTimestamp,
             reservedSequence: device.pointee.reservedSequence, queueEpoch: device.pointee.queueEpoch,
             registeredAt: device.pointee.registeredAt, lastSeenAt: device.pointee.lastSeenAt,
+            broadcastSettled: settledCursor(device),
+            broadcastMetBeyond: UInt16(clamping: device.pointee.broadcastMet &- settledCursor(device)),
             dropped: device.pointee.dropped)
+        device.pointee.flags.remove(.cursorMoved)
         let profile = UnsafeRawBufferPointer(device.pointee.profile)
         // A device that was never seen again is collected a day after it was last seen.
         let wakeAt = flags.contains(.established) ? 0 : device.pointee.lastSeenAt + limits.sessionlessDeviceLifetime
@@ -181,7 +184,7 @@ extension Shard {
             row = entry.pointee.row
         }
         device.pointee.endings &+= 1
-        if isStored {
+        if isStored, facts.table != .broadcast {
             store.delete(facts.key, prior: .maybe(wakeAt: facts.wakeAt))
             if facts.table == .message {
                 device.pointee.messageCount -= 1

@@ -42,6 +42,10 @@ extension Shard {
         device.pointee.queueEpoch = queueEpoch
         device.pointee.registeredAt = now
         device.pointee.coldKeys = 0
+        // What went out before it came is not for it.
+        device.pointee.broadcastMet = broadcastLog(device)?.head ?? 0
+        device.pointee.broadcastSettled = device.pointee.broadcastMet
+        device.pointee.flags.insert(.resolved)
         keepProfile(slot, DeviceProfile(secret: command.newSecret ?? [], tokens: []))
         loadedCount += 1
         numbers.registrations &+= 1
@@ -87,6 +91,15 @@ extension Shard {
 
     private mutating func settlePositions(_ command: HelloCommand, _ slot: UInt32) {
         let device = devices.pointer(slot)
+        if let broadcast = command.hello.positions.first(where: { $0.stream == 1 }),
+            command.hello.queueEpoch == device.pointee.queueEpoch,
+            broadcast.ranges.reduce(broadcast.sequence, { max($0, $1.last) }) > broadcastLog(device)?.head ?? 0
+        {
+            device.pointee.queueEpoch = max(device.pointee.queueEpoch &+ 1, queueEpoch)
+            log(.warning, "positionBeyondQueue", "a device's position exceeds the app's log; its queue epoch changes")
+            settleOpened(command, slot)
+            return
+        }
         guard let position = command.hello.positions.first(where: { $0.stream == 0 }),
             command.hello.queueEpoch == device.pointee.queueEpoch, !isPlanted(.positionsIgnored)
         else {
@@ -183,7 +196,7 @@ extension Shard {
     private mutating func settleOpened(_ command: HelloCommand, _ slot: UInt32) {
         let opened = command.hello.opened.prefix(Limits.openedPerHello)
         guard let first = opened.first else {
-            welcome(command, slot, isRegistration: false)
+            settleBroadcasts(command, slot)
             return
         }
         devices.pointer(slot).pointee.flags.insert(.busy)
@@ -200,8 +213,27 @@ extension Shard {
                 return
             }
             shard.devices.pointer(slot).pointee.flags.remove(.busy)
-            shard.welcome(command, slot, isRegistration: false)
+            shard.settleBroadcasts(command, slot)
             shard.drainWaiting(slot)
+        }
+    }
+
+    // MARK: Broadcasts
+
+    /// Brings what is pending of broadcasts into memory and ends what the device's position names.
+    private mutating func settleBroadcasts(_ command: HelloCommand, _ slot: UInt32) {
+        resolveBroadcasts(slot) { shard, ok in
+            guard ok else {
+                shard.turnAway(command, .storeUnavailable, "the device's broadcasts cannot be read now")
+                return
+            }
+            if let position = command.hello.positions.first(where: { $0.stream == 1 }),
+                command.hello.queueEpoch == shard.devices.pointer(slot).pointee.queueEpoch,
+                !shard.isPlanted(.positionsIgnored)
+            {
+                shard.settleBroadcastPosition(position, slot)
+            }
+            shard.welcome(command, slot, isRegistration: false)
         }
     }
 

@@ -107,7 +107,7 @@ extension Shard {
         guard device.pointee.isLoaded, !isPlanted(.jobsNotHeld) else { return false }
         if !device.pointee.flags.isDisjoint(with: .silenced) { return true }
         guard device.pointee.isReachable, entry.pointee.row.facts.strategy == .liveElseVendor,
-            entry.pointee.row.facts.table == .message
+            entry.pointee.row.facts.table != .vendorMessage
         else { return false }
         // A one-shot message whose attempt is over comes live no more: holding its job would lose it.
         guard entry.pointee.message != .max else { return !entry.pointee.row.facts.isOneShot }

@@ -40,7 +40,7 @@ extension Shard {
         for id in operation.items {
             guard let slot = jobIndex[id.high, id.low] else { continue }
             let key = jobs.pointer(slot).pointee.row.facts.key
-            if store.young(key) == .unknown {
+            if jobs.pointer(slot).pointee.row.facts.table != .broadcast, store.young(key) == .unknown {
                 keys.append(.get(key))
                 coldItems.append(id)
             }
@@ -118,7 +118,15 @@ extension Shard {
             return nil
         }
         let bytes: UnsafeRawBufferPointer
-        if case .found(let location, _) = store.young(facts.key) {
+        let broadcast = facts.table == .broadcast ? self.broadcast(facts.item, of: facts.app) : nil
+        if facts.table == .broadcast {
+            guard let broadcast, !broadcast.isOver, !isSuperseded(entry.pointee.device, broadcast) else {
+                // It ends with the walk that ends its task, or gives way to a newer one under its key.
+                withdrawLease(slot, isSuperseded: broadcast?.isOver == false)
+                return nil
+            }
+            bytes = UnsafeRawBufferPointer(broadcast.row)
+        } else if case .found(let location, _) = store.young(facts.key) {
             bytes = store.value(at: location)
         } else if let cold = operation.cold[facts.message] {
             bytes = cold

@@ -17,6 +17,11 @@ extension Shard {
     /// The ledger row's alarm: the end of reports; the same at every writing.
     private func ledgerEnd(_ facts: MessageFacts) -> GatewayTime { facts.acceptedAt + limits.reportRetention }
 
+    /// The alarm of a pending ledger row: a broadcast's message has no other row that could ring.
+    private func ledgerAlarm(_ facts: MessageFacts) -> GatewayTime {
+        facts.table == .broadcast ? facts.wakeAt : ledgerEnd(facts)
+    }
+
     /// Writes, in the open batch, that a task's message was accepted.
     mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome, isTracked: Bool) {
         if facts.task.hasLedger {
@@ -25,7 +30,7 @@ extension Shard {
                 cid: facts.cid, app: facts.app, flags: outcome.isLive ? .live : [], state: nil,
                 fallback: outcome.fallback, fallbackReason: outcome.fallbackReason, acceptedAt: facts.acceptedAt,
                 timeToLive: facts.timeToLive, table: facts.table, item: facts.item)
-            store.put(Self.ledgerKey(facts), wakeAt: ledgerEnd(facts), prior: .none, byteCount: row.byteCount) {
+            store.put(Self.ledgerKey(facts), wakeAt: ledgerAlarm(facts), prior: .none, byteCount: row.byteCount) {
                 row.write(into: $0)
             }
             batch.rowCount += 1
@@ -56,7 +61,8 @@ extension Shard {
             table: facts.table, item: facts.item, reason: reason)
         let end = ledgerEnd(facts)
         store.put(
-            Self.ledgerKey(facts), wakeAt: end, prior: isNew ? .none : .maybe(wakeAt: end), byteCount: row.byteCount
+            Self.ledgerKey(facts), wakeAt: end, prior: isNew ? .none : .maybe(wakeAt: ledgerAlarm(facts)),
+            byteCount: row.byteCount
         ) { row.write(into: $0) }
         batch.rowCount += 1
     }
@@ -153,6 +159,10 @@ extension Shard {
             if let job {
                 let entry = shard.jobs.pointer(job)
                 completion(&shard, entry.pointee.row.facts, entry.pointee.message, job, true)
+                return
+            }
+            if table == .broadcast {
+                shard.findPendingBroadcast(id, number: item, slot, completion: completion)
                 return
             }
             guard table == .message || table == .vendorMessage else {

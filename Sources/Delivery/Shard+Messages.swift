@@ -1,4 +1,5 @@
-// Messages in memory: two lists a device (the live stream in sequence order, and what only the vendor carries).
+// Messages in memory: three lists a device (the live stream in sequence order, what only the vendor carries, and those
+// of broadcasts by number).
 
 internal import Structures
 internal import Wire
@@ -31,6 +32,8 @@ extension Shard {
             if entry.pointee.next == device.pointee.firstUnsent, !value.flags.contains(.inFlight) {
                 device.pointee.firstUnsent = slot
             }
+        } else if value.facts.table == .broadcast {
+            link(slot, to: device)
         } else {
             device.pointee.listedVendorCount += 1
             entry.pointee.flags.insert(.vendorOnly)
@@ -53,6 +56,10 @@ extension Shard {
     mutating func forgetMessage(_ slot: UInt32) {
         let entry = messages.pointer(slot)
         let device = devices.pointer(entry.pointee.device)
+        if entry.pointee.facts.table == .broadcast {
+            forgetBroadcast(slot)
+            return
+        }
         let (next, previous) = (entry.pointee.next, entry.pointee.previous)
         let isVendor = entry.pointee.flags.contains(.vendorOnly)
         if next != .max {
@@ -90,7 +97,8 @@ extension Shard {
 
     /// The device's message under an id, if it is in memory.
     func listedMessage(_ message: MessageID, of device: UInt32) -> UInt32? {
-        for first in [devices.pointer(device).pointee.firstMessage, devices.pointer(device).pointee.firstVendor] {
+        let device = devices.pointer(device)
+        for first in [device.pointee.firstMessage, device.pointee.firstVendor, device.pointee.firstBroadcast] {
             var slot = first
             while slot != .max {
                 if messages.pointer(slot).pointee.facts.message == message { return slot }
@@ -104,9 +112,14 @@ extension Shard {
     func listedMessage(table: StoreKey.Table, item: UInt64, of device: UInt32) -> UInt32? {
         let device = devices.pointer(device)
         // The newest is asked for most, by its own job; the oldest next, when it turns cold.
-        let last = table == .message ? device.pointee.lastMessage : device.pointee.lastVendor
+        let (first, last) =
+            switch table {
+            case .message: (device.pointee.firstMessage, device.pointee.lastMessage)
+            case .broadcast: (device.pointee.firstBroadcast, device.pointee.lastBroadcast)
+            default: (device.pointee.firstVendor, device.pointee.lastVendor)
+            }
         if last != .max, messages.pointer(last).pointee.facts.item == item { return last }
-        var slot = table == .message ? device.pointee.firstMessage : device.pointee.firstVendor
+        var slot = first
         while slot != .max {
             if messages.pointer(slot).pointee.facts.item == item { return slot }
             slot = messages.pointer(slot).pointee.next
@@ -159,7 +172,11 @@ extension Shard {
                 return
             }
             let next = device.pointee.firstUnsent
-            guard next != .max else { return }
+            guard next != .max else {
+                // Single pushes go before broadcasts.
+                pumpBroadcasts(slot)
+                return
+            }
             if messages.pointer(next).pointee.flags.contains(.cold) {
                 // Recalled, and its bytes are on disk only.
                 device.pointee.flags.insert(.coldAhead)
@@ -264,6 +281,8 @@ extension Shard {
         if entry.pointee.facts.table == .message {
             device.pointee.flags.insert(.coldAhead)
             device.pointee.departures &+= 1
+        } else if entry.pointee.facts.table == .broadcast {
+            device.pointee.flags.remove(.resolved)
         }
         device.pointee.coldKeys |= Self.keyBit(entry.pointee.collapseHash)
         forgetMessage(slot)
@@ -306,6 +325,7 @@ extension Shard {
             }
             slot = next
         }
+        if !isPlanted(.recalledNotResent) || isSessionOver { recallBroadcasts(deviceSlot, isSessionOver: isSessionOver) }
         if isPlanted(.recalledNotResent), !isSessionOver { return }
         device.pointee.firstUnsent = device.pointee.firstMessage
         device.pointee.cursor = 0
@@ -342,5 +362,6 @@ extension Shard {
             closeBatch()
         }
         armTimer(slot)
+        if entry.pointee.facts.table == .broadcast { leaveBroadcasts(deviceSlot) }
     }
 }

@@ -104,22 +104,25 @@ extension Shard {
         deviceTimers.cancel(slot)
         recallInFlight(slot, isSessionOver: true)
         if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
+        leaveBroadcasts(slot)
         presenceChanged(slot)
     }
 
     /// The device left: every un-acked message's job is due now.
     mutating func makeAllDue(_ slot: UInt32) {
         let device = devices.pointer(slot)
-        var next = device.pointee.firstMessage
-        while next != .max {
-            let message = next
-            let entry = messages.pointer(message)
-            next = entry.pointee.next
-            entry.pointee.flags.insert(.missed)
-            guard entry.pointee.job == .max, entry.pointee.facts.expiresAt > now else { continue }
-            if batch.isOpen { breakLongBatch() } else { openBatch(slot) }
-            createJob(message, dueAt: now, timedOut: true)
-            armTimer(message)
+        for first in [device.pointee.firstMessage, device.pointee.firstBroadcast] {
+            var next = first
+            while next != .max {
+                let message = next
+                let entry = messages.pointer(message)
+                next = entry.pointee.next
+                entry.pointee.flags.insert(.missed)
+                guard entry.pointee.job == .max, entry.pointee.facts.expiresAt > now else { continue }
+                if batch.isOpen { breakLongBatch() } else { openBatch(slot) }
+                createJob(message, dueAt: now, timedOut: true)
+                armTimer(message)
+            }
         }
         if batch.isOpen { closeBatch() }
     }
@@ -128,14 +131,16 @@ extension Shard {
     private mutating func makeAllDueSoon(_ slot: UInt32) {
         let device = devices.pointer(slot)
         let due = now + limits.unannouncedCloseDelay
-        var next = device.pointee.firstMessage
-        while next != .max {
-            let entry = messages.pointer(next)
-            if entry.pointee.job == .max {
-                entry.pointee.fallbackAt = entry.pointee.fallbackAt > 0 ? min(entry.pointee.fallbackAt, due) : due
-                armTimer(next)
+        for first in [device.pointee.firstMessage, device.pointee.firstBroadcast] {
+            var next = first
+            while next != .max {
+                let entry = messages.pointer(next)
+                if entry.pointee.job == .max {
+                    entry.pointee.fallbackAt = entry.pointee.fallbackAt > 0 ? min(entry.pointee.fallbackAt, due) : due
+                    armTimer(next)
+                }
+                next = entry.pointee.next
             }
-            next = entry.pointee.next
         }
         var job = device.pointee.firstJob
         while job != .max {

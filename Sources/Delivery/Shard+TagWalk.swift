@@ -68,16 +68,17 @@ private final class TagWalk {
     let app: AppKey
     let expression: TagExpression
     let stride: Int
+    let end: Int
     var nextBucket: Int
     var merges: [BucketMerge] = []
     let visit: (inout Shard, Bucket, [DeviceID]) -> Void
     let finish: (inout Shard, Bool) -> Void
 
     init(
-        app: AppKey, expression: TagExpression, first: Int, stride: Int,
+        app: AppKey, expression: TagExpression, first: Int, stride: Int, end: Int,
         visit: @escaping (inout Shard, Bucket, [DeviceID]) -> Void, finish: @escaping (inout Shard, Bool) -> Void
     ) {
-        (self.app, self.expression, self.nextBucket, self.stride) = (app, expression, first, stride)
+        (self.app, self.expression, self.nextBucket, self.stride, self.end) = (app, expression, first, stride, end)
         (self.visit, self.finish) = (visit, finish)
     }
 
@@ -96,12 +97,12 @@ extension Shard {
     /// Pages asked for at a time: together still well below a millisecond.
     private static var tagPageCount: Int { 16 }
 
-    /// Finds the devices of an app for which the expression is true, in every `stride`-th bucket from `first` on.
+    /// Finds the devices of an app for which the expression is true, in every `stride`-th bucket from `first` to `end`.
     ///
     /// `visit` gets them in portions, each of one bucket; `finish` is called once, with false when a read failed or too
     /// many walks are under way. What changes during the walk may be seen or not.
     mutating func walkTags(
-        of app: AppKey, where expression: TagExpression, first: Int, stride: Int,
+        of app: AppKey, where expression: TagExpression, first: Int, stride: Int, end: Int = Bucket.count,
         visit: @escaping (inout Shard, Bucket, [DeviceID]) -> Void, finish: @escaping (inout Shard, Bool) -> Void
     ) {
         guard !expression.isNever else {
@@ -114,7 +115,7 @@ extension Shard {
         }
         tagWalkCount += 1
         step(
-            TagWalk(app: app, expression: expression, first: first, stride: stride, visit: visit) { shard, isWhole in
+            TagWalk(app: app, expression: expression, first: first, stride: stride, end: end, visit: visit) { shard, isWhole in
                 shard.tagWalkCount -= 1
                 finish(&shard, isWhole)
             })
@@ -128,7 +129,7 @@ extension Shard {
             }
         }
         for merge in walk.merges.indices { ask(merge) }
-        while asked.count < Self.tagPageCount, walk.nextBucket < Bucket.count {
+        while asked.count < Self.tagPageCount, walk.nextBucket < walk.end {
             walk.merges.append(walk.begin(Bucket(UInt16(walk.nextBucket))))
             walk.nextBucket += walk.stride
             ask(walk.merges.count - 1)

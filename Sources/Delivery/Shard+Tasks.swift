@@ -30,6 +30,8 @@ extension Shard {
         case .change(let task, let app, let change): self.change(task, app, change, origin)
         case .park(let task, let app, let targets): park(task, app, targets, origin)
         case .targets(let task, let from): readTargets(task, from: from, origin)
+        case .walk(let walk): self.walk(walk, origin)
+        case .advance(let task, let app, let position): advance(task, app, position, origin)
         case .sweep(let task, let app, let share): sweep(task, app, share, origin)
         case .totals(let task, let app, let share): totals(of: task, app, share, origin)
         case .day(let app, let day): answer(origin, .day(dayTotals(of: app, day: day)))
@@ -57,8 +59,15 @@ extension Shard {
             answer(origin, .busy)
             return
         }
+        guard mayBroadcast(record) else {
+            answer(origin, .full)
+            return
+        }
         guard key != CallKey(high: 0, low: 0) else {
-            write(record, prior: .none)
+            store.beginBatch(record.id.home)
+            let written = putNew(record)
+            lastTicket = store.endBatch()
+            announce(written)
             answer(origin, .created(record.id, isRepeat: false))
             return
         }
@@ -78,30 +87,34 @@ extension Shard {
             shard.store.put(requestKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: [])) {
                 CallRow.write(digest: digest, task: record.id, targets: [], into: $0)
             }
-            shard.put(record, prior: .none)
+            let written = shard.putNew(record)
             shard.lastTicket = shard.store.endBatch()
+            shard.announce(written)
             shard.answer(origin, .created(record.id, isRepeat: false))
         }
     }
 
-    private mutating func write(_ record: TaskRecord, prior: PriorRow) {
+    mutating func write(_ record: TaskRecord, prior: PriorRow) {
         store.beginBatch(record.id.home)
         put(record, prior: prior)
+        putLog(record)
         lastTicket = store.endBatch()
     }
 
-    private mutating func put(_ record: TaskRecord, prior: PriorRow) {
+    mutating func put(_ record: TaskRecord, prior: PriorRow) {
         let wakeAt = TaskRow.wakeAt(record, retention: limits.reportRetention)
         store.put(TaskRow.key(record.id), wakeAt: wakeAt, prior: prior, byteCount: TaskRow.byteCount(record)) {
             TaskRow.write(record, into: $0)
         }
-        guard record.state == .scheduled || record.state == .running || record.state == .stopping else { return }
+        guard record.state == .scheduled || record.state == .running || record.state == .stopping
+            || record.state == .ending || record.state == .open && record.broadcast != nil
+        else { return }
         let place = taskTimers.firstIndex { $0.at > wakeAt } ?? taskTimers.count
         taskTimers.insert(TaskTimer(at: wakeAt, task: record.id), at: place)
     }
 
     /// Goes on with a task's row and its alarm, or answers that there is none.
-    private mutating func withTask(
+    mutating func withTask(
         _ task: TaskID, _ app: AppKey, _ origin: Origin,
         completion: @escaping (inout Shard, TaskRecord, GatewayTime) -> Void
     ) {
@@ -121,15 +134,17 @@ extension Shard {
         withTask(task, app, origin) { shard, record, wakeAt in
             var record = record
             switch (change, record.state) {
-            case (.stop, .open), (.stop, .scheduled), (.stop, .running), (.stop, .stopping):
+            case (.stop, .open), (.stop, .scheduled), (.stop, .running), (.stop, .stopping), (.stop, .ending):
+                if record.state != .stopping { record.broadcast?.position = 0 }
                 record.state = .stopping
                 record.resumeAt = shard.now + shard.limits.taskPatience
             case (.stopped, .stopping): record.state = .stopped
+            case (.ended, .ending): record.state = .ended
             case (.cancel, .scheduled) where record.scheduleAt - shard.now >= 60_000: record.state = .cancelled
             case (.sent, .running):
                 record.state = .open
                 record.firedAt = shard.now
-            case (.stop, .stopped), (.stopped, .stopped), (.cancel, .cancelled):
+            case (.stop, .stopped), (.stopped, .stopped), (.cancel, .cancelled), (.ended, .ended):
                 return shard.answer(origin, .record(record))
             default: return shard.answer(origin, .refused(record.state))
             }
@@ -158,10 +173,11 @@ extension Shard {
                 return
             }
             guard let bytes, var record = TaskRow.read(bytes), wakeAt <= shard.now else { return }
+            if record.broadcast != nil, shard.broadcastRang(&record, wakeAt) { return }
             switch record.state {
             case .scheduled: record.state = .running
-            case .running, .stopping: break
-            case .open, .stopped, .cancelled:
+            case .running, .stopping, .ending: break
+            case .open, .stopped, .cancelled, .ended:
                 shard.store.beginBatch(task.home)
                 shard.store.delete(TaskRow.key(task), prior: .maybe(wakeAt: wakeAt))
                 shard.lastTicket = shard.store.endBatch()

@@ -27,6 +27,8 @@ extension Shard {
         swap(&fired, &expired)
         ringFailedAlarms()
         ringTasks()
+        writeCursors()
+        walkSessions()
         askForAlarms()
         releaseDue()
     }
@@ -68,6 +70,7 @@ extension Shard {
         case .settled(let origin, let verdicts): effects.append(.settled(origin, verdicts))
         case .task(let origin, let answer): effects.append(.task(origin, answer))
         case .taskDue(let record): effects.append(.taskDue(record))
+        case .launched(let record): effects.append(.launched(record))
         case .resume(let slot, let cid): if isDevice(slot, cid) { pump(slot) }
         case .directory(let origin, let reply): effects.append(.directoryAnswered(origin, reply))
         }
@@ -84,7 +87,7 @@ extension Shard {
         pump(slot)
     }
 
-    private func isDevice(_ slot: UInt32, _ cid: DeviceID) -> Bool {
+    func isDevice(_ slot: UInt32, _ cid: DeviceID) -> Bool {
         devices.isOccupied(slot) && devices.pointer(slot).pointee.cid == cid
     }
 
@@ -114,7 +117,7 @@ extension Shard {
         }
     }
 
-    private mutating func alarmDone() {
+    mutating func alarmDone() {
         alarmWork -= 1
         askForAlarms()
     }
@@ -139,7 +142,13 @@ extension Shard {
                 shard.alarmDone()
             }
         case .task: taskRang(TaskID(high: stored.key.ownerHigh, low: stored.key.ownerLow))
-        case .taskMessage, .taskEvent, .taskTargets, .taskGroup: forget(stored)
+        case .taskMessage:
+            if let row = LedgerRow(stored.value), row.state == nil, row.table == .broadcast {
+                broadcastRang(stored.key, row)
+            } else {
+                forget(stored)
+            }
+        case .taskEvent, .taskTargets, .taskGroup: forget(stored)
         default: break
         }
     }
@@ -212,7 +221,9 @@ extension Shard {
         guard !rungAgain.isEmpty else { return }
         let due = rungAgain.filter { $0.at <= now }
         rungAgain.removeAll { $0.at <= now }
-        for alarm in due { messageRang(alarm.key) }
+        for alarm in due {
+            if alarm.key.table == .taskMessage { broadcastRangAgain(alarm.key) } else { messageRang(alarm.key) }
+        }
     }
 
     /// A cid that was registered and never seen again within a day is removed, once nothing is queued for it.

@@ -76,6 +76,14 @@ public struct Shard: ~Copyable {
     /// Times of tasks whose rows were written in this life.
     var taskTimers: [TaskTimer] = []
     var nextTargets: UInt64 = 0
+    /// By app: live broadcasts and the head of the log.
+    var broadcastLogs: [AppKey: BroadcastLog] = [:]
+    var broadcastHand = BroadcastHand()
+    /// Devices whose broadcast cursor has moved and is not written yet.
+    var movedCursors: [UInt32] = []
+    var cursorsDueAt: GatewayTime = .max
+    /// Frames lent until the next call.
+    var heldFrames: [LentFrame] = []
     /// What this shard counted, by app and day, over all its buckets, of days whose rows are not in memory.
     var dayTotals: [DayKey: CountersRow] = [:]
 
@@ -88,7 +96,7 @@ public struct Shard: ~Copyable {
     /// gauge. `queueEpoch` names the store's life; devices get it at registration (semantics, "Sequences").
     public init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
-        queueEpoch: UInt64, counters: [StoredRow], now: GatewayTime
+        queueEpoch: UInt64, counters: [StoredRow], broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
     ) {
         (self.limits, self.store, self.verifier, self.queueEpoch) = (limits, store, verifier, queueEpoch)
         self.apps = apps
@@ -109,6 +117,7 @@ public struct Shard: ~Copyable {
             numbers.pending += Int64(bitPattern: row.accepted &- row.ended)
             if row.day == today { keepCounters(row, bucket: stored.key.bucket) } else { noteDay(row) }
         }
+        restore(broadcasts)
     }
 
     deinit {
@@ -132,7 +141,10 @@ public struct Shard: ~Copyable {
     public var nextTimer: GatewayTime {
         let alarm = mayAskForAlarms ? store.nextAlarm : .max
         let task = taskTimers.first?.at ?? .max
-        return min(messageTimers.earliest, min(deviceTimers.earliest, min(jobTimers.earliest, min(alarm, task))))
+        let broadcast = min(cursorsDueAt, nextBroadcastStep)
+        return min(
+            messageTimers.earliest,
+            min(deviceTimers.earliest, min(jobTimers.earliest, min(broadcast, min(alarm, task)))))
     }
 
     public var statistics: ShardStatistics {
@@ -144,6 +156,7 @@ public struct Shard: ~Copyable {
         current.dueJobs = dueCount
         current.waitingCommands = waitingCount
         current.pendingEffects = pending.count
+        current.liveBroadcasts = liveBroadcastCount
         return current
     }
 
@@ -175,6 +188,7 @@ public struct Shard: ~Copyable {
     mutating func begin(_ time: GatewayTime) {
         if time > now { now = time }
         if !heldReplies.isEmpty { heldReplies.removeAll(keepingCapacity: true) }
+        if !heldFrames.isEmpty { heldFrames.removeAll(keepingCapacity: true) }
     }
 }
 
@@ -205,6 +219,7 @@ struct PendingEffect {
         indirect case settled(Origin, [ResultVerdict])
         indirect case task(Origin, TaskAnswer)
         indirect case taskDue(TaskRecord)
+        indirect case launched(TaskRecord)
         case resume(device: UInt32, cid: DeviceID)
         case directory(Origin, DirectoryReply)
     }

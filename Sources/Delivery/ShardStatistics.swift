@@ -9,6 +9,12 @@ public struct ShardStatistics: Sendable {
     public var repeatedRequests: UInt64 = 0
     public var deliversSent: UInt64 = 0
     public var deliversResent: UInt64 = 0
+    /// Delivers of broadcasts, among all; messages that broadcasts became, live and by the enumerator; devices passed
+    /// over by their tags, their blacklist or their absence.
+    public var broadcastDelivers: UInt64 = 0
+    public var broadcastMessages: UInt64 = 0
+    public var broadcastEnumerated: UInt64 = 0
+    public var broadcastPassed: UInt64 = 0
     /// Acks that named something not sent in their session.
     public var acksIgnored: UInt64 = 0
     public var acksAboveHighest: UInt64 = 0
@@ -47,6 +53,7 @@ public struct ShardStatistics: Sendable {
     public var leasedJobs = 0
     public var waitingCommands = 0
     public var pendingEffects = 0
+    public var liveBroadcasts = 0
 
     public init() {}
 

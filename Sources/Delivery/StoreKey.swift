@@ -40,6 +40,9 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         case taskGroup = 20
         /// Owner: taskId of a single push; item 0; in the device's bucket. Which message it is. Ephemeral.
         case singleTask = 21
+        /// Owner: (app key, 0); item: a broadcast's number; in the app's home bucket. The app's log: a task's row, kept while
+        /// the broadcast lives; item 0: the highest number given.
+        case broadcast = 22
 
         /// Ephemeral rows are kept for a day (and within a size budget) after they were written, then dropped by the
         /// store itself; they are written once, never deleted by name, and have no alarm.
@@ -48,7 +51,9 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         /// Only these tables have partitions of several rows; in the others the item is 0.
         @inlinable public var hasItems: Bool {
             switch self {
-            case .message, .vendorMessage, .meta, .tag, .taskMessage, .taskEvent, .taskTargets, .taskGroup: true
+            case .message, .vendorMessage, .meta, .tag, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
+                .broadcast:
+                true
             case .device, .job, .counters, .request, .trace, .alias, .task, .singleTask: false
             }
         }
@@ -58,7 +63,7 @@ public struct StoreKey: Hashable, Comparable, Sendable {
             switch self {
             case .device, .message, .vendorMessage, .job, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup:
                 true
-            case .counters, .request, .trace, .meta, .alias, .tag, .singleTask: false
+            case .counters, .request, .trace, .meta, .alias, .tag, .singleTask, .broadcast: false
             }
         }
     }

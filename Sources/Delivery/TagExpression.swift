@@ -71,3 +71,38 @@ public struct TagExpression: Sendable, Equatable {
     /// A device with none of the tags satisfies it, so the tags' own rows do not suffice to find all who do.
     var needsRoster: Bool { isTrue(0) }
 }
+
+// As it stands in a task's row.
+extension TagExpression {
+    var byteCount: Int { tags.reduce(4 + 9 * groups.count) { $0 + 8 + RowWriter.byteCount(text: $1.text) } }
+
+    func write(_ writer: inout RowWriter) {
+        writer.put(UInt8(isNever ? 1 : 0))
+        writer.put(UInt8(truncatingIfNeeded: tags.count))
+        writer.put(UInt16(truncatingIfNeeded: groups.count))
+        for tag in tags {
+            writer.put(tag.digest)
+            writer.put(text: tag.text)
+        }
+        for group in groups {
+            writer.put(group.combination.rawValue)
+            writer.put(group.mask)
+        }
+    }
+
+    init?(_ reader: inout RowReader) {
+        guard let never = reader.next(UInt8.self), let tagCount = reader.next(UInt8.self),
+            let groupCount = reader.next(UInt16.self)
+        else { return nil }
+        isNever = never != 0
+        for _ in 0..<tagCount {
+            guard let digest = reader.next(UInt64.self), let text = reader.nextText() else { return nil }
+            tags.append(TagName(digest: digest, text: text))
+        }
+        for _ in 0..<groupCount {
+            guard let combination = Combination(rawValue: reader.next() ?? .max), let mask = reader.next(UInt64.self)
+            else { return nil }
+            groups.append(Group(combination: combination, mask: mask))
+        }
+    }
+}

@@ -18,6 +18,9 @@ public enum TaskState: UInt8, Sendable, CaseIterable {
     case stopped
     /// Its schedule was deleted before its time.
     case cancelled
+    /// A broadcast whose time is over, while those who never had it are counted; becomes `ended`.
+    case ending
+    case ended
 }
 
 /// One task's row.
@@ -36,6 +39,8 @@ public struct TaskRecord: Sendable, Equatable {
     public var resumeAt: GatewayTime = 0
     public var group: String
     public var content: MessageContent
+    /// Whom a broadcast is for and how far it is; `nil` for a task of single messages.
+    public var broadcast: BroadcastPlan?
 
     public init(
         id: TaskID, app: AppKey, state: TaskState, createdAt: GatewayTime, validUntil: GatewayTime,
@@ -72,6 +77,10 @@ public enum TaskCommand: Sendable {
     case park(TaskID, AppKey, [DeviceID])
     /// A page of a scheduled task's devices, from a place on.
     case targets(TaskID, from: UInt64)
+    /// Goes through a broadcast's devices in some buckets.
+    case walk(BroadcastWalk)
+    /// A broadcast's walk has come to this bucket; at `Bucket.count` it is over.
+    case advance(TaskID, AppKey, position: Int)
     /// Ends every pending message of a task in these buckets, and lets none in any more.
     case sweep(TaskID, AppKey, LoopShare)
     case totals(TaskID, AppKey, LoopShare)
@@ -109,6 +118,8 @@ public enum TaskChange: UInt8, Sendable {
     case cancel
     /// Running → open.
     case sent
+    /// Ending → ended.
+    case ended
 }
 
 public enum TaskAnswer: Sendable {
@@ -127,6 +138,10 @@ public enum TaskAnswer: Sendable {
     case targets([DeviceID], next: UInt64?)
     /// How many messages it ended.
     case swept(Int)
+    /// So many jobs were made or messages ended; the devices are those that a broadcast is dealt to.
+    case walked(Int, [DeviceID])
+    /// The app has as many live broadcasts as it may.
+    case full
     case totals(TaskTotals)
     case day(DayTotals)
     case online([AppKey: Int])

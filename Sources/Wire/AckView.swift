@@ -7,8 +7,11 @@ public struct AckView: Sendable {
     /// Stream 0: processed ranges beyond `sequence`, the first `rangeCount` of them; the rest is zero.
     public private(set) var ranges = InlineArray<32, SequenceRange>(repeating: SequenceRange())
     public private(set) var rangeCount = 0
-    /// Stream 1 is only ever acked in order.
+    /// Stream 1: as in stream 0. Ranges beyond are rare there: a handler that put one broadcast off.
     public private(set) var broadcastSequence: UInt64 = 0
+    public private(set) var broadcastRanges: [SequenceRange] = []
+    /// Stream 1 was named at all.
+    public private(set) var hasBroadcasts = false
     public private(set) var rejected: [Rejected] = []
 
     /// Reads the body of an Ack frame.
@@ -56,13 +59,14 @@ public struct AckView: Sendable {
             guard !seen.broadcast else { throw .repeated(field: Ack.Field.positions.rawValue) }
             seen.broadcast = true
             broadcastSequence = cumulative
+            hasBroadcasts = true
         default: break
         }
-        try readRanges(body, at: range, beyond: cumulative, keep: stream == 0)
+        try readRanges(body, at: range, beyond: cumulative, keep: stream)
     }
 
     private mutating func readRanges(
-        _ body: RawSpan, at range: Range<Int>, beyond cumulative: UInt64, keep: Bool
+        _ body: RawSpan, at range: Range<Int>, beyond cumulative: UInt64, keep stream: UInt32
     ) throws(WireError) {
         var floor = cumulative
         var count = 0
@@ -75,9 +79,10 @@ public struct AckView: Sendable {
             let element = try SequenceRange(body, at: cursor.lengthDelimited(in: body))
             try element.check(beyond: &floor)
             guard count < Limits.rangeCount else { throw .tooMany(field: field.rawValue) }
-            if keep { ranges[count] = element }
+            if stream == 0 { ranges[count] = element }
+            if stream == 1 { broadcastRanges.append(element) }
             count += 1
         }
-        if keep { rangeCount = count }
+        if stream == 0 { rangeCount = count }
     }
 }

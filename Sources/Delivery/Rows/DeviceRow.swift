@@ -97,6 +97,10 @@ package struct DeviceRow {
     var queueEpoch: UInt64 = 0
     var registeredAt: GatewayTime = 0
     var lastSeenAt: GatewayTime = 0
+    /// Every broadcast up to this number is settled for the device; and so many beyond it have met it. A row of a format
+    /// before 4 has zero: nothing has.
+    var broadcastSettled: UInt64 = 0
+    var broadcastMetBeyond: UInt16 = 0
     /// What ended unseen since the last visit, in the order of `DroppedReason`.
     var dropped = DroppedCounts()
 
@@ -104,7 +108,7 @@ package struct DeviceRow {
         var writer = RowWriter(bytes)
         writer.put(Self.version)
         writer.put(flags.rawValue)
-        writer.put(UInt16(0))
+        writer.put(broadcastMetBeyond)
         writer.put(badge)
         writer.put(app.word)
         writer.put(generation)
@@ -118,7 +122,7 @@ package struct DeviceRow {
         writer.put(dropped.overflowed)
         writer.put(dropped.revoked)
         writer.put(dropped.failed)
-        writer.put(UInt64(0))
+        writer.put(broadcastSettled)
         writer.put(profile)
     }
 
@@ -126,19 +130,20 @@ package struct DeviceRow {
     package static func read(_ bytes: UnsafeRawBufferPointer) -> (row: DeviceRow, profile: UnsafeRawBufferPointer)? {
         var reader = RowReader(bytes)
         guard reader.next(UInt8.self) == version, let flags = reader.next(UInt8.self),
-            reader.next(UInt16.self) != nil, let badge = reader.next(Int32.self), let app = reader.next(UInt64.self),
+            let metBeyond = reader.next(UInt16.self), let badge = reader.next(Int32.self), let app = reader.next(UInt64.self),
             let generation = reader.next(UInt64.self), let lastTimestamp = reader.next(UInt64.self),
             let reservedSequence = reader.next(UInt64.self), let queueEpoch = reader.next(UInt64.self),
             let registeredAt = reader.next(Int64.self), let lastSeenAt = reader.next(Int64.self),
             let expired = reader.next(UInt32.self), let collapsed = reader.next(UInt32.self),
             let overflowed = reader.next(UInt32.self), let revoked = reader.next(UInt32.self),
-            let failed = reader.next(UInt32.self), reader.next(UInt64.self) != nil,
+            let failed = reader.next(UInt32.self), let settled = reader.next(UInt64.self),
             let profile = reader.next(byteCount: bytes.count - reader.offset), DeviceProfile(profile) != nil
         else { return nil }
         let row = DeviceRow(
             flags: Flags(rawValue: flags), badge: badge, app: AppKey(app), generation: generation,
             lastTimestamp: lastTimestamp, reservedSequence: reservedSequence, queueEpoch: queueEpoch,
             registeredAt: registeredAt, lastSeenAt: lastSeenAt,
+            broadcastSettled: settled, broadcastMetBeyond: metBeyond,
             dropped: DroppedCounts(
                 expired: expired, collapsed: collapsed, overflowed: overflowed, revoked: revoked, failed: failed))
         return (row, profile)

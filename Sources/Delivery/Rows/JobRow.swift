@@ -95,7 +95,7 @@ package struct JobRow {
         guard reader.next(UInt8.self) == Self.version, let state = State(rawValue: reader.next() ?? 0),
             let bits = reader.next(UInt8.self), let strategy = Strategy(rawValue: reader.next() ?? 0),
             let flags = reader.next(UInt8.self), let table = StoreKey.Table(rawValue: reader.next() ?? 0),
-            table == .message || table == .vendorMessage, let attempts = reader.next(UInt16.self),
+            table == .message || table == .vendorMessage || table == .broadcast, let attempts = reader.next(UInt16.self),
             let message = reader.nextIdentifier(MessageID.self), message.bucket != nil,
             let task = reader.nextIdentifier(TaskID.self), let cid = reader.nextIdentifier(DeviceID.self),
             let app = reader.next(UInt64.self), let item = reader.next(UInt64.self),

@@ -23,9 +23,9 @@ struct MessageFacts {
     var cid: DeviceID
     var strategy: Strategy
     var flags: Flags
-    /// `.message` or `.vendorMessage`.
+    /// `.message`, `.vendorMessage`, or `.broadcast`: then the message has no row of its own, only its ledger row.
     var table: StoreKey.Table
-    /// The sequence in stream 0, or the msgId's low word in the vendor table.
+    /// The sequence in its stream, or the msgId's low word in the vendor table.
     var item: UInt64
     var acceptedAt: GatewayTime
     var expiresAt: GatewayTime
@@ -42,7 +42,7 @@ struct MessageFacts {
     var key: StoreKey { StoreKey(bucket, table, cid, item: item) }
     var jobKey: StoreKey { StoreKey(bucket, .job, message) }
     /// 0 while only the vendor may carry it.
-    var sequence: UInt64 { table == .message ? item : 0 }
+    var sequence: UInt64 { table == .vendorMessage ? 0 : item }
     /// One live attempt and no more.
     var isOneShot: Bool { timeToLive <= 0 }
 }

@@ -3,16 +3,19 @@ package import Wire
 /// A task's row as bytes.
 package enum TaskRow {
     static let version: UInt8 = 1
+    /// Of a broadcast: its plan stands behind the content.
+    static let broadcastVersion: UInt8 = 2
 
     package static func key(_ task: TaskID) -> StoreKey { StoreKey(task.home, .task, task) }
 
     package static func byteCount(_ record: TaskRecord) -> Int {
         80 + RowWriter.byteCount(text: record.group) + record.content.byteCount
+            + (record.broadcast.map { BroadcastPlan.fixedByteCount + $0.audience.byteCount } ?? 0)
     }
 
     package static func write(_ record: TaskRecord, into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
-        writer.put(version)
+        writer.put(record.broadcast == nil ? version : broadcastVersion)
         writer.put(record.state.rawValue)
         writer.put(UInt16(0))
         writer.put(UInt32(0))
@@ -27,12 +30,14 @@ package enum TaskRow {
         writer.put(UInt64(0))
         writer.put(text: record.group)
         record.content.write(&writer)
+        record.broadcast?.write(&writer)
     }
 
     /// - Returns: `nil` for bytes that are no task row of a known version.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> TaskRecord? {
         var reader = RowReader(bytes)
-        guard reader.next(UInt8.self) == version, let state = TaskState(rawValue: reader.next() ?? 0),
+        guard let version = reader.next(UInt8.self), version == Self.version || version == broadcastVersion,
+            let state = TaskState(rawValue: reader.next() ?? 0),
             reader.next(byteCount: 6) != nil, let id = reader.nextIdentifier(TaskID.self),
             let app = reader.next(UInt64.self), let createdAt = reader.next(Int64.self),
             let validUntil = reader.next(Int64.self), let scheduleAt = reader.next(Int64.self),
@@ -43,6 +48,9 @@ package enum TaskRow {
             id: id, app: AppKey(app), state: state, createdAt: createdAt, validUntil: validUntil,
             scheduleAt: scheduleAt, group: group, content: content)
         (record.firedAt, record.resumeAt) = (firedAt, resumeAt)
+        guard version == broadcastVersion else { return record }
+        guard let broadcast = BroadcastPlan(&reader) else { return nil }
+        record.broadcast = broadcast
         return record
     }
 
@@ -50,8 +58,9 @@ package enum TaskRow {
     static func wakeAt(_ record: TaskRecord, retention: Int64) -> GatewayTime {
         switch record.state {
         case .scheduled: record.scheduleAt
-        case .running, .stopping: record.resumeAt
-        case .open, .stopped, .cancelled: max(record.createdAt, record.scheduleAt) + retention
+        case .running, .stopping, .ending: record.resumeAt
+        case .open where record.broadcast != nil: record.resumeAt
+        case .open, .stopped, .cancelled, .ended: max(record.createdAt, record.scheduleAt) + retention
         }
     }
 }

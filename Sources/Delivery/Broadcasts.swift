@@ -1,0 +1,245 @@
+// Broadcasts: what stands in a task's row besides its content, what a shard has of each in memory, what it is asked.
+// The journey is told in docs/Architecture.md, "Broadcasts".
+
+internal import Structures
+public import Wire
+
+/// Whom a broadcast is for, and how far it is.
+public struct BroadcastPlan: Sendable, Equatable {
+    /// Without any tag: every device of the app.
+    public var audience: TagExpression
+    /// Messages a second on each channel; 0: as fast as it goes.
+    public var speed: Int64
+    /// Its place in the app's log; 0: not out yet.
+    public var number: UInt64 = 0
+    /// When it went out: its messages' time of acceptance.
+    public var launchedAt: GatewayTime = 0
+    /// Nothing of it goes out after this.
+    public var expiresAt: GatewayTime = 0
+    /// The walk that is under way has seen to the buckets below this.
+    public var position: Int = 0
+
+    public init(audience: TagExpression, speed: Int64) { (self.audience, self.speed) = (audience, speed) }
+
+    static let fixedByteCount = 48
+
+    func write(_ writer: inout RowWriter) {
+        writer.put(number)
+        writer.put(launchedAt)
+        writer.put(expiresAt)
+        writer.put(speed)
+        writer.put(UInt32(truncatingIfNeeded: position))
+        writer.put(UInt32(0))
+        writer.put(UInt64(0))
+        audience.write(&writer)
+    }
+
+    init?(_ reader: inout RowReader) {
+        guard let number = reader.next(UInt64.self), let launchedAt = reader.next(Int64.self),
+            let expiresAt = reader.next(Int64.self), let speed = reader.next(Int64.self),
+            let position = reader.next(UInt32.self), reader.next(byteCount: 12) != nil,
+            let audience = TagExpression(&reader)
+        else { return nil }
+        self.init(audience: audience, speed: speed)
+        (self.number, self.launchedAt, self.expiresAt) = (number, launchedAt, expiresAt)
+        self.position = Int(position)
+    }
+}
+
+extension AppKey {
+    /// Where the app's log is, and with it every task of a broadcast: the first twelve bits of its key.
+    public var home: Bucket { Bucket(digest: word) }
+}
+
+extension TaskRecord {
+    /// True for a broadcast that travels in stream 1; the others are dealt out as ordinary messages, by a walk.
+    ///
+    /// Strategies 2 and 4 begin with the vendor, whose jobs are each device's own; a revoke concerns only those who had the
+    /// old message.
+    public var isStreamed: Bool {
+        broadcast != nil && content.revokes.isNone
+            && (content.strategy == .liveElseVendor || content.strategy == .liveOnly)
+    }
+
+    /// Some of its devices may need a handoff job, or it is dealt out.
+    var needsWalk: Bool {
+        guard isStreamed else { return broadcast != nil }
+        return content.strategy == .liveElseVendor && content.vendor != nil && content.timeToLive != 0
+    }
+}
+
+/// A step of a broadcast's walk, for the shard that has these buckets.
+public struct BroadcastWalk: Sendable {
+    public enum Purpose: Sendable, Equatable {
+        /// Jobs for those who are behind.
+        case enumerate
+        /// Names those to whom the message is to be dealt.
+        case deal
+        /// Gives those who never had it this end.
+        case close(FinalState)
+    }
+
+    public var record: TaskRecord
+    public var purpose: Purpose
+    public var buckets: Range<Int>
+    public var share: LoopShare
+
+    public init(record: TaskRecord, purpose: Purpose, buckets: Range<Int>, share: LoopShare) {
+        (self.record, self.purpose, self.buckets, self.share) = (record, purpose, buckets, share)
+    }
+}
+
+/// The broadcasts that a start finds in the logs: rows of the table `broadcast`, in any order.
+public struct BroadcastStart: Sendable {
+    fileprivate(set) var heads: [AppKey: UInt64] = [:]
+    fileprivate(set) var records: [TaskRecord] = []
+    /// Rows that could not be read as what they should be.
+    public private(set) var damagedRows = 0
+
+    public init() {}
+
+    public mutating func take(_ stored: StoredRow) {
+        guard stored.key.table == .broadcast else { return }
+        let app = AppKey(stored.key.ownerHigh)
+        if stored.key.item == 0 {
+            var reader = RowReader(stored.value)
+            guard let head = reader.next(UInt64.self) else { return damagedRows += 1 }
+            heads[app] = max(heads[app] ?? 0, head)
+        } else if let record = TaskRow.read(stored.value), record.broadcast != nil {
+            heads[app] = max(heads[app] ?? 0, stored.key.item)
+            records.append(record)
+        } else {
+            damagedRows += 1
+        }
+    }
+}
+
+/// One app's broadcasts as a shard knows them.
+struct BroadcastLog {
+    /// The highest number that this shard has heard of.
+    var head: UInt64 = 0
+    /// The highest number given here, durable or not; only the home gives any.
+    var given: UInt64 = 0
+    /// By number. Those that are over stay until their home has counted them.
+    var live: [LiveBroadcast] = []
+
+    func broadcast(_ number: UInt64) -> LiveBroadcast? { live.first { $0.number == number } }
+}
+
+/// A broadcast in memory: its content as a row, its frame, and what a device must be asked.
+final class LiveBroadcast {
+    let record: TaskRecord
+    let plan: BroadcastPlan
+    /// A message row whose id has no meaning.
+    let row: UnsafeMutableRawBufferPointer
+    let messageIDOffset: Int
+    /// Deliver frames for those whom it reaches at once and for those whom it finds later.
+    private let frames: [LentFrame]
+    let collapseHash: UInt64
+    /// Stopped, or its time is over: it meets nobody any more.
+    var isOver: Bool
+    /// What `speed` still allows now, in thousandths of a message, as of a time.
+    private var allowance: Int64 = 0
+    private var allowedAt: GatewayTime
+
+    var number: UInt64 { plan.number }
+    var task: TaskID { record.id }
+    var byteCount: UInt32 { UInt32(truncatingIfNeeded: row.count) }
+
+    init?(_ record: TaskRecord) {
+        guard let plan = record.broadcast, plan.number > 0 else { return nil }
+        (self.record, self.plan) = (record, plan)
+        (isOver, allowedAt) = (record.state != .open, plan.launchedAt)
+        let target = MessageContent.Target(
+            origin: .none, app: record.app, bucket: Bucket(0), cid: .none, task: record.id, messageDigest: 0)
+        let made = record.content.withCommand(for: target) { command in
+            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: MessageRow.byteCount(command), alignment: 8)
+            var facts = MessageFacts(
+                message: MessageID(bucket: Bucket(0), acceptedAt: plan.launchedAt, digest: 0), task: record.id,
+                app: record.app, cid: .none, strategy: record.content.strategy, flags: [.bulk], table: .broadcast,
+                item: plan.number, acceptedAt: plan.launchedAt, expiresAt: plan.expiresAt, fallbackAt: 0, wakeAt: 0,
+                timeToLive: record.content.timeToLive, byteCount: UInt32(truncatingIfNeeded: bytes.count))
+            if command.vendor != nil { facts.flags.insert(.hasVendorContent) }
+            if command.collapseKey.count > 0 { facts.flags.insert(.hasCollapseKey) }
+            MessageRow.write(command, facts: facts, into: bytes)
+            return (bytes, command.collapseKey.count == 0 ? 0 : Fingerprint.of(command.collapseKey))
+        }
+        (row, collapseHash) = made
+        // The id's place is where two frames with two ids begin to differ.
+        let first = Self.frame(row, plan, id: MessageID(high: .max, low: .max), isOffline: false)
+        let second = Self.frame(row, plan, id: MessageID(high: 1, low: 1), isOffline: false)
+        messageIDOffset = zip(first, second).enumerated().first { $0.element.0 != $0.element.1 }?.offset ?? 0
+        let flagged = Self.frame(row, plan, id: MessageID(high: .max, low: .max), isOffline: true)
+        frames = [LentFrame(first), LentFrame(flagged)]
+    }
+
+    deinit { row.deallocate() }
+
+    static func frame(
+        _ row: UnsafeMutableRawBufferPointer, _ plan: BroadcastPlan, id: MessageID, isOffline: Bool,
+        alertedAt: GatewayTime = 0, attempt: UInt32 = 1
+    ) -> [UInt8] {
+        guard let message = MessageRow(UnsafeRawBufferPointer(row)) else { return [] }
+        let frame = DeliverFrame(
+            stream: 1, sequence: plan.number, messageID: id, taskID: message.taskID, payload: message.payload,
+            isOffline: isOffline, acceptedAt: UInt64(max(0, message.acceptedAt)),
+            alertedAt: UInt64(max(0, alertedAt)), attempt: attempt, collapseKey: message.collapseKey,
+            alertTitle: message.alertTitle, alertBody: message.alertBody)
+        var bytes = [UInt8](repeating: 0, count: frame.byteCount)
+        bytes.withUnsafeMutableBytes { _ = frame.encode(into: $0) }
+        return bytes
+    }
+
+    /// The frame for a first attempt at a device without an alert.
+    func frame(isOffline: Bool) -> UnsafeRawBufferPointer { frames[isOffline ? 1 : 0].bytes }
+
+    /// A one-shot message has its live attempt only so long.
+    func isAttemptOver(_ now: GatewayTime, deadline: Int64) -> Bool {
+        record.content.timeToLive <= 0 && now >= plan.launchedAt + deadline
+    }
+
+    // MARK: Speed
+
+    /// Lets the allowance grow to `now`; at most a second's worth gathers.
+    ///
+    /// `share`: of so many loops.
+    private func grow(_ now: GatewayTime, share: Int) {
+        guard now > allowedAt else { return }
+        allowance += (now - allowedAt) * plan.speed / Int64(max(1, share))
+        allowance = min(allowance, max(1_000, plan.speed * 1_000 / Int64(max(1, share))))
+        allowedAt = now
+    }
+
+    func mayWalk(_ now: GatewayTime, share: Int) -> Bool {
+        guard plan.speed > 0 else { return true }
+        grow(now, share: share)
+        return allowance >= 1_000
+    }
+
+    func take() { if plan.speed > 0 { allowance -= 1_000 } }
+}
+
+/// A frame that stays where it is for as long as this object lives.
+final class LentFrame {
+    let bytes: UnsafeRawBufferPointer
+
+    init(_ frame: [UInt8]) {
+        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, frame.count), alignment: 8)
+        room.copyBytes(from: frame)
+        bytes = UnsafeRawBufferPointer(rebasing: room[..<frame.count])
+    }
+
+    deinit { bytes.deallocate() }
+}
+
+/// The walk over the sessions of this loop that meets them with new broadcasts.
+struct BroadcastHand {
+    /// The next session slot to look at.
+    var place = 0
+    /// So many slots are left.
+    var left = 0
+    /// Speed has held it up: not before this.
+    var pausedUntil: GatewayTime = 0
+    /// How many loops there are; each has its share of a broadcast's speed.
+    var loopCount = 1
+}

@@ -1,0 +1,241 @@
+// Messages of broadcasts come back from their ledger rows: when their device returns, when their alarm rings, when
+// somebody wants them ended.
+
+internal import Structures
+internal import Wire
+
+/// What a resolution gathers before it can go on.
+private final class Resolution {
+    var found: [(facts: MessageFacts, wasLive: Bool)] = []
+    var highest: UInt64 = 0
+    var outstanding = 1
+    var isWhole = true
+    let completion: (inout Shard, Bool) -> Void
+    init(_ completion: @escaping (inout Shard, Bool) -> Void) { self.completion = completion }
+}
+
+extension Shard {
+    /// Brings every pending message of a live broadcast into memory, if it is not there yet.
+    ///
+    /// The device is ready; it is busy for as long as this lasts. The completion gets false when a read failed.
+    mutating func resolveBroadcasts(_ slot: UInt32, completion: @escaping (inout Shard, Bool) -> Void) {
+        let device = devices.pointer(slot)
+        guard !device.pointee.flags.contains(.resolved) else {
+            completion(&self, true)
+            return
+        }
+        var asked: [(broadcast: LiveBroadcast, key: StoreKey)] = []
+        let resolution = Resolution(completion)
+        for broadcast in broadcastLog(device)?.live ?? []
+        where broadcast.number > device.pointee.broadcastSettled && broadcast.record.isStreamed && !broadcast.isOver {
+            let facts = facts(slot, broadcast)
+            if listedMessage(table: .broadcast, item: broadcast.number, of: slot) != nil {
+                resolution.highest = max(resolution.highest, broadcast.number)
+                continue
+            }
+            if isPlanted(.broadcastLedgerIgnored) { continue }
+            let key = Self.ledgerKey(facts)
+            switch store.young(key) {
+            case .found(let location, let wakeAt):
+                if let row = LedgerRow(store.value(at: location)) { take(row, wakeAt, facts, resolution) }
+            case .deleted: break
+            case .unknown:
+                let isNew = acceptances.excludes(facts.task, facts.message.low, createdAt: facts.acceptedAt)
+                if !isNew, !store.isCertainlyAbsent(key) { asked.append((broadcast, key)) }
+            }
+        }
+        device.pointee.flags.insert(.busy)
+        guard !asked.isEmpty else { return resolved(resolution, slot) }
+        read(asked.map { .get($0.key) }) { shard, reply in
+            if reply.failure == nil, reply.results.count == asked.count {
+                for (wanted, result) in zip(asked, reply.results) {
+                    let facts = shard.facts(slot, wanted.broadcast)
+                    // A row written since the question is newer than the answer.
+                    if case .found(let location, let wakeAt) = shard.store.young(wanted.key) {
+                        if let row = LedgerRow(shard.store.value(at: location)) {
+                            shard.take(row, wakeAt, facts, resolution)
+                        }
+                    } else if case .row(let stored?) = result, let row = LedgerRow(stored.value) {
+                        shard.take(row, stored.wakeAt, facts, resolution)
+                    }
+                }
+            } else {
+                resolution.isWhole = false
+            }
+            shard.resolved(resolution, slot)
+        }
+    }
+
+    private func take(_ row: LedgerRow, _ wakeAt: GatewayTime, _ facts: MessageFacts, _ resolution: Resolution) {
+        resolution.highest = max(resolution.highest, facts.item)
+        guard row.state == nil, row.cid == facts.cid else { return }
+        resolution.found.append((Self.pending(row, wakeAt, facts), row.flags.contains(.live)))
+    }
+
+    /// The facts of a pending message as its ledger row tells them.
+    private static func pending(_ row: LedgerRow, _ wakeAt: GatewayTime, _ facts: MessageFacts) -> MessageFacts {
+        var facts = facts
+        if !row.flags.contains(.live) { facts.flags.insert(.offline) }
+        if row.fallback != .none { facts.flags.insert(.isArmed) }
+        facts.wakeAt = wakeAt
+        if row.fallback == .armed { facts.fallbackAt = wakeAt }
+        return facts
+    }
+
+    /// Looks for the jobs of what was found, then lists it.
+    private mutating func resolved(_ resolution: Resolution, _ slot: UInt32) {
+        for (facts, _) in resolution.found {
+            resolution.outstanding += 1
+            findJob(facts.message) { shard, _, ok in
+                if !ok { resolution.isWhole = false }
+                shard.listResolved(resolution, slot)
+            }
+        }
+        listResolved(resolution, slot)
+    }
+
+    private mutating func listResolved(_ resolution: Resolution, _ slot: UInt32) {
+        resolution.outstanding -= 1
+        guard resolution.outstanding == 0 else { return }
+        let device = devices.pointer(slot)
+        device.pointee.flags.remove(.busy)
+        if resolution.isWhole {
+            for (facts, wasLive) in resolution.found
+            where listedMessage(table: .broadcast, item: facts.item, of: slot) == nil && isPending(facts) {
+                var message = Message(facts: facts, device: slot)
+                message.flags = [.cold]
+                message.fallbackAt = facts.flags.contains(.isArmed) ? max(1, facts.fallbackAt) : 0
+                let listed = list(message)
+                let entry = messages.pointer(listed)
+                // Its live attempt was in an earlier session or life: over, if its deadline has passed or its job is there.
+                if entry.pointee.job != .max || wasLive && facts.fallbackAt > 0 && facts.fallbackAt <= now {
+                    entry.pointee.flags.insert(.missed)
+                }
+                armTimer(listed)
+            }
+            device.pointee.broadcastMet = max(device.pointee.broadcastMet, resolution.highest)
+            device.pointee.flags.insert(.resolved)
+            device.pointee.broadcastSettled = settledCursor(device)
+        }
+        resolution.completion(&self, resolution.isWhole)
+        if devices.isOccupied(slot) { drainWaiting(slot) }
+    }
+
+    /// Whether a message that a row told of as pending still is: its row may have changed while its job was read.
+    private func isPending(_ facts: MessageFacts) -> Bool {
+        guard case .found(let location, _) = store.young(Self.ledgerKey(facts)) else { return true }
+        return LedgerRow(store.value(at: location))?.state == nil
+    }
+
+    /// The device of a broadcast's message, ready and with all its pending messages in memory.
+    mutating func withBroadcasts(
+        of cid: DeviceID, _ bucket: Bucket, completion: @escaping (inout Shard, UInt32, Readiness) -> Void
+    ) {
+        whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
+            guard readiness == .ready else { return completion(&shard, slot, readiness) }
+            shard.resolveBroadcasts(slot) { shard, ok in completion(&shard, slot, ok ? .ready : .failed) }
+        }
+    }
+
+    /// A cold ledger row's time has come: its fallback or its end.
+    mutating func broadcastRang(_ key: StoreKey, _ row: LedgerRow) {
+        let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
+        let (number, app) = (row.item, row.app)
+        alarmWork += 1
+        withBroadcasts(of: row.cid, key.bucket) { shard, slot, readiness in
+            defer { shard.alarmDone() }
+            guard readiness == .ready else {
+                if readiness == .failed { shard.rungAgain.append((key, shard.now + 1_000)) }
+                return
+            }
+            if let listed = shard.listedMessage(table: .broadcast, item: number, of: slot) {
+                // In memory it has a timer of its own, which may be for later.
+                if !shard.devices.pointer(slot).pointee.isConnected { shard.messageTimerFired(listed) }
+                if shard.devices.isOccupied(slot) { shard.leaveBroadcasts(slot) }
+            } else if shard.broadcast(number, of: app)?.task != task {
+                shard.endForgotten(key, slot)
+            }
+        }
+    }
+
+    /// Rings again what could not be read; see `ringFailedAlarms`.
+    mutating func broadcastRangAgain(_ key: StoreKey) {
+        lookUp(key) { shard, bytes, _, ok in
+            guard ok else {
+                shard.rungAgain.append((key, shard.now + 1_000))
+                return
+            }
+            if let bytes, let row = LedgerRow(bytes), row.state == nil { shard.broadcastRang(key, row) }
+        }
+    }
+
+    /// A pending message whose broadcast is not live here any more has come to its end.
+    private mutating func endForgotten(_ key: StoreKey, _ slot: UInt32) {
+        devices.pointer(slot).pointee.flags.insert(.busy)
+        lookUp(key) { shard, bytes, wakeAt, ok in
+            if ok, let bytes, let row = LedgerRow(bytes), row.state == nil {
+                let facts = Self.facts(of: row, key, wakeAt)
+                shard.findJob(facts.message) { shard, job, ok in
+                    shard.devices.pointer(slot).pointee.flags.remove(.busy)
+                    if ok { shard.endUnlisted(facts, .expired, reason: "", job: job ?? .max, slot) }
+                    shard.drainWaiting(slot)
+                }
+            } else {
+                shard.devices.pointer(slot).pointee.flags.remove(.busy)
+                shard.drainWaiting(slot)
+            }
+        }
+    }
+
+    private mutating func endUnlisted(
+        _ facts: MessageFacts, _ state: FinalState, reason: String, job: UInt32, _ slot: UInt32
+    ) {
+        let wasAlerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
+        openBatch(slot)
+        end(facts, state == .expired && wasAlerted ? .handedOff : state, reason: reason, message: .max, job: job)
+        closeBatch()
+    }
+
+    /// A pending message's facts from its row alone.
+    static func facts(of row: LedgerRow, _ key: StoreKey, _ wakeAt: GatewayTime) -> MessageFacts {
+        let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
+        let facts = MessageFacts(
+            message: MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item), task: task,
+            app: row.app, cid: row.cid, strategy: row.fallbackReason == .strategy ? .liveOnly : .liveElseVendor,
+            flags: [.bulk], table: .broadcast, item: row.item, acceptedAt: row.acceptedAt,
+            expiresAt: row.acceptedAt + max(0, row.timeToLive), fallbackAt: 0, wakeAt: wakeAt,
+            timeToLive: row.timeToLive, byteCount: 0)
+        return pending(row, wakeAt, facts)
+    }
+
+    /// `findPending` for a broadcast's message that is neither in memory nor has a job: its ledger row is all there is.
+    mutating func findPendingBroadcast(
+        _ id: MessageID, number: UInt64, _ slot: UInt32,
+        completion: @escaping (inout Shard, MessageFacts?, UInt32, UInt32, Bool) -> Void
+    ) {
+        let app = apps[Int(devices.pointer(slot).pointee.appIndex)].key
+        guard let broadcast = broadcast(number, of: app) else { return completion(&self, nil, .max, .max, true) }
+        let key = StoreKey(devices.pointer(slot).pointee.bucket, .taskMessage, broadcast.task, item: id.low)
+        lookUp(key) { shard, bytes, wakeAt, ok in
+            guard ok, let bytes, let row = LedgerRow(bytes), row.state == nil else {
+                return completion(&shard, nil, .max, .max, ok)
+            }
+            completion(&shard, Self.facts(of: row, key, wakeAt), .max, .max, true)
+        }
+    }
+
+    /// A due job of a broadcast that is not to be shown any more.
+    mutating func withdrawLease(_ slot: UInt32, isSuperseded: Bool) {
+        let entry = jobs.pointer(slot)
+        let device = entry.pointee.device
+        guard isSuperseded else {
+            // The task's end is under way and will find it; until then it is nobody's.
+            entry.pointee.row.dueAt = now + limits.retryDelay.lowerBound
+            placeJob(slot)
+            return
+        }
+        openBatch(device)
+        end(entry.pointee.row.facts, .collapsed, message: entry.pointee.message, job: slot)
+        closeBatch()
+    }
+}

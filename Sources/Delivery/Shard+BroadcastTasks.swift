@@ -1,0 +1,126 @@
+// A broadcast in its app's home bucket: it is numbered, written to the log, launched when its time comes, and moved from
+// walk to walk until everybody has been seen to.
+
+internal import Structures
+internal import Wire
+
+extension Shard {
+    /// False when the app has as many live broadcasts as it may.
+    func mayBroadcast(_ record: TaskRecord) -> Bool {
+        guard record.broadcast != nil else { return true }
+        return broadcastLogs[record.app]?.live.count ?? 0 < limits.liveBroadcasts
+    }
+
+    /// Writes a new task in the open batch; a broadcast without a time is out with it.
+    mutating func putNew(_ record: TaskRecord) -> TaskRecord {
+        var record = record
+        if record.broadcast != nil, record.state == .open { number(&record) }
+        put(record, prior: .none)
+        putLog(record)
+        return record
+    }
+
+    /// Gives a broadcast its place in the log and its times.
+    private mutating func number(_ record: inout TaskRecord) {
+        precondition(record.id.home == record.app.home, "a broadcast's home is its app's")
+        guard var plan = record.broadcast else { return }
+        var log = broadcastLogs[record.app] ?? BroadcastLog()
+        log.given = max(log.given, log.head) + 1
+        broadcastLogs[record.app] = log
+        plan.number = log.given
+        plan.launchedAt = now
+        let timeToLive = record.content.timeToLive
+        switch timeToLive {
+        case 1...: plan.expiresAt = now + timeToLive
+        case 0: plan.expiresAt = now + limits.liveDeadline
+        default: plan.expiresAt = now + limits.liveDeadline + limits.noStorageLeasable
+        }
+        plan.position = record.needsWalk ? 0 : Bucket.count
+        record.broadcast = plan
+        record.state = .open
+        record.firedAt = record.scheduleAt > 0 ? now : 0
+        record.validUntil = plan.expiresAt
+        // The live channel has one deadline; what is dealt out by a walk begins at once.
+        let walkAt = record.isStreamed ? now + limits.liveDeadline : now
+        record.resumeAt = record.needsWalk ? min(walkAt, plan.expiresAt) : plan.expiresAt
+    }
+
+    /// Writes, in the open batch, the log's row of a broadcast, or takes it away when it is over.
+    mutating func putLog(_ record: TaskRecord) {
+        guard let plan = record.broadcast, plan.number > 0 else { return }
+        let (home, app) = (record.id.home, record.app)
+        let key = StoreKey(home, .broadcast, ownerHigh: app.word, ownerLow: 0, item: plan.number)
+        guard record.state == .open || record.state == .ending || record.state == .stopping else {
+            store.delete(key, prior: .maybe(wakeAt: 0))
+            return
+        }
+        store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: TaskRow.byteCount(record)) {
+            TaskRow.write(record, into: $0)
+        }
+        let head = max(broadcastLogs[app]?.given ?? 0, broadcastLogs[app]?.head ?? 0, plan.number)
+        store.put(
+            StoreKey(home, .broadcast, ownerHigh: app.word, ownerLow: 0), wakeAt: 0, prior: .maybe(wakeAt: 0),
+            byteCount: 8
+        ) {
+            var writer = RowWriter($0)
+            writer.put(head)
+        }
+    }
+
+    /// Tells all loops of a broadcast once it is durable.
+    mutating func announce(_ record: TaskRecord) {
+        guard let plan = record.broadcast, plan.number > 0, record.state == .open else { return }
+        pending.append(PendingEffect(ticket: lastTicket, kind: .launched(record)))
+        releaseDue()
+    }
+
+    /// A broadcast's alarm; true when that was all there was to do.
+    mutating func broadcastRang(_ record: inout TaskRecord, _ wakeAt: GatewayTime) -> Bool {
+        switch record.state {
+        case .scheduled:
+            number(&record)
+            write(record, prior: .maybe(wakeAt: wakeAt))
+            announce(record)
+            return true
+        case .open:
+            guard let plan = record.broadcast else { return false }
+            if plan.expiresAt <= now {
+                record.state = .ending
+                record.broadcast?.position = 0
+                record.resumeAt = now + limits.taskPatience
+            } else if plan.position < Bucket.count {
+                record.resumeAt = min(now + limits.taskPatience, plan.expiresAt)
+            } else {
+                record.resumeAt = plan.expiresAt
+                write(record, prior: .maybe(wakeAt: wakeAt))
+                return true
+            }
+            write(record, prior: .maybe(wakeAt: wakeAt))
+            pending.append(PendingEffect(ticket: lastTicket, kind: .taskDue(record)))
+            releaseDue()
+            return true
+        default: return false
+        }
+    }
+
+    /// A walk has come so far.
+    mutating func advance(_ task: TaskID, _ app: AppKey, _ position: Int, _ origin: Origin) {
+        withTask(task, app, origin) { shard, record, wakeAt in
+            var record = record
+            guard var plan = record.broadcast, position >= plan.position else {
+                return shard.answer(origin, .refused(record.state))
+            }
+            plan.position = position
+            record.broadcast = plan
+            switch record.state {
+            case .open:
+                let isOver = position >= Bucket.count
+                record.resumeAt = isOver ? plan.expiresAt : min(shard.now + shard.limits.taskPatience, plan.expiresAt)
+            case .ending, .stopping: record.resumeAt = shard.now + shard.limits.taskPatience
+            default: return shard.answer(origin, .refused(record.state))
+            }
+            shard.write(record, prior: .maybe(wakeAt: wakeAt))
+            shard.answer(origin, .record(record))
+        }
+    }
+}

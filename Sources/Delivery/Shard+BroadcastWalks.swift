@@ -1,0 +1,255 @@
+// The walks of a broadcast: over the sessions of this loop when it goes out, over its devices' rows when their jobs are due
+// and when its time is over. Each is done in slices; between two of them the loop does everything else.
+
+internal import Structures
+public import Wire
+
+/// A step of a walk over rows: some devices must be read first.
+private final class WalkStep {
+    let walk: BroadcastWalk
+    let origin: Origin
+    var count = 0
+    var found: [DeviceID] = []
+    var outstanding = 1
+    var isWhole = true
+    init(_ walk: BroadcastWalk, _ origin: Origin) { (self.walk, self.origin) = (walk, origin) }
+}
+
+extension Shard {
+    var liveBroadcastCount: Int { broadcastLogs.values.reduce(0) { $0 + $1.live.count } }
+
+    /// Takes over what a start found in the logs.
+    mutating func restore(_ start: BroadcastStart) {
+        numbers.damagedRows &+= UInt64(start.damagedRows)
+        for (app, head) in start.heads { broadcastLogs[app, default: BroadcastLog()].head = head }
+        for record in start.records where record.isStreamed { keep(record) }
+    }
+
+    private mutating func keep(_ record: TaskRecord) {
+        guard let live = LiveBroadcast(record) else { return }
+        var log = broadcastLogs[record.app] ?? BroadcastLog()
+        guard log.broadcast(live.number) == nil else { return }
+        let place = log.live.firstIndex { $0.number > live.number } ?? log.live.count
+        log.live.insert(live, at: place)
+        broadcastLogs[record.app] = log
+    }
+
+    // MARK: Sessions
+
+    /// A broadcast is out: whoever is connected here meets it, a slice at a time.
+    ///
+    /// Call `continueBroadcasts` turn by turn while `hasBroadcastsAtHand`. `loopCount` loops share its speed.
+    public mutating func launch(_ record: TaskRecord, loopCount: Int, now: GatewayTime) {
+        begin(now)
+        guard let number = record.broadcast?.number, number > 0 else { return }
+        if record.isStreamed { keep(record) }
+        let head = broadcastLogs[record.app]?.head ?? 0
+        broadcastLogs[record.app, default: BroadcastLog()].head = max(head, number)
+        guard record.isStreamed else { return }
+        broadcastHand.loopCount = loopCount
+        broadcastHand.left = sessions.count
+        broadcastHand.pausedUntil = 0
+        walkSessions()
+    }
+
+    public var hasBroadcastsAtHand: Bool { broadcastHand.left > 0 && broadcastHand.pausedUntil <= now }
+
+    var nextBroadcastStep: GatewayTime { broadcastHand.left > 0 ? broadcastHand.pausedUntil : .max }
+
+    /// Meets the next slice of sessions with what is new to them.
+    public mutating func continueBroadcasts(now: GatewayTime) {
+        begin(now)
+        walkSessions()
+    }
+
+    mutating func walkSessions() {
+        guard broadcastHand.left > 0, broadcastHand.pausedUntil <= now else { return }
+        let paced = broadcastLogs.values.flatMap { $0.live.filter { !$0.isOver && $0.plan.speed > 0 } }
+        for _ in 0..<limits.broadcastSlice where broadcastHand.left > 0 {
+            guard paced.allSatisfy({ $0.mayWalk(now, share: broadcastHand.loopCount) }) else {
+                broadcastHand.pausedUntil = now + 20
+                return
+            }
+            if broadcastHand.place >= sessions.count { broadcastHand.place = 0 }
+            guard !sessions.isEmpty else { break }
+            let device = sessions[broadcastHand.place].device
+            broadcastHand.place += 1
+            broadcastHand.left -= 1
+            if device != .max { pump(device) }
+        }
+        if sessions.isEmpty { broadcastHand.left = 0 }
+    }
+
+    /// Nothing of a task goes out any more here.
+    mutating func closeBroadcast(_ task: TaskID, _ app: AppKey) {
+        if isPlanted(.broadcastGoesOnAfterStop) { return }
+        broadcastLogs[app]?.live.first { $0.task == task }?.isOver = true
+    }
+
+    /// A broadcast that everybody has been counted for is forgotten.
+    public mutating func forgetBroadcast(_ task: TaskID, _ app: AppKey) {
+        broadcastLogs[app]?.live.removeAll { $0.task == task }
+    }
+
+    // MARK: Devices by their rows
+
+    /// Does one step of a walk; `.walked` when all that it wrote is durable, `.busy` when it must be done again.
+    mutating func walk(_ walk: BroadcastWalk, _ origin: Origin) {
+        guard let plan = walk.record.broadcast, store.acceptsWrites else { return answer(origin, .busy) }
+        if walk.purpose == .enumerate, dueCount + numbers.heldJobs >= limits.dueJobReadAhead {
+            // The senders are behind; more jobs would only fill the memory.
+            return answer(origin, .busy)
+        }
+        if walk.purpose != .deal, broadcast(plan.number, of: walk.record.app) == nil {
+            // Over everywhere, or not heard of yet.
+            return answer(origin, walk.record.isStreamed ? .busy : .walked(0, []))
+        }
+        if case .close = walk.purpose { closeBroadcast(walk.record.id, walk.record.app) }
+        let step = WalkStep(walk, origin)
+        let first = walk.buckets.lowerBound
+        let rest = (walk.share.index - first % walk.share.count + walk.share.count) % walk.share.count
+        walkTags(
+            of: walk.record.app, where: plan.audience, first: first + rest, stride: walk.share.count,
+            end: min(walk.buckets.upperBound, walk.share.bucketCount)
+        ) { shard, bucket, found in
+            for cid in found {
+                step.outstanding += 1
+                shard.visit(cid, bucket, step)
+            }
+        } finish: { shard, isWhole in
+            if !isWhole { step.isWhole = false }
+            shard.stepDone(step)
+        }
+    }
+
+    private mutating func stepDone(_ step: WalkStep) {
+        step.outstanding -= 1
+        guard step.outstanding == 0 else { return }
+        answer(step.origin, step.isWhole ? .walked(step.count, step.found) : .busy)
+    }
+
+    private mutating func visit(_ cid: DeviceID, _ bucket: Bucket, _ step: WalkStep) {
+        let act: (inout Shard, UInt32, Readiness) -> Void = { shard, slot, readiness in
+            guard readiness == .ready, shard.apps[Int(shard.devices.pointer(slot).pointee.appIndex)].key == step.walk.record.app
+            else {
+                if readiness == .failed { step.isWhole = false }
+                return shard.stepDone(step)
+            }
+            switch step.walk.purpose {
+            case .deal:
+                let registeredAt = shard.devices.pointer(slot).pointee.registeredAt
+                if registeredAt <= step.walk.record.broadcast?.launchedAt ?? 0, !shard.isIgnored(slot) {
+                    step.found.append(cid)
+                }
+                shard.stepDone(step)
+            case .enumerate:
+                shard.enumerate(slot, step)
+                shard.stepDone(step)
+            case .close(let state): shard.closeFor(slot, state, step)
+            }
+            if shard.devices.isOccupied(slot), !shard.devices.pointer(slot).pointee.isLoaded { shard.freeIfEmpty(slot) }
+        }
+        if step.walk.purpose == .enumerate {
+            withBroadcasts(of: cid, bucket, completion: act)
+        } else {
+            whenReady(deviceSlot(cid, bucket: bucket), act)
+        }
+    }
+
+    /// Makes the job of a device that is behind.
+    private mutating func enumerate(_ slot: UInt32, _ step: WalkStep) {
+        let app = step.walk.record.app
+        guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app),
+            !broadcast.isOver, !isOver(broadcast.plan.expiresAt)
+        else { return }
+        pump(slot)
+        let device = devices.pointer(slot)
+        if number <= device.pointee.broadcastMet, !isPlanted(.enumeratorAlertsAll) {
+            // Met; only a job that a crash has lost is made up for.
+            if let listed = listedMessage(table: .broadcast, item: number, of: slot), !device.pointee.isConnected {
+                messageTimerFired(listed)
+                if devices.isOccupied(slot) { leaveBroadcasts(slot) }
+            }
+            return
+        }
+        let hasToken = broadcast.record.content.vendor.map { device.pointee.flags.contains(.token($0.tokenKind)) }
+        guard hasToken == true, isTarget(slot, broadcast) else { return }
+        for earlier in broadcastLogs[app]?.live ?? []
+        where earlier.number > device.pointee.broadcastMet && earlier.number < number {
+            meet(slot, earlier, isLive: false)
+        }
+        meet(slot, broadcast, isLive: false)
+        step.count += 1
+        numbers.broadcastEnumerated &+= 1
+        leaveBroadcasts(slot)
+    }
+
+    /// Gives a device that never met a broadcast, or has not settled it, its end.
+    private mutating func closeFor(_ slot: UInt32, _ state: FinalState, _ step: WalkStep) {
+        let app = step.walk.record.app
+        guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app) else {
+            return stepDone(step)
+        }
+        if let listed = listedMessage(table: .broadcast, item: number, of: slot) {
+            endClosed(messages.pointer(listed).pointee.facts, state, listed, messages.pointer(listed).pointee.job, slot)
+            step.count += 1
+            return stepDone(step)
+        }
+        let key = Self.ledgerKey(facts(slot, broadcast))
+        devices.pointer(slot).pointee.flags.insert(.busy)
+        lookUp(key) { shard, bytes, wakeAt, ok in
+            let done: (inout Shard) -> Void = { shard in
+                shard.devices.pointer(slot).pointee.flags.remove(.busy)
+                shard.stepDone(step)
+                shard.drainWaiting(slot)
+            }
+            guard ok else {
+                step.isWhole = false
+                return done(&shard)
+            }
+            if let bytes {
+                guard let row = LedgerRow(bytes), row.state == nil else { return done(&shard) }
+                let facts = Self.facts(of: row, key, wakeAt)
+                shard.findJob(facts.message) { shard, job, ok in
+                    if ok {
+                        shard.endClosed(facts, state, .max, job ?? .max, slot)
+                        step.count += 1
+                    } else {
+                        step.isWhole = false
+                    }
+                    done(&shard)
+                }
+                return
+            }
+            let device = shard.devices.pointer(slot)
+            if number > device.pointee.broadcastMet, shard.isTarget(slot, broadcast) {
+                var facts = shard.facts(slot, broadcast)
+                facts.flags.insert(.offline)
+                shard.openBatch(slot)
+                shard.countAccepted()
+                shard.end(
+                    facts, state, reason: state == .revoked ? "stopped" : "", message: .max, job: .max,
+                    isStored: false)
+                shard.closeBatch()
+                step.count += 1
+            }
+            done(&shard)
+        }
+    }
+
+    private mutating func endClosed(
+        _ facts: MessageFacts, _ state: FinalState, _ message: UInt32, _ job: UInt32, _ slot: UInt32
+    ) {
+        if state == .expired, job != .max, jobs.pointer(job).pointee.row.state == .leased,
+            jobs.pointer(job).pointee.row.leasedUntil > now
+        {
+            return  // its timer sees to it when the lease is over
+        }
+        let wasAlerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
+        openBatch(slot)
+        end(
+            facts, state == .expired && wasAlerted ? .handedOff : state, reason: state == .revoked ? "stopped" : "",
+            message: message, job: job)
+        closeBatch()
+    }
+}

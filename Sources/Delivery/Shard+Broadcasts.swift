@@ -1,0 +1,401 @@
+// Broadcasts and one device: which of them it meets, when each is sent, what an ack settles.
+//
+// A device *meets* the live broadcasts of its app in the order of their numbers, each once: then its tags are looked at,
+// and either it is passed over or the broadcast becomes a message of its own, whose only row is its ledger row. From there
+// on that message is like any other: in flight, acked, timed out, alerted, expired. `broadcastMet` is how far the device
+// has come; a message exists only for numbers up to it. `broadcastSettled` is below everything that is pending, so that a
+// device's return looks at the ledger only for what is live above it.
+
+internal import Structures
+public import Wire
+
+extension Shard {
+    // MARK: Lists
+
+    /// Puts a broadcast's message into its device's list, in the order of the numbers.
+    mutating func link(_ slot: UInt32, to device: UnsafeMutablePointer<Device>) {
+        let entry = messages.pointer(slot)
+        var after = device.pointee.lastBroadcast
+        while after != .max, messages.pointer(after).pointee.facts.item > entry.pointee.facts.item {
+            after = messages.pointer(after).pointee.previous
+        }
+        entry.pointee.previous = after
+        if after == .max {
+            entry.pointee.next = device.pointee.firstBroadcast
+            device.pointee.firstBroadcast = slot
+        } else {
+            entry.pointee.next = messages.pointer(after).pointee.next
+            messages.pointer(after).pointee.next = slot
+        }
+        if entry.pointee.next == .max {
+            device.pointee.lastBroadcast = slot
+        } else {
+            messages.pointer(entry.pointee.next).pointee.previous = slot
+        }
+    }
+
+    /// Takes a broadcast's message out of memory.
+    mutating func forgetBroadcast(_ slot: UInt32) {
+        let entry = messages.pointer(slot)
+        let deviceSlot = entry.pointee.device
+        let device = devices.pointer(deviceSlot)
+        let (next, previous, job) = (entry.pointee.next, entry.pointee.previous, entry.pointee.job)
+        if next == .max {
+            device.pointee.lastBroadcast = previous
+        } else {
+            messages.pointer(next).pointee.previous = previous
+        }
+        if previous == .max {
+            device.pointee.firstBroadcast = next
+        } else {
+            messages.pointer(previous).pointee.next = next
+        }
+        if entry.pointee.flags.contains(.inFlight) {
+            device.pointee.inFlightCount -= 1
+            device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+        }
+        messageTimers.cancel(slot)
+        messages.remove(slot)
+        if job != .max {
+            jobs.pointer(job).pointee.message = .max
+            dropJobIfDone(job)
+        }
+    }
+
+    func broadcastLog(_ device: UnsafeMutablePointer<Device>) -> BroadcastLog? {
+        broadcastLogs.isEmpty ? nil : broadcastLogs[apps[Int(device.pointee.appIndex)].key]
+    }
+
+    func broadcast(_ number: UInt64, of app: AppKey) -> LiveBroadcast? { broadcastLogs[app]?.broadcast(number) }
+
+    // MARK: The cursor
+
+    /// What the device's row says is settled: everything below its first pending message.
+    func settledCursor(_ device: UnsafeMutablePointer<Device>) -> UInt64 {
+        guard device.pointee.flags.contains(.resolved) else { return device.pointee.broadcastSettled }
+        guard device.pointee.firstBroadcast != .max else { return device.pointee.broadcastMet }
+        let first = messages.pointer(device.pointee.firstBroadcast).pointee.facts.item
+        return max(device.pointee.broadcastSettled, min(first &- 1, device.pointee.broadcastMet))
+    }
+
+    /// The cursor is written with the device's next write, or within a second.
+    mutating func cursorMoved(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        device.pointee.broadcastSettled = settledCursor(device)
+        guard !device.pointee.flags.contains(.cursorMoved) else { return }
+        device.pointee.flags.insert(.cursorMoved)
+        movedCursors.append(slot)
+        cursorsDueAt = min(cursorsDueAt, now + limits.cursorDelay)
+    }
+
+    /// Writes cursors whose second is over, so many at a time.
+    mutating func writeCursors() {
+        guard cursorsDueAt <= now else { return }
+        for _ in 0..<limits.broadcastSlice {
+            guard let slot = movedCursors.popLast() else { break }
+            guard devices.isOccupied(slot), devices.pointer(slot).pointee.flags.contains(.cursorMoved) else { continue }
+            openBatch(slot)
+            devices.pointer(slot).pointee.flags.insert(.dirty)
+            closeBatch()
+        }
+        cursorsDueAt = movedCursors.isEmpty ? .max : now
+    }
+
+    // MARK: Meeting
+
+    /// Sends what the window admits of the device's broadcasts, and meets it with those that are new to it.
+    mutating func pumpBroadcasts(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard let log = broadcastLog(device), device.pointee.flags.contains(.resolved) else { return }
+        guard device.pointee.firstBroadcast != .max || device.pointee.broadcastMet < log.head else { return }
+        guard offerBroadcasts(slot), device.pointee.broadcastMet < log.head else { return }
+        for broadcast in log.live where broadcast.number > device.pointee.broadcastMet {
+            // What is committed goes out first; those behind it come with the next pump.
+            guard waitingBroadcasts(device) < Int(device.pointee.window) - Int(device.pointee.inFlightCount),
+                Int(device.pointee.inFlightBytes) < limits.windowByteCount || device.pointee.inFlightCount == 0
+            else { return }
+            meet(slot, broadcast, isLive: true)
+            guard devices.isOccupied(slot), device.pointee.isReachable else { return }
+        }
+        pass(slot, to: log.head)
+    }
+
+    /// Messages of broadcasts that wait for their ledger row to be durable.
+    private func waitingBroadcasts(_ device: UnsafeMutablePointer<Device>) -> Int {
+        var count = 0
+        var next = device.pointee.lastBroadcast
+        while next != .max, !messages.pointer(next).pointee.flags.contains(.sentHere) {
+            if !messages.pointer(next).pointee.flags.contains(.passedOver) { count += 1 }
+            next = messages.pointer(next).pointee.previous
+        }
+        return count
+    }
+
+    /// Nothing up to this number concerns the device any more, or its message is there.
+    private mutating func pass(_ slot: UInt32, to number: UInt64) {
+        let device = devices.pointer(slot)
+        guard number > device.pointee.broadcastMet else { return }
+        device.pointee.broadcastMet = number
+        cursorMoved(slot)
+    }
+
+    /// Decides about one broadcast and one device that has met all before it.
+    ///
+    /// With `isLive` the device is reachable now and the message goes out as soon as it is durable; else it is accepted as
+    /// for a device out of reach.
+    mutating func meet(_ slot: UInt32, _ broadcast: LiveBroadcast, isLive: Bool) {
+        let device = devices.pointer(slot)
+        guard !broadcast.isOver, broadcast.record.isStreamed, isTarget(slot, broadcast) else {
+            numbers.broadcastPassed &+= 1
+            pass(slot, to: broadcast.number)
+            return
+        }
+        broadcast.take()
+        numbers.broadcastMessages &+= 1
+        let content = broadcast.record.content
+        let isAttempted = broadcast.isAttemptOver(now, deadline: limits.liveDeadline)
+        let hasToken = content.vendor.map { device.pointee.flags.contains(.token($0.tokenKind)) } ?? false
+        let reason: PublishOutcome.FallbackReason =
+            content.strategy == .liveOnly
+            ? .strategy
+            : content.timeToLive == 0 ? .timeToLive : content.vendor == nil ? .noContent : hasToken ? .applies : .noToken
+        let isArmed = reason == .applies
+        var facts = facts(slot, broadcast)
+        let goesOut = isLive && !isAttempted
+        if !goesOut { facts.flags.insert(.offline) }
+        if isArmed { facts.flags.insert(.isArmed) }
+        if goesOut { facts.fallbackAt = max(now, min(now + liveDeadline(device), facts.expiresAt - 1_000)) }
+        facts.wakeAt = isArmed && goesOut ? facts.fallbackAt : facts.expiresAt
+        let outcome = PublishOutcome(
+            code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: goesOut,
+            fallback: !isArmed ? .none : goesOut ? .armed : .due, fallbackReason: reason,
+            timeToLive: facts.timeToLive)
+        openBatch(slot)
+        countAccepted()
+        let isExpired = isOver(facts.expiresAt) || !goesOut && !isArmed && facts.isOneShot
+        if isExpired || isSuperseded(slot, broadcast) {
+            end(facts, isExpired ? .expired : .collapsed, message: .max, job: .max, isStored: false)
+            closeBatch()
+            pass(slot, to: broadcast.number)
+            return
+        }
+        noteAccepted(facts, outcome, isTracked: false)
+        var message = Message(facts: facts, device: slot)
+        message.fallbackAt = isArmed ? facts.fallbackAt : 0
+        message.ticket = .max
+        let listed = list(message)
+        if isArmed, !goesOut { createJob(listed, dueAt: now) }
+        let ticket = closeBatch()
+        messages.pointer(listed).pointee.ticket = ticket
+        armTimer(listed)
+        // Not before it is in the list, which says what is settled.
+        pass(slot, to: broadcast.number)
+        guard goesOut else { return }
+        pending.append(PendingEffect(ticket: ticket, kind: .resume(device: slot, cid: device.pointee.cid)))
+        releaseDue()
+    }
+
+    /// Semantics: tags are looked at once, when the device is met; so is whether it gets messages at all.
+    func isTarget(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
+        guard !isIgnored(slot) else { return false }
+        let audience = broadcast.plan.audience
+        if isPlanted(.broadcastIgnoresTags) { return true }
+        if audience.tags.isEmpty { return audience.isTrue(0) }
+        return audience.isTrue(ofTags: profile(slot).names.tags)
+    }
+
+    /// A newer one under the same key reaches the device, too: the older is not sent any more on either channel.
+    func isSuperseded(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
+        guard broadcast.collapseHash != 0, let log = broadcastLogs[broadcast.record.app] else { return false }
+        return log.live.contains {
+            $0.number > broadcast.number && !$0.isOver && $0.collapseHash == broadcast.collapseHash
+                && $0.record.isStreamed && isTarget(slot, $0)
+        }
+    }
+
+    func facts(_ slot: UInt32, _ broadcast: LiveBroadcast) -> MessageFacts {
+        let device = devices.pointer(slot)
+        let digest = verifier.messageDigest(of: broadcast.task, for: device.pointee.cid)
+        var facts = MessageFacts(
+            message: MessageID(bucket: device.pointee.bucket, acceptedAt: broadcast.plan.launchedAt, digest: digest),
+            task: broadcast.task, app: broadcast.record.app, cid: device.pointee.cid,
+            strategy: broadcast.record.content.strategy, flags: [.bulk], table: .broadcast, item: broadcast.number,
+            acceptedAt: broadcast.plan.launchedAt, expiresAt: broadcast.plan.expiresAt, fallbackAt: 0,
+            wakeAt: broadcast.plan.expiresAt, timeToLive: broadcast.record.content.timeToLive,
+            byteCount: broadcast.byteCount)
+        if broadcast.record.content.vendor != nil { facts.flags.insert(.hasVendorContent) }
+        if broadcast.collapseHash != 0 { facts.flags.insert(.hasCollapseKey) }
+        return facts
+    }
+
+    // MARK: Sending
+
+    /// Sends, in order, what is met and not sent in this session.
+    ///
+    /// - Returns: false when the stream must stop here for now.
+    private mutating func offerBroadcasts(_ slot: UInt32) -> Bool {
+        let device = devices.pointer(slot)
+        var next = device.pointee.firstBroadcast
+        while next != .max {
+            let message = next
+            let entry = messages.pointer(message)
+            next = entry.pointee.next
+            if entry.pointee.flags.contains(.inFlight) || entry.pointee.flags.contains(.passedOver) { continue }
+            guard device.pointee.inFlightCount < device.pointee.window else { return false }
+            guard entry.pointee.ticket <= committedTicket || isPlanted(.broadcastBeforeSync) else { return false }
+            guard let broadcast = broadcast(entry.pointee.facts.item, of: entry.pointee.facts.app), !broadcast.isOver
+            else { continue }
+            if isOver(entry.pointee.facts.expiresAt) {
+                entry.pointee.flags.insert(.passedOver)
+                entry.pointee.flags.remove(.sentHere)
+                expireListed(message)
+                continue
+            }
+            if entry.pointee.facts.isOneShot,
+                entry.pointee.flags.contains(.attempted) || entry.pointee.flags.contains(.cold)
+                    || entry.pointee.facts.flags.contains(.offline)
+            {
+                entry.pointee.flags.insert(.passedOver)
+                entry.pointee.flags.remove(.sentHere)
+                continue
+            }
+            if !entry.pointee.flags.contains(.attempted), isSuperseded(slot, broadcast) {
+                openBatch(slot)
+                end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+                closeBatch()
+                continue
+            }
+            guard
+                device.pointee.inFlightCount == 0
+                    || Int(device.pointee.inFlightBytes) + Int(broadcast.byteCount) <= limits.windowByteCount
+            else { return false }
+            send(message, broadcast, device)
+        }
+        return true
+    }
+
+    private mutating func send(
+        _ message: UInt32, _ broadcast: LiveBroadcast, _ device: UnsafeMutablePointer<Device>
+    ) {
+        let entry = messages.pointer(message)
+        let alertedAt = entry.pointee.job == .max ? 0 : jobs.pointer(entry.pointee.job).pointee.row.alertedAt
+        let isAgain = entry.pointee.flags.contains(.sentHere)
+        let attempt = isAgain ? UInt32(device.pointee.round) : 1
+        var frame = broadcast.frame(isOffline: entry.pointee.isOffline)
+        if alertedAt > 0 || attempt > 1 {
+            let own = LentFrame(
+                LiveBroadcast.frame(
+                    broadcast.row, broadcast.plan, id: entry.pointee.facts.message,
+                    isOffline: entry.pointee.isOffline, alertedAt: alertedAt, attempt: attempt))
+            heldFrames.append(own)
+            frame = own.bytes
+        }
+        effects.append(
+            .broadcast(
+                device.pointee.session,
+                BroadcastEffect(
+                    frame: frame, messageIDOffset: broadcast.messageIDOffset, message: entry.pointee.facts.message)))
+        entry.pointee.flags.insert([.inFlight, .attempted, .sentHere])
+        if entry.pointee.sentAt == 0 { entry.pointee.sentAt = now }
+        entry.pointee.ackDeadline = now + liveDeadline(device)
+        device.pointee.inFlightCount += 1
+        device.pointee.inFlightBytes += entry.pointee.facts.byteCount
+        numbers.deliversSent &+= 1
+        numbers.broadcastDelivers &+= 1
+        if attempt > 1 { numbers.deliversResent &+= 1 }
+        if (messageTimers.deadline(of: message) ?? .max) > entry.pointee.ackDeadline { armTimer(message) }
+    }
+
+    // MARK: Acks
+
+    /// Settles what the device acked in stream 1, as `acknowledge` does in stream 0.
+    public mutating func acknowledgeBroadcasts(
+        _ session: SessionRef, cumulative: UInt64, ranges: [SequenceRange], now: GatewayTime
+    ) {
+        begin(now)
+        guard let slot = device(of: session) else { return }
+        let device = devices.pointer(slot)
+        device.pointee.lastHeardAt = self.now
+        let position = StreamPosition(stream: 1, sequence: cumulative, ranges: ranges)
+        let highest = ranges.reduce(cumulative) { max($0, $1.last) }
+        guard highest <= broadcastLog(device)?.head ?? 0 else {
+            numbers.acksAboveHighest &+= 1
+            close(slot, .badAck, "an ack of a broadcast above the highest ever given")
+            return
+        }
+        var settled = 0
+        var next = device.pointee.firstBroadcast
+        while next != .max {
+            let message = next
+            let entry = messages.pointer(message)
+            next = entry.pointee.next
+            guard entry.pointee.facts.item <= highest else { break }
+            guard entry.pointee.flags.contains(.sentHere), position.names(entry.pointee.facts.item) else { continue }
+            if !batch.isOpen { openBatch(slot) }
+            end(
+                entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
+                job: entry.pointee.job)
+            breakLongBatch()
+            settled += 1
+        }
+        if batch.isOpen { closeBatch() }
+        if settled > 0 { cursorMoved(slot) } else { numbers.acksIgnored &+= 1 }
+        pump(slot)
+    }
+
+    /// Ends what a Hello's position in stream 1 names; the device's pending messages are in memory.
+    mutating func settleBroadcastPosition(_ position: StreamPosition, _ slot: UInt32) {
+        let device = devices.pointer(slot)
+        var named: [UInt32] = []
+        var next = device.pointee.firstBroadcast
+        while next != .max {
+            let entry = messages.pointer(next)
+            if position.names(entry.pointee.facts.item), !entry.pointee.flags.contains(.passedOver),
+                !entry.pointee.facts.isOneShot || entry.pointee.flags.contains(.attempted),
+                entry.pointee.facts.expiresAt > now || entry.pointee.flags.contains(.attempted)
+            {
+                named.append(next)
+            }
+            next = entry.pointee.next
+        }
+        endAcked(named, slot)
+        // Whatever stands below cannot reach this client in stream 1 any more.
+        pass(slot, to: position.sequence)
+        if !named.isEmpty { cursorMoved(slot) }
+    }
+
+    // MARK: The session's end
+
+    /// As `recallInFlight`, for messages of broadcasts.
+    mutating func recallBroadcasts(_ deviceSlot: UInt32, isSessionOver: Bool) {
+        let device = devices.pointer(deviceSlot)
+        var next = device.pointee.firstBroadcast
+        while next != .max {
+            let slot = next
+            let entry = messages.pointer(slot)
+            next = entry.pointee.next
+            if isSessionOver { entry.pointee.flags.remove(.sentHere) }
+            if entry.pointee.flags.contains(.inFlight) {
+                entry.pointee.flags.subtract([.inFlight, .overdue])
+                device.pointee.inFlightCount -= 1
+                device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+            }
+            armTimer(slot)
+        }
+    }
+
+    /// The device is not there: what needs no timer of ours is left to its rows.
+    mutating func leaveBroadcasts(_ deviceSlot: UInt32) {
+        guard !devices.pointer(deviceSlot).pointee.isConnected else { return }
+        var next = devices.pointer(deviceSlot).pointee.firstBroadcast
+        while next != .max {
+            let slot = next
+            let entry = messages.pointer(slot)
+            next = entry.pointee.next
+            // Armed and without a job: its timer makes that job.
+            guard entry.pointee.fallbackAt == 0 || entry.pointee.job != .max else { continue }
+            cursorMoved(deviceSlot)
+            leaveToStore(slot)
+        }
+    }
+}

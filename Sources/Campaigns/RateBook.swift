@@ -11,6 +11,8 @@ public enum RateKind: Int, CaseIterable, Sendable {
     case list
     /// Broadcasts to all, and to tags.
     case broadcast, tagBroadcast
+    /// Broadcasts to one tag.
+    case fastTagBroadcast
 }
 
 /// An app's bounds; 0: none.
@@ -24,6 +26,9 @@ public struct RateLimits: Sendable, Equatable {
     /// Getui's, for `push/all` and `push/tag` together.
     public var broadcastsPerMinute = 5
     public var broadcastsPerDay = 100
+    /// For `push/fast_custom_tag` by itself; Getui names codes, but no numbers.
+    public var fastTagBroadcastsPerMinute = 5
+    public var fastTagBroadcastsPerDay = 100
     public init() {}
 
     public func perMinute(_ kind: RateKind) -> Int {
@@ -32,6 +37,7 @@ public struct RateLimits: Sendable, Equatable {
         case .call: callsPerMinute
         case .list: listsPerMinute
         case .broadcast, .tagBroadcast: broadcastsPerMinute
+        case .fastTagBroadcast: fastTagBroadcastsPerMinute
         }
     }
 
@@ -40,6 +46,7 @@ public struct RateLimits: Sendable, Equatable {
         case .authentication, .call: 0
         case .list: listsPerDay
         case .broadcast, .tagBroadcast: broadcastsPerDay
+        case .fastTagBroadcast: fastTagBroadcastsPerDay
         }
     }
 }

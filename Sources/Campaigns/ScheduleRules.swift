@@ -28,7 +28,7 @@ public enum ScheduleRules {
         switch record.state {
         case .scheduled: (nil, "do_not_send")
         case .running: (nil, "do_not_send")
-        case .open: ("success", "send_success")
+        case .open, .ending, .ended: ("success", "send_success")
         case .cancelled: ("failed", "has_delete")
         case .stopping, .stopped: record.firedAt > 0 ? ("success", "send_success") : ("failed", "has_delete")
         }

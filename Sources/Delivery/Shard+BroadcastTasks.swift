@@ -104,10 +104,12 @@ extension Shard {
     }
 
     /// A walk has come so far.
-    mutating func advance(_ task: TaskID, _ app: AppKey, _ position: Int, _ origin: Origin) {
+    mutating func advance(
+        _ task: TaskID, _ app: AppKey, _ position: Int, _ state: TaskState, _ origin: Origin
+    ) {
         withTask(task, app, origin) { shard, record, wakeAt in
             var record = record
-            guard var plan = record.broadcast, position >= plan.position else {
+            guard var plan = record.broadcast, record.state == state, position >= plan.position else {
                 return shard.answer(origin, .refused(record.state))
             }
             plan.position = position

@@ -31,7 +31,7 @@ extension Shard {
         case .park(let task, let app, let targets): park(task, app, targets, origin)
         case .targets(let task, let from): readTargets(task, from: from, origin)
         case .walk(let walk): self.walk(walk, origin)
-        case .advance(let task, let app, let position): advance(task, app, position, origin)
+        case .advance(let task, let app, let position, let state): advance(task, app, position, state, origin)
         case .sweep(let task, let app, let share): sweep(task, app, share, origin)
         case .totals(let task, let app, let share): totals(of: task, app, share, origin)
         case .day(let app, let day): answer(origin, .day(dayTotals(of: app, day: day)))
@@ -137,7 +137,8 @@ extension Shard {
             case (.stop, .open), (.stop, .scheduled), (.stop, .running), (.stop, .stopping), (.stop, .ending):
                 if record.state != .stopping { record.broadcast?.position = 0 }
                 record.state = .stopping
-                record.resumeAt = shard.now + shard.limits.taskPatience
+                // A broadcast's home does the rest, from now on.
+                record.resumeAt = shard.now + (record.broadcast == nil ? shard.limits.taskPatience : 0)
             case (.stopped, .stopping): record.state = .stopped
             case (.ended, .ending): record.state = .ended
             case (.cancel, .scheduled) where record.scheduleAt - shard.now >= 60_000: record.state = .cancelled

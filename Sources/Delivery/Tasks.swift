@@ -80,7 +80,7 @@ public enum TaskCommand: Sendable {
     /// Goes through a broadcast's devices in some buckets.
     case walk(BroadcastWalk)
     /// A broadcast's walk has come to this bucket; at `Bucket.count` it is over.
-    case advance(TaskID, AppKey, position: Int)
+    case advance(TaskID, AppKey, position: Int, during: TaskState)
     /// Ends every pending message of a task in these buckets, and lets none in any more.
     case sweep(TaskID, AppKey, LoopShare)
     case totals(TaskID, AppKey, LoopShare)

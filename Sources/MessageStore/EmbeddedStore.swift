@@ -21,7 +21,7 @@ public final class EmbeddedStore: @unchecked Sendable {
     // called by one thread), and the rest is immutable or synchronizes itself.
 
     /// The version of what this code writes.
-    public static let formatVersion = 3
+    public static let formatVersion = 4
 
     /// How a store works; the defaults are right for a server.
     public struct Configuration: Sendable {

@@ -11,6 +11,8 @@ public enum CampaignAction: Sendable {
     case list(ListCall)
     /// `push/single/alias` and `push/single/batch/alias`.
     case aliases([AliasPush], PushForm)
+    /// `push/single/cid_by_tag`.
+    case byTag(TagPush)
     case stop(TaskID, AppKey)
     case schedule(TaskID, AppKey)
     case cancel(TaskID, AppKey)
@@ -30,6 +32,8 @@ public struct NewTask: Sendable {
     /// The rows of its group, if it has one.
     public var group: GroupPlace?
     public var fallback: FallbackNote
+    /// Keys of a tag condition that say nothing about any device here.
+    public var unknownKeys: [String] = []
 }
 
 /// Why the tasks's messages will have no fallback, as far as that is known before the devices are.
@@ -46,6 +50,8 @@ public struct ListCall: Sendable {
     public enum Audience: Sendable {
         case devices([ListTarget])
         case aliases([String])
+        /// Devices, each under a condition on its tags.
+        case conditions([TagCandidate])
     }
 
     public var app: App
@@ -69,6 +75,22 @@ public struct AliasPush: Sendable {
     public var key: CallKey
     public var digest: UInt64
     public var itemIndex: Int
+}
+
+/// A device that is to get a message if its tags are as the condition says.
+public struct TagCandidate: Sendable {
+    public var target: DeviceAddress
+    public var expression: TagExpression
+}
+
+/// A push to devices under conditions on their tags.
+public struct TagPush: Sendable {
+    public var app: App
+    public var task: TaskID
+    public var candidates: [TagCandidate]
+    public var content: MessageContent
+    public var key: CallKey
+    public var digest: UInt64
 }
 
 /// `task/detail/{cid}/{taskid}`.
@@ -108,4 +130,6 @@ extension App {
     public func target(_ cid: DeviceID, of task: TaskID) -> ListTarget {
         ListTarget(cid: cid, bucket: bucket(of: cid), digest: messageDigest(of: task, for: cid))
     }
+
+    func address(_ cid: DeviceID) -> DeviceAddress { DeviceAddress(app: key, bucket: bucket(of: cid), cid: cid) }
 }

@@ -43,9 +43,13 @@ public enum CampaignAnswer {
                 writer.key("repeat")
                 writer.bool(true)
             }
+            write(task.unknownKeys, as: "unknownKeys", to: &writer)
             writer.endObject()
             writer.endObject()
             return APIResponse(status: 200, body: writer.bytes)
+        case .full:
+            return APIResponse.getui(
+                .quota, "the app has as many live broadcasts as it may: stop one, or wait until one has expired")
         case .conflict:
             return GetuiFault.parameter("request_id cannot be repeat.", "it was used with another body").response
         default: return .busy
@@ -55,7 +59,7 @@ public enum CampaignAnswer {
     /// Why a stored task takes no targets now; `nil`: it does.
     public static func refusal(_ record: TaskRecord, now: GatewayTime) -> APIResponse? {
         switch record.state {
-        case .stopping, .stopped: return GetuiFault.invalid("taskid", "the task was stopped").response
+        case .stopping, .stopped, .ending, .ended: return GetuiFault.invalid("taskid", "the task was stopped").response
         case .cancelled: return GetuiFault.invalid("taskid", "its schedule was deleted").response
         case .open, .scheduled, .running: break
         }
@@ -198,6 +202,32 @@ public enum CampaignAnswer {
         writer.key("durability")
         writer.string(durability.name)
         summarize(outcomes, malformed: call.malformed, to: &writer)
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// The answer to `push/single/cid_by_tag`: those whose tags were as asked.
+    public static func byTag(_ task: TaskID, _ outcomes: [PublishOutcome], durability: Durability) -> APIResponse {
+        let reached = outcomes.filter { PushAnswer.fault(of: $0) == nil }
+        if reached.isEmpty, let refused = outcomes.first, let fault = PushAnswer.fault(of: refused) {
+            return fault.response
+        }
+        var writer = JSONWriter(capacity: 256 + 64 * outcomes.count)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        writer.key("data")
+        writer.beginObject()
+        writer.key(task.text)
+        writer.beginObject()
+        for outcome in reached { statusEntry(outcome, to: &writer) }
+        writer.endObject()
+        writer.endObject()
+        writer.key("longwire")
+        writer.beginObject()
+        writer.key("durability")
+        writer.string(durability.name)
+        summarize(outcomes, malformed: [], to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)

@@ -24,13 +24,21 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
     /// No device of the call got the tag, or lost it.
     case tagFailed = 23001
     case tagTooLong = 30005
+    /// Broadcasts to one tag, to all, and to conditions: used up for this day.
+    case fastTagDayQuota = 30006
+    case broadcastDayQuota = 30007
     /// List calls of this day are used up.
     case listDayQuota = 30008
     /// A device's queue is full and its app's policy is to refuse.
     case quota = 30009
+    /// Broadcasts of this day are used up; those to conditions share the quota of those to all.
+    case tagBroadcastDayQuota = 30010
     /// Tags are set too often: of one device, or by the app in all, on one day.
     case tagCallsPerDay = 30011
     case tagCallsPerMinute = 30012
+    /// Broadcasts of this minute are used up: those to one tag, and all others.
+    case fastTagRate = 30013
+    case broadcastRate = 30014
     /// List calls of this minute are used up.
     case listRate = 30015
     /// An expression over tags names too many.
@@ -46,7 +54,8 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
         case .methodNotAllowed: 405
         case .badToken, .authenticationRate, .noDetail, .callRate: 401
         case .parameter, .tagFailed, .alreadyRan, .badSchedule: 400
-        case .quota, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute, .tooManyTags, .listDayQuota, .listRate:
+        case .quota, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute, .tooManyTags, .listDayQuota, .listRate,
+            .fastTagDayQuota, .broadcastDayQuota, .tagBroadcastDayQuota, .fastTagRate, .broadcastRate:
             403
         }
     }

@@ -85,21 +85,8 @@ extension PublicAPI {
         _ request: APIRequest, app: App, toAliases: Bool, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request)
-        guard let text = body?["taskid"] else { throw .null("taskid") }
-        guard let bytes = text.stringBytes else { throw .type("taskid") }
-        guard bytes.count > 0 else { throw .empty("taskid") }
-        guard let task = TaskID(text: String(decoding: bytes, as: UTF8.self)), task.kind == .list else {
-            throw .invalid("taskid")
-        }
-        var call = ListCall(
-            app: app, task: task, audience: .devices([]), isAsync: try flag(body, "is_async"),
-            needsAliasDetail: try flag(body, "need_alias_detail"), malformed: [], key: CallKey(high: 0, low: 0),
-            digest: 0)
-        if let id = body?["request_id"], id.hasContent, !id.equals("") {
-            let key = requestKey(app: app.key, endpoint: "push/list", requestID: try MessageParser.requestID(id))
-            call.key = CallKey(high: key.0, low: key.1)
-            call.digest = SHA256.digest(request.body).words.0
-        }
+        var call = try listCall(body, app: app, digest: request.body)
+        let task = call.task
         let list = try audience(body?["audience"], toAliases ? "alias" : "cid", app: app)
         if toAliases {
             var aliases: [String] = []
@@ -127,6 +114,26 @@ extension PublicAPI {
             call.audience = .devices(targets)
         }
         return .campaign(.list(call))
+    }
+
+    /// What every list call says besides its audience.
+    func listCall(_ body: JSONValue?, app: App, digest: UnsafeRawBufferPointer) throws(GetuiFault) -> ListCall {
+        guard let text = body?["taskid"] else { throw .null("taskid") }
+        guard let bytes = text.stringBytes else { throw .type("taskid") }
+        guard bytes.count > 0 else { throw .empty("taskid") }
+        guard let task = TaskID(text: String(decoding: bytes, as: UTF8.self)), task.kind == .list else {
+            throw .invalid("taskid")
+        }
+        var call = ListCall(
+            app: app, task: task, audience: .devices([]), isAsync: try flag(body, "is_async"),
+            needsAliasDetail: try flag(body, "need_alias_detail"), malformed: [], key: CallKey(high: 0, low: 0),
+            digest: 0)
+        if let id = body?["request_id"], id.hasContent, !id.equals("") {
+            let key = requestKey(app: app.key, endpoint: "push/list", requestID: try MessageParser.requestID(id))
+            call.key = CallKey(high: key.0, low: key.1)
+            call.digest = SHA256.digest(digest).words.0
+        }
+        return call
     }
 
     private func flag(_ body: JSONValue?, _ name: StaticString) throws(GetuiFault) -> Bool {

@@ -81,6 +81,7 @@ public final class PublicAPI {
             }
         }
         if let action = try listRoute(request, path, now: now) { return action }
+        if let action = try broadcastRoute(request, path, now: now) { return action }
         if let action = try taskRoute(request, path, now: now) { return action }
         if let action = try reportRoute(request, path, now: now) { return action }
         if path.matches(2, "auth") {
@@ -143,7 +144,17 @@ public final class PublicAPI {
         case .authentication:
             throw GetuiFault(code: .authenticationRate, message: "authentications of this minute are used up")
         case .call: throw GetuiFault(code: .callRate, message: "calls of this minute are used up")
-        case .list, .broadcast, .tagBroadcast:
+        case .broadcast, .tagBroadcast:
+            throw verdict == .minuteExceeded
+                ? GetuiFault(code: .broadcastRate, message: "broadcasts of this minute are used up")
+                : GetuiFault(
+                    code: kind == .broadcast ? .broadcastDayQuota : .tagBroadcastDayQuota,
+                    message: "broadcasts of this day are used up")
+        case .fastTagBroadcast:
+            throw verdict == .minuteExceeded
+                ? GetuiFault(code: .fastTagRate, message: "fast_custom_tag pushes of this minute are used up")
+                : GetuiFault(code: .fastTagDayQuota, message: "fast_custom_tag pushes of this day are used up")
+        case .list:
             throw verdict == .dayExceeded
                 ? GetuiFault(code: .listDayQuota, message: "list calls of this day are used up")
                 : GetuiFault(code: .listRate, message: "list calls of this minute are used up")

@@ -31,6 +31,7 @@ public final class DeliveryHarness: ShardStoreObserver {
         public var isOffline: Bool
         public var alertedAt: GatewayTime
         public var attempt: UInt32
+        public var stream: UInt32 = 0
     }
 
     public static let app = AppKey(0xA99)
@@ -58,6 +59,9 @@ public final class DeliveryHarness: ShardStoreObserver {
     public var directoryReplies: [UInt64: DirectoryReply] = [:]
     public var taskAnswers: [UInt64: TaskAnswer] = [:]
     public var dueTasks: [TaskRecord] = []
+    /// Broadcasts that were told of, in order; the harness tells its own shard of each at once.
+    public var launched: [TaskRecord] = []
+    private var toLaunch: [TaskRecord] = []
     public var logs: [LogEvent] = []
     public var jobsAvailable = 0
     /// The order in which kinds of effects came, for tests of order.
@@ -103,6 +107,10 @@ public final class DeliveryHarness: ShardStoreObserver {
         while store.waitingBatchCount > 0 || store.waitingReadCount > 0 {
             store.sync()
             store.deliverReplies()
+            while shard.hasBroadcastsAtHand {
+                shard.continueBroadcasts(now: now)
+                drain()
+            }
         }
     }
 
@@ -129,9 +137,11 @@ public final class DeliveryHarness: ShardStoreObserver {
             kept.append(copy)
             rows.append(StoredRow(key: row.key, wakeAt: row.wakeAt, value: UnsafeRawBufferPointer(copy)))
         }
+        var broadcasts = BroadcastStart()
+        store.loadAll(table: .broadcast) { broadcasts.take($0) }
         shard = Shard(
-            limits: limits, apps: apps, store: store, verifier: SecretAsProof(), queueEpoch: 7, counters: rows, now: now
-        )
+            limits: limits, apps: apps, store: store, verifier: SecretAsProof(), queueEpoch: 7, counters: rows,
+            broadcasts: broadcasts, now: now)
         for buffer in kept { buffer.deallocate() }
         store.observer = self
     }
@@ -139,6 +149,11 @@ public final class DeliveryHarness: ShardStoreObserver {
     public func drain() {
         shard.takeEffects(into: &effects)
         for effect in effects { record(effect) }
+        while !toLaunch.isEmpty {
+            let record = toLaunch.removeFirst()
+            shard.launch(record, loopCount: 1, now: now)
+            drain()
+        }
     }
 
     private func record(_ effect: Effect) {
@@ -154,6 +169,22 @@ public final class DeliveryHarness: ShardStoreObserver {
                     payload: String(decoding: row.payload, as: UTF8.self), isOffline: deliver.isOffline,
                     alertedAt: deliver.alertedAt, attempt: deliver.attempt))
             order.append("deliver")
+        case .broadcast(let session, let broadcast):
+            var frame = [UInt8](repeating: 0, count: broadcast.frame.count)
+            frame.withUnsafeMutableBytes { broadcast.write(into: $0) }
+            let body = Array(frame[FrameHeader.byteCount...])
+            guard let deliver = body.withUnsafeBytes({ try? Deliver(decoding: $0.bytes) }) else {
+                preconditionFailure("a broadcast's frame that cannot be read")
+            }
+            delivered.append(
+                Delivered(
+                    session: session, sequence: deliver.sequence, message: deliver.messageID,
+                    payload: String(decoding: deliver.payload, as: UTF8.self), isOffline: deliver.offline,
+                    alertedAt: GatewayTime(deliver.alertedAt), attempt: deliver.attempt, stream: deliver.stream))
+            order.append("broadcast")
+        case .launched(let record):
+            launched.append(record)
+            toLaunch.append(record)
         case .ping(let session): pings.append(session)
         case .updated(_, let result):
             updates.append(result)

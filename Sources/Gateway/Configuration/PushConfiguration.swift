@@ -30,6 +30,8 @@ package struct PushConfiguration: Sendable, Equatable {
         Self.read(object, "listsPerDay", most, &rates.listsPerDay)
         Self.read(object, "broadcastsPerMinute", most, &rates.broadcastsPerMinute)
         Self.read(object, "broadcastsPerDay", most, &rates.broadcastsPerDay)
+        Self.read(object, "fastTagBroadcastsPerMinute", most, &rates.fastTagBroadcastsPerMinute)
+        Self.read(object, "fastTagBroadcastsPerDay", most, &rates.fastTagBroadcastsPerDay)
         object.finish()
     }
 

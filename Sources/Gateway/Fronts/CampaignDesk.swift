@@ -37,11 +37,30 @@ final class CampaignDesk {
     private var cache: [TaskID: TaskRecord] = [:]
     private var cacheOrder: [TaskID] = []
     /// Tasks that this loop is sending or stopping on its own account.
-    private var underWay: Set<TaskID> = []
+    private var underWay: Set<Work> = []
+    /// Steps that wait for their time (monotonic ms).
+    private var delayed: [(at: UInt64, step: () -> Void)] = []
+
+    private struct Work: Hashable {
+        var task: TaskID
+        var state: TaskState
+    }
 
     init(_ owner: GatewayLoop) { self.owner = owner }
 
     var hasWorkUnderWay: Bool { asks.count > 0 || lists.count > 0 }
+
+    /// Does something after so many milliseconds.
+    func later(_ milliseconds: Int64, _ step: @escaping () -> Void) {
+        delayed.append((owner.loop.now + UInt64(max(0, milliseconds)), step))
+    }
+
+    func tick(now: UInt64) {
+        guard delayed.contains(where: { $0.at <= now }) else { return }
+        let due = delayed.filter { $0.at <= now }
+        delayed.removeAll { $0.at <= now }
+        for one in due { one.step() }
+    }
 
     // MARK: Asking
 
@@ -161,6 +180,8 @@ final class CampaignDesk {
         ask(home: task, .change(task, app, .stop)) { [weak self] answer in
             guard let self else { return }
             switch answer {
+            case .record(let record) where record.state == .stopping && record.broadcast != nil:
+                sweepBroadcast(record, told: told)
             case .record(let record) where record.state == .stopping: sweep(task, app, told: told)
             // There was nothing left to stop.
             case .record, .refused: told(.swept(0))
@@ -189,12 +210,14 @@ final class CampaignDesk {
 
     /// The home of a task says that it is due, or was left half done.
     func taskDue(_ record: TaskRecord) {
-        guard !owner.context.isStopping, underWay.insert(record.id).inserted else { return }
-        let done: (TaskAnswer) -> Void = { [weak self] _ in self?.underWay.remove(record.id) }
+        let work = Work(task: record.id, state: record.state)
+        guard !owner.context.isStopping, underWay.insert(work).inserted else { return }
+        let done: (TaskAnswer) -> Void = { [weak self] _ in self?.underWay.remove(work) }
+        guard record.broadcast == nil else { return broadcastDue(record, done: done) }
         switch record.state {
         case .stopping: sweep(record.id, record.app, told: done)
         case .running: sendScheduled(record, from: 0, done: done)
-        case .open, .scheduled, .stopped, .cancelled: done(.done)
+        case .open, .scheduled, .stopped, .cancelled, .ending, .ended: done(.done)
         }
     }
 

@@ -1,5 +1,6 @@
 internal import Campaigns
 internal import Delivery
+internal import Directory
 internal import EventLoops
 internal import PushAPI
 internal import Wire
@@ -26,6 +27,7 @@ final class CampaignFront {
         case .create(let task): create(task, respond)
         case .list(let call): list(call, respond)
         case .aliases(let pushes, let form): push(pushes, form, respond)
+        case .byTag(let push): self.push(push, respond)
         case .stop(let task, let app):
             desk.stop(task, app) { answer in
                 switch answer {
@@ -78,6 +80,17 @@ final class CampaignFront {
             if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
             switch call.audience {
             case .devices(let targets): send(targets, nil, call, record, respond)
+            case .conditions(let candidates):
+                matching(candidates, of: call.app) { [weak self] found in
+                    guard let self else { return }
+                    guard let found else { return respond(.busy) }
+                    let targets = found.map { call.app.target($0, of: call.task) }
+                    guard !targets.isEmpty else {
+                        return respond(
+                            CampaignAnswer.list([], call, record: record, aliases: nil, durability: durability))
+                    }
+                    send(targets, nil, call, record, respond)
+                }
             case .aliases(let names):
                 aliases.resolve(names, of: call.app.key) { [weak self] found in
                     guard let self else { return }
@@ -227,6 +240,48 @@ final class CampaignFront {
                 case .outcomes(let task, let outcomes): told(.reached(task, outcomes))
                 case .conflict: told(CampaignAnswer.conflictResult)
                 case .busy: told(CampaignAnswer.busyResult)
+                }
+            }
+        }
+    }
+
+    // MARK: Conditions on tags
+
+    /// Those of the devices whose tags are as their condition says; `nil`: somebody's record could not be read.
+    private func matching(_ candidates: [TagCandidate], of app: App, told: @escaping ([DeviceID]?) -> Void) {
+        let places = candidates.map { DevicePlace(cid: $0.target.cid, bucket: $0.target.bucket) }
+        let isTaken = owner.directoryFront.run(.each(places, .describe), app: app.key) { operation in
+            var found: [DeviceID] = []
+            for (candidate, outcome) in zip(candidates, operation.outcomes) {
+                switch outcome {
+                case .device(let detail):
+                    if candidate.expression.isTrue(ofTags: detail.tags) { found.append(candidate.target.cid) }
+                case .failed: return told(nil)
+                default: break
+                }
+            }
+            told(found)
+        }
+        if !isTaken { told(nil) }
+    }
+
+    private func push(_ push: TagPush, _ respond: @escaping Respond) {
+        matching(push.candidates, of: push.app) { [weak self] found in
+            guard let self else { return }
+            guard let found else { return respond(.busy) }
+            guard !found.isEmpty else { return respond(CampaignAnswer.byTag(push.task, [], durability: durability)) }
+            let sending = CampaignDesk.Sending(
+                task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false)
+            carry(
+                sending, found.map { push.app.target($0, of: push.task) }, key: push.key, digest: push.digest,
+                app: push.app
+            ) { [weak self] result in
+                guard let self else { return }
+                switch result {
+                case .outcomes(let task, let outcomes):
+                    respond(CampaignAnswer.byTag(task, outcomes, durability: durability))
+                case .conflict: respond(CampaignAnswer.requestConflict)
+                case .busy: respond(.busy)
                 }
             }
         }

@@ -67,12 +67,15 @@ final class Gateway {
             context.rates.restore(meta.rates)
             context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
             let snapshot = GatewaySnapshot(configuration)
+            // Before any device says Hello: its positions are held against the logs.
+            var broadcasts = BroadcastStart()
+            for part in loops.stores { try part.loadAll(table: .broadcast) { broadcasts.take($0) } }
             var members: [GatewayLoop] = []
             for index in 0..<configuration.loopCount {
                 members.append(
                     try GatewayLoop(
                         index: index, loop: loops.loops[index], store: loops.stores[index], context: context,
-                        snapshot: snapshot, clock: clock.mapping))
+                        snapshot: snapshot, clock: clock.mapping, broadcasts: broadcasts))
             }
             self.members = members
             let mailboxes = members.map { $0.openMailbox() }

@@ -269,6 +269,13 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         owner.metrics.count(.deliversSent)
     }
 
+    func send(_ effect: BroadcastEffect) {
+        guard phase == .open else { return }
+        _ = stream?.write(byteCount: effect.frame.count) { effect.write(into: $0) }
+        owner.metrics.count(.bytesSent, effect.frame.count)
+        owner.metrics.count(.deliversSent)
+    }
+
     func ping() {
         let frame = HeartbeatFrame.ping(nonce: UInt64(bitPattern: owner.now))
         let byteCount = frame.byteCount

@@ -20,6 +20,7 @@ extension GatewayLoop {
         }
         core.pointee.effects.removeAll(keepingCapacity: true)
         answerDeferred()
+        if !launches.isEmpty { passLaunches() }
         guard !dueTasks.isEmpty else { return }
         let due = dueTasks
         dueTasks.removeAll()
@@ -34,6 +35,16 @@ extension GatewayLoop {
         } else if let connection = core.pointee.sessions.address(session.slot) {
             prefetch(connection, byteCount: 128)
             if let row = deliver.row.baseAddress { prefetch(row, byteCount: min(deliver.row.count, 512)) }
+        }
+    }
+
+    /// Tells every loop of new broadcasts, this one last: it begins at once.
+    private func passLaunches() {
+        let records = launches
+        launches.removeAll()
+        for record in records {
+            for target in 0..<loopCount where target != index { send(.launched(record), to: target) }
+            launch(record)
         }
     }
 
@@ -52,6 +63,8 @@ extension GatewayLoop {
         switch effect {
         case .deliver(let session, let deliver):
             sessions[session.slot, session.stamp]?.send(deliver)
+        case .broadcast(let session, let broadcast):
+            sessions[session.slot, session.stamp]?.send(broadcast)
         case .publishAnswered(let origin, let outcome):
             if outcome.code != .accepted { metrics.count(.published(outcome.code)) }
             answer(.published(origin, outcome))
@@ -81,6 +94,8 @@ extension GatewayLoop {
         case .taskDue(let record):
             // Begun when this turn's effects are done: it calls the shard.
             dueTasks.append(record)
+        case .launched(let record):
+            launches.append(record)
         case .log(let event):
             context.log.write(event)
         }

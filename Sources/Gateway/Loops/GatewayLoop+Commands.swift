@@ -69,6 +69,13 @@ extension GatewayLoop {
         }
     }
 
+    /// A broadcast is out: this loop's devices meet it.
+    func launch(_ record: TaskRecord) {
+        core.pointee.shard.launch(record, loopCount: loopCount, now: now)
+        perform()
+        walkSessions()
+    }
+
     func lease(on target: Int, _ command: LeaseCommand) {
         guard target == index else { return send(.lease(command), to: target) }
         core.pointee.shard.lease(command, now: now)
@@ -135,7 +142,7 @@ extension GatewayLoop {
                         .published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task)))
                 }
             case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .charge, .task, .answers,
-                .jobsAvailable:
+                .jobsAvailable, .launched:
                 kept.append(message)
             }
         }
@@ -178,6 +185,7 @@ extension GatewayLoop {
                 answer(.charged(origin, directoryFront.count(call, app: app)))
             case .task(let command, let origin): task(command, on: index, origin: origin)
             case .list(let fanout): publish(fanout, on: index)
+            case .launched(let record): launch(record)
             case .jobsAvailable:
                 handoffDesk.jobsAvailable(now: Int64(loop.now))
             }

@@ -61,8 +61,14 @@ extension GatewayLoop {
             core.pointee.shard.acknowledge(session, cumulative: ack.sequence, ranges: ranges, now: now)
         }
         perform()
-        for rejected in ack.rejected where rejected.stream == 0 {
-            core.pointee.shard.reject(session, sequence: rejected.sequence, reason: rejected.reason, now: now)
+        if ack.hasBroadcasts {
+            core.pointee.shard.acknowledgeBroadcasts(
+                session, cumulative: ack.broadcastSequence, ranges: ack.broadcastRanges, now: now)
+            perform()
+        }
+        for rejected in ack.rejected where rejected.stream <= 1 {
+            core.pointee.shard.reject(
+                session, stream: rejected.stream, sequence: rejected.sequence, reason: rejected.reason, now: now)
             perform()
         }
     }

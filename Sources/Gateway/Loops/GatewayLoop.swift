@@ -19,6 +19,9 @@ final class GatewayLoop {
     let core: UnsafeMutablePointer<Core>
     var mailboxes: [Mailbox<LoopMessage>] = []
     var dueTasks: [TaskRecord] = []
+    /// Broadcasts that this turn's effects told of.
+    var launches: [TaskRecord] = []
+    private var isWalkingSessions = false
     private var lastSecond: UInt64 = 0
     var handshakes = HandshakeQueue()
     var listeners: [Listener] = []
@@ -84,7 +87,7 @@ final class GatewayLoop {
     /// Made on the thread that starts the gateway, before the loop runs.
     init(
         index: Int, loop: EventLoop, store: EmbeddedShardStore, context: GatewayContext, snapshot: GatewaySnapshot,
-        clock: ClockMapping
+        clock: ClockMapping, broadcasts: BroadcastStart
     ) throws {
         (self.index, self.loop, self.store) = (index, loop, store)
         (self.context, self.snapshot) = (context, snapshot)
@@ -96,7 +99,8 @@ final class GatewayLoop {
             to: Core(
                 shard: Shard(
                     limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store,
-                    verifier: HelloVerifier(), queueEpoch: context.queueEpoch, counters: counters.rows, now: now),
+                    verifier: HelloVerifier(), queueEpoch: context.queueEpoch, counters: counters.rows,
+                    broadcasts: broadcasts, now: now),
                 outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
                 frameByteLimit: snapshot.limits.frameBytes))
         withExtendedLifetime(counters) {}
@@ -157,6 +161,7 @@ final class GatewayLoop {
     private func tick() {
         core.pointee.shard.advance(to: now)
         perform()
+        campaigns.desk.tick(now: loop.now)
         while let connection = handshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         if loop.now >= lastSecond + 1_000 {
             lastSecond = loop.now
@@ -176,6 +181,20 @@ final class GatewayLoop {
         for target in core.pointee.outgoing.indices where target != index { dispatch(to: target) }
         core.pointee.cachedNow = 0
         metrics.count(.turns)
+    }
+
+    /// Meets sessions with a new broadcast, a slice a turn.
+    func walkSessions() {
+        guard !isWalkingSessions, core.pointee.shard.hasBroadcastsAtHand else { return }
+        isWalkingSessions = true
+        let member = LoopBound(self, on: loop)
+        loop.submit {
+            let member = member.wrapped
+            member.isWalkingSessions = false
+            member.core.pointee.shard.continueBroadcasts(now: member.now)
+            member.perform()
+            member.walkSessions()
+        }
     }
 
     /// A new configuration is in force.

@@ -26,6 +26,8 @@ enum LoopMessage: Sendable {
     case task(TaskCommand, Origin)
     /// A list's devices of the receiving loop.
     case list(Fanout)
+    /// A broadcast is out: this loop's devices are to meet it.
+    case launched(TaskRecord)
     /// The sending shard has due jobs where it had none.
     case jobsAvailable
 }

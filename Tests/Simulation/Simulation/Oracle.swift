@@ -40,7 +40,7 @@ final class Oracle: StoreWitness {
         case .trace: traceWritten(key, bytes)
         case .device: deviceWritten(key, bytes, ticket)
         case .counters, .request, .meta, .alias, .tag, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
-            .singleTask:
+            .singleTask, .broadcast:
             break
         }
     }
@@ -342,7 +342,7 @@ final class Oracle: StoreWitness {
                     let place = place(key.bucket, row.app)
                     counters[place, default: [:]][row.day] = row
                     counted = place
-                case .request, .meta, .alias, .tag, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
+                case .request, .meta, .alias, .tag, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup, .broadcast,
                     .singleTask:
                     break
                 }

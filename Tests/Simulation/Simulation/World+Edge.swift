@@ -235,6 +235,7 @@ extension World {
         case .messageTrace(let origin, let trace): oracle.traced(Int(origin.request), trace)
         case .directoryAnswered(let origin, let reply): directed(Int(origin.request), reply, loop)
         case .task(let origin, let answer): taskAnswered(origin, answer)
+        case .broadcast, .launched: fail(.content, "a broadcast that nobody made")
         case .taskDue: fail(.content, "a task fell due that nobody scheduled")
         case .log(let event): oracle.logged(event)
         }

@@ -1,0 +1,170 @@
+internal import Campaigns
+internal import Delivery
+internal import PushAPI
+internal import Wire
+
+// Broadcasts on the loop of their home: their walks over the buckets, some buckets at a time, each step's place written
+// down before the next begins.
+extension CampaignDesk {
+    /// One walk under way.
+    final class BroadcastRun {
+        var record: TaskRecord
+        let purpose: BroadcastWalk.Purpose
+        /// Where the walk is, and how far that is written down.
+        var position: Int
+        var written: Int
+        let done: (Bool) -> Void
+
+        init(_ record: TaskRecord, _ purpose: BroadcastWalk.Purpose, done: @escaping (Bool) -> Void) {
+            (self.record, self.purpose, self.done) = (record, purpose, done)
+            position = record.broadcast?.position ?? 0
+            written = position
+        }
+    }
+
+    /// Buckets of one step; with a speed one at a time, so that a step's jobs come in their time.
+    static let bucketsPerStep = 16
+    /// The walk's place is written down at least so often.
+    static let bucketsPerWrite = 64
+
+    /// A broadcast's home says what is to be done for it now.
+    func broadcastDue(_ record: TaskRecord, done: @escaping (TaskAnswer) -> Void) {
+        switch record.state {
+        case .open:
+            run(BroadcastRun(record, record.isStreamed ? .enumerate : .deal) { _ in done(.done) })
+        case .ending:
+            guard record.isStreamed else { return finish(record, .ended, done) }
+            run(
+                BroadcastRun(record, .close(.expired)) { [weak self] isWhole in
+                    guard let self, isWhole else { return done(.busy) }
+                    finish(record, .ended, done)
+                })
+        case .stopping:
+            sweepBroadcast(record) { [weak self] answer in
+                guard let self, case .swept = answer else { return done(.busy) }
+                guard record.isStreamed, record.broadcast?.number ?? 0 > 0 else {
+                    return finish(record, .stopped, done)
+                }
+                run(
+                    BroadcastRun(record, .close(.revoked)) { [weak self] isWhole in
+                        guard let self, isWhole else { return done(.busy) }
+                        finish(record, .stopped, done)
+                    })
+            }
+        default: done(.done)
+        }
+    }
+
+    /// Everybody has been counted.
+    private func finish(_ record: TaskRecord, _ change: TaskChange, _ done: @escaping (TaskAnswer) -> Void) {
+        ask(home: record.id, .change(record.id, record.app, change)) { [weak self] answer in
+            if case .record = answer, let self {
+                for member in owner.context.members {
+                    member.submit { $0.core.pointee.shard.forgetBroadcast(record.id, record.app) }
+                }
+            }
+            done(answer)
+        }
+    }
+
+    /// Ends what is pending of a broadcast, everywhere, and lets nobody meet it any more.
+    func sweepBroadcast(_ record: TaskRecord, told: @escaping (TaskAnswer) -> Void) {
+        askAll({ .sweep(record.id, record.app, $0) }) { answers in
+            var count = 0
+            for answer in answers {
+                guard case .swept(let part) = answer else { return told(.busy) }
+                count += part
+            }
+            told(.swept(count))
+        }
+    }
+
+    // MARK: Steps
+
+    private func run(_ run: BroadcastRun) {
+        guard !owner.context.isStopping else { return run.done(false) }
+        guard run.position < Bucket.count else { return write(run) }
+        var isPaced = run.record.broadcast?.speed ?? 0 > 0
+        if case .close = run.purpose { isPaced = false }
+        if run.purpose == .enumerate, run.record.broadcast?.expiresAt ?? 0 <= owner.now { return run.done(false) }
+        let range = run.position..<min(Bucket.count, run.position + (isPaced ? 1 : Self.bucketsPerStep))
+        let count = owner.loopCount
+        let loops = Set(range.map { $0 % count }).sorted()
+        let gathered = Step(missing: loops.count)
+        for loop in loops {
+            let walk = BroadcastWalk(
+                record: run.record, purpose: run.purpose, buckets: range, share: LoopShare(index: loop, count: count))
+            ask(loop, .walk(walk)) { [weak self] answer in
+                if case .walked(let count, let found) = answer {
+                    gathered.count += count
+                    gathered.found += found
+                } else {
+                    gathered.isWhole = false
+                }
+                gathered.missing -= 1
+                guard let self, gathered.missing == 0 else { return }
+                stepped(run, gathered, to: range.upperBound)
+            }
+        }
+    }
+
+    private final class Step {
+        var missing: Int
+        var count = 0
+        var found: [DeviceID] = []
+        var isWhole = true
+        init(missing: Int) { self.missing = missing }
+    }
+
+    private func stepped(_ run: BroadcastRun, _ step: Step, to end: Int) {
+        guard step.isWhole else { return later(1_000) { [weak self] in self?.run(run) } }
+        guard !step.found.isEmpty else { return went(run, step.count, to: end) }
+        guard let app = owner.registry[run.record.app] else { return run.done(false) }
+        var content = run.record.content
+        if content.timeToLive > 0, let plan = run.record.broadcast {
+            // What is dealt out late has no longer to live than what was dealt first.
+            content.timeToLive = max(1, plan.expiresAt - owner.now)
+        }
+        let sending = Sending(
+            task: run.record.id, app: run.record.app, createdAt: run.record.broadcast?.launchedAt ?? 0,
+            content: content, isBulk: true)
+        let targets = step.found.map { app.target($0, of: run.record.id) }
+        fanOut(sending, targets) { [weak self] outcomes in
+            guard let self else { return }
+            // Devices that have it already say so: a repeated step reaches nobody twice.
+            guard !outcomes.contains(where: { $0.code.isRetryable }) else {
+                return later(1_000) { [weak self] in self?.run(run) }
+            }
+            guard !outcomes.contains(where: { $0.code == .stopped }) else { return run.done(false) }
+            went(run, outcomes.count, to: end)
+        }
+    }
+
+    private func went(_ run: BroadcastRun, _ count: Int, to end: Int) {
+        run.position = end
+        var delay: Int64 = 0
+        if let speed = run.record.broadcast?.speed, speed > 0 { delay = Int64(count) * 1_000 / speed }
+        if case .close = run.purpose { delay = 0 }
+        let goOn: () -> Void = { [weak self] in
+            guard let self else { return }
+            if delay > 0 { later(delay) { [weak self] in self?.run(run) } } else { self.run(run) }
+        }
+        guard count > 0 || end - run.written >= Self.bucketsPerWrite, end < Bucket.count else { return goOn() }
+        write(run, then: goOn)
+    }
+
+    /// Writes down where the walk is; a task that was stopped or has ended meanwhile ends the walk.
+    private func write(_ run: BroadcastRun, then goOn: (() -> Void)? = nil) {
+        let place = TaskCommand.advance(
+            run.record.id, run.record.app, position: run.position, during: run.record.state)
+        ask(home: run.record.id, place) { [weak self] answer in
+            switch answer {
+            case .record:
+                run.written = run.position
+                if let goOn { goOn() } else { run.done(true) }
+            case .busy: self?.later(1_000) { [weak self] in self?.write(run, then: goOn) }
+            default: run.done(false)
+            }
+        }
+    }
+}

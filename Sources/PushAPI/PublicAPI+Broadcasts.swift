@@ -1,0 +1,208 @@
+internal import Campaigns
+internal import Cryptography
+internal import Delivery
+internal import Wire
+
+// Broadcasts: to all devices of an app, to those with certain tags, to those with one tag; and pushes to named devices
+// under a condition on their tags.
+extension PublicAPI {
+    /// The route of a broadcast or of a push by tag; `nil`: no such route.
+    func broadcastRoute(
+        _ request: APIRequest, _ path: RequestPath, now: GatewayTime
+    ) throws(GetuiFault) -> PublicAction? {
+        guard path.matches(2, "push") else { return nil }
+        if path.count == 4 {
+            let audience: BroadcastAudience
+            if path.matches(3, "all") {
+                audience = .all
+            } else if path.matches(3, "tag") {
+                audience = .conditions
+            } else if path.matches(3, "fast_custom_tag") {
+                audience = .oneTag
+            } else {
+                return nil
+            }
+            let app = try posted(request, path, now: now)
+            return try broadcast(request, to: audience, app: app, now: now)
+        }
+        guard path.count == 5, path.matches(4, "cid_by_tag") else { return nil }
+        if path.matches(3, "single") {
+            let app = try posted(request, path, now: now)
+            return try pushByTag(request, app: app, now: now)
+        }
+        if path.matches(3, "list") {
+            let app = try posted(request, path, now: now)
+            return try pushListByTag(request, app: app, now: now)
+        }
+        return nil
+    }
+
+    private func posted(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> App {
+        try require(.post, "POST", request)
+        return try authenticated(request, path, now: now)
+    }
+
+    // MARK: Broadcasts
+
+    private enum BroadcastAudience {
+        case all, conditions, oneTag
+
+        var endpoint: StaticString {
+            switch self {
+            case .all: "push/all"
+            case .conditions: "push/tag"
+            case .oneTag: "push/fast_custom_tag"
+            }
+        }
+        var rate: RateKind {
+            switch self {
+            case .all: .broadcast
+            case .conditions: .tagBroadcast
+            case .oneTag: .fastTagBroadcast
+            }
+        }
+    }
+
+    private func broadcast(
+        _ request: APIRequest, to audience: BroadcastAudience, app: App, now: GatewayTime
+    ) throws(GetuiFault) -> PublicAction {
+        let body = try parameters(request)
+        let requestID = try MessageParser.requestID(body?["request_id"])
+        let group = try MessageParser.groupName(body?["group_name"])
+        var unknownKeys: [String] = []
+        let expression = try self.expression(body?["audience"], audience, app: app, unknownKeys: &unknownKeys)
+        let settings = try PushSettings(body?["settings"], app: app, scope: .list, now: now)
+        let home = app.key.home
+        let task = TaskID(kind: .app, now: now, home: home, random: random)
+        let content = try messages.content(body, app: app, task: task, settings: settings)
+        try take(audience.rate, app, now: now)
+
+        // Task and request are one batch, so the request's row is in the app's bucket, too.
+        let digest = requestKey(app: app.key, endpoint: audience.endpoint, requestID: requestID)
+        let key = (UInt64(home.index) << 52 | digest.0 >> 12, digest.1)
+        let start = max(now, settings.scheduleAt)
+        var record = TaskRecord(
+            id: task, app: app.key, state: settings.scheduleAt > 0 ? .scheduled : .open, createdAt: now,
+            validUntil: start + max(0, settings.timeToLive), scheduleAt: settings.scheduleAt, group: group,
+            content: content)
+        record.broadcast = BroadcastPlan(audience: expression, speed: settings.speed)
+        let note: FallbackNote =
+            content.strategy == .liveOnly
+            ? .strategy
+            : content.vendor == nil
+                ? .noContent
+                : content.timeToLive == 0 && content.strategy == .liveElseVendor ? .timeToLive : .depends
+        return .campaign(
+            .create(
+                NewTask(
+                    record: record, requestKey: key, requestDigest: SHA256.digest(request.body).words.0,
+                    group: group.isEmpty ? nil : groupPlace(group, app: app), fallback: note,
+                    unknownKeys: unknownKeys)))
+    }
+
+    private func expression(
+        _ value: JSONValue?, _ kind: BroadcastAudience, app: App, unknownKeys: inout [String]
+    ) throws(GetuiFault) -> TagExpression {
+        guard let value else { throw .null("audience") }
+        switch kind {
+        case .all:
+            guard value.kind == .string else { throw .type("audience") }
+            guard value.equals("all") else { throw .invalid("audience", "it is \"all\" here") }
+            return TagExpression()
+        case .conditions:
+            let object = try audienceObject(value)
+            var conditions = TagConditions(app: app, limits: userLimits)
+            let expression = try conditions.parse(object["tag"])
+            unknownKeys = conditions.unknownKeys
+            return expression
+        case .oneTag:
+            let object = try audienceObject(value)
+            guard let text = object["fast_custom_tag"] else { throw .null("fast_custom_tag") }
+            var expression = TagExpression()
+            _ = expression.add(.all, [try tagName(text, "fast_custom_tag", app: app)])
+            return expression
+        }
+    }
+
+    private func audienceObject(_ value: JSONValue) throws(GetuiFault) -> JSONValue {
+        guard value.hasContent else { throw .empty("audience") }
+        guard value.kind == .object else { throw .type("audience") }
+        return value
+    }
+
+    private func tagName(_ value: JSONValue, _ name: String, app: App) throws(GetuiFault) -> TagName {
+        guard let text = value.lenientText else { throw .type(name) }
+        guard !text.isEmpty else { throw .empty(name) }
+        guard text.unicodeScalars.count <= userLimits.tagCharacters else {
+            throw GetuiFault(
+                code: .tagTooLong, message: "\(name) is too long, at most \(userLimits.tagCharacters) characters")
+        }
+        guard NameRules.isTag(text) else { throw .invalid(name, "a tag has no spaces") }
+        return TagName(app: app.key, text: text)
+    }
+
+    // MARK: cid_by_tag
+
+    private func pushByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+        let body = try parameters(request)
+        let requestID = try MessageParser.requestID(body?["request_id"])
+        _ = try MessageParser.groupName(body?["group_name"])
+        let candidates = try candidates(body?["audience"], app: app)
+        let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
+        let task = TaskID(kind: .list, now: now, random: random)
+        let content = try messages.content(body, app: app, task: task, settings: settings)
+        let key = requestKey(app: app.key, endpoint: "push/single/cid_by_tag", requestID: requestID)
+        return .campaign(
+            .byTag(
+                TagPush(
+                    app: app, task: task, candidates: candidates, content: content,
+                    key: CallKey(high: key.0, low: key.1), digest: SHA256.digest(request.body).words.0)))
+    }
+
+    private func pushListByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+        let body = try parameters(request)
+        var call = try listCall(body, app: app, digest: request.body)
+        call.audience = .conditions(try candidates(body?["audience"], app: app))
+        try take(.list, app, now: now)
+        return .campaign(.list(call))
+    }
+
+    private func candidates(_ value: JSONValue?, app: App) throws(GetuiFault) -> [TagCandidate] {
+        guard let value else { throw .null("audience") }
+        let object = try audienceObject(value)
+        guard let list = object["cid_by_tag"] else { throw .null("cid_by_tag") }
+        guard list.kind == .array || list.isEmptyContainer else { throw .type("cid_by_tag") }
+        guard list.hasContent else { throw .empty("cid_by_tag") }
+        var candidates: [TagCandidate] = []
+        var seen = Set<DeviceID>()
+        for element in list.elements {
+            guard element.kind == .object else { throw .type("cid_by_tag") }
+            guard candidates.count < app.bounds.listTargets else {
+                throw .size("cid_by_tag", "at most \(app.bounds.listTargets)")
+            }
+            guard let cid = element["cid"] else { throw .null("cid") }
+            guard let bytes = cid.stringBytes else { throw .type("cid") }
+            guard let device = DeviceID(hex: bytes) else { throw .targetUser }
+            guard let tags = element["tag"] else { throw .null("tag") }
+            guard tags.kind == .array || tags.isEmptyContainer else { throw .type("tag") }
+            guard tags.hasContent else { throw .empty("tag") }
+            var names: [TagName] = []
+            for tag in tags.elements { names.append(try tagName(tag, "tag", app: app)) }
+            let combination: TagExpression.Combination
+            switch try PushSettings.integer(element, "op_type", 0...2) {
+            case 1: combination = .all
+            case 2: combination = .none
+            default: combination = .any
+            }
+            var expression = TagExpression()
+            guard expression.add(combination, names) else {
+                throw GetuiFault(
+                    code: .tooManyTags, message: "too many tags, at most \(TagExpression.tagLimit) for one device")
+            }
+            if seen.insert(device).inserted {
+                candidates.append(TagCandidate(target: app.address(device), expression: expression))
+            }
+        }
+        return candidates
+    }
+}

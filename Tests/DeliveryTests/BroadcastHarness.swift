@@ -1,0 +1,151 @@
+import TestKit
+import Wire
+
+@testable import Delivery
+
+/// What a test says about broadcasts, and the gateway's part in their walks.
+final class BroadcastHarness {
+    let harness: DeliveryHarness
+    private var nextTask: UInt64 = 0
+    private var nextRequest: UInt64 = 1 << 40
+    static let whole = LoopShare(index: 0, count: 1)
+
+    init(_ harness: DeliveryHarness = DeliveryHarness()) { self.harness = harness }
+
+    static let content = #"{"aps":{"alert":"x"}}"#
+
+    static func tags(_ texts: [String], _ combination: TagExpression.Combination = .all) -> TagExpression {
+        var expression = TagExpression()
+        if !texts.isEmpty { _ = expression.add(combination, texts.map(tag)) }
+        return expression
+    }
+
+    static func tag(_ text: String) -> TagName { TagName(digest: Fingerprint.of(text.utf8), text: text) }
+
+    /// A broadcast's record, as the push API makes it.
+    func record(
+        _ payload: String = "all", to audience: TagExpression = TagExpression(), strategy: Strategy = .liveElseVendor,
+        timeToLive: Int64 = 7_200_000, vendor: Bool = true, speed: Int64 = 0, collapseKey: String = "",
+        scheduleAt: GatewayTime = 0, app: AppKey = DeliveryHarness.app
+    ) -> TaskRecord {
+        nextTask += 1
+        let task = TaskID(kind: .app, month: 11, day: 21, home: app.home, random: (7, nextTask))
+        var lengths = MessageContent.Lengths()
+        let body = vendor ? Self.content : ""
+        (lengths.payload, lengths.collapseKey) = (payload.utf8.count, collapseKey.utf8.count)
+        lengths.vendorBody = body.utf8.count
+        let shape = MessageContent.Vendor(
+            tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1, badgeOffset: -1)
+        let content = MessageContent(
+            strategy: strategy, timeToLive: timeToLive, vendor: vendor ? shape : nil, lengths: lengths,
+            arena: Array((payload + collapseKey + body).utf8))
+        var record = TaskRecord(
+            id: task, app: app, state: scheduleAt > 0 ? .scheduled : .open, createdAt: harness.now,
+            validUntil: harness.now + timeToLive, scheduleAt: scheduleAt, content: content)
+        record.broadcast = BroadcastPlan(audience: audience, speed: speed)
+        return record
+    }
+
+    @discardableResult
+    func ask(_ command: TaskCommand) -> TaskAnswer? {
+        nextRequest += 1
+        harness.shard.task(command, origin: Origin(route: 3, request: nextRequest), now: harness.now)
+        harness.flush()
+        return harness.taskAnswers[nextRequest]
+    }
+
+    /// Makes a broadcast and lets it reach whom it reaches at once.
+    @discardableResult
+    func send(
+        _ payload: String = "all", to audience: TagExpression = TagExpression(), strategy: Strategy = .liveElseVendor,
+        timeToLive: Int64 = 7_200_000, vendor: Bool = true, speed: Int64 = 0, collapseKey: String = ""
+    ) -> TaskRecord {
+        let record = record(
+            payload, to: audience, strategy: strategy, timeToLive: timeToLive, vendor: vendor, speed: speed,
+            collapseKey: collapseKey)
+        ask(.create(record, requestKey: (0, 0), requestDigest: 0))
+        return record
+    }
+
+    /// Does what the gateway's desk does about tasks that are due, whole walks at a time.
+    func runWalks() {
+        let due = harness.dueTasks
+        harness.dueTasks.removeAll()
+        for record in due {
+            switch record.state {
+            case .open:
+                ask(.walk(walk(record, .enumerate)))
+                ask(.advance(record.id, record.app, position: Bucket.count, during: .open))
+            case .ending:
+                ask(.walk(walk(record, .close(.expired))))
+                finish(record, .ended)
+            case .stopping:
+                ask(.sweep(record.id, record.app, Self.whole))
+                ask(.walk(walk(record, .close(.revoked))))
+                finish(record, .stopped)
+            default: break
+            }
+        }
+    }
+
+    func walk(_ record: TaskRecord, _ purpose: BroadcastWalk.Purpose) -> BroadcastWalk {
+        BroadcastWalk(record: record, purpose: purpose, buckets: 0..<Bucket.count, share: Self.whole)
+    }
+
+    private func finish(_ record: TaskRecord, _ change: TaskChange) {
+        ask(.change(record.id, record.app, change))
+        harness.shard.forgetBroadcast(record.id, record.app)
+    }
+
+    func advance(_ milliseconds: Int64) {
+        harness.advance(milliseconds)
+        runWalks()
+    }
+
+    /// Past the live deadline, when the enumerator starts.
+    func enumerate() {
+        advance(10_100)
+        harness.flush()
+    }
+
+    func totals(_ record: TaskRecord) -> TaskTotals {
+        guard case .totals(let totals)? = ask(.totals(record.id, record.app, Self.whole)) else { return TaskTotals() }
+        return totals
+    }
+
+    func acknowledge(_ phone: Phone, _ cumulative: UInt64, ranges: [SequenceRange] = []) {
+        harness.shard.acknowledgeBroadcasts(phone.session, cumulative: cumulative, ranges: ranges, now: harness.now)
+        harness.flush()
+    }
+
+    func setTags(_ phone: Phone, _ texts: [String]) {
+        _ = harness.ask(.replaceTags(phone.cid, texts.map(Self.tag)), phone.bucket)
+    }
+
+    func message(_ record: TaskRecord, _ phone: Phone) -> MessageTrace? {
+        let digest = SecretAsProof().messageDigest(of: record.id, for: phone.cid)
+        harness.traces.removeAll()
+        ask(.message(record.id, record.app, cid: phone.cid, bucket: phone.bucket, digest: digest))
+        return harness.traces.last ?? nil
+    }
+
+    /// accepted = Σ final states + pending, over the counters and over the ledger.
+    func imbalance(_ records: [TaskRecord]) -> String? {
+        var accepted = 0, ended = 0
+        for record in records {
+            let totals = totals(record)
+            accepted += totals.accepted
+            ended += totals.ended
+        }
+        var counted: (accepted: UInt64, ended: UInt64) = (0, 0)
+        harness.store.loadAll(table: .counters) { row in
+            guard let counters = CountersRow(row.value) else { return }
+            counted.accepted += counters.accepted
+            counted.ended += counters.ended
+        }
+        guard counted.accepted == UInt64(accepted), counted.ended == UInt64(ended) else {
+            return "counted \(counted), the ledger has \(accepted) and \(ended)"
+        }
+        return nil
+    }
+}

@@ -1,0 +1,359 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// Broadcasts, as one shard sees them: whom they reach, in which order, and how each of their messages ends.
+@Suite("Broadcasts")
+struct BroadcastTests {
+    private let world = BroadcastHarness()
+    private var harness: DeliveryHarness { world.harness }
+
+    @Test("a broadcast reaches everybody in reach once, in stream 1, and is settled by their acks")
+    func reachesEverybody() {
+        let phones = (0..<5).map { _ in harness.register() }
+        let record = world.send("hello")
+        let delivered = harness.takeDelivered()
+        #expect(delivered.count == 5 && delivered.allSatisfy { $0.stream == 1 && $0.sequence == 1 && !$0.isOffline })
+        #expect(Set(delivered.map(\.session)) == Set(phones.map(\.session)))
+        #expect(Set(delivered.map(\.message)).count == 5 && delivered.allSatisfy { $0.payload == "hello" })
+        #expect(world.totals(record).accepted == 5 && world.totals(record).pending == 5)
+        for phone in phones { world.acknowledge(phone, 1) }
+        let totals = world.totals(record)
+        #expect(totals[.delivered] == 5 && totals.pending == 0 && totals.live.sent == 5 && totals.live.received == 5)
+        world.enumerate()
+        #expect(harness.takeDelivered().isEmpty && world.totals(record).accepted == 5)
+        #expect(world.imbalance([record]) == nil)
+    }
+
+    @Test("it is told to the loops when it is durable, and a Deliver waits for its own ledger row")
+    func durable() {
+        _ = harness.register()
+        let record = world.record()
+        harness.shard.task(
+            .create(record, requestKey: (0, 0), requestDigest: 0), origin: Origin(route: 3, request: 1),
+            now: harness.now)
+        harness.drain()
+        #expect(harness.launched.isEmpty && harness.taskAnswers[1] == nil)
+        harness.store.sync()
+        harness.drain()
+        #expect(harness.launched.count == 1 && harness.delivered.isEmpty, "the ledger row is not synced yet")
+        harness.flush()
+        #expect(harness.delivered.count == 1)
+    }
+
+    @Test("who was away gets it at the next visit, flagged, and once")
+    func away() {
+        var phone = harness.register()
+        harness.disconnect(phone)
+        let record = world.send()
+        world.advance(60_000)
+        #expect(harness.takeDelivered().isEmpty)
+        harness.connect(&phone)
+        let delivered = harness.takeDelivered()
+        #expect(delivered.count == 1 && delivered[0].stream == 1)
+        world.acknowledge(phone, 1)
+        harness.connect(&phone) { $0.positions = [StreamPosition(stream: 1, sequence: 1)] }
+        #expect(harness.takeDelivered().isEmpty)
+        #expect(world.totals(record).ended == 1 && world.imbalance([record]) == nil)
+    }
+
+    @Test("a device that registers later does not get it: its cursor is the head")
+    func later() {
+        let record = world.send()
+        let phone = harness.register()
+        #expect(harness.takeDelivered().isEmpty)
+        let second = world.send("second")
+        let delivered = harness.takeDelivered()
+        #expect(delivered.map(\.sequence) == [2] && delivered.map(\.session) == [phone.session])
+        world.advance(7_300_000)
+        #expect(world.totals(record).accepted == 0 && world.totals(second).accepted == 1)
+    }
+
+    @Test("the order of the numbers is the order of delivery, within the session's window, behind single pushes")
+    func order() {
+        let phone = harness.register()
+        for number in 0..<40 { world.send("b\(number)") }
+        var sequences = harness.takeDelivered().map(\.sequence)
+        #expect(sequences == Array(1...32))
+        world.acknowledge(phone, 5)
+        sequences = harness.takeDelivered().map(\.sequence)
+        #expect(sequences == Array(33...37))
+        _ = harness.publish(phone, "single")
+        world.acknowledge(phone, 6)
+        let next = harness.takeDelivered()
+        #expect(next.map(\.stream) == [0], "single pushes go first")
+        world.acknowledge(phone, 37)
+        #expect(harness.takeDelivered().map(\.sequence) == [38, 39, 40])
+        world.acknowledge(phone, 40)
+        harness.acknowledge(phone, 1)
+        #expect(harness.status(phone)?.inFlightCount == 0)
+    }
+
+    @Test("an ack above the log's head closes the session; one with ranges settles what it names")
+    func acks() {
+        let phone = harness.register(), liar = harness.register()
+        let records = (0..<3).map { world.send("b\($0)") }
+        world.acknowledge(phone, 0, ranges: [SequenceRange(first: 2, last: 3)])
+        #expect(world.totals(records[0])[.delivered] == 0)
+        #expect(world.totals(records[1])[.delivered] == 1 && world.totals(records[2])[.delivered] == 1)
+        world.acknowledge(liar, 4)
+        #expect(harness.closes.map(\.code) == [.badAck])
+    }
+
+    @Test("a client's rejection ends its message as failed")
+    func rejected() {
+        let phone = harness.register()
+        let record = world.send()
+        harness.shard.reject(phone.session, stream: 1, sequence: 1, reason: "poison", now: harness.now)
+        harness.flush()
+        #expect(world.totals(record)[.failed] == 1)
+        #expect(world.totals(record).failures == ["rejectedByClient: poison": 1])
+    }
+
+    @Test("a lost ack comes back as a position, also after a restart", arguments: [false, true])
+    func lostAck(crashes: Bool) {
+        var phone = harness.register()
+        let record = world.send()
+        harness.takeDelivered()
+        if crashes { harness.crash() } else { harness.disconnect(phone, announced: false) }
+        harness.connect(&phone) { $0.positions = [StreamPosition(stream: 1, sequence: 1)] }
+        #expect(harness.takeDelivered().isEmpty)
+        #expect(world.totals(record).ended == 1 && world.imbalance([record]) == nil)
+    }
+
+    @Test("what was in flight when the session ended is sent again in the next, after a restart, too", arguments: [false, true])
+    func again(crashes: Bool) {
+        var phone = harness.register()
+        let records = [world.send("one"), world.send("two")]
+        world.acknowledge(phone, 1)
+        harness.takeDelivered()
+        if crashes { harness.crash() } else { harness.disconnect(phone, announced: false) }
+        harness.connect(&phone) { $0.positions = [StreamPosition(stream: 1, sequence: 1)] }
+        #expect(harness.takeDelivered().map(\.payload) == ["two"])
+        world.acknowledge(phone, 2)
+        #expect(records.allSatisfy { world.totals($0).ended == 1 })
+        #expect(world.imbalance(records) == nil)
+    }
+
+    @Test("a position above the head means a restored store: the queue epoch changes and nothing is settled by it")
+    func restoredStore() {
+        var phone = harness.register()
+        world.send()
+        harness.takeDelivered()
+        harness.connect(&phone) { $0.positions = [StreamPosition(stream: 1, sequence: 9)] }
+        #expect(harness.welcomes.last?.welcome.queueEpoch == 8)
+        #expect(harness.takeDelivered().map(\.sequence) == [1])
+    }
+
+    // MARK: Tags
+
+    @Test("tags are looked at once, when the device is met: others are passed over, and the stream goes on")
+    func tags() {
+        let both = harness.register(), one = harness.register(), none = harness.register()
+        world.setTags(both, ["a", "b"])
+        world.setTags(one, ["a"])
+        let narrow = world.send("narrow", to: BroadcastHarness.tags(["a", "b"]))
+        let not = world.send("not", to: BroadcastHarness.tags(["a"], .none))
+        let all = world.send("all")
+        let delivered = harness.takeDelivered()
+        func payloads(_ phone: Phone) -> [String] { delivered.filter { $0.session == phone.session }.map(\.payload) }
+        #expect(payloads(both) == ["narrow", "all"] && payloads(one) == ["all"] && payloads(none) == ["not", "all"])
+        // Changed tags do not change what was decided.
+        world.setTags(none, ["a", "b"])
+        world.acknowledge(none, 3)
+        world.advance(7_300_000)
+        #expect(world.totals(narrow).accepted == 1 && world.totals(not).accepted == 1)
+        #expect(world.totals(all).accepted == 3 && world.imbalance([narrow, not, all]) == nil)
+    }
+
+    @Test("the enumerator and the end of a broadcast look at tags, too")
+    func tagsOfAbsent() {
+        let tagged = harness.register(token: "t"), other = harness.register(token: "t")
+        world.setTags(tagged, ["a"])
+        harness.disconnect(tagged)
+        harness.disconnect(other)
+        let record = world.send(to: BroadcastHarness.tags(["a"]))
+        world.enumerate()
+        #expect(harness.lease().map(\.cid) == [tagged.cid])
+        let second = world.send(to: BroadcastHarness.tags(["a"]), vendor: false)
+        world.advance(7_300_000)
+        #expect(world.totals(second)[.expired] == 1 && world.totals(second).accepted == 1)
+        #expect(world.totals(record).accepted == 1)
+    }
+
+    // MARK: Whoever is not to be reached
+
+    @Test("blacklisted devices are passed over; with push mode off nothing goes out until it is on")
+    func silenced() {
+        let black = harness.register(token: "t")
+        var silent = harness.register(token: "t")
+        _ = harness.ask(.setBlacklisted(black.cid, true), black.bucket)
+        harness.update(silent) { $0.pushModeOff = true }
+        let record = world.send()
+        #expect(harness.takeDelivered().isEmpty)
+        world.enumerate()
+        #expect(harness.lease().isEmpty, "held while push mode is off")
+        #expect(world.totals(record).accepted == 1)
+        harness.connect(&silent)
+        harness.update(silent) { $0.pushModeOff = false }
+        harness.update(silent) { $0.applicationState = .foreground }
+        #expect(harness.takeDelivered().map(\.session) == [silent.session])
+    }
+
+    @Test("a device in the background gets an alert after the deadline, and the message when it comes back, flagged")
+    func background() {
+        let phone = harness.register(state: .background, token: "t")
+        let record = world.send()
+        #expect(harness.takeDelivered().isEmpty)
+        world.enumerate()
+        let jobs = harness.lease()
+        #expect(jobs.map(\.task) == [record.id])
+        harness.settle(jobs[0], .accepted)
+        harness.become(.foreground, phone)
+        let delivered = harness.takeDelivered()
+        #expect(delivered.count == 1 && delivered[0].isOffline && delivered[0].alertedAt > 0)
+        world.acknowledge(phone, 1)
+        let totals = world.totals(record)
+        #expect(totals[.deliveredOffline] == 1 && totals.vendor.sent == 1 && totals.live.received == 1)
+        #expect(world.message(record, phone)?.finalState == .deliveredOffline)
+    }
+
+    @Test("a missed ack makes a job at the deadline, the ack that comes then cancels it")
+    func missedAck() {
+        let phone = harness.register(token: "t")
+        let record = world.send()
+        world.advance(10_001)
+        #expect(harness.statistics.missedAckDeadlines == 1 && harness.hasDueJobs)
+        world.acknowledge(phone, 1)
+        #expect(!harness.hasDueJobs && world.totals(record)[.deliveredOffline] == 1)
+        #expect(harness.rowCount(.job) == 0)
+    }
+
+    @Test("who leaves with it un-acked is alerted at once")
+    func leaves() {
+        let phone = harness.register(token: "t")
+        let record = world.send()
+        harness.disconnect(phone)
+        #expect(harness.lease().map(\.task) == [record.id])
+    }
+
+    @Test("opened from the notification it ends as opened and does not come again")
+    func opened() {
+        var phone = harness.register(token: "t")
+        harness.disconnect(phone)
+        let record = world.send()
+        world.enumerate()
+        let job = harness.lease()[0]
+        harness.settle(job, .accepted)
+        harness.connect(&phone) { $0.opened = [job.message] }
+        #expect(harness.takeDelivered().isEmpty)
+        let totals = world.totals(record)
+        #expect(totals[.opened] == 1 && totals.vendor.clicked == 1 && world.imbalance([record]) == nil)
+    }
+
+    @Test("an alert that somebody else's clock outlives ends as handed off, the rest as expired; nobody is left out")
+    func expiry() {
+        let alerted = harness.register(token: "t"), silent = harness.register(), unacked = harness.register()
+        harness.disconnect(alerted)
+        harness.disconnect(silent)
+        let record = world.send(timeToLive: 60_000)
+        world.enumerate()
+        harness.settle(harness.lease()[0], .accepted)
+        harness.disconnect(unacked)
+        world.advance(60_000)
+        let totals = world.totals(record)
+        #expect(totals[.handedOff] == 1 && totals[.expired] == 2 && totals.pending == 0)
+        #expect(world.imbalance([record]) == nil)
+        #expect(harness.rowCount(.broadcast) == 1, "only the head is left")
+        #expect(harness.statistics.liveBroadcasts == 0)
+        guard case .record(let ended)? = world.ask(.load(record.id, record.app)) else { return }
+        #expect(ended.state == .ended)
+    }
+
+    // MARK: Time to live and strategies
+
+    @Test("with TTL 0 it reaches whoever is there within a deadline, and expires; nobody is alerted")
+    func zero() {
+        let here = harness.register(token: "t"), away = harness.register(token: "t")
+        harness.disconnect(away)
+        let record = world.send(timeToLive: 0)
+        #expect(harness.takeDelivered().map(\.session) == [here.session])
+        world.advance(10_200)
+        world.advance(100)
+        #expect(!harness.hasDueJobs)
+        let totals = world.totals(record)
+        #expect(totals[.expired] == totals.accepted && totals.accepted == 2)
+    }
+
+    @Test("with TTL −1 whoever was not reached is alerted, once and for a minute, and it is not kept for them")
+    func minusOne() {
+        let here = harness.register(token: "t")
+        var away = harness.register(token: "t")
+        harness.disconnect(away)
+        let record = world.send(timeToLive: -1)
+        world.acknowledge(here, 1)
+        harness.takeDelivered()
+        world.enumerate()
+        let jobs = harness.lease()
+        #expect(jobs.map(\.cid) == [away.cid] && jobs[0].expiration == 0)
+        harness.settle(jobs[0], .accepted)
+        harness.connect(&away)
+        #expect(harness.takeDelivered().isEmpty)
+        world.advance(70_000)
+        let totals = world.totals(record)
+        #expect(totals[.delivered] == 1 && totals[.handedOff] == 1 && totals.pending == 0)
+    }
+
+    @Test("strategy 3 reaches no vendor")
+    func liveOnly() {
+        let phone = harness.register(token: "t")
+        harness.disconnect(phone)
+        let record = world.send(strategy: .liveOnly)
+        world.enumerate()
+        #expect(!harness.hasDueJobs && harness.dueTasks.isEmpty)
+        world.advance(7_300_000)
+        #expect(world.totals(record)[.expired] == 1)
+    }
+
+    @Test("strategies 2 and 4 are dealt out by a walk, to those that were there", arguments: [Strategy.vendorOnly, .vendorElseLive])
+    func dealt(strategy: Strategy) {
+        let phones = (0..<3).map { _ in harness.register(token: "t") }
+        _ = harness.ask(.setBlacklisted(phones[2].cid, true), phones[2].bucket)
+        let record = world.send(strategy: strategy)
+        #expect(harness.takeDelivered().isEmpty)
+        harness.advance(10)
+        #expect(harness.dueTasks.map(\.id) == [record.id])
+        harness.letTimePass(5)
+        let late = harness.register(token: "t")
+        guard case .walked(_, let found)? = world.ask(.walk(world.walk(harness.dueTasks[0], .deal))) else {
+            Issue.record("not walked")
+            return
+        }
+        #expect(Set(found) == Set(phones[..<2].map(\.cid)) && !found.contains(late.cid))
+    }
+
+    // MARK: Collapse
+
+    @Test("a newer broadcast under the same key takes the place of an unsent older one, on both channels")
+    func collapse() {
+        var phone = harness.register(token: "t")
+        let busy = harness.register()
+        world.acknowledge(busy, 0)
+        harness.disconnect(phone)
+        let old = world.send("old", collapseKey: "k")
+        world.enumerate()
+        #expect(harness.hasDueJobs)
+        let new = world.send("new", collapseKey: "k")
+        #expect(harness.lease().isEmpty, "the old one's job gives way")
+        #expect(world.totals(old)[.collapsed] == 1)
+        harness.takeDelivered()
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().map(\.payload) == ["new"])
+        #expect(world.totals(new).accepted == 2)
+        // In flight it stays.
+        world.acknowledge(busy, 2)
+        #expect(world.totals(old)[.delivered] == 1)
+    }
+}

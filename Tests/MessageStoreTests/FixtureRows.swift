@@ -39,6 +39,7 @@ enum FixtureRows {
         for (index, state) in states.enumerated() { rows += job(state, UInt64(index + 1), app, time) }
         rows += names(app, time)
         rows += task(app, time)
+        rows += broadcast(app, time)
         rows.append(meta(1, Array(0..<32)))
         rows.append(meta(2, [0, 0, 0, 0, 0, 0, 0, 7]))
         return rows
@@ -78,6 +79,7 @@ enum FixtureRows {
         (row.reservedSequence, row.queueEpoch, row.registeredAt, row.lastSeenAt) = (64, 7, time - 5, time)
         row.dropped.expired = UInt32(number)
         if number == 4 { row.flags = [.blacklisted, .listed] }
+        if number == 2 { (row.broadcastSettled, row.broadcastMetBeyond) = (3, 1) }
         let value = inner.withUnsafeBytes { inner in
             bytes(DeviceRow.headerByteCount + inner.count) { row.write(profile: inner, into: $0) }
         }
@@ -198,8 +200,45 @@ enum FixtureRows {
         ]
     }
 
+    /// A broadcast in its app's log, its task, and the ledger row of one of its messages, which rings.
+    private static func broadcast(_ app: AppKey, _ time: Int64) -> [Row] {
+        var lengths = MessageContent.Lengths()
+        lengths.payload = 3
+        let content = MessageContent(
+            strategy: .liveElseVendor, timeToLive: 7_200_000, vendor: nil, lengths: lengths, arena: Array("all".utf8))
+        let id = TaskID(kind: .app, month: 11, day: 21, home: app.home, random: (9, 10))
+        var record = TaskRecord(
+            id: id, app: app, state: .open, createdAt: time, validUntil: time + 7_200_000, content: content)
+        var audience = TagExpression()
+        _ = audience.add(.any, [TagName(digest: 7, text: "red"), TagName(digest: 8, text: "blue")])
+        var plan = BroadcastPlan(audience: audience, speed: 100)
+        (plan.number, plan.launchedAt, plan.expiresAt, plan.position) = (3, time, time + 7_200_000, 64)
+        record.broadcast = plan
+        record.resumeAt = time + 60_000
+        let written = record
+        let row = bytes(TaskRow.byteCount(record)) { TaskRow.write(written, into: $0) }
+        let ledger = LedgerRow(
+            cid: DeviceID(high: 0xD0D0, low: 1), app: app, flags: [.live], state: nil, fallback: .armed,
+            fallbackReason: .applies, acceptedAt: time, timeToLive: 7_200_000, table: .broadcast, item: 3)
+        func key(_ number: UInt64) -> StoreKey {
+            StoreKey(app.home, .broadcast, ownerHigh: app.word, ownerLow: 0, item: number)
+        }
+        return [
+            Row(key: key(0), wakeAt: 0, value: [3, 0, 0, 0, 0, 0, 0, 0]), Row(key: key(3), wakeAt: 0, value: row),
+            Row(key: TaskRow.key(id), wakeAt: time + 60_000, value: row),
+            Row(
+                key: StoreKey(Bucket(1000), .taskMessage, id, item: 0xABCD_0001), wakeAt: time + 10_000,
+                value: bytes(ledger.byteCount) { ledger.write(into: $0) }),
+        ]
+    }
+
     private static func meta(_ kind: UInt64, _ value: [UInt8]) -> Row {
         Row(key: StoreKey(Bucket(0), .meta, ownerHigh: kind, ownerLow: 0), wakeAt: 0, value: value)
+    }
+
+    private static func broadcast(_ record: TaskRecord) -> String {
+        guard let plan = record.broadcast else { return "" }
+        return ", number \(plan.number) to \(plan.audience.tags.map(\.text)), at \(plan.position), \(plan.speed) a second"
     }
 
     /// What today's code reads in a row.
@@ -214,6 +253,9 @@ enum FixtureRows {
                 var names = profile.names.alias.map { ", alias \($0.text)" } ?? ""
                 if !profile.names.tags.isEmpty { names += ", tags \(profile.names.tags.map(\.text))" }
                 if row.flags.contains(.blacklisted) { names += ", blacklisted" }
+                if row.broadcastSettled > 0 {
+                    names += ", broadcasts \(row.broadcastSettled) and \(row.broadcastMetBeyond) beyond"
+                }
                 return "badge \(row.badge), generation \(row.generation), seen \(row.lastSeenAt), reserved to "
                     + "\(row.reservedSequence), expired \(row.dropped.expired), token \(tokens.map(\.token))\(names)"
             case .message, .vendorMessage:
@@ -242,7 +284,11 @@ enum FixtureRows {
             case .task:
                 guard let record = TaskRow.read(bytes) else { return "unreadable" }
                 return "\(record.state), group \(record.group), \(record.content.payload.count) bytes for "
-                    + "\(record.content.timeToLive) ms, strategy \(record.content.strategy)"
+                    + "\(record.content.timeToLive) ms, strategy \(record.content.strategy)\(broadcast(record))"
+            case .broadcast:
+                guard key.item > 0 else { return "\(value.count) bytes" }
+                guard let record = TaskRow.read(bytes) else { return "unreadable" }
+                return "\(record.state)\(broadcast(record))"
             case .taskMessage:
                 guard let row = LedgerRow(bytes) else { return "unreadable" }
                 return "\(row.state.map { "\($0)" } ?? "pending") \(row.reason), fallback \(row.fallback)"

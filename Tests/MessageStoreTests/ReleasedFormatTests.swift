@@ -23,6 +23,7 @@ struct ReleasedFormatTests {
         switch table {
         case .alias, .tag: 2
         case .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup, .singleTask: 3
+        case .broadcast: 4
         default: 1
         }
     }

@@ -1,5 +1,6 @@
 internal import Campaigns
 internal import Delivery
+internal import EventLoops
 internal import PushAPI
 internal import Wire
 

@@ -133,8 +133,15 @@ enum PushFuzz {
             try require(renamed.lengths == content.lengths, "another name changes a length")
             try renamed.withCommand(for: target) { try self.check($0) }
         }
+        func check(_ candidates: [TagCandidate]) throws {
+            try require((1...Limits.listTargetCount).contains(candidates.count), "\(candidates.count) devices")
+            try require(Set(candidates.map(\.target.cid)).count == candidates.count, "a device twice")
+        }
         switch action {
         case .create(let task):
+            if task.record.broadcast != nil {
+                try require(task.record.id.home == app.key.home, "a broadcast away from its app's log")
+            }
             try check(task.record.content, task.record.id)
             try require(
                 task.requestKey == (0, 0) || Bucket(digest: task.requestKey.0) == task.record.id.home,
@@ -150,7 +157,12 @@ enum PushFuzz {
             case .aliases(let aliases):
                 try require((1...Limits.listTargetCount).contains(aliases.count), "\(aliases.count) aliases")
                 try require(Set(aliases).count == aliases.count, "an alias twice")
+            case .conditions(let candidates): try check(candidates)
             }
+        case .byTag(let push):
+            try check(push.content, push.task)
+            try check(push.candidates)
+            try JSONFuzz.check(CampaignAnswer.byTag(push.task, [], durability: .os))
         case .aliases(let pushes, let form):
             try require(!pushes.isEmpty && pushes.count <= Limits.batchItemCount, "\(pushes.count) pushes")
             for push in pushes { try check(push.content, push.task) }

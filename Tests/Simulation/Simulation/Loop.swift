@@ -19,7 +19,7 @@ final class Loop: ShardStoreObserver {
     ) {
         (self.index, self.life, self.store, self.world) = (index, life, store, world)
         shard = Shard(
-            limits: plan.limits, apps: plan.apps, store: store, verifier: Verifier(), queueEpoch: World.queueEpoch,
+            limits: plan.limits, apps: plan.apps, store: store, verifier: Verifier(world), queueEpoch: World.queueEpoch,
             counters: counters, now: now)
         store.observer = self
     }
@@ -48,7 +48,12 @@ final class Loop: ShardStoreObserver {
 
 /// The gateway's way to check a proof.
 private final class Verifier: ProofVerifier {
+    private unowned let world: World
+    init(_ world: World) { self.world = world }
+
     func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool {
         HMACSHA256.isCode(proof, of: transcript, key: secret)
     }
+
+    func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 { world.broadcastDigest(of: task, for: cid) }
 }

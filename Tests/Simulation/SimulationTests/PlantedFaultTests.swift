@@ -34,6 +34,11 @@ import Testing
         case .badgePerLease: [.badge]
         case .taskReachesTwice: [.request, .finalState]
         case .revokeLeavesPending: [.finalState]
+        case .broadcastIgnoresTags: [.content]
+        case .broadcastBeforeSync: [.beforeSync]
+        case .broadcastLedgerIgnored: [.finalState, .order, .request, .handledTwice]
+        case .broadcastGoesOnAfterStop: [.finalState, .sentAfterEnd]
+        case .enumeratorAlertsAll: [.finalState, .request]
         }
     }
 

@@ -93,10 +93,19 @@ public struct BroadcastWalk: Sendable {
 public struct BroadcastStart: Sendable {
     fileprivate(set) var heads: [AppKey: UInt64] = [:]
     fileprivate(set) var records: [TaskRecord] = []
+    /// Whose walks the shard takes up again: those of its own buckets.
+    var share = LoopShare(index: 0, count: 1)
     /// Rows that could not be read as what they should be.
     public private(set) var damagedRows = 0
 
     public init() {}
+
+    /// The same for the shard of one loop.
+    public func of(_ share: LoopShare) -> BroadcastStart {
+        var copy = self
+        copy.share = share
+        return copy
+    }
 
     public mutating func take(_ stored: StoredRow) {
         guard stored.key.table == .broadcast else { return }

@@ -23,6 +23,20 @@ extension Shard {
         numbers.damagedRows &+= UInt64(start.damagedRows)
         for (app, head) in start.heads { broadcastLogs[app, default: BroadcastLog()].head = head }
         for record in start.records where record.isStreamed { keep(record) }
+        for record in start.records where record.id.home.loop(of: start.share.count) == start.share.index {
+            resume(record)
+        }
+    }
+
+    /// A walk that the last life left half done goes on at once, not when somebody's patience is over.
+    private mutating func resume(_ record: TaskRecord) {
+        guard let plan = record.broadcast else { return }
+        if record.state == .open {
+            let isDue = plan.position > 0 || !record.isStreamed || now >= plan.launchedAt + limits.liveDeadline
+            guard record.needsWalk, plan.position < Bucket.count, isDue else { return }
+        }
+        resumedTasks.insert(record.id)
+        taskTimers.insert(TaskTimer(at: now, task: record.id), at: 0)
     }
 
     private mutating func keep(_ record: TaskRecord) {

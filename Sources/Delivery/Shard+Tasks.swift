@@ -173,7 +173,8 @@ extension Shard {
                 shard.taskTimers.sort { $0.at < $1.at }
                 return
             }
-            guard let bytes, var record = TaskRow.read(bytes), wakeAt <= shard.now else { return }
+            let isResumed = shard.resumedTasks.remove(task) != nil
+            guard let bytes, var record = TaskRow.read(bytes), wakeAt <= shard.now || isResumed else { return }
             if record.broadcast != nil, shard.broadcastRang(&record, wakeAt) { return }
             switch record.state {
             case .scheduled: record.state = .running

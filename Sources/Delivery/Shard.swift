@@ -79,6 +79,8 @@ public struct Shard: ~Copyable {
     /// By app: live broadcasts and the head of the log.
     var broadcastLogs: [AppKey: BroadcastLog] = [:]
     var broadcastHand = BroadcastHand()
+    /// Tasks to be looked at before their time, once, because the process died over them.
+    var resumedTasks: Set<TaskID> = []
     /// Devices whose broadcast cursor has moved and is not written yet.
     var movedCursors: [UInt32] = []
     var cursorsDueAt: GatewayTime = .max

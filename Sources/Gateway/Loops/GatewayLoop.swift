@@ -100,7 +100,7 @@ final class GatewayLoop {
                 shard: Shard(
                     limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store,
                     verifier: HelloVerifier(), queueEpoch: context.queueEpoch, counters: counters.rows,
-                    broadcasts: broadcasts, now: now),
+                    broadcasts: broadcasts.of(LoopShare(index: index, count: context.loopCount)), now: now),
                 outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
                 frameByteLimit: snapshot.limits.frameBytes))
         withExtendedLifetime(counters) {}

@@ -18,6 +18,9 @@ final class Record {
 
     /// The list it belongs to; later attempts of a list's call have the digest of the first.
     var task: SimulatedTask?
+    /// The broadcast that it is a device's message of, and whether the device has met it.
+    var broadcast: SimulatedBroadcast?
+    var everMet = false
     /// What it withdraws.
     var revokes: Record?
     /// Somebody stopped or revoked it.
@@ -120,6 +123,11 @@ final class Identity {
 
     // As rows say.
     var isRegistered = false
+    /// When its first row was written, in the simulation's time; 0: never.
+    var registeredAt: Int64 = 0
+    /// A crash took its first row with it.
+    var wasLost = false
+    var tags: [TagName] = []
     var isDurable = false
     var generation: UInt64 = 0
     var durableGeneration: UInt64 = 0

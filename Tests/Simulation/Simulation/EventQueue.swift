@@ -21,6 +21,10 @@ enum Event {
     case endMet(record: Int)
     case directoryStep(Int, life: Int)
     case directoryReply(Int, life: Int)
+    case retryBroadcast(Int, attempt: Int)
+    case launch(loop: Int, life: Int, broadcast: Int)
+    case broadcastStep(Int, life: Int)
+    case broadcastAdvance(Int, life: Int)
     case restart
 }
 

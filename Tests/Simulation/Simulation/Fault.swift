@@ -14,6 +14,7 @@ public enum Fault: String, CaseIterable, Sendable {
     // Publishers.
     case publishRetriedUnanswered, publishRetriedAnswered, publishConflicting
     case listRetried, taskStopped, messageRevoked
+    case broadcastMade, broadcastStopped
     // Senders and the vendor.
     case senderSlow, senderDied, resultUnknownJob, resultTwice, resultContradictory, resultLate, leaseExtended,
         leasedAtExpiry

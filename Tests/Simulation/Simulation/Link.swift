@@ -49,6 +49,7 @@ final class Link {
     // What the oracle keeps of the session.
     var window = 0
     var lastSequence: UInt64 = 0
+    var lastBroadcast: UInt64 = 0
     var inFlight: [Record] = []
     var inFlightBytes = 0
     /// Updates under way: whether they make the stream begin anew.

@@ -15,12 +15,13 @@ final class Loop: ShardStoreObserver {
     private var effects: [Effect] = []
 
     init(
-        index: Int, life: Int, store: SimulatedStore, world: World, plan: Plan, counters: [StoredRow], now: GatewayTime
+        index: Int, life: Int, store: SimulatedStore, world: World, plan: Plan, counters: [StoredRow],
+        broadcasts: BroadcastStart, now: GatewayTime
     ) {
         (self.index, self.life, self.store, self.world) = (index, life, store, world)
         shard = Shard(
             limits: plan.limits, apps: plan.apps, store: store, verifier: Verifier(world), queueEpoch: World.queueEpoch,
-            counters: counters, now: now)
+            counters: counters, broadcasts: broadcasts, now: now)
         store.observer = self
     }
 

@@ -259,7 +259,8 @@ final class SimulatedDevice {
 
     private func handle(_ message: ReceivedMessage) -> MessageVerdict {
         guard let record = world.oracle.handled(message, by: self) else { return .processed }
-        if isLiar { seen.append(record) }
+        // Its lies are about stream 0.
+        if isLiar, record.broadcast == nil { seen.append(record) }
         world.log.note(world.now, "handled", Int64(index), Int64(record.index), Int64(message.sequence))
         if !world.isHealing, world.chance.perMille(world.plan.handlerTrouble) {
             if world.chance.perMille(500) {

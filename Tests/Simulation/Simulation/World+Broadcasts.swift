@@ -1,7 +1,410 @@
 internal import Delivery
 internal import Wire
 
+/// A broadcast as the simulator knows it.
+final class SimulatedBroadcast {
+    let index: Int
+    let app: Int
+    let task: TaskRecord
+    /// The number of the tag that a device must have, or must not have; `nil`: everybody.
+    let tag: (number: Int, isWanted: Bool)?
+    let collapse: UInt8
+    /// Its message for each device that the gateway has thought of.
+    var records: [DeviceID: Record] = [:]
+    /// As the gateway told of it when it was durable.
+    var launched: TaskRecord?
+    var launchedAt: Int64 = 0
+    var isCreated = false
+    var isStopped = false
+    /// Every shard has swept it since it was stopped, in one life: nothing of it goes out any more.
+    var isSwept = false
+    var isOver = false
+    /// The walk that is under way: its state and where it is; one at a time, as on the gateway's desk.
+    var walk: SimulatedWalk?
+    var totals = TaskTotals()
+
+    init(index: Int, app: Int, task: TaskRecord, tag: (number: Int, isWanted: Bool)?, collapse: UInt8) {
+        (self.index, self.app, self.task, self.tag, self.collapse) = (index, app, task, tag, collapse)
+    }
+
+    var payload: [UInt8] { World.payload(index | 1 << 24, 60) }
+}
+
+/// What the desk does for a broadcast, step by step.
+final class SimulatedWalk {
+    let record: TaskRecord
+    let life: Int
+    var position: Int
+    var isSweeping = false
+    /// Its place is being written down; the last word is.
+    var isAdvancing = false
+    var isFinishing = false
+    var missing = 0
+    var hasFailed = false
+
+    init(_ record: TaskRecord, life: Int) {
+        (self.record, self.life) = (record, life)
+        position = record.broadcast?.position ?? 0
+    }
+}
+
+// Broadcasts to all and to tags, their stops, and what the gateway's desk does for them. Draws from its own generator.
 extension World {
+    static let broadcastSeed: UInt64 = 0xB0AD_CA57
+
+    private static let routes = (create: UInt64(21), stop: UInt64(22), walk: UInt64(23), totals: UInt64(24))
+
+    func broadcastSomething() {
+        guard isUp, !identities.isEmpty else { return }
+        eventCount += 1
+        if broadcastChance.perMille(150) { return stopSomeBroadcast() }
+        let app = broadcastChance.below(2)
+        let key = plan.apps[app].key
+        let strategy = broadcastChance.one(of: [Strategy.liveElseVendor, .liveElseVendor, .liveElseVendor, .liveOnly])
+        let timeToLive = broadcastChance.one(of: [
+            plan.maximumTimeToLive, plan.maximumTimeToLive, 30_000, 15_000, 0, -1,
+        ])
+        var tag: (number: Int, isWanted: Bool)?
+        var audience = TagExpression()
+        if hasServer, broadcastChance.perMille(500) {
+            let chosen = (number: broadcastChance.below(3), isWanted: broadcastChance.perMille(600))
+            _ = audience.add(chosen.isWanted ? .all : .none, [self.tag(chosen.number)])
+            tag = chosen
+        }
+        let collapse: UInt8 = plan.collapses && broadcastChance.perMille(200) ? 9 : 0
+        let index = broadcasts.count
+        let payload = World.payload(index | 1 << 24, 60)
+        let body = Array(#"{"aps":{"alert":"x"}}"#.utf8)
+        let hasVendor = broadcastChance.perMille(800)
+        var lengths = MessageContent.Lengths()
+        (lengths.payload, lengths.collapseKey) = (payload.count, collapse == 0 ? 0 : 1)
+        lengths.vendorBody = hasVendor ? body.count : 0
+        let shape = MessageContent.Vendor(
+            tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1, badgeOffset: -1)
+        let content = MessageContent(
+            strategy: strategy, timeToLive: timeToLive, vendor: hasVendor ? shape : nil, lengths: lengths,
+            arena: payload + (collapse == 0 ? [] : [105]) + (hasVendor ? body : []))
+        let id = TaskID(kind: .app, month: 1, day: 1, home: key.home, random: (1, UInt64(index)))
+        var record = TaskRecord(
+            id: id, app: key, state: .open, createdAt: gatewayNow, validUntil: gatewayNow, content: content)
+        record.broadcast = BroadcastPlan(
+            audience: audience, speed: broadcastChance.perMille(200) ? Int64(broadcastChance.between(1, 20)) : 0)
+        let broadcast = SimulatedBroadcast(index: index, app: app, task: record, tag: tag, collapse: collapse)
+        broadcasts.append(broadcast)
+        faults.note(.broadcastMade)
+        submit(broadcast)
+        queue.add(.retryBroadcast(index, attempt: 1), at: now + broadcastChance.time(0, 8_000))
+    }
+
+    /// A call that got no answer is made again; some that got one are, too. Always under the same request.
+    func retryBroadcast(_ index: Int, attempt: Int) {
+        let broadcast = broadcasts[index]
+        guard !isHealing, !broadcast.isCreated || broadcastChance.perMille(300) else { return }
+        if isUp { submit(broadcast) }
+        if attempt < 3 {
+            queue.add(.retryBroadcast(index, attempt: attempt + 1), at: now + broadcastChance.time(0, 8_000))
+        }
+    }
+
+    private func submit(_ broadcast: SimulatedBroadcast) {
+        log.note(now, "broadcast", Int64(broadcast.index), Int64(broadcast.app))
+        let home = broadcast.task.id.home
+        let key = (UInt64(home.index) << 52 | UInt64(broadcast.index + 1), UInt64(0xB0AD))
+        ask(
+            loop(of: home), .create(broadcast.task, requestKey: key, requestDigest: 1), Self.routes.create,
+            broadcast.index)
+    }
+
+    private func stopSomeBroadcast() {
+        guard let broadcast = broadcasts.suffix(6).first(where: { $0.isCreated && !$0.isStopped && !$0.isOver }) else {
+            return
+        }
+        faults.note(.broadcastStopped)
+        broadcast.isStopped = true
+        ask(
+            loop(of: broadcast.task.id.home), .change(broadcast.task.id, broadcast.task.app, .stop),
+            Self.routes.stop, broadcast.index)
+    }
+
+    private func ask(_ loop: Loop, _ command: TaskCommand, _ route: UInt64, _ index: Int) {
+        loop.shard.task(command, origin: Origin(route: route, request: UInt64(index)), now: gatewayNow)
+        loop.perform()
+    }
+
+    // MARK: Effects
+
+    /// Within the performing of effects: every loop hears of it a little later, in order.
+    func launched(_ record: TaskRecord) {
+        guard let broadcast = broadcast(record.id) else { return fail(.content, "a broadcast that nobody made") }
+        if let before = broadcast.launched, before.broadcast?.number != record.broadcast?.number {
+            fail(.sequence, "broadcast \(broadcast.index) has two numbers")
+        }
+        for other in broadcasts where other.app == broadcast.app && other !== broadcast {
+            if let number = other.launched?.broadcast?.number, number >= record.broadcast?.number ?? 0,
+                broadcast.launched == nil
+            {
+                fail(.sequence, "broadcast \(broadcast.index) has number \(record.broadcast?.number ?? 0) after \(number)")
+            }
+        }
+        if broadcast.launched == nil { broadcast.launchedAt = now }
+        broadcast.launched = record
+        for loop in loops {
+            launchTimes[loop.index] = max(launchTimes[loop.index], now + broadcastChance.time(0, 4))
+            queue.add(.launch(loop: loop.index, life: life, broadcast: broadcast.index), at: launchTimes[loop.index])
+        }
+    }
+
+    func launch(_ index: Int, on loop: Loop) {
+        guard let record = broadcasts[index].launched else { return }
+        loop.shard.launch(record, loopCount: loops.count, now: gatewayNow)
+        loop.perform()
+    }
+
+    func broadcastDue(_ record: TaskRecord) {
+        guard let broadcast = broadcast(record.id) else { return fail(.content, "a task fell due that nobody made") }
+        // A stop goes before a walk that is under way; otherwise one at a time.
+        if let walk = broadcast.walk, walk.life == life, walk.record.state == record.state { return }
+        let walk = SimulatedWalk(record, life: life)
+        broadcast.walk = walk
+        walk.isSweeping = record.state == .stopping
+        queue.add(.broadcastStep(broadcast.index, life: life), at: now + 1)
+    }
+
+    func broadcastStep(_ index: Int) {
+        let broadcast = broadcasts[index]
+        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0 else { return }
+        eventCount += 1
+        walk.hasFailed = false
+        let (task, app) = (broadcast.task.id, broadcast.task.app)
+        if walk.isSweeping {
+            walk.missing = loops.count
+            for loop in loops { ask(loop, .sweep(task, app, share(of: loop)), Self.routes.walk, index) }
+            return
+        }
+        let end = min(World.bucketCount, walk.position + broadcastChance.between(1, 10))
+        let purpose: BroadcastWalk.Purpose =
+            switch walk.record.state {
+            case .open: .enumerate
+            case .ending: .close(.expired)
+            default: .close(.revoked)
+            }
+        let range = min(walk.position, World.bucketCount)..<end
+        walk.position = end
+        walk.missing = loops.count
+        for loop in loops {
+            ask(
+                loop,
+                .walk(BroadcastWalk(record: walk.record, purpose: purpose, buckets: range, share: share(of: loop))),
+                Self.routes.walk, index)
+        }
+        rangeStart[index] = range.lowerBound
+    }
+
+    // MARK: Answers
+
+    func broadcastAnswered(_ origin: Origin, _ answer: TaskAnswer) {
+        let broadcast = broadcasts[Int(origin.request)]
+        switch (origin.route, answer) {
+        case (Self.routes.create, .created(let id, _)):
+            if id != broadcast.task.id { fail(.request, "broadcast \(broadcast.index) was made under another id") }
+            if broadcast.launched == nil { fail(.beforeSync, "broadcast \(broadcast.index) was answered before it was out") }
+            broadcast.isCreated = true
+        case (Self.routes.create, .busy), (Self.routes.create, .full): break
+        case (Self.routes.stop, .busy): broadcast.isStopped = false
+        case (Self.routes.stop, _): break
+        case (Self.routes.totals, .totals(let part)): broadcast.totals.add(part)
+        case (Self.routes.walk, _): stepped(broadcast, answer)
+        default: fail(.content, "broadcast \(broadcast.index) was answered with \(answer)")
+        }
+    }
+
+    private func stepped(_ broadcast: SimulatedBroadcast, _ answer: TaskAnswer) {
+        guard let walk = broadcast.walk, walk.life == life else { return }
+        switch answer {
+        case .walked, .swept, .record: break
+        case .refused:
+            // It was stopped, or has ended, while it was walked.
+            broadcast.walk = nil
+            return
+        default: walk.hasFailed = true
+        }
+        walk.missing -= 1
+        guard walk.missing <= 0 else { return }
+        walk.missing = 0
+        let next = now + 1 + broadcastChance.time(0, 200)
+        if walk.hasFailed {
+            if !walk.isSweeping, !walk.isAdvancing { walk.position = rangeStart[broadcast.index] ?? 0 }
+            walk.isAdvancing = false
+            queue.add(.broadcastStep(broadcast.index, life: life), at: next + 1_000)
+        } else if walk.isSweeping {
+            walk.isSweeping = false
+            broadcast.isSwept = true
+            oracle.swept(broadcast)
+            queue.add(.broadcastStep(broadcast.index, life: life), at: next)
+        } else if walk.isFinishing {
+            broadcast.walk = nil
+            broadcast.isOver = true
+            for loop in loops { loop.shard.forgetBroadcast(broadcast.task.id, broadcast.task.app) }
+        } else if walk.isAdvancing {
+            walk.isAdvancing = false
+            if walk.position >= World.bucketCount { finish(broadcast, walk) } else {
+                queue.add(.broadcastStep(broadcast.index, life: life), at: next)
+            }
+        } else {
+            queue.add(.broadcastAdvance(broadcast.index, life: life), at: next)
+        }
+    }
+
+    private func finish(_ broadcast: SimulatedBroadcast, _ walk: SimulatedWalk) {
+        guard walk.record.state != .open else {
+            broadcast.walk = nil
+            return
+        }
+        walk.isFinishing = true
+        queue.add(.broadcastAdvance(broadcast.index, life: life), at: now + 1)
+    }
+
+    /// Writes down where the walk is, or that all is done.
+    func broadcastAdvance(_ index: Int) {
+        let broadcast = broadcasts[index]
+        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0 else { return }
+        let (task, app) = (broadcast.task.id, broadcast.task.app)
+        walk.missing = 1
+        if walk.isFinishing {
+            ask(
+                loop(of: task.home), .change(task, app, walk.record.state == .ending ? .ended : .stopped),
+                Self.routes.walk, index)
+        } else {
+            walk.isAdvancing = true
+            let place = walk.position >= World.bucketCount ? Bucket.count : walk.position
+            ask(
+                loop(of: task.home), .advance(task, app, position: place, during: walk.record.state),
+                Self.routes.walk, index)
+        }
+    }
+
+    // MARK: Records
+
+    func broadcast(_ task: TaskID) -> SimulatedBroadcast? {
+        let index = Int(task.low & 0xFFFF_FFFF)
+        return task.kind == .app && index < broadcasts.count && broadcasts[index].task.id == task
+            ? broadcasts[index] : nil
+    }
+
     /// The tail of the msgId of a broadcast's message for one device: made with the record of it.
-    func broadcastDigest(of task: TaskID, for cid: DeviceID) -> UInt64 { task.low ^ cid.low }
+    func broadcastDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
+        guard let broadcast = broadcast(task), let identity = identity(cid) else { return task.low ^ cid.low }
+        if let record = broadcast.records[cid] { return record.digest }
+        let content = broadcast.task.content
+        let record = Record(
+            index: records.count, identity: identity, strategy: content.strategy, timeToLive: content.timeToLive,
+            hasVendor: content.vendor != nil, badge: .none, collapse: broadcast.collapse, isBulk: true, request: 0,
+            digest: (broadcastChance.next() << 32) | UInt64(records.count), payloadCount: 60)
+        record.broadcast = broadcast
+        records.append(record)
+        broadcast.records[cid] = record
+        return record.digest
+    }
+
+    func askBroadcastTotals() {
+        for broadcast in broadcasts {
+            for loop in loops {
+                ask(
+                    loop, .totals(broadcast.task.id, broadcast.task.app, share(of: loop)), Self.routes.totals,
+                    broadcast.index)
+            }
+        }
+        pass(milliseconds: 30_000)
+    }
+}
+
+extension Oracle {
+    /// A broadcast's message for one device is accepted, or has changed: the ledger tells.
+    func ledgerWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, _ ticket: Ticket) {
+        guard let row = RowInspection.ledger(key, bytes), row.isBroadcast else { return }
+        guard let record = record(row.message), let broadcast = record.broadcast else {
+            return fail(.content, "a ledger row of a broadcast that nobody made")
+        }
+        let identity = record.identity
+        if row.cid != identity.cid { fail(.content, "message \(record.index) is in the ledger for another device") }
+        guard record.table == nil, record.id == .none || record.id != row.message || record.final != nil else {
+            if row.finalState == nil { fail(.request, "message \(record.index) was accepted twice") }
+            return
+        }
+        if record.everMet, record.rowLife == world.life {
+            if row.finalState == nil { fail(.request, "message \(record.index) was accepted again") }
+            return
+        }
+        (record.everMet, record.rowTicket, record.rowLife) = (true, ticket, world.life)
+        (record.id, record.acceptedAt, record.sequence) = (row.message, row.acceptedAt, row.number)
+        record.byteCount = broadcast.byteCount
+        guard let launched = broadcast.launched, let plan = launched.broadcast else {
+            return fail(.beforeSync, "message \(record.index) was accepted before its broadcast was out")
+        }
+        if plan.number != row.number { fail(.sequence, "message \(record.index) has a number of its own") }
+        record.expiresAt = plan.expiresAt
+        if identity.registeredAt > broadcast.launchedAt + 50 {
+            fail(.content, "message \(record.index): its device registered after broadcast \(broadcast.index)")
+        }
+        if identity.isBlacklisted, record.final != .revoked {
+            fail(.strategy, "message \(record.index) was accepted for a blacklisted device")
+        }
+        if let tag = broadcast.tag, identity.tags.contains(world.tag(tag.number)) != tag.isWanted {
+            fail(.content, "message \(record.index) was accepted for a device that its broadcast does not mean")
+        }
+        guard row.finalState == nil else { return }
+        if broadcast.isSwept { fail(.finalState, "message \(record.index) was accepted after broadcast \(broadcast.index) was stopped") }
+        record.wasAcceptedOffline = !row.isLive
+        record.table = .broadcast
+        if identity.callers.isEmpty, row.isLive, !identity.isReachable {
+            fail(.offlineFlag, "message \(record.index) was accepted as live")
+        }
+    }
+
+    func ledgerBecameDurable(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
+        guard let row = RowInspection.ledger(key, bytes), row.isBroadcast, row.finalState == nil,
+            let record = record(row.message)
+        else { return }
+        if !record.everDurable { durableAccepted[record.identity.app] += 1 }
+        if record.durableTable == nil { notePending(record, 1) }
+        record.everDurable = true
+        record.durableTable = .broadcast
+    }
+
+    /// All shards have swept a stopped broadcast.
+    func swept(_ broadcast: SimulatedBroadcast) {
+        for record in broadcast.records.values where record.durableTable != nil && record.durableFinal == nil {
+            fail(.finalState, "message \(record.index) is pending though broadcast \(broadcast.index) was stopped")
+        }
+    }
+
+    /// Every broadcast's report is the sum of its messages' ends, and nobody it meant is left out.
+    func checkBroadcasts() {
+        world.askBroadcastTotals()
+        for broadcast in world.broadcasts where broadcast.launched != nil {
+            let name = "broadcast \(broadcast.index)"
+            if !broadcast.isOver { return fail(.progress, "\(name) has not ended") }
+            let accepted = broadcast.records.values.filter { $0.durableFinal != nil }
+            if broadcast.totals.accepted != accepted.count || broadcast.totals.pending != 0 {
+                return fail(
+                    .books,
+                    "\(name): \(broadcast.totals.accepted) reported, \(broadcast.totals.pending) of them pending, \(accepted.count) were accepted"
+                )
+            }
+            for state in FinalState.allCases {
+                let count = accepted.count { $0.durableFinal == state }
+                if broadcast.totals[state] != count {
+                    return fail(.books, "\(name): \(broadcast.totals[state]) as \(state), there were \(count)")
+                }
+            }
+            guard broadcast.tag == nil else { continue }
+            for identity in world.identities
+            where identity.app == broadcast.app && identity.registeredAt > 0 && !identity.wasBlacklisted
+                && identity.registeredAt < broadcast.launchedAt - 50 && identity.isDurable && !identity.wasLost
+                && broadcast.records[identity.cid]?.durableFinal == nil
+            {
+                return fail(.progress, "\(name) has left out device \(identity.index)")
+            }
+        }
+    }
 }

@@ -73,8 +73,16 @@ extension World {
             }
             loop.perform()
             oracle.didAcknowledge(link, ack)
-            for rejected in ack.rejected where rejected.stream == 0 {
-                loop.shard.reject(link.session, sequence: rejected.sequence, reason: rejected.reason, now: gatewayNow)
+            if ack.hasBroadcasts {
+                loop.shard.acknowledgeBroadcasts(
+                    link.session, cumulative: ack.broadcastSequence, ranges: ack.broadcastRanges, now: gatewayNow)
+                loop.perform()
+                oracle.didAcknowledgeBroadcasts(link, ack)
+            }
+            for rejected in ack.rejected where rejected.stream <= 1 {
+                loop.shard.reject(
+                    link.session, stream: rejected.stream, sequence: rejected.sequence, reason: rejected.reason,
+                    now: gatewayNow)
                 loop.perform()
             }
         case .ping:
@@ -235,8 +243,21 @@ extension World {
         case .messageTrace(let origin, let trace): oracle.traced(Int(origin.request), trace)
         case .directoryAnswered(let origin, let reply): directed(Int(origin.request), reply, loop)
         case .task(let origin, let answer): taskAnswered(origin, answer)
-        case .broadcast, .launched: fail(.content, "a broadcast that nobody made")
-        case .taskDue: fail(.content, "a task fell due that nobody scheduled")
+        case .broadcast(let session, let effect):
+            guard let link = loop.sessions[session], link.phase == .open else {
+                return fail(.fencing, "a Deliver for a session that is not open")
+            }
+            let start = link.outbox.count
+            link.outbox.append(contentsOf: repeatElement(0, count: effect.frame.count))
+            link.outbox.withUnsafeMutableBytes {
+                effect.write(into: UnsafeMutableRawBufferPointer(rebasing: $0[start...]))
+            }
+            oracle.willBroadcast(link, Array(link.outbox[(start + FrameHeader.byteCount)...]))
+            markDirty(link)
+        case .launched(let record): launched(record)
+        case .taskDue(let record):
+            guard record.broadcast != nil else { return fail(.content, "a task fell due that nobody scheduled") }
+            broadcastDue(record)
         case .log(let event): oracle.logged(event)
         }
     }

@@ -111,6 +111,7 @@ extension World {
     private func first(of record: Record) -> Record { records[Int(record.digest & 0xFFFF_FFFF)] }
 
     func taskAnswered(_ origin: Origin, _ answer: TaskAnswer) {
+        if origin.route > 20 { return broadcastAnswered(origin, answer) }
         let task = tasks[Int(origin.request & 0xFFFF_FFFF)]
         switch answer {
         case .totals(let totals): oracle.total(task, totals)
@@ -124,7 +125,7 @@ extension World {
         }
     }
 
-    private func share(of loop: Loop) -> LoopShare {
+    func share(of loop: Loop) -> LoopShare {
         LoopShare(index: loop.index, count: loops.count, bucketCount: World.bucketCount)
     }
 

@@ -52,6 +52,12 @@ public final class World {
     /// An app's server with its calls about names, blacklist and badge.
     let hasServer: Bool
     var directoryChance: Chance
+    let hasBroadcasts: Bool
+    var broadcastChance: Chance
+    var broadcasts: [SimulatedBroadcast] = []
+    /// By loop: nothing that is said later arrives before this.
+    var launchTimes = [Int64](repeating: 0, count: 8)
+    var rangeStart: [Int: Int] = [:]
     var operations: [(app: Int, operation: DirectoryOperation)] = []
     var steps: [SimulatedStep] = []
     var senders: [SimulatedSender] = []
@@ -61,10 +67,15 @@ public final class World {
     /// - Parameters:
     ///   - seed: names the run.
     ///   - hasServer: an app's server takes part, with names, blacklist and badge.
+    ///   - hasBroadcasts: it sends broadcasts, too.
     ///   - adjust: changes the shards' limits, to plant a fault.
-    public init(seed: UInt64, hasServer: Bool = true, adjust: (inout ShardLimits) -> Void = { _ in }) {
+    public init(
+        seed: UInt64, hasServer: Bool = true, hasBroadcasts: Bool = true, adjust: (inout ShardLimits) -> Void = { _ in }
+    ) {
         self.seed = seed
         self.hasServer = hasServer
+        self.hasBroadcasts = hasBroadcasts
+        broadcastChance = Chance(seed: seed ^ World.broadcastSeed)
         chance = Chance(seed: seed)
         plan = Plan(&chance)
         directoryChance = Chance(seed: seed ^ World.directorySeed)
@@ -85,7 +96,7 @@ public final class World {
     deinit {
         for identity in identities { (identity.liveLink, identity.callers, identity.bySequence) = (nil, [], [:]) }
         for link in links { (link.identity, link.inFlight, link.recalled) = (nil, [], []) }
-        for record in records { (record.task, record.revokes) = (nil, nil) }
+        for record in records { (record.task, record.revokes, record.broadcast) = (nil, nil, nil) }
     }
 
     // MARK: Time
@@ -156,6 +167,7 @@ public final class World {
             guard !isHealing else { return }
             operate()
             if hasServer, directoryChance.perMille(80) { directSomething() }
+            if hasBroadcasts, broadcastChance.perMille(12) { broadcastSomething() }
             queue.add(.operation, at: now + chance.time(0, plan.operationGap))
         case .segment(let link, let toGateway, let offset, let bytes):
             arrive(links[link], toGateway: toGateway, offset: offset, bytes: bytes)
@@ -195,6 +207,10 @@ public final class World {
         case .endMet(let record): meetEnd(of: records[record])
         case .directoryStep(let number, let itsLife): if itsLife == life, isUp { carryOut(number) }
         case .directoryReply(let number, let itsLife): if itsLife == life, isUp { takeReply(number) }
+        case .retryBroadcast(let index, let attempt): retryBroadcast(index, attempt: attempt)
+        case .launch(let loop, let itsLife, let index): if itsLife == life, isUp { launch(index, on: loops[loop]) }
+        case .broadcastStep(let index, let itsLife): if itsLife == life, isUp { broadcastStep(index) }
+        case .broadcastAdvance(let index, let itsLife): if itsLife == life, isUp { broadcastAdvance(index) }
         case .restart: restart()
         }
     }
@@ -272,6 +288,11 @@ public final class World {
         loops = []
         var parts = [[StoreKey: SimulatedStore.Value]](repeating: [:], count: count)
         for (key, value) in rows { parts[key.bucket.loop(of: count)][key] = value }
+        var start = BroadcastStart()
+        for (key, value) in rows where key.table == .broadcast {
+            start.take(StoredRow(key: key, wakeAt: value.wakeAt, value: value.bytes))
+        }
+        launchTimes = [Int64](repeating: 0, count: 8)
         for index in 0..<count {
             let store = SimulatedStore()
             store.load(parts[index])
@@ -279,7 +300,8 @@ public final class World {
             var counters: [StoredRow] = []
             store.loadAll(table: .counters) { counters.append($0) }
             let loop = Loop(
-                index: index, life: life, store: store, world: self, plan: plan, counters: counters, now: gatewayNow)
+                index: index, life: life, store: store, world: self, plan: plan, counters: counters,
+                broadcasts: start.of(LoopShare(index: index, count: count)), now: gatewayNow)
             let itsLife = life
             store.onRead = { [unowned self] token, isForAlarms in
                 scheduleReply(loop: index, life: itsLife, token: token, isForAlarms: isForAlarms)

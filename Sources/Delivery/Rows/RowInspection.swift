@@ -38,6 +38,17 @@ package enum RowInspection {
         package var reason: String
     }
 
+    package struct Ledger {
+        package var message: MessageID
+        package var cid: DeviceID
+        package var isBroadcast: Bool
+        /// A broadcast's number.
+        package var number: UInt64
+        package var finalState: FinalState?
+        package var isLive: Bool
+        package var acceptedAt: GatewayTime
+    }
+
     package struct Device {
         package var app: AppKey
         package var generation: UInt64
@@ -62,6 +73,14 @@ package enum RowInspection {
             message: facts.message, strategy: facts.strategy, isOffline: facts.flags.contains(.offline),
             isArmed: facts.flags.contains(.isArmed), acceptedAt: facts.acceptedAt, expiresAt: facts.expiresAt,
             fallbackAt: facts.fallbackAt, byteCount: bytes.count)
+    }
+
+    package static func ledger(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Ledger? {
+        guard let row = LedgerRow(bytes) else { return nil }
+        return Ledger(
+            message: MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item), cid: row.cid,
+            isBroadcast: row.table == .broadcast, number: row.item, finalState: row.state,
+            isLive: row.flags.contains(.live), acceptedAt: row.acceptedAt)
     }
 
     package static func job(_ bytes: UnsafeRawBufferPointer) -> Job? {

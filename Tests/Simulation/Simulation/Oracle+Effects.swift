@@ -52,7 +52,7 @@ extension Oracle {
             }
             link.inFlight = []
             link.inFlightBytes = 0
-            link.lastSequence = 0
+            (link.lastSequence, link.lastBroadcast) = (0, 0)
         }
     }
 
@@ -105,7 +105,34 @@ extension Oracle {
     // MARK: Deliver
 
     func willDeliver(_ link: Link, _ deliver: DeliverEffect, _ row: MessageRow) {
-        guard let record = record(row.messageID) else { return fail(.content, "a message nobody published was sent") }
+        willDeliver(link, deliver, row.messageID)
+    }
+
+    /// A broadcast's frame, as it was put into the outbox.
+    func willBroadcast(_ link: Link, _ body: [UInt8]) {
+        guard let deliver = body.withUnsafeBytes({ try? Deliver(decoding: $0.bytes) }), deliver.stream == 1 else {
+            return fail(.content, "a broadcast's frame that cannot be read")
+        }
+        guard let broadcast = record(deliver.messageID)?.broadcast else {
+            return fail(.content, "a broadcast that nobody made was sent")
+        }
+        if broadcast.isSwept { fail(.sentAfterEnd, "broadcast \(broadcast.index) was sent after it was stopped") }
+        let effect = DeliverEffect(
+            row: UnsafeRawBufferPointer(start: nil, count: 0), sequence: deliver.sequence,
+            isOffline: deliver.offline, alertedAt: GatewayTime(deliver.alertedAt), attempt: deliver.attempt)
+        willDeliver(link, effect, deliver.messageID)
+    }
+
+    /// An ack above every number that was given closes the session.
+    func didAcknowledgeBroadcasts(_ link: Link, _ ack: AckView) {
+        guard link.phase == .open, let identity = link.identity, identity.liveLink === link else { return }
+        let given = world.broadcasts.filter { $0.app == identity.app }.compactMap { $0.launched?.broadcast?.number }
+        let highest = ack.broadcastRanges.reduce(ack.broadcastSequence) { max($0, $1.last) }
+        if highest > given.max() ?? 0 { fail(.sequence, "an ack of broadcast \(highest) was taken") }
+    }
+
+    private func willDeliver(_ link: Link, _ deliver: DeliverEffect, _ id: MessageID) {
+        guard let record = record(id) else { return fail(.content, "a message nobody published was sent") }
         world.log.note(world.now, "deliver", Int64(link.number), Int64(record.index), Int64(deliver.sequence))
         let name = "message \(record.index), sequence \(deliver.sequence),"
         guard let identity = link.identity, identity === record.identity else {
@@ -117,8 +144,9 @@ extension Oracle {
             fail(.sentAfterExpiry, "\(name) was sent at \(now), it expired at \(record.expiresAt)")
         }
         if deliver.sequence != record.sequence { fail(.sequence, "\(name) was stored as \(record.sequence)") }
-        if deliver.sequence <= link.lastSequence { fail(.order, "\(name) came after \(link.lastSequence)") }
-        link.lastSequence = deliver.sequence
+        let last = record.broadcast == nil ? link.lastSequence : link.lastBroadcast
+        if deliver.sequence <= last { fail(.order, "\(name) came after \(last)") }
+        if record.broadcast == nil { link.lastSequence = deliver.sequence } else { link.lastBroadcast = deliver.sequence }
         checkPlace(record, deliver.sequence, link, name)
         let store = world.loops[link.loop].store
         if record.rowLife == world.life, record.rowTicket > store.durableTicket {
@@ -147,13 +175,15 @@ extension Oracle {
     /// Nothing comes that the Hello named as processed, and nothing before what is to be sent again.
     private func checkPlace(_ record: Record, _ sequence: UInt64, _ link: Link, _ name: String) {
         if record.timeToLive > 0, link.hello.queueEpoch == record.identity.queueEpoch,
-            let position = link.hello.positions.first(where: { $0.stream == 0 }),
+            let position = link.hello.positions.first(where: { $0.stream == (record.broadcast == nil ? 0 : 1) }),
             sequence <= position.sequence || position.ranges.contains(where: { $0.first...$0.last ~= sequence })
         {
             fail(.order, "\(name) was sent although the Hello had named it")
         }
         link.recalled.removeAll { $0 === record || !$0.isPending || $0.expiresAt <= now || $0.timeToLive <= 0 }
-        if let waiting = link.recalled.first(where: { $0.sequence < sequence }) {
+        if let waiting = link.recalled.first(where: {
+            $0.sequence < sequence && ($0.broadcast == nil) == (record.broadcast == nil)
+        }) {
             fail(.order, "\(name) was sent before message \(waiting.index), which is to be sent again")
         }
     }
@@ -186,7 +216,7 @@ extension Oracle {
             return nil
         }
         if record.identity.device != device.index { fail(.content, "device \(device.index) handled another's message") }
-        if message.payload != World.payload(record.index, record.payloadCount) {
+        if message.payload != record.broadcast?.payload ?? World.payload(record.index, record.payloadCount) {
             fail(.content, "message \(record.index) came with another payload")
         }
         return record
@@ -379,6 +409,7 @@ extension Oracle {
             }
         }
         checkTaskTotals()
+        if world.violation == nil { checkBroadcasts() }
         checkTraces()
     }
 

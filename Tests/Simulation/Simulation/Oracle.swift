@@ -39,7 +39,8 @@ final class Oracle: StoreWitness {
         case .job: jobWritten(key, bytes)
         case .trace: traceWritten(key, bytes)
         case .device: deviceWritten(key, bytes, ticket)
-        case .counters, .request, .meta, .alias, .tag, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
+        case .taskMessage: ledgerWritten(key, bytes, ticket)
+        case .counters, .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup,
             .singleTask, .broadcast:
             break
         }
@@ -161,7 +162,7 @@ final class Oracle: StoreWitness {
             fail(.strategy, "message \(record.index) was leased though its device is blacklisted")
         }
         if identity.pushModeOff { fail(.strategy, "message \(record.index) was leased though push mode is off") }
-        guard record.strategy == .liveElseVendor, record.table == .message, identity.isReachable,
+        guard record.strategy == .liveElseVendor, record.table != .vendorMessage, identity.isReachable,
             record.timeToLive > 0, !identity.isSuspect
         else { return }
         if record.flightLink < 0 || now < record.sentAt + world.plan.limits.backgroundLiveDeadline {
@@ -190,7 +191,7 @@ final class Oracle: StoreWitness {
         record.final = trace.finalState
         record.finalReason = trace.reason
         if wasStored {
-            record.identity.pendingCount -= 1
+            if record.broadcast == nil { record.identity.pendingCount -= 1 }
         } else {
             (record.id, record.acceptedAt, record.expiresAt) = (trace.message, now, now)
         }
@@ -245,7 +246,7 @@ final class Oracle: StoreWitness {
             if record.strategy == .vendorElseLive, record.table == .vendorMessage, record.timeToLive > 0 {
                 fail(.strategy, "\(name), but the live channel was left to try")
             }
-        case .revoked: if !record.mayBeRevoked { fail(.finalState, "\(name), but nothing was revoked") }
+        case .revoked: if !record.mayBeRevoked, record.broadcast?.isStopped != true { fail(.finalState, "\(name), but nothing was revoked") }
         }
     }
 
@@ -262,6 +263,8 @@ final class Oracle: StoreWitness {
         identity.reserved = row.reservedSequence
         identity.queueEpoch = row.queueEpoch
         identity.isRegistered = true
+        if identity.registeredAt == 0 { identity.registeredAt = max(1, world.now) }
+        identity.tags = row.tags
         if let token = row.quarantined.first(where: { !identity.badTokens.contains($0) }) {
             fail(.lease, "\(token) of device \(identity.index) is in quarantine, but nobody called it bad")
         }
@@ -322,6 +325,11 @@ final class Oracle: StoreWitness {
                         durableAccepted[record.identity.app] += 1
                     }
                     record.durableFinal = trace.finalState
+                    if record.durableTable == .broadcast {
+                        // It has no row that could be deleted.
+                        record.durableTable = nil
+                        removed.append(record)
+                    }
                     durableFinals[record.identity.app][Int(trace.finalState.rawValue)] += 1
                     note(record, trace.settledLease.1, trace.settledOutcome)
                     ended.append(record)
@@ -342,7 +350,8 @@ final class Oracle: StoreWitness {
                     let place = place(key.bucket, row.app)
                     counters[place, default: [:]][row.day] = row
                     counted = place
-                case .request, .meta, .alias, .tag, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup, .broadcast,
+                case .taskMessage: ledgerBecameDurable(key, value.bytes)
+                case .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup, .broadcast,
                     .singleTask:
                     break
                 }
@@ -372,7 +381,7 @@ final class Oracle: StoreWitness {
         for record in ended {
             if record.durableTable != nil { fail(.books, "message \(record.index) ended, but its row stays") }
             if record.durableJob != nil { fail(.books, "message \(record.index) ended, but its job stays") }
-            if record.durableFinal == .collapsed,
+            if record.durableFinal == .collapsed, record.broadcast == nil,
                 record.identity.newestOfKey[Int(record.collapse)] == record.index
             {
                 fail(.finalState, "message \(record.index) was collapsed by nobody")
@@ -382,6 +391,10 @@ final class Oracle: StoreWitness {
             fail(.sequence, "sequence \(sequence) is beyond the reserved \(identity.durableReserved)")
         }
         if let counted { checkCounters(counted) }
+    }
+
+    func notePending(_ record: Record, _ change: Int) {
+        pending[place(record.identity.bucket, world.plan.apps[record.identity.app].key), default: 0] += change
     }
 
     private func note(_ record: Record, _ lease: UInt64, _ outcome: UInt8) {
@@ -410,6 +423,7 @@ final class Oracle: StoreWitness {
                 (record.table, record.id, record.wasVendorFirst) = (nil, .none, false)
                 record.job = nil
                 record.sequence = 0
+                record.everMet = record.durableFinal != nil
             } else {
                 record.table = record.durableTable
                 record.sequence = record.durableSequence
@@ -426,6 +440,8 @@ final class Oracle: StoreWitness {
             identity.isBlacklisted = identity.durableBlacklisted
             identity.openSteps = []
             identity.highestSequence = identity.durableHighest
+            identity.tags = identity.durableTags
+            if !identity.isDurable, identity.registeredAt > 0 { (identity.registeredAt, identity.wasLost) = (0, true) }
             identity.isRegistered = identity.isDurable
             identity.pendingCount = 0
             identity.liveLink = nil

@@ -27,6 +27,7 @@ final class SimulatedBroadcast {
         (self.index, self.app, self.task, self.tag, self.collapse) = (index, app, task, tag, collapse)
     }
 
+    var byteCount: Int { 128 + task.content.lengths.sum }
     var payload: [UInt8] { World.payload(index | 1 << 24, 60) }
 }
 
@@ -99,7 +100,8 @@ extension World {
     /// A call that got no answer is made again; some that got one are, too. Always under the same request.
     func retryBroadcast(_ index: Int, attempt: Int) {
         let broadcast = broadcasts[index]
-        guard !isHealing, !broadcast.isCreated || broadcastChance.perMille(300) else { return }
+        // Without its request's row the gateway would make another one.
+        guard !isHealing, !oracle.requestsForgotten, !broadcast.isCreated || broadcastChance.perMille(300) else { return }
         if isUp { submit(broadcast) }
         if attempt < 3 {
             queue.add(.retryBroadcast(index, attempt: attempt + 1), at: now + broadcastChance.time(0, 8_000))
@@ -327,12 +329,8 @@ extension Oracle {
         }
         let identity = record.identity
         if row.cid != identity.cid { fail(.content, "message \(record.index) is in the ledger for another device") }
-        guard record.table == nil, record.id == .none || record.id != row.message || record.final != nil else {
+        guard !record.everMet else {
             if row.finalState == nil { fail(.request, "message \(record.index) was accepted twice") }
-            return
-        }
-        if record.everMet, record.rowLife == world.life {
-            if row.finalState == nil { fail(.request, "message \(record.index) was accepted again") }
             return
         }
         (record.everMet, record.rowTicket, record.rowLife) = (true, ticket, world.life)
@@ -346,7 +344,7 @@ extension Oracle {
         if identity.registeredAt > broadcast.launchedAt + 50 {
             fail(.content, "message \(record.index): its device registered after broadcast \(broadcast.index)")
         }
-        if identity.isBlacklisted, record.final != .revoked {
+        if identity.isBlacklisted {
             fail(.strategy, "message \(record.index) was accepted for a blacklisted device")
         }
         if let tag = broadcast.tag, identity.tags.contains(world.tag(tag.number)) != tag.isWanted {
@@ -368,7 +366,7 @@ extension Oracle {
         if !record.everDurable { durableAccepted[record.identity.app] += 1 }
         if record.durableTable == nil { notePending(record, 1) }
         record.everDurable = true
-        record.durableTable = .broadcast
+        (record.durableTable, record.durableSequence) = (.broadcast, row.number)
     }
 
     /// All shards have swept a stopped broadcast.

@@ -52,8 +52,9 @@ import Testing
                 continue
             }
             #expect(Self.kinds(fault).contains(violation.kind), "\(fault) shows as \(violation)")
-            if clean.insert(hasServer ? seed + 1_000 : seed).inserted {
-                let world = World(seed: seed, hasServer: hasServer)
+            let name = seed + (hasServer ? 1_000 : 0) + (fault.isOfBroadcasts ? 2_000 : 0)
+            if clean.insert(name).inserted {
+                let world = World(seed: seed, hasServer: hasServer, hasBroadcasts: fault.isOfBroadcasts)
                 world.run(events: Self.eventCount)
                 #expect(world.violation == nil, "seed \(seed) fails without a fault, too")
             }
@@ -68,14 +69,28 @@ import Testing
 
     /// Most faults have nothing to do with an app's server, and show sooner without one.
     private static func search(_ fault: PlantedFault) -> (UInt64, hasServer: Bool, Violation)? {
-        for hasServer in [false, true] {
+        for hasServer in fault.isOfBroadcasts ? [true] : [false, true] {
             for seed in seeds {
-                let world = World(seed: seed, hasServer: hasServer) { $0.planted = fault }
+                let world = World(seed: seed, hasServer: hasServer, hasBroadcasts: fault.isOfBroadcasts) {
+                    $0.planted = fault
+                }
                 world.run(events: eventCount)
                 if let violation = world.violation { return (seed, hasServer, violation) }
             }
         }
         return nil
+    }
+}
+
+extension PlantedFault {
+    /// The others have nothing to do with broadcasts, and show sooner without them.
+    fileprivate var isOfBroadcasts: Bool {
+        switch self {
+        case .broadcastIgnoresTags, .broadcastBeforeSync, .broadcastLedgerIgnored, .broadcastGoesOnAfterStop,
+            .enumeratorAlertsAll:
+            true
+        default: false
+        }
     }
 }
 #endif

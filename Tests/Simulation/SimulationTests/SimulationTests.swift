@@ -34,7 +34,7 @@ enum FixedSeeds {
             (1_059, false), (1_152, false),  // a revoke behind an unstored state was acked and never told
         ] as [(UInt64, Bool)])
     func failedOnce(seed: UInt64, hasServer: Bool) {
-        let world = World(seed: seed, hasServer: hasServer)
+        let world = World(seed: seed, hasServer: hasServer, hasBroadcasts: false)
         world.run(events: FixedSeeds.eventCount)
         if let report = world.report { Issue.record("\(report)") }
     }

@@ -145,12 +145,13 @@ final class LiveBroadcast {
     /// Deliver frames for those whom it reaches at once and for those whom it finds later.
     private let frames: [LentFrame]
     let collapseHash: UInt64
-    /// Stopped, or its time is over: it meets nobody any more.
-    var isOver: Bool
+    /// Stopped, or its time is over: nothing of it goes out, and whoever has not met it has its message end like this.
+    var endsAs: FinalState?
     /// What `speed` still allows now, in thousandths of a message, as of a time.
     private var allowance: Int64 = 0
     private var allowedAt: GatewayTime
 
+    var isOver: Bool { endsAs != nil }
     var number: UInt64 { plan.number }
     var task: TaskID { record.id }
     var byteCount: UInt32 { UInt32(truncatingIfNeeded: row.count) }
@@ -158,7 +159,8 @@ final class LiveBroadcast {
     init?(_ record: TaskRecord) {
         guard let plan = record.broadcast, plan.number > 0 else { return nil }
         (self.record, self.plan) = (record, plan)
-        (isOver, allowedAt) = (record.state != .open, plan.launchedAt)
+        endsAs = record.state == .open ? nil : record.state == .stopping ? .revoked : .expired
+        allowedAt = plan.launchedAt
         let target = MessageContent.Target(
             origin: .none, app: record.app, bucket: Bucket(0), cid: .none, task: record.id, messageDigest: 0)
         let made = record.content.withCommand(for: target) { command in

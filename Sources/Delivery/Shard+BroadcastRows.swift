@@ -10,6 +10,7 @@ private final class Resolution {
     var highest: UInt64 = 0
     var outstanding = 1
     var isWhole = true
+    var withJob: Set<MessageID> = []
     let completion: (inout Shard, Bool) -> Void
     init(_ completion: @escaping (inout Shard, Bool) -> Void) { self.completion = completion }
 }
@@ -27,7 +28,7 @@ extension Shard {
         var asked: [(broadcast: LiveBroadcast, key: StoreKey)] = []
         let resolution = Resolution(completion)
         for broadcast in broadcastLog(device)?.live ?? []
-        where broadcast.number > device.pointee.broadcastSettled && broadcast.record.isStreamed && !broadcast.isOver {
+        where broadcast.number > device.pointee.broadcastSettled {
             let facts = facts(slot, broadcast)
             if listedMessage(table: .broadcast, item: broadcast.number, of: slot) != nil {
                 resolution.highest = max(resolution.highest, broadcast.number)
@@ -86,8 +87,9 @@ extension Shard {
     private mutating func resolved(_ resolution: Resolution, _ slot: UInt32) {
         for (facts, _) in resolution.found {
             resolution.outstanding += 1
-            findJob(facts.message) { shard, _, ok in
+            findJob(facts.message) { shard, job, ok in
                 if !ok { resolution.isWhole = false }
+                if job != nil { resolution.withJob.insert(facts.message) }
                 shard.listResolved(resolution, slot)
             }
         }
@@ -97,6 +99,16 @@ extension Shard {
     private mutating func listResolved(_ resolution: Resolution, _ slot: UInt32) {
         resolution.outstanding -= 1
         guard resolution.outstanding == 0 else { return }
+        let hasLost = resolution.found.contains { facts, _ in
+            resolution.withJob.contains(facts.message) && jobIndex[facts.message.high, facts.message.low] == nil
+                && isPending(facts)
+        }
+        if hasLost, resolution.isWhole {
+            // A job left memory while the others were read: look again, so that it does not get a second row.
+            resolution.withJob = []
+            resolution.outstanding = 1
+            return resolved(resolution, slot)
+        }
         let device = devices.pointer(slot)
         device.pointee.flags.remove(.busy)
         if resolution.isWhole {

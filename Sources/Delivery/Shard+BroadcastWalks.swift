@@ -95,9 +95,9 @@ extension Shard {
     }
 
     /// Nothing of a task goes out any more here.
-    mutating func closeBroadcast(_ task: TaskID, _ app: AppKey) {
+    mutating func closeBroadcast(_ task: TaskID, _ app: AppKey, _ state: FinalState) {
         if isPlanted(.broadcastGoesOnAfterStop) { return }
-        broadcastLogs[app]?.live.first { $0.task == task }?.isOver = true
+        broadcastLogs[app]?.live.first { $0.task == task }?.endsAs = state
     }
 
     /// A broadcast that everybody has been counted for is forgotten.
@@ -118,7 +118,7 @@ extension Shard {
             // Over everywhere, or not heard of yet.
             return answer(origin, walk.record.isStreamed ? .busy : .walked(0, []))
         }
-        if case .close = walk.purpose { closeBroadcast(walk.record.id, walk.record.app) }
+        if case .close(let state) = walk.purpose { closeBroadcast(walk.record.id, walk.record.app, state) }
         let step = WalkStep(walk, origin)
         let first = walk.buckets.lowerBound
         let rest = (walk.share.index - first % walk.share.count + walk.share.count) % walk.share.count
@@ -159,14 +159,16 @@ extension Shard {
             case .enumerate:
                 shard.enumerate(slot, step)
                 shard.stepDone(step)
-            case .close(let state): shard.closeFor(slot, state, step)
+            case .close(let state):
+                shard.closeFor(slot, state, step)
+                shard.stepDone(step)
             }
             if shard.devices.isOccupied(slot), !shard.devices.pointer(slot).pointee.isLoaded { shard.freeIfEmpty(slot) }
         }
-        if step.walk.purpose == .enumerate {
-            withBroadcasts(of: cid, bucket, completion: act)
-        } else {
+        if step.walk.purpose == .deal {
             whenReady(deviceSlot(cid, bucket: bucket), act)
+        } else {
+            withBroadcasts(of: cid, bucket, completion: act)
         }
     }
 
@@ -188,11 +190,7 @@ extension Shard {
         }
         let hasToken = broadcast.record.content.vendor.map { device.pointee.flags.contains(.token($0.tokenKind)) }
         guard hasToken == true, isTarget(slot, broadcast) else { return }
-        for earlier in broadcastLogs[app]?.live ?? []
-        where earlier.number > device.pointee.broadcastMet && earlier.number < number {
-            meet(slot, earlier, isLive: false)
-        }
-        meet(slot, broadcast, isLive: false)
+        meetUpTo(broadcast, slot)
         step.count += 1
         numbers.broadcastEnumerated &+= 1
         leaveBroadcasts(slot)
@@ -201,54 +199,25 @@ extension Shard {
     /// Gives a device that never met a broadcast, or has not settled it, its end.
     private mutating func closeFor(_ slot: UInt32, _ state: FinalState, _ step: WalkStep) {
         let app = step.walk.record.app
-        guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app) else {
-            return stepDone(step)
-        }
+        guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app) else { return }
         if let listed = listedMessage(table: .broadcast, item: number, of: slot) {
             endClosed(messages.pointer(listed).pointee.facts, state, listed, messages.pointer(listed).pointee.job, slot)
             step.count += 1
-            return stepDone(step)
+        } else if number > devices.pointer(slot).pointee.broadcastMet {
+            meetUpTo(broadcast, slot)
+            step.count += 1
         }
-        let key = Self.ledgerKey(facts(slot, broadcast))
-        devices.pointer(slot).pointee.flags.insert(.busy)
-        lookUp(key) { shard, bytes, wakeAt, ok in
-            let done: (inout Shard) -> Void = { shard in
-                shard.devices.pointer(slot).pointee.flags.remove(.busy)
-                shard.stepDone(step)
-                shard.drainWaiting(slot)
-            }
-            guard ok else {
-                step.isWhole = false
-                return done(&shard)
-            }
-            if let bytes {
-                guard let row = LedgerRow(bytes), row.state == nil else { return done(&shard) }
-                let facts = Self.facts(of: row, key, wakeAt)
-                shard.findJob(facts.message) { shard, job, ok in
-                    if ok {
-                        shard.endClosed(facts, state, .max, job ?? .max, slot)
-                        step.count += 1
-                    } else {
-                        step.isWhole = false
-                    }
-                    done(&shard)
-                }
-                return
-            }
-            let device = shard.devices.pointer(slot)
-            if number > device.pointee.broadcastMet, shard.isTarget(slot, broadcast) {
-                var facts = shard.facts(slot, broadcast)
-                facts.flags.insert(.offline)
-                shard.openBatch(slot)
-                shard.countAccepted()
-                shard.end(
-                    facts, state, reason: state == .revoked ? "stopped" : "", message: .max, job: .max,
-                    isStored: false)
-                shard.closeBatch()
-                step.count += 1
-            }
-            done(&shard)
+        if devices.isOccupied(slot) { leaveBroadcasts(slot) }
+    }
+
+    /// Meets a device that is out of reach with a broadcast, and before it with all that are live and older: a device's
+    /// messages are for numbers up to `broadcastMet` and for no others.
+    private mutating func meetUpTo(_ broadcast: LiveBroadcast, _ slot: UInt32) {
+        for earlier in broadcastLogs[broadcast.record.app]?.live ?? []
+        where earlier.number > devices.pointer(slot).pointee.broadcastMet && earlier.number < broadcast.number {
+            meet(slot, earlier, isLive: false)
         }
+        meet(slot, broadcast, isLive: false)
     }
 
     private mutating func endClosed(

@@ -145,7 +145,7 @@ extension Shard {
     /// for a device out of reach.
     mutating func meet(_ slot: UInt32, _ broadcast: LiveBroadcast, isLive: Bool) {
         let device = devices.pointer(slot)
-        guard !broadcast.isOver, broadcast.record.isStreamed, isTarget(slot, broadcast) else {
+        guard isTarget(slot, broadcast) else {
             numbers.broadcastPassed &+= 1
             pass(slot, to: broadcast.number)
             return
@@ -161,7 +161,7 @@ extension Shard {
             : content.timeToLive == 0 ? .timeToLive : content.vendor == nil ? .noContent : hasToken ? .applies : .noToken
         let isArmed = reason == .applies
         var facts = facts(slot, broadcast)
-        let goesOut = isLive && !isAttempted
+        let goesOut = isLive && !isAttempted && !broadcast.isOver
         if !goesOut { facts.flags.insert(.offline) }
         if isArmed { facts.flags.insert(.isArmed) }
         if goesOut { facts.fallbackAt = max(now, min(now + liveDeadline(device), facts.expiresAt - 1_000)) }
@@ -172,9 +172,11 @@ extension Shard {
             timeToLive: facts.timeToLive)
         openBatch(slot)
         countAccepted()
+        // Nothing comes of it when it is over already; but nobody whom it meant is left without an end.
         let isExpired = isOver(facts.expiresAt) || !goesOut && !isArmed && facts.isOneShot
-        if isExpired || isSuperseded(slot, broadcast) {
-            end(facts, isExpired ? .expired : .collapsed, message: .max, job: .max, isStored: false)
+        if let state = broadcast.endsAs ?? (isExpired ? .expired : isSuperseded(slot, broadcast) ? .collapsed : nil) {
+            let reason = state == .revoked ? "stopped" : ""
+            end(facts, state, reason: reason, message: .max, job: .max, isStored: false)
             closeBatch()
             pass(slot, to: broadcast.number)
             return

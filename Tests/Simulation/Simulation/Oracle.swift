@@ -18,6 +18,10 @@ final class Oracle: StoreWitness {
     var settleCount = 0
     var traces: [Int: MessageTrace?] = [:]
     var taskTotals: [Int: TaskTotals] = [:]
+    /// Batches since an update began, and those of them that accept a broadcast's message: for these nobody waits.
+    var writtenTickets: Set<Ticket> = []
+    var meetingTickets: Set<Ticket> = []
+    var ticketBeforeUpdate: Ticket = 0
     private var overflowedInFlight: [(message: Int, link: Int)] = []
 
     func record(_ id: MessageID) -> Record? {
@@ -34,6 +38,7 @@ final class Oracle: StoreWitness {
     // MARK: Rows as they are written
 
     func rowWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, ticket: Ticket) {
+        writtenTickets.insert(ticket)
         switch key.table {
         case .message, .vendorMessage: messageWritten(key, bytes, ticket)
         case .job: jobWritten(key, bytes)
@@ -452,7 +457,9 @@ final class Oracle: StoreWitness {
             link.inFlight = []
             link.inFlightBytes = 0
         }
-        for record in world.records where record.isPending { record.identity.pendingCount += 1 }
+        for record in world.records where record.isPending && record.broadcast == nil {
+            record.identity.pendingCount += 1
+        }
         settling = [:]
     }
 

@@ -110,6 +110,7 @@ extension World {
 
     private func submit(_ broadcast: SimulatedBroadcast) {
         log.note(now, "broadcast", Int64(broadcast.index), Int64(broadcast.app))
+        openCreates += 1
         let home = broadcast.task.id.home
         let key = (UInt64(home.index) << 52 | UInt64(broadcast.index + 1), UInt64(0xB0AD))
         ask(
@@ -148,12 +149,17 @@ extension World {
                 fail(.sequence, "broadcast \(broadcast.index) has number \(record.broadcast?.number ?? 0) after \(number)")
             }
         }
-        if broadcast.launched == nil { broadcast.launchedAt = now }
-        broadcast.launched = record
+        if broadcast.launched == nil { (broadcast.launched, broadcast.launchedAt) = (record, now) }
         for loop in loops {
             launchTimes[loop.index] = max(launchTimes[loop.index], now + broadcastChance.time(0, 4))
             queue.add(.launch(loop: loop.index, life: life, broadcast: broadcast.index), at: launchTimes[loop.index])
         }
+    }
+
+    /// A start finds a broadcast in the log, of which the last life may not have told anybody.
+    func found(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
+        guard key.item > 0, let record = TaskRow.read(bytes), let broadcast = broadcast(record.id) else { return }
+        if broadcast.launched == nil { (broadcast.launched, broadcast.launchedAt) = (record, now) }
     }
 
     func launch(_ index: Int, on loop: Loop) {
@@ -206,6 +212,7 @@ extension World {
 
     func broadcastAnswered(_ origin: Origin, _ answer: TaskAnswer) {
         let broadcast = broadcasts[Int(origin.request)]
+        if origin.route == Self.routes.create { openCreates -= 1 }
         switch (origin.route, answer) {
         case (Self.routes.create, .created(let id, _)):
             if id != broadcast.task.id { fail(.request, "broadcast \(broadcast.index) was made under another id") }
@@ -334,6 +341,7 @@ extension Oracle {
             return
         }
         (record.everMet, record.rowTicket, record.rowLife) = (true, ticket, world.life)
+        meetingTickets.insert(ticket)
         (record.id, record.acceptedAt, record.sequence) = (row.message, row.acceptedAt, row.number)
         record.byteCount = broadcast.byteCount
         guard let launched = broadcast.launched, let plan = launched.broadcast else {
@@ -401,7 +409,10 @@ extension Oracle {
                 && identity.registeredAt < broadcast.launchedAt - 50 && identity.isDurable && !identity.wasLost
                 && broadcast.records[identity.cid]?.durableFinal == nil
             {
-                return fail(.progress, "\(name) has left out device \(identity.index)")
+                let record = broadcast.records[identity.cid]
+                return fail(
+                    .progress,
+                    "\(name) at \(broadcast.launchedAt) has left out device \(identity.index), registered \(identity.registeredAt), met \(record?.everMet ?? false), strategy \(broadcast.task.content.strategy), ttl \(broadcast.task.content.timeToLive), speed \(broadcast.task.broadcast?.speed ?? 0), stopped \(broadcast.isStopped), final \(String(describing: record?.final)), live \(identity.liveLink != nil)")
             }
         }
     }

@@ -112,7 +112,7 @@ extension World {
 
     /// Of a single push, an id that says where its device lives.
     func task(of record: Record) -> TaskID {
-        record.task?.id
+        record.broadcast?.task.id ?? record.task?.id
             ?? TaskID(
                 kind: .single, month: 0, day: 0, home: record.identity.bucket, random: (0, UInt64(record.index)))
     }

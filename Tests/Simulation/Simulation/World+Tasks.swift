@@ -92,6 +92,7 @@ extension World {
     func revokeSomething() {
         let known = records.suffix(60).filter {
             $0.revokes == nil && $0.identity.isDurable && first(of: $0) === $0
+                && ($0.broadcast == nil || $0.everDurable)
         }
         guard isUp, !known.isEmpty else { return }
         let old = chance.one(of: known)

@@ -58,6 +58,8 @@ public final class World {
     /// By loop: nothing that is said later arrives before this.
     var launchTimes = [Int64](repeating: 0, count: 8)
     var rangeStart: [Int: Int] = [:]
+    /// Calls for broadcasts that are not answered yet.
+    var openCreates = 0
     var operations: [(app: Int, operation: DirectoryOperation)] = []
     var steps: [SimulatedStep] = []
     var senders: [SimulatedSender] = []
@@ -291,8 +293,9 @@ public final class World {
         var start = BroadcastStart()
         for (key, value) in rows where key.table == .broadcast {
             start.take(StoredRow(key: key, wakeAt: value.wakeAt, value: value.bytes))
+            found(key, value.bytes)
         }
-        launchTimes = [Int64](repeating: 0, count: 8)
+        (launchTimes, openCreates) = ([Int64](repeating: 0, count: 8), 0)
         for index in 0..<count {
             let store = SimulatedStore()
             store.load(parts[index])

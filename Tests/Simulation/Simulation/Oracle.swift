@@ -375,6 +375,9 @@ final class Oracle: StoreWitness {
                     removed.append(record)
                 case .job:
                     record(MessageID(high: key.ownerHigh, low: key.ownerLow))?.durableJob = nil
+                case .device:
+                    // Never seen again within a day, and so forgotten.
+                    world.identity(DeviceID(high: key.ownerHigh, low: key.ownerLow))?.wasLost = true
                 default: break
                 }
             }

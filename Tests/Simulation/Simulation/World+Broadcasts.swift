@@ -21,6 +21,9 @@ final class SimulatedBroadcast {
     var isOver = false
     /// The walk that is under way: its state and where it is; one at a time, as on the gateway's desk.
     var walk: SimulatedWalk?
+    /// Tells the answers of one walk from those of the one before.
+    var walkStamp = 0
+    var walkRequest: Int { index | walkStamp << 32 }
     var totals = TaskTotals()
 
     init(index: Int, app: Int, task: TaskRecord, tag: (number: Int, isWanted: Bool)?, collapse: UInt8) {
@@ -174,6 +177,7 @@ extension World {
         if let walk = broadcast.walk, walk.life == life, walk.record.state == record.state { return }
         let walk = SimulatedWalk(record, life: life)
         broadcast.walk = walk
+        broadcast.walkStamp += 1
         walk.isSweeping = record.state == .stopping
         queue.add(.broadcastStep(broadcast.index, life: life), at: now + 1)
     }
@@ -186,7 +190,7 @@ extension World {
         let (task, app) = (broadcast.task.id, broadcast.task.app)
         if walk.isSweeping {
             walk.missing = loops.count
-            for loop in loops { ask(loop, .sweep(task, app, share(of: loop)), Self.routes.walk, index) }
+            for loop in loops { ask(loop, .sweep(task, app, share(of: loop)), Self.routes.walk, broadcast.walkRequest) }
             return
         }
         let end = min(World.bucketCount, walk.position + broadcastChance.between(1, 10))
@@ -203,7 +207,7 @@ extension World {
             ask(
                 loop,
                 .walk(BroadcastWalk(record: walk.record, purpose: purpose, buckets: range, share: share(of: loop))),
-                Self.routes.walk, index)
+                Self.routes.walk, broadcast.walkRequest)
         }
         rangeStart[index] = range.lowerBound
     }
@@ -211,7 +215,7 @@ extension World {
     // MARK: Answers
 
     func broadcastAnswered(_ origin: Origin, _ answer: TaskAnswer) {
-        let broadcast = broadcasts[Int(origin.request)]
+        let broadcast = broadcasts[Int(origin.request & 0xFFFF_FFFF)]
         if origin.route == Self.routes.create { openCreates -= 1 }
         switch (origin.route, answer) {
         case (Self.routes.create, .created(let id, _)):
@@ -222,7 +226,7 @@ extension World {
         case (Self.routes.stop, .busy): broadcast.isStopped = false
         case (Self.routes.stop, _): break
         case (Self.routes.totals, .totals(let part)): broadcast.totals.add(part)
-        case (Self.routes.walk, _): stepped(broadcast, answer)
+        case (Self.routes.walk, _): if Int(origin.request) == broadcast.walkRequest { stepped(broadcast, answer) }
         default: fail(.content, "broadcast \(broadcast.index) was answered with \(answer)")
         }
     }
@@ -282,13 +286,13 @@ extension World {
         if walk.isFinishing {
             ask(
                 loop(of: task.home), .change(task, app, walk.record.state == .ending ? .ended : .stopped),
-                Self.routes.walk, index)
+                Self.routes.walk, broadcast.walkRequest)
         } else {
             walk.isAdvancing = true
             let place = walk.position >= World.bucketCount ? Bucket.count : walk.position
             ask(
                 loop(of: task.home), .advance(task, app, position: place, during: walk.record.state),
-                Self.routes.walk, index)
+                Self.routes.walk, broadcast.walkRequest)
         }
     }
 
@@ -409,10 +413,7 @@ extension Oracle {
                 && identity.registeredAt < broadcast.launchedAt - 50 && identity.isDurable && !identity.wasLost
                 && broadcast.records[identity.cid]?.durableFinal == nil
             {
-                let record = broadcast.records[identity.cid]
-                return fail(
-                    .progress,
-                    "\(name) at \(broadcast.launchedAt) has left out device \(identity.index), registered \(identity.registeredAt), met \(record?.everMet ?? false), strategy \(broadcast.task.content.strategy), ttl \(broadcast.task.content.timeToLive), speed \(broadcast.task.broadcast?.speed ?? 0), stopped \(broadcast.isStopped), final \(String(describing: record?.final)), live \(identity.liveLink != nil)")
+                return fail(.progress, "\(name) has left out device \(identity.index)")
             }
         }
     }

@@ -129,7 +129,9 @@ struct BroadcastLog {
     var head: UInt64 = 0
     /// The highest number given here, durable or not; only the home gives any.
     var given: UInt64 = 0
-    /// By number. Those that are over stay until their home has counted them.
+    /// By number.
+    ///
+    /// Those that are over stay until their home has counted them.
     var live: [LiveBroadcast] = []
 
     func broadcast(_ number: UInt64) -> LiveBroadcast? { live.first { $0.number == number } }

@@ -23,6 +23,7 @@ extension Shard {
         numbers.damagedRows &+= UInt64(start.damagedRows)
         for (app, head) in start.heads { broadcastLogs[app, default: BroadcastLog()].head = head }
         for record in start.records where record.isStreamed { keep(record) }
+        noteBroadcastHeads()
         for record in start.records where record.id.home.loop(of: start.share.count) == start.share.index {
             resume(record)
         }
@@ -59,6 +60,7 @@ extension Shard {
         if record.isStreamed { keep(record) }
         let head = broadcastLogs[record.app]?.head ?? 0
         broadcastLogs[record.app, default: BroadcastLog()].head = max(head, number)
+        noteBroadcastHeads()
         guard record.isStreamed else { return }
         broadcastHand.loopCount = loopCount
         broadcastHand.left = sessions.count
@@ -144,7 +146,8 @@ extension Shard {
 
     private mutating func visit(_ cid: DeviceID, _ bucket: Bucket, _ step: WalkStep) {
         let act: (inout Shard, UInt32, Readiness) -> Void = { shard, slot, readiness in
-            guard readiness == .ready, shard.apps[Int(shard.devices.pointer(slot).pointee.appIndex)].key == step.walk.record.app
+            guard readiness == .ready,
+                shard.apps[Int(shard.devices.pointer(slot).pointee.appIndex)].key == step.walk.record.app
             else {
                 if readiness == .failed { step.isWhole = false }
                 return shard.stepDone(step)
@@ -199,7 +202,9 @@ extension Shard {
     /// Gives a device that never met a broadcast, or has not settled it, its end.
     private mutating func closeFor(_ slot: UInt32, _ state: FinalState, _ step: WalkStep) {
         let app = step.walk.record.app
-        guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app) else { return }
+        guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app) else {
+            return
+        }
         if let listed = listedMessage(table: .broadcast, item: number, of: slot) {
             endClosed(messages.pointer(listed).pointee.facts, state, listed, messages.pointer(listed).pointee.job, slot)
             step.count += 1

@@ -66,6 +66,15 @@ extension Shard {
         broadcastLogs.isEmpty ? nil : broadcastLogs[apps[Int(device.pointee.appIndex)].key]
     }
 
+    /// The head of the device's app's log, without a look at the logs.
+    private func broadcastHead(_ device: UnsafeMutablePointer<Device>) -> UInt64 {
+        let index = Int(device.pointee.appIndex)
+        return index < broadcastHeads.count ? broadcastHeads[index] : 0
+    }
+
+    /// After a change of the logs or of the apps.
+    mutating func noteBroadcastHeads() { broadcastHeads = apps.map { broadcastLogs[$0.key]?.head ?? 0 } }
+
     func broadcast(_ number: UInt64, of app: AppKey) -> LiveBroadcast? { broadcastLogs[app]?.broadcast(number) }
 
     // MARK: The cursor
@@ -106,8 +115,10 @@ extension Shard {
     /// Sends what the window admits of the device's broadcasts, and meets it with those that are new to it.
     mutating func pumpBroadcasts(_ slot: UInt32) {
         let device = devices.pointer(slot)
-        guard let log = broadcastLog(device), device.pointee.flags.contains(.resolved) else { return }
-        guard device.pointee.firstBroadcast != .max || device.pointee.broadcastMet < log.head else { return }
+        // Asked with every message of every device: most have met everything and have nothing pending.
+        guard device.pointee.firstBroadcast != .max || device.pointee.broadcastMet < broadcastHead(device),
+            let log = broadcastLog(device), device.pointee.flags.contains(.resolved)
+        else { return }
         guard offerBroadcasts(slot), device.pointee.broadcastMet < log.head else { return }
         for broadcast in log.live where broadcast.number > device.pointee.broadcastMet {
             // What is committed goes out first; those behind it come with the next pump.
@@ -158,7 +169,8 @@ extension Shard {
         let reason: PublishOutcome.FallbackReason =
             content.strategy == .liveOnly
             ? .strategy
-            : content.timeToLive == 0 ? .timeToLive : content.vendor == nil ? .noContent : hasToken ? .applies : .noToken
+            : content.timeToLive == 0
+                ? .timeToLive : content.vendor == nil ? .noContent : hasToken ? .applies : .noToken
         let isArmed = reason == .applies
         var facts = facts(slot, broadcast)
         let goesOut = isLive && !isAttempted && !broadcast.isOver

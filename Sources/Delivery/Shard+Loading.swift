@@ -37,6 +37,7 @@ extension Shard {
         dueLists.append(DueList())
         dueLists.append(DueList())
         retiredApps.insert(key)
+        noteBroadcastHeads()
         return UInt16(truncatingIfNeeded: apps.count - 1)
     }
 

@@ -325,7 +325,9 @@ extension Shard {
             }
             slot = next
         }
-        if !isPlanted(.recalledNotResent) || isSessionOver { recallBroadcasts(deviceSlot, isSessionOver: isSessionOver) }
+        if !isPlanted(.recalledNotResent) || isSessionOver {
+            recallBroadcasts(deviceSlot, isSessionOver: isSessionOver)
+        }
         if isPlanted(.recalledNotResent), !isSessionOver { return }
         device.pointee.firstUnsent = device.pointee.firstMessage
         device.pointee.cursor = 0

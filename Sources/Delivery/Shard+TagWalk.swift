@@ -115,7 +115,8 @@ extension Shard {
         }
         tagWalkCount += 1
         step(
-            TagWalk(app: app, expression: expression, first: first, stride: stride, end: end, visit: visit) { shard, isWhole in
+            TagWalk(app: app, expression: expression, first: first, stride: stride, end: end, visit: visit) {
+                shard, isWhole in
                 shard.tagWalkCount -= 1
                 finish(&shard, isWhole)
             })

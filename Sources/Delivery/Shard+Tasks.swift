@@ -106,8 +106,9 @@ extension Shard {
         store.put(TaskRow.key(record.id), wakeAt: wakeAt, prior: prior, byteCount: TaskRow.byteCount(record)) {
             TaskRow.write(record, into: $0)
         }
-        guard record.state == .scheduled || record.state == .running || record.state == .stopping
-            || record.state == .ending || record.state == .open && record.broadcast != nil
+        guard
+            record.state == .scheduled || record.state == .running || record.state == .stopping
+                || record.state == .ending || record.state == .open && record.broadcast != nil
         else { return }
         let place = taskTimers.firstIndex { $0.at > wakeAt } ?? taskTimers.count
         taskTimers.insert(TaskTimer(at: wakeAt, task: record.id), at: place)

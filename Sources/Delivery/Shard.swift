@@ -78,6 +78,8 @@ public struct Shard: ~Copyable {
     var nextTargets: UInt64 = 0
     /// By app: live broadcasts and the head of the log.
     var broadcastLogs: [AppKey: BroadcastLog] = [:]
+    /// By app: the head of its log.
+    var broadcastHeads: [UInt64] = []
     var broadcastHand = BroadcastHand()
     /// Tasks to be looked at before their time, once, because the process died over them.
     var resumedTasks: Set<TaskID> = []
@@ -177,6 +179,7 @@ public struct Shard: ~Copyable {
             }
         }
         retiredApps = Set(apps.map(\.key)).subtracting(new.map(\.key))
+        noteBroadcastHeads()
     }
 
     /// Every batch up to `ticket` is on disk: lets go what waited for it.

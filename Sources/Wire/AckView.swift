@@ -7,7 +7,9 @@ public struct AckView: Sendable {
     /// Stream 0: processed ranges beyond `sequence`, the first `rangeCount` of them; the rest is zero.
     public private(set) var ranges = InlineArray<32, SequenceRange>(repeating: SequenceRange())
     public private(set) var rangeCount = 0
-    /// Stream 1: as in stream 0. Ranges beyond are rare there: a handler that put one broadcast off.
+    /// Stream 1: as in stream 0.
+    ///
+    /// Ranges beyond are rare there: a handler that put one broadcast off.
     public private(set) var broadcastSequence: UInt64 = 0
     public private(set) var broadcastRanges: [SequenceRange] = []
     /// Stream 1 was named at all.

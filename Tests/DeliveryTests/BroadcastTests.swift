@@ -123,7 +123,9 @@ struct BroadcastTests {
         #expect(world.totals(record).ended == 1 && world.imbalance([record]) == nil)
     }
 
-    @Test("what was in flight when the session ended is sent again in the next, after a restart, too", arguments: [false, true])
+    @Test(
+        "what was in flight when the session ended is sent again in the next, after a restart, too",
+        arguments: [false, true])
     func again(crashes: Bool) {
         var phone = harness.register()
         let records = [world.send("one"), world.send("two")]
@@ -316,7 +318,9 @@ struct BroadcastTests {
         #expect(world.totals(record)[.expired] == 1)
     }
 
-    @Test("strategies 2 and 4 are dealt out by a walk, to those that were there", arguments: [Strategy.vendorOnly, .vendorElseLive])
+    @Test(
+        "strategies 2 and 4 are dealt out by a walk, to those that were there",
+        arguments: [Strategy.vendorOnly, .vendorElseLive])
     func dealt(strategy: Strategy) {
         let phones = (0..<3).map { _ in harness.register(token: "t") }
         _ = harness.ask(.setBlacklisted(phones[2].cid, true), phones[2].bucket)

@@ -238,7 +238,8 @@ enum FixtureRows {
 
     private static func broadcast(_ record: TaskRecord) -> String {
         guard let plan = record.broadcast else { return "" }
-        return ", number \(plan.number) to \(plan.audience.tags.map(\.text)), at \(plan.position), \(plan.speed) a second"
+        return
+            ", number \(plan.number) to \(plan.audience.tags.map(\.text)), at \(plan.position), \(plan.speed) a second"
     }
 
     /// What today's code reads in a row.

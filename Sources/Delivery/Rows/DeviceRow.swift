@@ -97,7 +97,9 @@ package struct DeviceRow {
     var queueEpoch: UInt64 = 0
     var registeredAt: GatewayTime = 0
     var lastSeenAt: GatewayTime = 0
-    /// Every broadcast up to this number is settled for the device; and so many beyond it have met it. A row of a format
+    /// Every broadcast up to this number is settled for the device; and so many beyond it have met it.
+    ///
+    /// A row of a format
     /// before 4 has zero: nothing has.
     var broadcastSettled: UInt64 = 0
     var broadcastMetBeyond: UInt16 = 0
@@ -130,7 +132,8 @@ package struct DeviceRow {
     package static func read(_ bytes: UnsafeRawBufferPointer) -> (row: DeviceRow, profile: UnsafeRawBufferPointer)? {
         var reader = RowReader(bytes)
         guard reader.next(UInt8.self) == version, let flags = reader.next(UInt8.self),
-            let metBeyond = reader.next(UInt16.self), let badge = reader.next(Int32.self), let app = reader.next(UInt64.self),
+            let metBeyond = reader.next(UInt16.self), let badge = reader.next(Int32.self),
+            let app = reader.next(UInt64.self),
             let generation = reader.next(UInt64.self), let lastTimestamp = reader.next(UInt64.self),
             let reservedSequence = reader.next(UInt64.self), let queueEpoch = reader.next(UInt64.self),
             let registeredAt = reader.next(Int64.self), let lastSeenAt = reader.next(Int64.self),

@@ -61,6 +61,7 @@ enum MetricsGatherer {
         page.add(.longPolls, sum(\.waitingLongPolls))
         page.add(.mailboxItems, sum(\.mailboxItems))
         page.add(.youngRows, sum(\.youngRows))
+        page.add(.broadcastsLive, Double(parts.map(\.statistics.liveBroadcasts).max() ?? 0))
         page.add(.jobsDue, sum { Int($0.statistics.dueJobs) })
         addStore(context, to: &page)
         context.hook.withLock { $0 }?.report(to: &page)
@@ -90,6 +91,7 @@ extension GatewayLoop {
         page.count(.messagesAccepted, Int(statistics.accepted))
         for state in FinalState.allCases { page.count(.ended(state), Int(statistics.ended(state))) }
         page.count(.acksReceived, Int(statistics.ended(.delivered) + statistics.ended(.deliveredOffline)))
+        page.count(.broadcastMessages, Int(statistics.broadcastMessages))
         page.count(.acksIgnored, Int(statistics.acksIgnored))
         page.count(.alertedTwice, Int(statistics.alertedTwice))
         page.count(.jobsLeased, Int(statistics.leasesGiven))

@@ -31,7 +31,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
     case deviceAccepted, senderAccepted
     case bytesReceived, bytesSent, turns, mailboxRefusals, coldReads
 
-    case messagesAccepted, deliversSent, acksReceived, acksIgnored, alertedTwice, jobsLeased
+    case messagesAccepted, deliversSent, broadcastMessages, acksReceived, acksIgnored, alertedTwice, jobsLeased
     case resultAccepted, resultRetry, resultRejected, resultBadToken, resultStale
     case endedDelivered, endedDeliveredOffline, endedOpened, endedHandedOff, endedExpired, endedCollapsed,
         endedRevoked, endedOverflowed, endedFailed
@@ -55,6 +55,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
         case .coldReads: (.coldReads, [:])
         case .messagesAccepted: (.messagesAccepted, [:])
         case .deliversSent: (.deliversSent, [:])
+        case .broadcastMessages: (.broadcastMessages, [:])
         case .acksReceived: (.acksReceived, [:])
         case .acksIgnored: (.acksIgnored, [:])
         case .alertedTwice: (.alertedTwice, [:])

@@ -148,7 +148,11 @@ extension Oracle {
         if deliver.sequence != record.sequence { fail(.sequence, "\(name) was stored as \(record.sequence)") }
         let last = record.broadcast == nil ? link.lastSequence : link.lastBroadcast
         if deliver.sequence <= last { fail(.order, "\(name) came after \(last)") }
-        if record.broadcast == nil { link.lastSequence = deliver.sequence } else { link.lastBroadcast = deliver.sequence }
+        if record.broadcast == nil {
+            link.lastSequence = deliver.sequence
+        } else {
+            link.lastBroadcast = deliver.sequence
+        }
         checkPlace(record, deliver.sequence, link, name)
         let store = world.loops[link.loop].store
         if record.rowLife == world.life, record.rowTicket > store.durableTicket {

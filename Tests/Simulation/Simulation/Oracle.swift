@@ -251,7 +251,10 @@ final class Oracle: StoreWitness {
             if record.strategy == .vendorElseLive, record.table == .vendorMessage, record.timeToLive > 0 {
                 fail(.strategy, "\(name), but the live channel was left to try")
             }
-        case .revoked: if !record.mayBeRevoked, record.broadcast?.isStopped != true { fail(.finalState, "\(name), but nothing was revoked") }
+        case .revoked:
+            if !record.mayBeRevoked, record.broadcast?.isStopped != true {
+                fail(.finalState, "\(name), but nothing was revoked")
+            }
         }
     }
 

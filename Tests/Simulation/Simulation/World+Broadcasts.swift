@@ -100,11 +100,15 @@ extension World {
         queue.add(.retryBroadcast(index, attempt: 1), at: now + broadcastChance.time(0, 8_000))
     }
 
-    /// A call that got no answer is made again; some that got one are, too. Always under the same request.
+    /// A call that got no answer is made again; some that got one are, too.
+    ///
+    /// Always under the same request.
     func retryBroadcast(_ index: Int, attempt: Int) {
         let broadcast = broadcasts[index]
         // Without its request's row the gateway would make another one.
-        guard !isHealing, !oracle.requestsForgotten, !broadcast.isCreated || broadcastChance.perMille(300) else { return }
+        guard !isHealing, !oracle.requestsForgotten, !broadcast.isCreated || broadcastChance.perMille(300) else {
+            return
+        }
         if isUp { submit(broadcast) }
         if attempt < 3 {
             queue.add(.retryBroadcast(index, attempt: attempt + 1), at: now + broadcastChance.time(0, 8_000))
@@ -149,7 +153,9 @@ extension World {
             if let number = other.launched?.broadcast?.number, number >= record.broadcast?.number ?? 0,
                 broadcast.launched == nil
             {
-                fail(.sequence, "broadcast \(broadcast.index) has number \(record.broadcast?.number ?? 0) after \(number)")
+                fail(
+                    .sequence,
+                    "broadcast \(broadcast.index) has number \(record.broadcast?.number ?? 0) after \(number)")
             }
         }
         if broadcast.launched == nil { (broadcast.launched, broadcast.launchedAt) = (record, now) }
@@ -201,6 +207,8 @@ extension World {
             default: .close(.revoked)
             }
         let range = min(walk.position, World.bucketCount)..<end
+        // Answers may come at once.
+        rangeStart[index] = range.lowerBound
         walk.position = end
         walk.missing = loops.count
         for loop in loops {
@@ -209,7 +217,6 @@ extension World {
                 .walk(BroadcastWalk(record: walk.record, purpose: purpose, buckets: range, share: share(of: loop))),
                 Self.routes.walk, broadcast.walkRequest)
         }
-        rangeStart[index] = range.lowerBound
     }
 
     // MARK: Answers
@@ -220,7 +227,9 @@ extension World {
         switch (origin.route, answer) {
         case (Self.routes.create, .created(let id, _)):
             if id != broadcast.task.id { fail(.request, "broadcast \(broadcast.index) was made under another id") }
-            if broadcast.launched == nil { fail(.beforeSync, "broadcast \(broadcast.index) was answered before it was out") }
+            if broadcast.launched == nil {
+                fail(.beforeSync, "broadcast \(broadcast.index) was answered before it was out")
+            }
             broadcast.isCreated = true
         case (Self.routes.create, .busy), (Self.routes.create, .full): break
         case (Self.routes.stop, .busy): broadcast.isStopped = false
@@ -260,7 +269,9 @@ extension World {
             for loop in loops { loop.shard.forgetBroadcast(broadcast.task.id, broadcast.task.app) }
         } else if walk.isAdvancing {
             walk.isAdvancing = false
-            if walk.position >= World.bucketCount { finish(broadcast, walk) } else {
+            if walk.position >= World.bucketCount {
+                finish(broadcast, walk)
+            } else {
                 queue.add(.broadcastStep(broadcast.index, life: life), at: next)
             }
         } else {
@@ -363,7 +374,9 @@ extension Oracle {
             fail(.content, "message \(record.index) was accepted for a device that its broadcast does not mean")
         }
         guard row.finalState == nil else { return }
-        if broadcast.isSwept { fail(.finalState, "message \(record.index) was accepted after broadcast \(broadcast.index) was stopped") }
+        if broadcast.isSwept {
+            fail(.finalState, "message \(record.index) was accepted after broadcast \(broadcast.index) was stopped")
+        }
         record.wasAcceptedOffline = !row.isLive
         record.table = .broadcast
         if identity.callers.isEmpty, row.isLive, !identity.isReachable {

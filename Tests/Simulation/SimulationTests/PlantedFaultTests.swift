@@ -36,7 +36,7 @@ import Testing
         case .revokeLeavesPending: [.finalState]
         case .broadcastIgnoresTags: [.content]
         case .broadcastBeforeSync: [.beforeSync]
-        case .broadcastLedgerIgnored: [.finalState, .order, .request, .handledTwice]
+        case .broadcastLedgerIgnored: [.finalState, .order, .request, .handledTwice, .progress]
         case .broadcastGoesOnAfterStop: [.finalState, .sentAfterEnd]
         case .enumeratorAlertsAll: [.finalState, .request]
         }

@@ -1,0 +1,259 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// Broadcasts in their home: numbers, requests, times, stops, walks that go on after a restart, bounds.
+@Suite("Broadcast tasks")
+struct BroadcastTaskTests {
+    private let world: BroadcastHarness
+    private var harness: DeliveryHarness { world.harness }
+
+    init() { world = BroadcastHarness() }
+
+    private static func key(_ number: UInt64) -> (UInt64, UInt64) {
+        (UInt64(DeliveryHarness.app.home.index) << 52 | number, 5)
+    }
+
+    @Test("a request makes its broadcast once; another body under its id is a conflict", arguments: [false, true])
+    func request(crashes: Bool) {
+        _ = harness.register()
+        let record = world.record()
+        guard
+            case .created(let id, false)? = world.ask(
+                .create(record, requestKey: Self.key(1), requestDigest: 1))
+        else {
+            Issue.record("not created")
+            return
+        }
+        if crashes { harness.crash() }
+        let again = world.record()
+        guard case .created(let same, true)? = world.ask(.create(again, requestKey: Self.key(1), requestDigest: 1))
+        else {
+            Issue.record("not repeated")
+            return
+        }
+        #expect(id == same && harness.launched.count == 1)
+        guard case .conflict? = world.ask(.create(again, requestKey: Self.key(1), requestDigest: 2)) else {
+            Issue.record("no conflict")
+            return
+        }
+    }
+
+    @Test("numbers go on after a restart and after the end of all broadcasts")
+    func numbers() {
+        world.send(timeToLive: 20_000)
+        harness.crash()
+        world.advance(21_000)
+        #expect(harness.rowCount(.broadcast) == 1)
+        harness.crash()
+        world.send()
+        #expect(harness.launched.map { $0.broadcast?.number } == [1, 2])
+    }
+
+    @Test("a timed broadcast goes out at its time, after a restart, too, to those that are there by then")
+    func scheduled() {
+        var phone = harness.register()
+        let record = world.record(scheduleAt: harness.now + 120_000)
+        world.ask(.create(record, requestKey: (0, 0), requestDigest: 0))
+        #expect(harness.launched.isEmpty)
+        harness.crash()
+        harness.connect(&phone)
+        let later = harness.register()
+        world.advance(120_000)
+        #expect(Set(harness.takeDelivered().map(\.session)) == [phone.session, later.session])
+        guard case .record(let row)? = world.ask(.load(record.id, record.app)) else { return }
+        #expect(row.state == .open && row.firedAt > 0 && row.broadcast?.expiresAt == row.firedAt + 7_200_000)
+    }
+
+    @Test("a deleted schedule never goes out")
+    func cancelled() {
+        _ = harness.register()
+        let record = world.record(scheduleAt: harness.now + 120_000)
+        world.ask(.create(record, requestKey: (0, 0), requestDigest: 0))
+        world.ask(.change(record.id, record.app, .cancel))
+        world.advance(200_000)
+        #expect(harness.launched.isEmpty && harness.delivered.isEmpty)
+    }
+
+    @Test("a stop ends what is pending and keeps it from everybody else; each of them has an end")
+    func stopped() {
+        let here = harness.register(), unacked = harness.register(token: "t")
+        var away = harness.register(token: "t"), never = harness.register()
+        harness.disconnect(away)
+        harness.disconnect(never)
+        let record = world.send()
+        world.acknowledge(here, 1)
+        world.enumerate()
+        #expect(harness.hasDueJobs)
+        world.ask(.change(record.id, record.app, .stop))
+        guard case .swept(let count)? = world.ask(.sweep(record.id, record.app, BroadcastHarness.whole)) else {
+            Issue.record("not swept")
+            return
+        }
+        #expect(count == 2 && !harness.hasDueJobs)
+        _ = harness.takeDelivered()
+        harness.connect(&away)
+        harness.connect(&never)
+        #expect(harness.takeDelivered().isEmpty)
+        world.advance(1_000)
+        let totals = world.totals(record)
+        #expect(totals[.delivered] == 1 && totals[.revoked] == 3 && totals.pending == 0)
+        #expect(world.imbalance([record]) == nil && harness.statistics.liveBroadcasts == 0)
+        world.acknowledge(unacked, 1)
+        #expect(world.totals(record)[.revoked] == 3)
+    }
+
+    @Test("the enumerator goes on after a restart where it was, and alerts nobody twice")
+    func resumed() {
+        let phones = (0..<6).map { _ in harness.register(token: "t") }
+        for phone in phones { harness.disconnect(phone) }
+        let record = world.send()
+        harness.advance(10_100)
+        let due = harness.dueTasks[0]
+        // Two of the three buckets that the devices are in, and the place is written down.
+        for buckets in [0..<1, 1..<2] {
+            world.ask(
+                .walk(
+                    BroadcastWalk(
+                        record: due, purpose: .enumerate, buckets: buckets, share: BroadcastHarness.whole)))
+            world.ask(.advance(record.id, record.app, position: buckets.upperBound, during: .open))
+        }
+        let first = harness.lease()
+        #expect(first.count == 4)
+        for job in first { harness.settle(job, .accepted) }
+        harness.crash()
+        harness.dueTasks = []
+        harness.advance(10)
+        #expect(harness.dueTasks.map { $0.broadcast?.position } == [2], "at once, not when a minute is over")
+        world.runWalks()
+        let rest = harness.lease()
+        #expect(rest.count == 2 && Set((first + rest).map(\.cid)) == Set(phones.map(\.cid)))
+        #expect(world.totals(record).accepted == 6)
+    }
+
+    @Test("a walk done again finds everybody as they are")
+    func repeatedWalk() {
+        let phone = harness.register(token: "t")
+        harness.disconnect(phone)
+        let record = world.send()
+        harness.advance(10_100)
+        for _ in 0..<3 { world.ask(.walk(world.walk(harness.dueTasks[0], .enumerate))) }
+        #expect(harness.lease().count == 1 && world.totals(record).accepted == 1)
+    }
+
+    @Test("speed paces the sessions of a loop")
+    func paced() {
+        for _ in 0..<10 { _ = harness.register() }
+        world.send(speed: 2)
+        var counts: [Int] = []
+        for _ in 0..<4 {
+            for _ in 0..<50 { harness.advance(20) }
+            counts.append(harness.takeDelivered().count)
+        }
+        #expect(counts.reduce(0, +) <= 9 && counts.reduce(0, +) >= 7, "\(counts)")
+        for _ in 0..<200 { harness.advance(20) }
+        #expect(harness.takeDelivered().count + counts.reduce(0, +) == 10)
+    }
+
+    @Test("an app has so many live broadcasts and no more")
+    func bounded() {
+        var limits = ShardLimits()
+        limits.liveBroadcasts = 2
+        let world = BroadcastHarness(DeliveryHarness(limits: limits))
+        world.send()
+        world.send()
+        guard case .full? = world.ask(.create(world.record(), requestKey: (0, 0), requestDigest: 0)) else {
+            Issue.record("a third one was taken")
+            return
+        }
+    }
+
+    @Test("the cursor is in the device's row within a second, though nothing else is written")
+    func cursor() {
+        let phone = harness.register()
+        world.send(to: BroadcastHarness.tags(["nobody has it"]))
+        world.send()
+        world.acknowledge(phone, 2)
+        harness.advance(1_100)
+        var found: DeviceRow?
+        harness.store.loadAll(table: .device) { found = DeviceRow.read($0.value)?.row }
+        #expect(found?.broadcastSettled == 2 && found?.broadcastMetBeyond == 0)
+    }
+
+    @Test("a device's row of an older format is behind everything that is live")
+    func olderFormat() {
+        var row = DeviceRow(app: DeliveryHarness.app)
+        row.broadcastSettled = 0
+        let profile = DeviceProfile(secret: [1], tokens: [])
+        let count = DeviceRow.headerByteCount + profile.byteCount
+        var bytes = [UInt8](repeating: 0, count: count)
+        let inner = UnsafeMutableRawBufferPointer.allocate(byteCount: profile.byteCount, alignment: 1)
+        defer { inner.deallocate() }
+        var writer = RowWriter(inner)
+        profile.write(&writer)
+        bytes.withUnsafeMutableBytes { row.write(profile: UnsafeRawBufferPointer(inner), into: $0) }
+        let read = bytes.withUnsafeBytes { DeviceRow.read($0)?.row }
+        #expect(read?.broadcastSettled == 0 && read?.broadcastMetBeyond == 0)
+        #expect(bytes[2...3].allSatisfy { $0 == 0 }, "where format 3 had nothing")
+    }
+
+    @Test("a task's row keeps a broadcast's plan, and that of a list is as it was")
+    func taskRow() throws {
+        var record = world.record(to: BroadcastHarness.tags(["a", "b"], .any), speed: 7)
+        record.broadcast?.number = 4
+        record.broadcast?.position = 99
+        func bytes(_ record: TaskRecord) -> [UInt8] {
+            var bytes = [UInt8](repeating: 0, count: TaskRow.byteCount(record))
+            bytes.withUnsafeMutableBytes { TaskRow.write(record, into: $0) }
+            return bytes
+        }
+        let row = bytes(record)
+        #expect(row.withUnsafeBytes { TaskRow.read($0) } == record)
+        for count in 0..<row.count { #expect(row[..<count].withUnsafeBytes { TaskRow.read($0) } == nil) }
+        record.broadcast = nil
+        #expect(bytes(record)[0] == 1)
+    }
+
+    @Test("a revoke withdraws a broadcast's message where the device has it")
+    func revoked() {
+        let phone = harness.register(token: "t")
+        let record = world.send()
+        _ = harness.takeDelivered()
+        let digest = SecretAsProof().messageDigest(of: record.id, for: phone.cid)
+        record.id.bytes.withUnsafeBytes { payload in
+            var command = PublishCommand(
+                origin: Origin(route: 1, request: 900), app: DeliveryHarness.app, bucket: phone.bucket, cid: phone.cid,
+                task: TaskID(high: 1 << 56, low: 77), messageDigest: 0xFEED, strategy: .liveOnly,
+                timeToLive: 7_200_000, payload: payload)
+            (command.revokes, command.revokedDigest) = (record.id, digest)
+            harness.shard.publish(command, now: harness.now)
+        }
+        harness.flush()
+        #expect(harness.outcomes[900]?.code == .accepted && world.totals(record)[.revoked] == 1)
+        #expect(harness.takeDelivered().map(\.stream) == [0], "the revoke itself, in the device's own stream")
+    }
+
+    @Test("the life of a broadcast's message is told by its task and its device")
+    func trace() {
+        let phone = harness.register(token: "t")
+        let record = world.send()
+        #expect(world.message(record, phone)?.finalState == nil && world.message(record, phone) != nil)
+        world.acknowledge(phone, 1)
+        let trace = world.message(record, phone)
+        #expect(trace?.finalState == .delivered && trace?.sequence == 1 && trace?.task == record.id)
+        #expect(harness.finalState(trace?.message ?? .none) == .delivered)
+    }
+
+    @Test("single pushes' jobs lease before those of a broadcast")
+    func bulk() {
+        let phones = (0..<3).map { _ in harness.register(token: "t") }
+        for phone in phones { harness.disconnect(phone) }
+        let record = world.send()
+        world.enumerate()
+        let single = harness.publish(phones[2])
+        let jobs = harness.lease()
+        #expect(jobs.first?.message == single.message && jobs.dropFirst().allSatisfy { $0.task == record.id })
+    }
+}

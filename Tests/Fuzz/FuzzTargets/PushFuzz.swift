@@ -114,7 +114,8 @@ enum PushFuzz {
     private static func campaignPath(_ script: inout Script) -> [UInt8] {
         let paths = [
             "push/list/message", "push/list/cid", "push/list/alias", "push/single/alias", "push/single/batch/alias",
-            "report/push/task/", "report/push/date/", "task/schedule/",
+            "report/push/task/", "report/push/date/", "task/schedule/", "push/all", "push/tag", "push/fast_custom_tag",
+            "push/single/cid_by_tag", "push/list/cid_by_tag",
         ]
         let path = paths[script.choice(paths.count)]
         return Array("/v2/demoApp/\(path)".utf8) + (path.hasSuffix("/") ? script.bytes(upTo: 255) : [])
@@ -242,7 +243,8 @@ enum PushFuzz {
                 apns: view.apns.bytes(of: bytes))
             let checked: Result<Void, any Error>
             do throws(NativePublishFault) {
-                checked = try publisher.withCommand(publish, sender: NativeSender(app), origin: .none, now: now) { command in
+                checked = try publisher.withCommand(publish, sender: NativeSender(app), origin: .none, now: now) {
+                    command in
                     Result { try check(command) }
                 }
             } catch {

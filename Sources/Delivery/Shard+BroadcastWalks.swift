@@ -22,9 +22,12 @@ extension Shard {
     mutating func restore(_ start: BroadcastStart) {
         numbers.damagedRows &+= UInt64(start.damagedRows)
         for (app, head) in start.heads { broadcastLogs[app, default: BroadcastLog()].head = head }
-        for record in start.records where record.isStreamed { keep(record) }
+        let records = start.records.sorted {
+            ($0.app.word, $0.broadcast?.number ?? 0) < ($1.app.word, $1.broadcast?.number ?? 0)
+        }
+        for record in records where record.isStreamed { keep(record) }
         noteBroadcastHeads()
-        for record in start.records where record.id.home.loop(of: start.share.count) == start.share.index {
+        for record in records where record.id.home.loop(of: start.share.count) == start.share.index {
             resume(record)
         }
     }

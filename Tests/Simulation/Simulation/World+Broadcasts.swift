@@ -257,7 +257,10 @@ extension World {
         if walk.hasFailed {
             if !walk.isSweeping, !walk.isAdvancing { walk.position = rangeStart[broadcast.index] ?? 0 }
             walk.isAdvancing = false
-            queue.add(.broadcastStep(broadcast.index, life: life), at: next + 1_000)
+            let again: Event =
+                walk.isFinishing
+                ? .broadcastAdvance(broadcast.index, life: life) : .broadcastStep(broadcast.index, life: life)
+            queue.add(again, at: next + 1_000)
         } else if walk.isSweeping {
             walk.isSweeping = false
             broadcast.isSwept = true
@@ -294,6 +297,7 @@ extension World {
         guard let walk = broadcast.walk, walk.life == life, walk.missing == 0 else { return }
         let (task, app) = (broadcast.task.id, broadcast.task.app)
         walk.missing = 1
+        walk.hasFailed = false
         if walk.isFinishing {
             ask(
                 loop(of: task.home), .change(task, app, walk.record.state == .ending ? .ended : .stopped),
@@ -403,6 +407,8 @@ extension Oracle {
 
     /// Every broadcast's report is the sum of its messages' ends, and nobody it meant is left out.
     func checkBroadcasts() {
+        // Where little is read ahead, jobs that nobody leased may have held up the tasks' alarms behind them: documented.
+        if world.broadcasts.contains(where: { $0.launched != nil && !$0.isOver }) { world.pass(milliseconds: 400_000) }
         world.askBroadcastTotals()
         for broadcast in world.broadcasts where broadcast.launched != nil {
             let name = "broadcast \(broadcast.index)"

@@ -12,7 +12,7 @@ check_flags := --scratch-path .build/check
 endif
 
 python := .build/python/bin/python
-shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-imports.sh Tests/Benchmarks/first-figures.sh \
+shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-imports.sh \
 	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh
 
 .PHONY: help

@@ -158,4 +158,7 @@ package struct File: ~Copyable, Sendable {
         if errno == EWOULDBLOCK { return false }
         throw .last("flock", path)
     }
+
+    /// Gives the advisory lock back.
+    func unlock() { _ = flock(descriptor, LOCK_UN) }
 }

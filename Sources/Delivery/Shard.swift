@@ -125,6 +125,9 @@ public struct Shard: ~Copyable {
 
     public var hasEffects: Bool { !effects.isEmpty }
 
+    /// The last ticket that an effect waits for; 0 when none waits.
+    public var awaitedTicket: Ticket { pending.isEmpty ? 0 : pending.pointer(pending.count - 1).pointee.ticket }
+
     /// True when a lease would find jobs.
     public var hasDueJobs: Bool { dueCount > 0 }
 

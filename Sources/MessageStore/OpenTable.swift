@@ -50,7 +50,9 @@ struct OpenTable: ~Copyable {
     /// Adds a slot that is not in the table.
     @inline(__always) mutating func insert(_ hash: UInt64, _ slot: UInt32) {
         let part = parts + Int(hash >> 58)
-        if (part.pointee.count + 1) * 10 > (part.pointee.mask + 1) * 7 { Self.resize(part, to: (part.pointee.mask + 1) * 2) }
+        if (part.pointee.count + 1) * 10 > (part.pointee.mask + 1) * 7 {
+            Self.resize(part, to: (part.pointee.mask + 1) * 2)
+        }
         Self.place(part, (hash & 0xFFFF_FFFF) << 32 | UInt64(slot &+ 1))
         part.pointee.count += 1
     }

@@ -253,6 +253,7 @@ package enum HTTPMethod: String, Sendable, CaseIterable {
     case patch = "PATCH"
     case options = "OPTIONS"
     case trace = "TRACE"
+    case query = "QUERY"
 
     fileprivate var name: StaticString {
         switch self {
@@ -264,6 +265,7 @@ package enum HTTPMethod: String, Sendable, CaseIterable {
         case .patch: "PATCH"
         case .options: "OPTIONS"
         case .trace: "TRACE"
+        case .query: "QUERY"
         }
     }
 }

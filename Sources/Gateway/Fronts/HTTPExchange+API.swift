@@ -29,7 +29,7 @@ extension APIRequest.Method {
         case .delete: self = .delete
         case .head: self = .head
         // No route has these, so that the API says 405 in its own words.
-        case .patch, .options, .trace: self = .other
+        case .patch, .options, .trace, .query: self = .other
         }
     }
 }

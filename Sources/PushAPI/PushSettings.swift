@@ -37,7 +37,7 @@ struct PushSettings {
             collapseKey = bytes
         }
         speed = try Self.integer(value, "speed", 0...1_000_000) ?? 0
-        try readSchedule(value, scope, now)
+        try readSchedule(value, scope, now, app.scheduleHorizon)
         try Self.checkFieldsWithoutMeaning(value)
     }
 
@@ -47,15 +47,18 @@ struct PushSettings {
         if let chosen = value["ios"] ?? value["default"] { strategy = try Self.strategy(chosen) }
     }
 
-    private mutating func readSchedule(_ value: JSONValue, _ scope: Scope, _ now: GatewayTime) throws(GetuiFault) {
+    private mutating func readSchedule(
+        _ value: JSONValue, _ scope: Scope, _ now: GatewayTime, _ horizon: Int64
+    ) throws(GetuiFault) {
         guard let time = try Self.integer(value, "schedule_time", 0...Int64(1 << 52)), time > 0 else { return }
-        switch ScheduleRules.judge(time, now: now) {
+        switch ScheduleRules.judge(time, now: now, horizon: horizon) {
         case .atOnce: break
         case .later(let time):
             guard scope != .single else { throw .invalid("schedule_time", "a push to one target goes out at once") }
             scheduleAt = time
         case .outOfRange:
-            throw GetuiFault(code: .badSchedule, message: "schedule_time is invalid, it lies within 7 days from now")
+            let days = horizon / 86_400_000
+            throw GetuiFault(code: .badSchedule, message: "schedule_time is invalid, it lies within \(days) days from now")
         }
     }
 

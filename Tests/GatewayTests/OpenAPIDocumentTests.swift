@@ -94,6 +94,21 @@ struct OpenAPIDocumentTests {
         #expect(admin == Set(ofAdmin.map { Substring($0.rawValue) }))
     }
 
+    @Test("docs/Errors.md has a row for every code, with its status, and no other")
+    func errorsPage() throws {
+        let root = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
+        let bytes = try FileText.read("/\(root)/docs/Errors.md", limit: 1 << 20).bytes
+        let page = String(decoding: bytes, as: UTF8.self)
+        let section = try #require(page.split(separator: "## Push API").last?.split(separator: "\n## ").first)
+        var rows = Set<String>()
+        for line in section.split(separator: "\n") where line.hasPrefix("| ") {
+            let cells = line.split(separator: "|").map { $0.drop { $0 == " " }.prefix { $0 != " " } }
+            guard cells.count > 2, Int(cells[0]) != nil, let status = Int(cells[1]), status >= 200 else { continue }
+            rows.insert("\(cells[0]) \(status)")
+        }
+        #expect(rows == Set(GetuiCode.allCases.map { "\($0.rawValue) \($0.httpStatus)" }))
+    }
+
     @Test("states and reasons have the names that are answered")
     func names() {
         #expect(values(of: "State") == Set(FinalState.allCases.map { Substring("\($0.name)") } + ["pending"]))

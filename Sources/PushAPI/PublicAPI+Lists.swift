@@ -171,7 +171,7 @@ extension PublicAPI {
         guard let first = elements.next() else { throw .empty("alias") }
         guard elements.next() == nil else { throw .size("alias", "a single push has one") }
         let alias = try Self.alias(first)
-        let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
+        let settings = try PushSettings(body?["settings"], app: app, scope: .alias, now: now)
         // It may reach ten devices, each once, so it is a list as far as tasks go.
         let task = TaskID(kind: .list, now: now, random: random)
         let content = try messages.content(body, app: app, task: task, settings: settings)

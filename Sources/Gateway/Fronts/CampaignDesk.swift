@@ -185,6 +185,43 @@ final class CampaignDesk {
         }
     }
 
+    // MARK: First acks
+
+    private final class Siblings {
+        var missing: Int
+        var isWhole = true
+        init(_ count: Int) { missing = count }
+    }
+
+    /// Ends a task's messages for all devices but the one that acked first, then says so to that one's shard.
+    ///
+    /// What could not be done now stays: the shard tells of the ack again.
+    func endSiblings(of first: FirstAck) {
+        guard !owner.context.isStopping, let app = owner.registry[first.app], let bucket = first.message.bucket else {
+            return
+        }
+        ask(home: first.task, .targets(first.task, from: 0)) { [weak self] answer in
+            guard let self, case .targets(let cids, _) = answer else { return }
+            let targets = cids.map { app.target($0, of: first.task) }
+            let siblings = targets.filter { $0.digest != first.message.low }
+            let gathered = Siblings(siblings.count)
+            let done: () -> Void = { [weak self] in
+                guard let self, gathered.isWhole else { return }
+                ask(bucket.loop(of: owner.loopCount), .settleFirstAck(first)) { (_: TaskAnswer) in }
+            }
+            guard !siblings.isEmpty else { return done() }
+            for sibling in siblings {
+                let command = TaskCommand.endSibling(
+                    first.task, first.app, cid: sibling.cid, bucket: sibling.bucket, digest: sibling.digest)
+                ask(sibling.bucket.loop(of: owner.loopCount), command) { (answer: TaskAnswer) in
+                    if case .swept = answer {} else { gathered.isWhole = false }
+                    gathered.missing -= 1
+                    if gathered.missing == 0 { done() }
+                }
+            }
+        }
+    }
+
     // MARK: A task's time
 
     /// The home of a task says that it is due, or was left half done.

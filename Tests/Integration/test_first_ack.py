@@ -93,3 +93,19 @@ def test_a_kill_between_the_ack_and_the_end_of_the_others_loses_nothing(own_gate
     eventually(lambda: states()["pending"] == 0, "the end of all four")
     assert (states()["accepted"], states()["delivered"], states()["revoked"]) == (4, 1, 3)
     gateway.ends_as(messages[devices[0].cid], "delivered")
+
+
+def test_a_push_to_an_alias_can_be_stopped(gateway, new_device):
+    alias, devices = person(gateway, new_device, 3)
+    for device in devices[1:]:
+        device.close()
+    eventually(lambda: not any(gateway.view(device.cid)["connected"] for device in devices[1:]), "two devices away")
+    _, messages, answer = push(gateway, alias, first_ack_wins=False)
+    devices[0].receive_and_ack(1)
+    gateway.ends_as(messages[devices[0].cid], "delivered")
+    (task,) = answer["data"]
+    assert gateway.api("DELETE", f"task/{task}")["longwire"]["revoked"] == 2
+    assert gateway.api("DELETE", f"task/{task}")["longwire"]["revoked"] == 0
+    with pytest.raises(Refused) as refused:
+        gateway.api("DELETE", "task/RASL_1121_000000000000000000000000")
+    assert refused.value.body["msg"].startswith("taskid is invalid")

@@ -164,7 +164,29 @@ final class CampaignDesk {
             case .record(let record) where record.state == .stopping: sweep(task, app, told: told)
             // There was nothing left to stop.
             case .record, .refused: told(.swept(0))
+            case .unknown: stopWithoutRow(task, app, told: told)
             default: told(answer)
+            }
+        }
+    }
+
+    /// A push to an alias is a task of several devices without a row of its own: its messages tell of it.
+    private func stopWithoutRow(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
+        askAll({ .totals(task, app, $0) }) { [weak self] answers in
+            guard let self else { return }
+            var sum = TaskTotals()
+            for answer in answers {
+                guard case .totals(let part) = answer else { return told(.busy) }
+                sum.add(part)
+            }
+            guard sum.accepted > 0 else { return told(.unknown) }
+            askAll({ .sweep(task, app, $0) }) { answers in
+                var count = 0
+                for answer in answers {
+                    guard case .swept(let part) = answer else { return told(.busy) }
+                    count += part
+                }
+                told(.swept(count))
             }
         }
     }

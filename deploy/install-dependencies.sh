@@ -30,6 +30,8 @@ test_packages=(
     "python3|the integration tests"
     "python3-venv|the folder .build/python that the integration tests run from"
     "python3-pytest|runs the integration tests"
+    "php-cli|speaks to the gateway as Getui's PHP SDK does"
+    "php-curl|the same"
     "python3-protobuf|the Python client of the integration tests, of the same version as protoc"
 )
 

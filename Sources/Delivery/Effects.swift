@@ -26,6 +26,8 @@ public enum Effect {
     indirect case task(Origin, TaskAnswer)
     /// A task's time has come, or it was left half done: the gateway goes on with it.
     indirect case taskDue(TaskRecord)
+    /// Durable: the siblings of this message are to be ended, and then its shard told (`TaskCommand.settleFirstAck`).
+    indirect case firstAck(FirstAck)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
     indirect case log(LogEvent)
 }

@@ -27,6 +27,7 @@ extension Shard {
         swap(&fired, &expired)
         ringFailedAlarms()
         ringTasks()
+        ringFirstAcks()
         askForAlarms()
         releaseDue()
     }
@@ -68,6 +69,7 @@ extension Shard {
         case .settled(let origin, let verdicts): effects.append(.settled(origin, verdicts))
         case .task(let origin, let answer): effects.append(.task(origin, answer))
         case .taskDue(let record): effects.append(.taskDue(record))
+        case .firstAck(let first): effects.append(.firstAck(first))
         case .resume(let slot, let cid): if isDevice(slot, cid) { pump(slot) }
         case .directory(let origin, let reply): effects.append(.directoryAnswered(origin, reply))
         }
@@ -139,7 +141,8 @@ extension Shard {
                 shard.alarmDone()
             }
         case .task: taskRang(TaskID(high: stored.key.ownerHigh, low: stored.key.ownerLow))
-        case .taskMessage, .taskEvent, .taskTargets, .taskGroup: forget(stored)
+        case .taskMessage: ledgerRang(stored)
+        case .taskEvent, .taskTargets, .taskGroup: forget(stored)
         default: break
         }
     }

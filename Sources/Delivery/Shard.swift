@@ -76,6 +76,12 @@ public struct Shard: ~Copyable {
     /// Times of tasks whose rows were written in this life.
     var taskTimers: [TaskTimer] = []
     var nextTargets: UInt64 = 0
+    /// First acks of the open batch.
+    var freshFirstAcks: [FirstAck] = []
+    /// First acks of this life that may not be settled, in the order of their times.
+    var firstAckTimers = Ring<FirstAckTimer>()
+    /// So many stopped tasks are remembered before those of old are looked for.
+    var stoppedTaskLimit = 4_096
     /// What this shard counted, by app and day, over all its buckets, of days whose rows are not in memory.
     var dayTotals: [DayKey: CountersRow] = [:]
 
@@ -208,6 +214,7 @@ struct PendingEffect {
         indirect case settled(Origin, [ResultVerdict])
         indirect case task(Origin, TaskAnswer)
         indirect case taskDue(TaskRecord)
+        indirect case firstAck(FirstAck)
         case resume(device: UInt32, cid: DeviceID)
         case directory(Origin, DirectoryReply)
     }

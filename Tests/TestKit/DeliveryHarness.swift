@@ -55,6 +55,7 @@ public final class DeliveryHarness: ShardStoreObserver {
     public var directoryReplies: [UInt64: DirectoryReply] = [:]
     public var taskAnswers: [UInt64: TaskAnswer] = [:]
     public var dueTasks: [TaskRecord] = []
+    public var firstAcks: [FirstAck] = []
     public var logs: [LogEvent] = []
     public var jobsAvailable = 0
     /// The order in which kinds of effects came, for tests of order.
@@ -174,6 +175,7 @@ public final class DeliveryHarness: ShardStoreObserver {
             order.append("directory")
         case .task(let origin, let answer): taskAnswers[origin.request] = answer
         case .taskDue(let record): dueTasks.append(record)
+        case .firstAck(let first): firstAcks.append(first)
         case .log(let event): logs.append(event)
         }
     }

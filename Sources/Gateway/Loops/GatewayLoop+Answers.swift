@@ -20,10 +20,12 @@ extension GatewayLoop {
         }
         core.pointee.effects.removeAll(keepingCapacity: true)
         answerDeferred()
-        guard !dueTasks.isEmpty else { return }
-        let due = dueTasks
+        guard !dueTasks.isEmpty || !firstAcks.isEmpty else { return }
+        let (due, first) = (dueTasks, firstAcks)
         dueTasks.removeAll()
+        firstAcks.removeAll()
         for record in due { campaigns.desk.taskDue(record) }
+        for ack in first { campaigns.desk.endSiblings(of: ack) }
     }
 
     /// Fetches what an effect will use: its connection first, and when that is here the connection's stream.
@@ -81,6 +83,8 @@ extension GatewayLoop {
         case .taskDue(let record):
             // Begun when this turn's effects are done: it calls the shard.
             dueTasks.append(record)
+        case .firstAck(let first):
+            firstAcks.append(first)
         case .log(let event):
             context.log.write(event)
         }

@@ -19,6 +19,8 @@ final class GatewayLoop {
     let core: UnsafeMutablePointer<Core>
     var mailboxes: [Mailbox<LoopMessage>] = []
     var dueTasks: [TaskRecord] = []
+    /// Acks whose siblings are to be ended, likewise.
+    var firstAcks: [FirstAck] = []
     private var lastSecond: UInt64 = 0
     var handshakes = HandshakeQueue()
     var listeners: [Listener] = []

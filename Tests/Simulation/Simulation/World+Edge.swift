@@ -236,6 +236,7 @@ extension World {
         case .directoryAnswered(let origin, let reply): directed(Int(origin.request), reply, loop)
         case .task(let origin, let answer): taskAnswered(origin, answer)
         case .taskDue: fail(.content, "a task fell due that nobody scheduled")
+        case .firstAck: fail(.content, "a first ack won that nobody asked for")
         case .log(let event): oracle.logged(event)
         }
     }

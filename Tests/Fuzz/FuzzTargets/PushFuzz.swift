@@ -230,7 +230,8 @@ enum PushFuzz {
                 apns: view.apns.bytes(of: bytes))
             let checked: Result<Void, any Error>
             do throws(NativePublishFault) {
-                checked = try publisher.withCommand(publish, sender: NativeSender(app), origin: .none, now: now) { command in
+                checked = try publisher.withCommand(publish, sender: NativeSender(app), origin: .none, now: now) {
+                    command in
                     Result { try check(command) }
                 }
             } catch {

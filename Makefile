@@ -12,7 +12,7 @@ check_flags := --scratch-path .build/check
 endif
 
 python := .build/python/bin/python
-shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-imports.sh Tests/Benchmarks/first-figures.sh \
+shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-imports.sh \
 	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh
 
 .PHONY: help
@@ -43,7 +43,7 @@ check: dependencies-build ## Warnings as errors, formatting, import rules, shell
 	Tests/check-imports.sh --self-test
 	Tests/check-imports.sh
 	for script in $(shell_scripts); do bash -n "$$script"; done
-	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/check/*.py
+	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/check/*.py Tests/API/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
 	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/check/allocations.c
 	Tests/Proof/table.py --check
@@ -57,6 +57,12 @@ fuzz: dependencies-build ## Fuzzes every target for SECONDS=60, or one: TARGET=n
 .PHONY: sanitize
 sanitize: dependencies-test ## Runs the tests under the thread sanitizer and the address sanitizer. JSON=file for the figures.
 	Tests/Sanitizers/sanitize.sh $(if $(JSON),--json $(JSON))
+
+.PHONY: test-api
+test-api: dependencies-test ## Asks a real gateway everything that docs/openapi.yaml describes, and much that it does not. EXAMPLES=60
+	deploy/install-dependencies.sh api
+	swift build --product longwired
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/API/run.py --examples $(EXAMPLES) --seed $(SEED)
 
 .PHONY: demo
 demo: dependencies-test ## Plays the whole story against a real gateway and prints each step.
@@ -76,6 +82,7 @@ bench-check: dependencies-test ## Counts what a message costs in a release build
 
 soak_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 SEED ?= 1
+EXAMPLES ?= 60
 ROUNDS ?= 50
 .PHONY: soak
 soak: simulate rounds ## Simulates for SECONDS=60 from SEED=1 on, then kills a real gateway ROUNDS=50 times under load.

@@ -6,9 +6,10 @@
 #   deploy/install-dependencies.sh test       what the tests need on top
 #   deploy/install-dependencies.sh bench      the peers that Tests/Benchmarks/peers.py measures beside Longwire
 #   deploy/install-dependencies.sh counting   the tools that `make bench-check` counts instructions and system calls with
+#   deploy/install-dependencies.sh api        schemathesis, which `make test-api` asks the HTTP APIs with
 #   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
 #
-# Only Debian packages are used. It needs root or sudo when something is missing, and neither when nothing is. The
+# Only Debian packages are used, and from PyPI schemathesis for `api`. It needs root or sudo when something is missing, and neither when nothing is. The
 # Swift toolchain (6.2 or later) is not installed here: it is no Debian package. Get it from swift.org.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,6 +30,8 @@ test_packages=(
     "python3|the integration tests"
     "python3-venv|the folder .build/python that the integration tests run from"
     "python3-pytest|runs the integration tests"
+    "php-cli|speaks to the gateway as Getui's PHP SDK does"
+    "php-curl|the same"
     "python3-protobuf|the Python client of the integration tests, of the same version as protoc"
 )
 
@@ -48,11 +51,19 @@ counting_packages=(
     "libc6-dbg|the symbols that valgrind needs of the C library"
 )
 
+# Only when asked for by name: it comes from PyPI, into a folder of its own.
+api_packages=(
+    "python3|runs schemathesis"
+    "python3-venv|the folder .build/schemathesis"
+    "python3-pip|installs it there"
+)
+schemathesis_version=4.32.5
+
 dry_run=false
 groups=()
 for argument in "$@"; do
     case "$argument" in
-    build | test | bench | counting) groups+=("$argument") ;;
+    build | test | bench | counting | api) groups+=("$argument") ;;
     --dry-run) dry_run=true ;;
     -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "install-dependencies: unknown argument $argument; try --help" >&2; exit 64 ;;
@@ -120,6 +131,20 @@ case " ${groups[*]} " in
         mkdir -p .build
         /usr/bin/python3 -m venv --system-site-packages --without-pip .build/python
         .build/python/bin/python -c 'import pytest, google.protobuf'
+    fi
+    ;;
+esac
+
+case " ${groups[*]} " in
+*" api "*)
+    if ! $dry_run && [ "$(.build/schemathesis/bin/st --version 2>/dev/null)" != "st, version $schemathesis_version" ]; then
+        echo "Making .build/schemathesis from /usr/bin/python3."
+        rm -rf .build/schemathesis
+        mkdir -p .build
+        /usr/bin/python3 -m venv .build/schemathesis
+        .build/schemathesis/bin/python -m pip install --quiet --disable-pip-version-check \
+            "schemathesis==$schemathesis_version"
+        .build/schemathesis/bin/st --version
     fi
     ;;
 esac

@@ -2,7 +2,7 @@ public import Delivery
 
 /// Getui's bounds of a timed push.
 public enum ScheduleRules {
-    /// A push may wait for seven days.
+    /// A push may wait for seven days, unless the app's configuration says otherwise.
     public static let horizon: Int64 = 7 * 86_400_000
 
     public enum Verdict: Sendable, Equatable {
@@ -13,7 +13,7 @@ public enum ScheduleRules {
     }
 
     /// What a `schedule_time` means at `now`.
-    public static func judge(_ time: GatewayTime, now: GatewayTime) -> Verdict {
+    public static func judge(_ time: GatewayTime, now: GatewayTime, horizon: Int64 = horizon) -> Verdict {
         guard time > 0, time <= now + horizon else { return .outOfRange }
         return time <= now ? .atOnce : .later(time)
     }

@@ -90,6 +90,8 @@ public struct PublishCommand {
     /// The task that this message withdraws, and the tail of that task's msgId for this device; `.none`: an ordinary one.
     public var revokes = TaskID.none
     public var revokedDigest: UInt64 = 0
+    /// The ack of one device ends the task's messages for the others.
+    public var firstAckWins = false
     public var payload: UnsafeRawBufferPointer
     public var collapseKey: UnsafeRawBufferPointer
     public var alertTitle: UnsafeRawBufferPointer
@@ -243,7 +245,7 @@ public struct ShardLimits: Sendable {
     public var aliasReservationLifetime: Int64 = 30_000
     /// How long reports know a task.
     public var reportRetention: Int64 = 90 * 24 * 3_600_000
-    /// A scheduled or stopping task whose work is not reported done is taken up again after this.
+    /// A scheduled or stopping task, or a first ack, whose work is not reported done is taken up again after this.
     public var taskPatience: Int64 = 60_000
     /// Memory for knowing which devices a task has not reached yet.
     public var acceptanceFilterByteCount = 32 << 20

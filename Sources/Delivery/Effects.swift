@@ -30,6 +30,8 @@ public enum Effect {
     indirect case taskDue(TaskRecord)
     /// A broadcast is out, durably: every loop's shard must hear of it (`Shard.launch`), in the order of their numbers.
     indirect case launched(TaskRecord)
+    /// Durable: the siblings of this message are to be ended, and then its shard told (`TaskCommand.settleFirstAck`).
+    indirect case firstAck(FirstAck)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
     indirect case log(LogEvent)
 }

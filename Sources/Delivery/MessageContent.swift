@@ -63,6 +63,8 @@ public struct MessageContent: Sendable, Equatable {
     public var vendor: Vendor?
     /// The task that this message withdraws; its payload is the id's 16 bytes then.
     public var revokes: TaskID
+    /// The ack of one device ends the task's messages for the others.
+    public var firstAckWins = false
     public private(set) var lengths: Lengths
     public private(set) var arena: [UInt8]
 
@@ -108,6 +110,7 @@ public struct MessageContent: Sendable, Equatable {
             command.taskCreatedAt = target.taskCreatedAt
             command.isTracked = target.isTracked
             (command.revokes, command.revokedDigest) = (revokes, target.revokedDigest)
+            command.firstAckWins = firstAckWins
             return try body(command)
         }
     }
@@ -144,7 +147,7 @@ public struct MessageContent: Sendable, Equatable {
         writer.put(vendor?.pushType.rawValue ?? 0)
         writer.put(vendor?.priority ?? 0)
         writer.put(badge.kind)
-        writer.put(UInt16(0))
+        writer.put(UInt16(firstAckWins ? 1 : 0))
         writer.put(badge.value)
         writer.put(vendor?.messageIDOffset ?? -1)
         writer.put(vendor?.badgeOffset ?? -1)
@@ -163,7 +166,7 @@ public struct MessageContent: Sendable, Equatable {
         guard let strategy = Strategy(rawValue: reader.next() ?? 0), let hasVendor = reader.next(UInt8.self),
             let tokenKind = TokenKind(rawValue: reader.next() ?? .max),
             let pushType = PushType(rawValue: reader.next() ?? .max), let priority = reader.next(UInt8.self),
-            let badgeKind = reader.next(UInt8.self), reader.next(UInt16.self) != nil,
+            let badgeKind = reader.next(UInt8.self), let flags = reader.next(UInt16.self),
             let badgeValue = reader.next(Int32.self), let messageIDOffset = reader.next(Int32.self),
             let badgeOffset = reader.next(Int32.self), reader.next(UInt32.self) != nil,
             let timeToLive = reader.next(Int64.self), let revokes = reader.nextIdentifier(TaskID.self)
@@ -183,5 +186,6 @@ public struct MessageContent: Sendable, Equatable {
         self.init(
             strategy: strategy, timeToLive: timeToLive, vendor: hasVendor == 0 ? nil : vendor, revokes: revokes,
             lengths: lengths, arena: Array(bytes))
+        firstAckWins = flags & 1 != 0
     }
 }

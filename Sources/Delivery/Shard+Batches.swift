@@ -31,6 +31,7 @@ extension Shard {
         if batch.counters != .max { writeCounters(device.pointee.bucket) }
         batch.device = .max
         lastTicket = store.endBatch()
+        if !freshFirstAcks.isEmpty { tellFirstAcks() }
         return lastTicket
     }
 

@@ -54,17 +54,21 @@ extension Shard {
         var flags: LedgerRow.Flags = facts.flags.contains(.offline) ? [] : .live
         if wasSent { flags.insert(.sent) }
         if wasAlerted { flags.insert(.alerted) }
+        let isFirstAck = facts.flags.contains(.firstAckWins) && Self.isFirstAck(state)
+        if isFirstAck { flags.insert(.firstAck) }
         let (fallback, fallbackReason) = Self.fallback(facts)
         let row = LedgerRow(
             cid: facts.cid, app: facts.app, flags: flags, state: state, fallback: fallback,
             fallbackReason: fallbackReason, acceptedAt: facts.acceptedAt, endedAt: now, timeToLive: facts.timeToLive,
             table: facts.table, item: facts.item, reason: reason)
         let end = ledgerEnd(facts)
+        // Until its siblings have ended the row must be looked at again.
         store.put(
-            Self.ledgerKey(facts), wakeAt: end, prior: isNew ? .none : .maybe(wakeAt: ledgerAlarm(facts)),
-            byteCount: row.byteCount
+            Self.ledgerKey(facts), wakeAt: isFirstAck ? min(end, now + limits.taskPatience) : end,
+            prior: isNew ? .none : .maybe(wakeAt: ledgerAlarm(facts)), byteCount: row.byteCount
         ) { row.write(into: $0) }
         batch.rowCount += 1
+        if isFirstAck { noteFirstAck(facts) }
     }
 
     /// What the answer to this message's publish said of its fallback.

@@ -44,6 +44,7 @@ extension Shard {
             return
         }
         numbers.repeatedRequests &+= 1
+        repeatFirstAck(row, command)
         answer(command, repeated(row, command), slot: .max)
     }
 

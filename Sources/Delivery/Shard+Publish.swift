@@ -410,6 +410,7 @@ extension Shard {
         if hash != 0 { facts.flags.insert(.hasCollapseKey) }
         if plan.isArmed { facts.flags.insert(.isArmed) }
         if !command.revokes.isNone { facts.flags.insert(.revoke) }
+        if command.firstAckWins { facts.flags.insert(.firstAckWins) }
         countAccepted()
         var listed: UInt32?
         if let state = plan.endsAs {

@@ -219,7 +219,7 @@ extension Shard {
     private mutating func endSwept(_ row: LedgerRow, _ key: StoreKey, _ sweep: Sweep) {
         sweep.outstanding += 1
         let id = MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item)
-        endPendingOfDevice(id, row.cid, row.table, row.item) { shard, hasEnded, ok in
+        endPendingOfDevice(id, row.cid, row.table, row.item, reason: "stopped") { shard, hasEnded, ok in
             if !ok { sweep.hasFailed = true }
             if hasEnded { sweep.ended += 1 }
             shard.swept(sweep)
@@ -233,8 +233,8 @@ extension Shard {
     }
 
     /// Ends a message of whatever device, in its turn.
-    private mutating func endPendingOfDevice(
-        _ id: MessageID, _ cid: DeviceID, _ table: StoreKey.Table, _ item: UInt64,
+    mutating func endPendingOfDevice(
+        _ id: MessageID, _ cid: DeviceID, _ table: StoreKey.Table, _ item: UInt64, reason: String,
         completion: @escaping (inout Shard, Bool, Bool) -> Void
     ) {
         guard let bucket = id.bucket else { return completion(&self, false, true) }
@@ -245,7 +245,7 @@ extension Shard {
                 return
             }
             shard.devices.pointer(slot).pointee.flags.insert(.busy)
-            shard.endPending(id, table, item, slot, reason: "stopped") { shard, wasSeen, ok in
+            shard.endPending(id, table, item, slot, reason: reason) { shard, wasSeen, ok in
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 shard.pump(slot)
                 completion(&shard, ok && wasSeen != nil, ok)
@@ -260,7 +260,8 @@ extension Shard {
             guard let bytes, let row = SingleTaskRow(bytes), row.app == app else {
                 return shard.answer(origin, .unknown)
             }
-            shard.endPendingOfDevice(row.message, row.cid, row.table, row.item) { shard, hasEnded, ok in
+            shard.endPendingOfDevice(row.message, row.cid, row.table, row.item, reason: "stopped") {
+                shard, hasEnded, ok in
                 shard.answer(origin, ok ? .swept(hasEnded ? 1 : 0) : .busy)
             }
         }

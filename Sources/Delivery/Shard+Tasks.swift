@@ -39,6 +39,10 @@ extension Shard {
         case .message(let task, let app, let cid, let bucket, let digest):
             findMessage(task, app, cid, bucket, digest, origin)
         case .stopSingle(let task, let app): stopSingle(task, app, origin)
+        case .keepSiblings(let task, let siblings): keepSiblings(task, siblings, origin)
+        case .endSibling(let task, let app, let cid, let bucket, let digest):
+            endSibling(task, app, cid, bucket, digest, origin)
+        case .settleFirstAck(let first): settleFirstAck(first, origin)
         case .begin(let key, let digest, let task, let targets): beginCall(key, digest, task, targets, origin)
         case .end(let key, let outcomes): endCall(key, outcomes, origin)
         case .joinGroup(let task, let bucket, let owner): joinGroup(task, bucket, owner, origin)
@@ -163,7 +167,11 @@ extension Shard {
             taskTimers.removeFirst()
             taskRang(first.task)
         }
-        if stoppedTasks.count > 4_096 { stoppedTasks = stoppedTasks.filter { $0.value > now } }
+        if stoppedTasks.count > stoppedTaskLimit {
+            stoppedTasks = stoppedTasks.filter { $0.value > now }
+            // As many again may come before the next look, so that looking costs each of them little.
+            stoppedTaskLimit = max(4_096, 2 * stoppedTasks.count)
+        }
     }
 
     /// A task's alarm: it may be old, or told twice; what the row says now counts.

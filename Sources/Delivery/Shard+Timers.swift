@@ -29,6 +29,7 @@ extension Shard {
         ringTasks()
         writeCursors()
         walkSessions()
+        ringFirstAcks()
         askForAlarms()
         releaseDue()
     }
@@ -71,6 +72,7 @@ extension Shard {
         case .task(let origin, let answer): effects.append(.task(origin, answer))
         case .taskDue(let record): effects.append(.taskDue(record))
         case .launched(let record): effects.append(.launched(record))
+        case .firstAck(let first): effects.append(.firstAck(first))
         case .resume(let slot, let cid): if isDevice(slot, cid) { pump(slot) }
         case .directory(let origin, let reply): effects.append(.directoryAnswered(origin, reply))
         }
@@ -146,7 +148,7 @@ extension Shard {
             if let row = LedgerRow(stored.value), row.state == nil, row.table == .broadcast {
                 broadcastRang(stored.key, row)
             } else {
-                forget(stored)
+                ledgerRang(stored)
             }
         case .taskEvent, .taskTargets, .taskGroup: forget(stored)
         default: break

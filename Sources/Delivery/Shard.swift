@@ -88,6 +88,12 @@ public struct Shard: ~Copyable {
     var cursorsDueAt: GatewayTime = .max
     /// Frames lent until the next call.
     var heldFrames: [LentFrame] = []
+    /// First acks of the open batch.
+    var freshFirstAcks: [FirstAck] = []
+    /// First acks of this life that may not be settled, in the order of their times.
+    var firstAckTimers = Ring<FirstAckTimer>()
+    /// So many stopped tasks are remembered before those of old are looked for.
+    var stoppedTaskLimit = 4_096
     /// What this shard counted, by app and day, over all its buckets, of days whose rows are not in memory.
     var dayTotals: [DayKey: CountersRow] = [:]
 
@@ -137,6 +143,9 @@ public struct Shard: ~Copyable {
     }
 
     public var hasEffects: Bool { !effects.isEmpty }
+
+    /// The last ticket that an effect waits for; 0 when none waits.
+    public var awaitedTicket: Ticket { pending.isEmpty ? 0 : pending.pointer(pending.count - 1).pointee.ticket }
 
     /// True when a lease would find jobs.
     public var hasDueJobs: Bool { dueCount > 0 }
@@ -225,6 +234,7 @@ struct PendingEffect {
         indirect case task(Origin, TaskAnswer)
         indirect case taskDue(TaskRecord)
         indirect case launched(TaskRecord)
+        indirect case firstAck(FirstAck)
         case resume(device: UInt32, cid: DeviceID)
         case directory(Origin, DirectoryReply)
     }

@@ -92,12 +92,29 @@ public enum TaskCommand: Sendable {
     case message(TaskID, AppKey, cid: DeviceID, bucket: Bucket, digest: UInt64)
     /// Ends the one message of a single push, if it is pending.
     case stopSingle(TaskID, AppKey)
+    /// Keeps the devices of a task of which the first ack wins; `targets` tells them again.
+    case keepSiblings(TaskID, [DeviceID])
+    /// Ends the task's message for one device if it is pending: another device acked first.
+    case endSibling(TaskID, AppKey, cid: DeviceID, bucket: Bucket, digest: UInt64)
+    /// The siblings of this one have ended.
+    case settleFirstAck(FirstAck)
     /// Begins a call that reaches several devices: durably, once, with the same ids for its repetitions.
     case begin(CallKey, digest: UInt64, TaskID, [DeviceID])
     /// The call's outcomes are known, or it could not be carried through (`nil`): whoever waits learns it.
     case end(CallKey, [PublishOutcome]?)
     case joinGroup(TaskID, bucket: Bucket, owner: (UInt64, UInt64))
     case group(bucket: Bucket, owner: (UInt64, UInt64))
+}
+
+/// A device acked the message of a task of which the first ack wins.
+public struct FirstAck: Sendable, Equatable {
+    public var task: TaskID
+    public var app: AppKey
+    /// The message that was acked.
+    public var message: MessageID
+    public init(task: TaskID, app: AppKey, message: MessageID) {
+        (self.task, self.app, self.message) = (task, app, message)
+    }
 }
 
 /// A request's digest: (app, endpoint, request id).

@@ -51,7 +51,8 @@ extension ByteStream {
         var budget = Limits.readByteCountPerTurn
         if let hint = slot.pointee.hint { prefetch(hint, byteCount: Limits.hintByteCount) }
         if let delegate = slot.pointee.delegate {
-            prefetch(UnsafeRawPointer(Unmanaged.passUnretained(delegate).toOpaque()), byteCount: Limits.delegateByteCount)
+            let address = UnsafeRawPointer(Unmanaged.passUnretained(delegate).toOpaque())
+            prefetch(address, byteCount: Limits.delegateByteCount)
         }
         while !slot.pointee.flags.contains(.isPaused) {
             // A move may have left bytes that must be shown before new ones; `readAgain` does both in order.

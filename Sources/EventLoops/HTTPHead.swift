@@ -243,13 +243,17 @@ package struct HTTPHead {
     }
 }
 
-/// The request methods that an HTTP server answers.
+/// The request methods that an HTTP server hands on; what is done with each is the handler's business.
 package enum HTTPMethod: String, Sendable, CaseIterable {
     case get = "GET"
     case post = "POST"
     case put = "PUT"
     case delete = "DELETE"
     case head = "HEAD"
+    case patch = "PATCH"
+    case options = "OPTIONS"
+    case trace = "TRACE"
+    case query = "QUERY"
 
     fileprivate var name: StaticString {
         switch self {
@@ -258,6 +262,10 @@ package enum HTTPMethod: String, Sendable, CaseIterable {
         case .put: "PUT"
         case .delete: "DELETE"
         case .head: "HEAD"
+        case .patch: "PATCH"
+        case .options: "OPTIONS"
+        case .trace: "TRACE"
+        case .query: "QUERY"
         }
     }
 }

@@ -66,7 +66,7 @@ struct StreamTable {
         let reason: CloseReason
     }
 
-    /// Its owner. Not counted: each use would count twice.
+    /// Its owner; not counted, since each use would count twice.
     unowned(unsafe) let loop: EventLoop
     var pool = BlockPool()
     /// Slots with something to send; one that has changed hands meanwhile is not marked as dirty, or stands here twice.

@@ -40,6 +40,7 @@ package final class Committer: @unchecked Sendable {
         package var durability = Durability.fsync
         package var smallGroupBatchCount = Limits.smallGroupBatchCount
         package var gatherMicroseconds = Limits.gatherMicroseconds
+        package var unawaitedMilliseconds = Limits.unawaitedMilliseconds
         /// Tests make a write fail with it: called before each group's write with the group's number from 1.
         package var fault: (@Sendable (Int) -> SystemError?)?
         package init() {}
@@ -53,8 +54,16 @@ package final class Committer: @unchecked Sendable {
     private struct Queue: ~Copyable {
         var pieces: [Queued] = []
         var completions: [@Sendable (UInt64) -> Void] = []
+        /// Somebody waits for one of the pieces.
+        var isAwaited = false
+        var byteCount = 0
         var isClosing = false
         var sealBefore: UInt64?
+
+        /// There is something to do that may not wait for company.
+        var isPressing: Bool {
+            isAwaited || isClosing || sealBefore != nil || byteCount >= Limits.unawaitedByteCount
+        }
     }
 
     private struct Current: ~Copyable {
@@ -112,11 +121,22 @@ package final class Committer: @unchecked Sendable {
     package var statistics: JournalStatistics { statisticsLock.withLock { $0 } }
 
     /// Hands over batches, whole and in the order of their tickets; never waits for the disk.
-    package func submit(_ pieces: [BatchPiece], shard: Int, byteCount: Int) {
+    ///
+    /// - Parameters:
+    ///   - pieces: the batches' parts.
+    ///   - shard: whose they are.
+    ///   - byteCount: of their records.
+    ///   - isAwaited: false when nobody waits for them to be durable: they may then take some milliseconds longer.
+    package func submit(_ pieces: [BatchPiece], shard: Int, byteCount: Int, isAwaited: Bool = true) {
         uncommitted.add(byteCount, ordering: .relaxed)
-        queue.signal { queue in
+        let mustWake: Bool = queue.withLock { queue in
+            let wasEmpty = queue.pieces.isEmpty
             for piece in pieces { queue.pieces.append(Queued(piece: piece, shard: shard)) }
+            queue.isAwaited = queue.isAwaited || isAwaited
+            queue.byteCount += byteCount
+            return wasEmpty || queue.isPressing
         }
+        if mustWake { queue.signal { _ in } }
     }
 
     /// Asks for the current segment to be sealed if its first record was written at or before `time`.
@@ -131,8 +151,10 @@ package final class Committer: @unchecked Sendable {
         while true {
             var isClosing = false
             var sealBefore: UInt64?
-            queue.wait(while: { $0.pieces.isEmpty && !$0.isClosing && $0.sealBefore == nil }) { queue in
+            queue.wait(while: { $0.pieces.isEmpty && !$0.isPressing }) { _ in }
+            queue.wait(atMostMilliseconds: configuration.unawaitedMilliseconds, while: { !$0.isPressing }) { queue in
                 swap(&work, &queue.pieces)
+                (queue.isAwaited, queue.byteCount) = (false, 0)
                 isClosing = queue.isClosing
                 sealBefore = queue.sealBefore
                 queue.sealBefore = nil

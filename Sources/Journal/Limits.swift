@@ -10,6 +10,9 @@ package enum Limits {
     /// took the process from 36 to 23 µs of CPU a message and added 0.2 ms to the median.
     package static let smallGroupBatchCount = 64
     package static let gatherMicroseconds: UInt32 = 300
+    /// How long batches that nobody waits for are kept back for company, and how many bytes of them.
+    package static let unawaitedMilliseconds: UInt64 = 4
+    static let unawaitedByteCount = 1 << 20
     /// Bytes handed over and not yet synced, all shards together; past it publishes are refused.
     package static let uncommittedByteCount = 64 << 20
     /// Powers of two of microseconds in the histogram of commit times; the last one is about 8 s and more.

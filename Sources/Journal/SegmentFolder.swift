@@ -63,14 +63,14 @@ package struct SegmentFolder: Sendable {
         return spares
     }
 
-    /// Makes a file of zeros, synced, under the name `free-GENERATION`.
-    func makeSpare(_ generation: UInt64) throws(JournalError) {
+    /// Makes a file of zeros, synced, under the name `free-GENERATION`; gently when nobody waits for it.
+    func makeSpare(_ generation: UInt64, isGentle: Bool = false) throws(JournalError) {
         // The committer and the spiller may make one each at the same time.
         let draft = path + "/" + Self.name("new", generation)
         do throws(SystemError) {
             do {
                 let file = try File(path: draft, mode: .createNew)
-                try file.fillWithZeros(byteCount: segmentByteCount)
+                try file.fillWithZeros(byteCount: segmentByteCount, isGentle: isGentle)
             }
             try FileSystem.rename(draft, to: freePath(generation))
             try FileSystem.synchronizeDirectory(path)

@@ -79,7 +79,7 @@ package final class SegmentLedger: Sendable {
             return name
         }
         guard let name else { return }
-        try folder.makeSpare(name)
+        try folder.makeSpare(name, isGentle: true)
         state.withLock { $0.spares.append(name) }
     }
 

@@ -64,6 +64,7 @@ public final class EmbeddedShardStore: ShardStore {
         var pieces: [BatchPiece] = []
         var pieceByteCount = 0
         var lastTicket: Ticket = 0
+        var submittedTicket: Ticket = 0
         var committedTicket: Ticket = 0
     }
 
@@ -245,10 +246,15 @@ public final class EmbeddedShardStore: ShardStore {
     }
 
     /// Hands the turn's batches to the committer; the loop calls it once at the end of each turn.
-    public func turnEnded() {
+    ///
+    /// - Parameter awaited: the last ticket that somebody waits for; batches without one may take some milliseconds longer.
+    public func turnEnded(awaited: Ticket = .max) {
         precondition(!core.pointee.isBatchOpen, "a batch is open at the end of a turn")
         guard !core.pointee.pieces.isEmpty else { return }
-        store.committer.submit(core.pointee.pieces, shard: committerShard, byteCount: core.pointee.pieceByteCount)
+        store.committer.submit(
+            core.pointee.pieces, shard: committerShard, byteCount: core.pointee.pieceByteCount,
+            isAwaited: awaited > core.pointee.submittedTicket)
+        core.pointee.submittedTicket = core.pointee.lastTicket
         core.pointee.pieces.removeAll(keepingCapacity: true)
         core.pointee.pieceByteCount = 0
     }

@@ -1,6 +1,6 @@
 /// A hash table of slot numbers with open addressing; keys stay in the slots.
 ///
-/// It is split into 64 parts by the hash, each of which grows by itself: no single put pays for moving everything.
+/// It is split into 64 parts by the hash, each of which grows and shrinks by itself: no single put pays for moving everything.
 struct OpenTable: ~Copyable {
     private struct Part {
         var entries: UnsafeMutablePointer<UInt64>  // hash in the high half, slot + 1 in the low half; 0 is empty
@@ -50,7 +50,9 @@ struct OpenTable: ~Copyable {
     /// Adds a slot that is not in the table.
     @inline(__always) mutating func insert(_ hash: UInt64, _ slot: UInt32) {
         let part = parts + Int(hash >> 58)
-        if (part.pointee.count + 1) * 10 > (part.pointee.mask + 1) * 7 { Self.grow(part) }
+        if (part.pointee.count + 1) * 10 > (part.pointee.mask + 1) * 7 {
+            Self.resize(part, to: (part.pointee.mask + 1) * 2)
+        }
         Self.place(part, (hash & 0xFFFF_FFFF) << 32 | UInt64(slot &+ 1))
         part.pointee.count += 1
     }
@@ -61,10 +63,11 @@ struct OpenTable: ~Copyable {
         part.pointee.entries[position] = entry
     }
 
-    private static func grow(_ part: UnsafeMutablePointer<Part>) {
+    private static func resize(_ part: UnsafeMutablePointer<Part>, to wanted: Int) {
         let (old, oldCapacity) = (part.pointee.entries, part.pointee.mask + 1)
-        part.pointee.entries = makeEntries(oldCapacity * 2)
-        part.pointee.mask = oldCapacity * 2 - 1
+        let capacity = max(firstCapacity, wanted)
+        part.pointee.entries = makeEntries(capacity)
+        part.pointee.mask = capacity - 1
         for index in 0..<oldCapacity where old[index] != 0 { place(part, old[index]) }
         old.deallocate()
     }
@@ -93,5 +96,6 @@ struct OpenTable: ~Copyable {
         }
         entries[hole] = 0
         part.pointee.count -= 1
+        if mask >= Self.firstCapacity, part.pointee.count * 16 < mask { Self.resize(part, to: (mask + 1) / 4) }
     }
 }

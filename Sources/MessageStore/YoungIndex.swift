@@ -66,12 +66,24 @@ private struct AgeList {
 }
 
 struct YoungIndex: ~Copyable {
-    private static let pageShift: UInt32 = 12
-    private static let pageSize = 1 << 12
+    private static let pageShift: UInt32 = 11
+    private static let pageSize = 1 << 11
 
-    private var pages: [UnsafeMutablePointer<YoungSlot>] = []
+    /// Slots that never move; without memory while no slot of it is used.
+    private struct Page {
+        var slots: UnsafeMutablePointer<YoungSlot>?
+        var free = noSlot
+        var usedCount = 0
+        /// The next page with free slots; `noSlot` ends the list.
+        var nextOpen = noSlot
+        var isOpen = false
+    }
+
+    private var pages: [Page] = []
+    private var openPage = noSlot
+    private var freePages: [UInt32] = []
+    private var firstVersion: UInt32 = 0
     private var partitionPages: [UnsafeMutablePointer<Partition>] = []
-    private var freeSlot = noSlot
     private var freePartition = noSlot
     private var slotTable = OpenTable()
     private var partitionTable = OpenTable()
@@ -85,16 +97,16 @@ struct YoungIndex: ~Copyable {
     init() {}
 
     deinit {
-        for page in pages { page.deallocate() }
+        for page in pages { page.slots?.deallocate() }
         for page in partitionPages { page.deallocate() }
     }
 
     @inline(__always) subscript(slot: UInt32) -> UnsafeMutablePointer<YoungSlot> {
-        pages[Int(slot >> Self.pageShift)] + Int(slot & 0xFFF)
+        pages[Int(slot >> Self.pageShift)].slots.unsafelyUnwrapped + Int(slot & UInt32(Self.pageSize - 1))
     }
 
     @inline(__always) private func partition(_ index: UInt32) -> UnsafeMutablePointer<Partition> {
-        partitionPages[Int(index >> Self.pageShift)] + Int(index & 0xFFF)
+        partitionPages[Int(index >> Self.pageShift)] + Int(index & UInt32(Self.pageSize - 1))
     }
 
     // MARK: Finding
@@ -156,26 +168,68 @@ struct YoungIndex: ~Copyable {
         if slot.pointee.partition != noSlot { unlink(index, partitionHash) }
         slotTable.remove(Self.slotHash(key, partitionHash), index)
         slot.pointee.version &+= 1
-        slot.pointee.ageAfter = freeSlot
-        freeSlot = index
+        putSlot(index)
         slotCount -= 1
     }
 
     private mutating func takeSlot() -> UInt32 {
-        if freeSlot == noSlot {
-            let page = UnsafeMutablePointer<YoungSlot>.allocate(capacity: Self.pageSize)
-            let first = UInt32(pages.count) << Self.pageShift
-            pages.append(page)
-            UnsafeMutableRawPointer(page).initializeMemory(
-                as: UInt8.self, repeating: 0, count: Self.pageSize * MemoryLayout<YoungSlot>.stride)
-            for offset in stride(from: Self.pageSize - 1, through: 0, by: -1) {
-                page[offset].ageAfter = freeSlot
-                freeSlot = first + UInt32(offset)
-            }
+        if openPage == noSlot { openPage = takePage() }
+        let page = Int(openPage)
+        let index = pages[page].free
+        let slot = self[index]
+        pages[page].free = slot.pointee.ageAfter
+        pages[page].usedCount += 1
+        if pages[page].free == noSlot {
+            openPage = pages[page].nextOpen
+            pages[page].isOpen = false
         }
-        let index = freeSlot
-        freeSlot = self[index].pointee.ageAfter
         return index
+    }
+
+    private mutating func putSlot(_ index: UInt32) {
+        let page = Int(index >> Self.pageShift)
+        self[index].pointee.ageAfter = pages[page].free
+        pages[page].free = index
+        pages[page].usedCount -= 1
+        if !pages[page].isOpen {
+            pages[page].isOpen = true
+            pages[page].nextOpen = openPage
+            openPage = UInt32(page)
+        }
+        // The first of the open pages stays, so that steady work asks for no memory.
+        if pages[page].usedCount == 0, openPage != UInt32(page) { releasePage(page) }
+    }
+
+    private mutating func takePage() -> UInt32 {
+        let slots = UnsafeMutablePointer<YoungSlot>.allocate(capacity: Self.pageSize)
+        UnsafeMutableRawPointer(slots).initializeMemory(
+            as: UInt8.self, repeating: 0, count: Self.pageSize * MemoryLayout<YoungSlot>.stride)
+        let page: Int
+        if let number = freePages.popLast() {
+            page = Int(number)
+        } else {
+            page = pages.count
+            pages.append(Page())
+        }
+        let first = UInt32(page) << Self.pageShift
+        for offset in 0..<Self.pageSize {
+            slots[offset].ageAfter = offset + 1 < Self.pageSize ? first + UInt32(offset) + 1 : noSlot
+            slots[offset].version = firstVersion
+        }
+        // No slot of this page's number has the version of one that was there before.
+        firstVersion &+= 1_000_003
+        pages[page] = Page(slots: slots, free: first, usedCount: 0, nextOpen: openPage, isOpen: true)
+        return UInt32(page)
+    }
+
+    /// Gives an empty page's memory back: after a storm of registrations nearly all of it is empty.
+    private mutating func releasePage(_ page: Int) {
+        var previous = openPage
+        while pages[Int(previous)].nextOpen != UInt32(page) { previous = pages[Int(previous)].nextOpen }
+        pages[Int(previous)].nextOpen = pages[page].nextOpen
+        pages[page].slots?.deallocate()
+        pages[page] = Page()
+        freePages.append(UInt32(page))
     }
 
     // MARK: Age

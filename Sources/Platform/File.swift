@@ -124,9 +124,14 @@ package struct File: ~Copyable, Sendable {
     /// Makes the file `count` zero bytes that are really there: blocks reserved, zeros written, all synced.
     ///
     /// Only such a range can later be overwritten and synced without a change of the file's own records: blocks that
-    /// are merely reserved turn "written" with the first sync and make it dearer. Fails before writing if the disk
-    /// has no room.
-    package func fillWithZeros(byteCount count: Int) throws(SystemError) {
+    /// are merely reserved turn "written" with the first sync and make it dearer.
+    ///
+    /// - Parameters:
+    ///   - count: how many.
+    ///   - isGentle: piece by piece, each synced and followed by a rest as long as it took, since others sync on the same
+    ///     disk.
+    /// - Throws: what the system said; before anything is written if the disk has no room.
+    package func fillWithZeros(byteCount count: Int, isGentle: Bool = false) throws(SystemError) {
         precondition(count >= 0, "a file has no negative size")
         if count > 0, call("fallocate", path, { longwire_fallocate(descriptor, 0, Int64(count)) }) != 0,
             errno != EOPNOTSUPP
@@ -140,8 +145,13 @@ package struct File: ~Copyable, Sendable {
         var offset = 0
         while offset < count {
             let size = min(count - offset, zeros.count)
+            let began = SystemClock.monotonicNanoseconds
             try write(UnsafeRawBufferPointer(rebasing: zeros[..<size]), at: offset)
             offset += size
+            guard isGentle, offset < count else { continue }
+            try synchronizeData()
+            let took = min(SystemClock.monotonicNanoseconds - began, Limits.restNanoseconds)
+            usleep(UInt32(took / 1_000))
         }
         try truncate(toByteCount: count)
         try synchronize()
@@ -158,4 +168,7 @@ package struct File: ~Copyable, Sendable {
         if errno == EWOULDBLOCK { return false }
         throw .last("flock", path)
     }
+
+    /// Gives the advisory lock back.
+    func unlock() { _ = flock(descriptor, LOCK_UN) }
 }

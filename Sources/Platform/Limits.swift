@@ -4,6 +4,8 @@ enum Limits {
     static let gatheredPieceCount = 1024
     /// Zeros written at a time when a file is prepared: large enough that the call's cost vanishes.
     static let zeroingByteCount = 1 << 20
+    /// The longest rest between two pieces of a file that is prepared gently: a slow disk must not keep the next file waiting.
+    static let restNanoseconds: UInt64 = 10_000_000
     /// A whole small file (configuration, token, certificate) read into memory; larger ones are a mistake.
     static let wholeFileByteCount = 16 << 20
 }

@@ -20,6 +20,9 @@ package struct LockFile: ~Copyable, Sendable {
 
     private let file: File
 
+    /// A process that is being started has copies of our descriptors for a moment: closing ours alone would leave it the lock.
+    deinit { file.unlock() }
+
     /// Takes the lock of `path`, made if it is not there, and writes this process's number into it.
     package init(path: String) throws(Failure) {
         do throws(SystemError) {

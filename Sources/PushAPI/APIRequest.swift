@@ -73,10 +73,12 @@ package struct RequestPath {
 
     package func text(_ index: Int) -> String { String(decoding: self[index], as: UTF8.self) }
 
-    func matches(_ index: Int, _ name: StaticString) -> Bool {
-        let segment = self[index]
-        guard segment.count == name.utf8CodeUnitCount else { return false }
-        return segment.elementsEqual(UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
+    /// True when the segment is just `text[range]`.
+    func equals(_ index: Int, _ text: [UInt8], _ range: Range<Int>) -> Bool {
+        let start = index == 0 ? 0 : ends[index - 1]
+        guard ends[index] - start == range.count else { return false }
+        for offset in 0..<range.count where bytes[start + offset] != text[range.lowerBound + offset] { return false }
+        return true
     }
 }
 

@@ -83,47 +83,40 @@ public final class AdminAPI {
 
     private func route(_ request: APIRequest) throws(AdminFault) -> AdminAction {
         let path = RequestPath(request.target)
-        guard path.count >= 1, !path.isTooDeep else { throw .notFound }
-        if path.count == 1 {
-            // Probes carry no credential; they say nothing that a connect would not.
-            if path.matches(0, "healthz") { return try probe(request, .healthz) }
-            if path.matches(0, "readyz") { return try probe(request, .readyz) }
-            if path.matches(0, "metrics") {
-                guard request.method == .get else { throw .method("GET") }
-                _ = try authorize(request, for: nil)
-                return .metrics
-            }
-            throw .notFound
+        switch AdminEndpoint.table.match(path, request.method) {
+        case .endpoint(let endpoint): return try perform(endpoint, request, path)
+        case .otherMethod(let allow): throw .method(allow)
+        case .none: throw .notFound
         }
-        guard path.matches(0, "v1") else { throw .notFound }
-        if path.count == 3, path.matches(1, "handoff") {
-            if path.matches(2, "lease") { return .lease(try lease(try body(request, .handoff), request)) }
-            if path.matches(2, "results") { return .results(try results(try body(request, .handoff).value)) }
-            if path.matches(2, "extend") { return .extend(try extend(try body(request, .handoff).value)) }
-        }
-        if path.count == 3, path.matches(1, "messages") {
-            guard request.method == .get else { throw .method("GET") }
+    }
+
+    private func perform(
+        _ endpoint: AdminEndpoint, _ request: APIRequest, _ path: RequestPath
+    ) throws(AdminFault) -> AdminAction {
+        switch endpoint {
+        case .lease: return .lease(try lease(try body(request, .handoff), request))
+        case .results: return .results(try results(try body(request, .handoff).value))
+        case .extend: return .extend(try extend(try body(request, .handoff).value))
+        case .message:
             let credential = try authorize(request, for: .trace)
             guard let message = MessageID(hex: path[2]), message.bucket != nil else {
                 throw .invalid("msgId is 32 lower-case hex digits as the gateway gave them")
             }
             return .message(message, scope: credential.apps)
-        }
-        if path.count == 5, path.matches(1, "apps"), path.matches(3, "devices") {
-            guard request.method == .get else { throw .method("GET") }
+        case .device:
             let credential = try authorize(request, for: .trace)
             guard let app = registry[path.text(2)], credential.sees(app.key) else {
                 throw AdminFault(.notFound, "no such app, or not one of this credential's")
             }
             guard let cid = DeviceID(hex: path[4]) else { throw .invalid("cid is 32 lower-case hex digits") }
             return .device(DeviceAddress(app: app.key, bucket: app.bucket(of: cid), cid: cid))
+        case .metrics:
+            _ = try authorize(request, for: nil)
+            return .metrics
+        // Probes carry no credential; they say nothing that a connect would not.
+        case .healthz: return .healthz
+        case .readyz: return .readyz
         }
-        throw .notFound
-    }
-
-    private func probe(_ request: APIRequest, _ action: AdminAction) throws(AdminFault) -> AdminAction {
-        guard request.method == .get || request.method == .head else { throw .method("GET, HEAD") }
-        return action
     }
 
     /// Finds the request's credential and checks that it has `permission`; `nil`: any credential will do.
@@ -146,7 +139,6 @@ public final class AdminAPI {
     private func body(
         _ request: APIRequest, _ permission: Credential.Permission
     ) throws(AdminFault) -> (value: JSONValue, credential: Credential) {
-        guard request.method == .post else { throw .method("POST") }
         let credential = try authorize(request, for: permission)
         guard request.body.count <= Limits.adminBodyByteCount else {
             throw AdminFault(.bodyTooLarge, "a body has at most \(Limits.adminBodyByteCount) bytes")

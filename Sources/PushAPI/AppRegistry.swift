@@ -19,6 +19,8 @@ public struct App: Sendable {
     public var longestTimeToLive = Limits.timeToLive
     public var rates = RateLimits()
     public var bounds = CallBounds()
+    /// How far ahead a timed push may lie, in milliseconds.
+    public var scheduleHorizon = ScheduleRules.horizon
     /// How far a sign's timestamp may be off, in milliseconds.
     public var timestampTolerance = Limits.timestampTolerance
     public var transmissionCharacterCount = Limits.transmissionCharacterCount

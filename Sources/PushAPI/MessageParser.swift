@@ -70,10 +70,13 @@ struct MessageParser {
             arena.append(contentsOf: vendorWriter.bytes)
             arena.append(contentsOf: content.collapseID)
         }
-        return MessageContent(
+        var message = MessageContent(
             // A revoke travels on the live channel only.
             strategy: payload.revokes.isNone ? settings.strategy : .liveOnly, timeToLive: settings.timeToLive,
             vendor: content?.shape, revokes: payload.revokes, lengths: lengths, arena: arena)
+        // A revoke goes to every device, whoever acks it first.
+        message.firstAckWins = settings.firstAckWins && payload.revokes.isNone
+        return message
     }
 
     /// Getui: 10 to 32 characters.

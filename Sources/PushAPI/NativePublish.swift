@@ -125,7 +125,8 @@ public final class NativePublisher {
     /// Without an alert and without `apns` no JSON is touched and nothing is allocated. `body` must not call this
     /// publisher again: the rendered bytes are lent from its one buffer.
     public func withCommand<Result>(
-        _ publish: NativePublish, sender: NativeSender, origin: Origin, now: GatewayTime, _ body: (PublishCommand) -> Result
+        _ publish: NativePublish, sender: NativeSender, origin: Origin, now: GatewayTime,
+        _ body: (PublishCommand) -> Result
     ) throws(NativePublishFault) -> Result {
         let strategy = try check(publish)
         let task = TaskID(kind: .single, now: now, random: random)
@@ -157,7 +158,8 @@ public final class NativePublisher {
             }
             return body(
                 PublishCommand(
-                    origin: origin, app: sender.appKey, bucket: sender.bucket(of: publish.cid), cid: publish.cid, task: task,
+                    origin: origin, app: sender.appKey, bucket: sender.bucket(of: publish.cid), cid: publish.cid,
+                    task: task,
                     messageDigest: messageDigest(of: task, for: publish.cid), strategy: strategy,
                     timeToLive: publish.hasTimeToLive ? publish.timeToLive : sender.defaultTimeToLive, requestKey: key,
                     requestDigest: digest, isBulk: false, payload: publish.payload, collapseKey: publish.collapseKey,

@@ -7,45 +7,9 @@ internal import Wire
 // Broadcasts: to all devices of an app, to those with certain tags, to those with one tag; and pushes to named devices
 // under a condition on their tags.
 extension PublicAPI {
-    /// The route of a broadcast or of a push by tag; `nil`: no such route.
-    func broadcastRoute(
-        _ request: APIRequest, _ path: RequestPath, now: GatewayTime
-    ) throws(GetuiFault) -> PublicAction? {
-        guard path.matches(2, "push") else { return nil }
-        if path.count == 4 {
-            let audience: BroadcastAudience
-            if path.matches(3, "all") {
-                audience = .all
-            } else if path.matches(3, "tag") {
-                audience = .conditions
-            } else if path.matches(3, "fast_custom_tag") {
-                audience = .oneTag
-            } else {
-                return nil
-            }
-            let app = try posted(request, path, now: now)
-            return try broadcast(request, to: audience, app: app, now: now)
-        }
-        guard path.count == 5, path.matches(4, "cid_by_tag") else { return nil }
-        if path.matches(3, "single") {
-            let app = try posted(request, path, now: now)
-            return try pushByTag(request, app: app, now: now)
-        }
-        if path.matches(3, "list") {
-            let app = try posted(request, path, now: now)
-            return try pushListByTag(request, app: app, now: now)
-        }
-        return nil
-    }
-
-    private func posted(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> App {
-        try require(.post, "POST", request)
-        return try authenticated(request, path, now: now)
-    }
-
     // MARK: Broadcasts
 
-    private enum BroadcastAudience {
+    enum BroadcastAudience {
         case all, conditions, oneTag
 
         var endpoint: StaticString {
@@ -64,7 +28,7 @@ extension PublicAPI {
         }
     }
 
-    private func broadcast(
+    func broadcast(
         _ request: APIRequest, to audience: BroadcastAudience, app: App, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request)
@@ -144,7 +108,7 @@ extension PublicAPI {
 
     // MARK: cid_by_tag
 
-    private func pushByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+    func pushByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request)
         let requestID = try MessageParser.requestID(body?["request_id"])
         _ = try MessageParser.groupName(body?["group_name"])
@@ -160,7 +124,7 @@ extension PublicAPI {
                     key: CallKey(high: key.0, low: key.1), digest: SHA256.digest(request.body).words.0)))
     }
 
-    private func pushListByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+    func pushListByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request)
         var call = try listCall(body, app: app, digest: request.body)
         call.audience = .conditions(try candidates(body?["audience"], app: app))

@@ -5,43 +5,10 @@ internal import Wire
 
 // Lists: a message is stored once and then sent to many; and pushes to aliases, which may name several devices.
 extension PublicAPI {
-    /// The route of everything under `push` but the pushes to one cid; `nil`: no such route.
-    func listRoute(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> PublicAction? {
-        guard path.count >= 5, path.matches(2, "push") else { return nil }
-        let isSingle = path.matches(3, "single")
-        if isSingle, path.count == 5, path.matches(4, "alias") {
-            let app = try post(request, path, now: now)
-            return try pushAlias(request, app: app, now: now)
-        }
-        if isSingle, path.count == 6, path.matches(4, "batch"), path.matches(5, "alias") {
-            let app = try post(request, path, now: now)
-            return try pushAliasBatch(request, app: app, now: now)
-        }
-        guard path.count == 5, path.matches(3, "list") else { return nil }
-        if path.matches(4, "message") {
-            let app = try post(request, path, now: now)
-            return try createList(request, app: app, now: now)
-        }
-        if path.matches(4, "cid") {
-            let app = try post(request, path, now: now)
-            return try pushList(request, app: app, toAliases: false, now: now)
-        }
-        if path.matches(4, "alias") {
-            let app = try post(request, path, now: now)
-            return try pushList(request, app: app, toAliases: true, now: now)
-        }
-        return nil
-    }
-
-    private func post(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> App {
-        try require(.post, "POST", request)
-        return try authenticated(request, path, now: now)
-    }
-
     // MARK: list/message
 
     /// The audience, which PHP's SDK sends as `"all"`, is not looked at.
-    private func createList(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+    func createList(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request)
         var key: (UInt64, UInt64) = (0, 0)
         if let id = body?["request_id"], id.hasContent, !id.equals("") {
@@ -81,7 +48,7 @@ extension PublicAPI {
 
     // MARK: list/cid, list/alias
 
-    private func pushList(
+    func pushList(
         _ request: APIRequest, app: App, toAliases: Bool, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request)
@@ -167,7 +134,7 @@ extension PublicAPI {
 
     // MARK: single/alias
 
-    private func pushAlias(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+    func pushAlias(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request)
         let digest = SHA256.digest(request.body).words.0
         let push = try aliasPush(
@@ -175,7 +142,7 @@ extension PublicAPI {
         return .campaign(.aliases([push], PushForm(kind: .single)))
     }
 
-    private func pushAliasBatch(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+    func pushAliasBatch(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
         let (list, isAsync) = try batchItems(try parameters(request), app: app)
         var form = PushForm(kind: .batch(isAsync: isAsync))
         var pushes: [AliasPush] = []
@@ -211,7 +178,7 @@ extension PublicAPI {
         guard let first = elements.next() else { throw .empty("alias") }
         guard elements.next() == nil else { throw .size("alias", "a single push has one") }
         let alias = try Self.alias(first)
-        let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
+        let settings = try PushSettings(body?["settings"], app: app, scope: .alias, now: now)
         // It may reach ten devices, each once, so it is a list as far as tasks go.
         let task = TaskID(kind: .list, now: now, random: random)
         let content = try messages.content(body, app: app, task: task, settings: settings)

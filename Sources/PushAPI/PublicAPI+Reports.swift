@@ -3,49 +3,32 @@ internal import Wire
 
 // Reports.
 extension PublicAPI {
-    func reportRoute(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> PublicAction? {
-        guard path.count >= 4, path.matches(2, "report") else { return nil }
-        if path.count == 4, path.matches(3, "online_user") {
-            return .campaign(.onlineReport(try get(request, path, now: now).key))
+    func report(
+        _ endpoint: PublicEndpoint, _ request: APIRequest, _ path: RequestPath, app: App, now: GatewayTime
+    ) throws(GetuiFault) -> CampaignAction {
+        switch endpoint {
+        case .onlineReport: return .onlineReport(app.key)
+        case .quotaReport: return .quotaReport(app.key)
+        case .userDayReport: return .dayReport(try dayQuery(path.text(5), app: app, isAboutUsers: true, now: now))
+        case .pushDayReport: return .dayReport(try dayQuery(path.text(5), app: app, isAboutUsers: false, now: now))
+        case .groupReport: return .groupReport(try groupQuery(path.text(5), app: app))
+        case .taskReport: return .taskReport(try taskReport(request, path[5], app: app, isDetailed: false))
+        case .detailedTaskReport: return .taskReport(try taskReport(request, path[5], app: app, isDetailed: true))
+        default: throw .notFound
         }
-        guard path.count >= 5 else { return nil }
-        if path.count == 6, path.matches(3, "user"), path.matches(4, "date") {
-            let app = try get(request, path, now: now)
-            return .campaign(.dayReport(try dayQuery(path.text(5), app: app, isAboutUsers: true, now: now)))
-        }
-        guard path.matches(3, "push") else { return nil }
-        if path.count == 5, path.matches(4, "count") {
-            return .campaign(.quotaReport(try get(request, path, now: now).key))
-        }
-        if path.count == 6, path.matches(4, "date") {
-            let app = try get(request, path, now: now)
-            return .campaign(.dayReport(try dayQuery(path.text(5), app: app, isAboutUsers: false, now: now)))
-        }
-        if path.count == 6, path.matches(4, "task_group") {
-            let app = try get(request, path, now: now)
-            let group = path.text(5)
-            let isPlain = group.utf8.allSatisfy { byte in
-                switch byte {
-                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                    UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "_"), UInt8(ascii: "-"):
-                    true
-                default: false
-                }
-            }
-            guard isPlain, group.utf8.count <= Limits.groupNameByteCount else { throw .invalid("group_name") }
-            return .campaign(
-                .groupReport(GroupReportQuery(app: app.key, group: group, place: groupPlace(group, app: app))))
-        }
-        if path.matches(4, "task"), path.count == 6 || path.count == 7 && path.matches(6, "detail") {
-            let app = try get(request, path, now: now)
-            return .campaign(.taskReport(try taskReport(request, path[5], app: app, isDetailed: path.count == 7)))
-        }
-        return nil
     }
 
-    private func get(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> App {
-        try require(.get, "GET", request)
-        return try authenticated(request, path, now: now)
+    private func groupQuery(_ group: String, app: App) throws(GetuiFault) -> GroupReportQuery {
+        let isPlain = group.utf8.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "_"), UInt8(ascii: "-"):
+                true
+            default: false
+            }
+        }
+        guard isPlain, group.utf8.count <= Limits.groupNameByteCount else { throw .invalid("group_name") }
+        return GroupReportQuery(app: app.key, group: group, place: groupPlace(group, app: app))
     }
 
     private func taskReport(

@@ -6,72 +6,37 @@ internal import Directory
 internal import Wire
 
 extension PublicAPI {
-    /// `/v2/{appId}/user/…`; `nil`: no route of this file.
-    func users(_ request: APIRequest, _ path: RequestPath, now: GatewayTime) throws(GetuiFault) -> PublicAction? {
-        func app(_ method: APIRequest.Method, _ name: String) throws(GetuiFault) -> App {
-            try require(method, name, request)
-            return try authenticated(request, path, now: now)
-        }
-        if path.matches(3, "alias") {
-            switch path.count {
-            case 4 where request.method == .delete:
-                return .users(try aliasList(request, app: try app(.delete, "DELETE"), binds: false))
-            case 4: return .users(try aliasList(request, app: try app(.post, "POST, DELETE"), binds: true))
-            case 5:
-                let app = try app(.delete, "DELETE")
-                let name = try alias(path[4], app: app)
-                return .users(UserRequest(app: app, work: .unbindAll(name), form: .unbindAll))
-            case 6 where path.matches(4, "cid"):
-                return .users(try one(path[5], app: try app(.get, "GET"), form: .aliasOfDevice))
-            default: return nil
-            }
-        }
-        if path.count == 6, path.matches(3, "cid"), path.matches(4, "alias") {
-            let app = try app(.get, "GET")
-            return .users(UserRequest(app: app, work: .resolve([try alias(path[5], app: app)]), form: .devicesOfAlias))
-        }
-        if path.count == 6, path.matches(3, "custom_tag"), path.matches(4, "cid") {
-            guard request.method == .post else {
-                let app = try app(.get, "GET, POST")
-                return .users(try one(path[5], app: app, form: .tagsOfDevice, counted: .tagQuery))
-            }
-            return .users(try replaceTags(request, path[5], app: try app(.post, "GET, POST")))
-        }
-        if path.count == 6, path.matches(3, "custom_tag"), path.matches(4, "batch") {
-            let adds = request.method == .put
-            return .users(
-                try tagBatch(
-                    request, path[5], app: try app(adds ? .put : .delete, "PUT, DELETE"), adds: adds))
-        }
-        if path.count == 6, path.matches(3, "black"), path.matches(4, "cid") {
-            let isOn = request.method == .post
-            let app = try app(isOn ? .post : .delete, "POST, DELETE")
+    func userRequest(
+        _ endpoint: PublicEndpoint, _ request: APIRequest, _ path: RequestPath, app: App
+    ) throws(GetuiFault) -> UserRequest {
+        switch endpoint {
+        case .bindAliases: return try aliasList(request, app: app, binds: true)
+        case .unbindAliases: return try aliasList(request, app: app, binds: false)
+        case .unbindAlias:
+            return UserRequest(app: app, work: .unbindAll(try alias(path[4], app: app)), form: .unbindAll)
+        case .aliasOfDevice: return try one(path[5], app: app, form: .aliasOfDevice)
+        case .devicesOfAlias:
+            return UserRequest(app: app, work: .resolve([try alias(path[5], app: app)]), form: .devicesOfAlias)
+        case .replaceTags: return try replaceTags(request, path[5], app: app)
+        case .tagsOfDevice: return try one(path[5], app: app, form: .tagsOfDevice, counted: .tagQuery)
+        case .addTag: return try tagBatch(request, path[5], app: app, adds: true)
+        case .removeTag: return try tagBatch(request, path[5], app: app, adds: false)
+        case .blacklist, .unblacklist:
+            // A body says nothing here; one that is no JSON is refused all the same.
             _ = try parameters(request)
-            return .users(
-                try each(
-                    path[5], app: app, limit: userLimits.blacklistDevices, .setBlacklisted(isOn), form: .change))
-        }
-        if path.count == 6, path.matches(3, "badge"), path.matches(4, "cid") {
-            let app = try app(.post, "POST")
+            return try each(
+                path[5], app: app, limit: userLimits.blacklistDevices, .setBlacklisted(endpoint == .blacklist),
+                form: .change)
+        case .setBadge:
             let change = try badge(try parameters(request)?["badge"])
-            return .users(
-                try each(path[5], app: app, limit: userLimits.badgeDevices, .setBadge(change), form: .change))
+            return try each(path[5], app: app, limit: userLimits.badgeDevices, .setBadge(change), form: .change)
+        case .userDetail:
+            return try each(path[4], app: app, limit: userLimits.detailDevices, .describe, form: .details)
+        case .deviceStatus:
+            return try each(path[4], app: app, limit: userLimits.deviceStatusDevices, .describe, form: .deviceStatus)
+        case .countUsers: return try count(request, app: app)
+        default: throw .notFound
         }
-        if path.count == 5, path.matches(3, "detail") {
-            return .users(
-                try each(
-                    path[4], app: try app(.get, "GET"), limit: userLimits.detailDevices, .describe, form: .details))
-        }
-        if path.count == 5, path.matches(3, "deviceStatus") {
-            return .users(
-                try each(
-                    path[4], app: try app(.get, "GET"), limit: userLimits.deviceStatusDevices, .describe,
-                    form: .deviceStatus))
-        }
-        if path.count == 4, path.matches(3, "count") {
-            return .users(try count(request, app: try app(.post, "POST")))
-        }
-        return nil
     }
 
     // MARK: Names

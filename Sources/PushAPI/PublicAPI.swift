@@ -61,62 +61,51 @@ public final class PublicAPI {
 
     private func route(_ request: APIRequest, now: GatewayTime) throws(GetuiFault) -> PublicAction {
         let path = RequestPath(request.target)
-        if path.count == 1, !path.isTooDeep {
-            if path.matches(0, "healthz") { return try allow(request, .get, .head, "GET, HEAD") { .healthz } }
-            if path.matches(0, "readyz") { return try allow(request, .get, .head, "GET, HEAD") { .readyz } }
+        switch PublicEndpoint.table.match(path, request.method) {
+        case .endpoint(let endpoint): return try perform(endpoint, request, path, now: now)
+        case .otherMethod(let allow): throw .methodNotAllowed(allow)
+        case .none: throw .notFound
         }
-        guard path.count >= 2, !path.isTooDeep, path.matches(0, "v2") else { throw .notFound }
-        if path.count == 2, path.matches(1, "check") {
-            return try allow(request, .get, .head, "GET, HEAD") { .respond(APIResponse(status: 200)) }
-        }
-        guard path.count >= 3 else { throw .notFound }
-        if path.matches(2, "push"), path.count >= 5, path.matches(3, "single") {
-            if path.count == 5, path.matches(4, "cid") {
-                try require(.post, "POST", request)
-                return try pushSingle(request, app: try authenticated(request, path, now: now), now: now)
-            }
-            if path.count == 6, path.matches(4, "batch"), path.matches(5, "cid") {
-                try require(.post, "POST", request)
-                return try pushBatch(request, app: try authenticated(request, path, now: now), now: now)
-            }
-        }
-        if let action = try listRoute(request, path, now: now) { return action }
-        if let action = try broadcastRoute(request, path, now: now) { return action }
-        if let action = try taskRoute(request, path, now: now) { return action }
-        if let action = try reportRoute(request, path, now: now) { return action }
-        if path.matches(2, "auth") {
-            if path.count == 3 {
-                try require(.post, "POST", request)
-                return .respond(try authenticate(request, appID: path.text(1), now: now))
-            }
-            if path.count == 4 {
-                try require(.delete, "DELETE", request)
-                return try revoke(path[3], appID: path.text(1), now: now)
-            }
-        }
-        if path.count == 5, path.matches(2, "user"), path.matches(3, "status") {
-            try require(.get, "GET", request)
-            return .userStatus(try statusQuery(path[4], app: try authenticated(request, path, now: now)))
-        }
-        if path.count >= 4, path.matches(2, "user"), let action = try users(request, path, now: now) { return action }
-        // Getui's Java SDK reports its own health here; there is nothing to do with it.
-        if path.count == 4, path.matches(2, "log"), path.matches(3, "upload") {
-            try require(.post, "POST", request)
-            return .respond(.getui(.ok))
-        }
-        throw .notFound
     }
 
-    private func allow(
-        _ request: APIRequest, _ first: APIRequest.Method, _ second: APIRequest.Method, _ names: String,
-        _ action: () -> PublicAction
+    private func perform(
+        _ endpoint: PublicEndpoint, _ request: APIRequest, _ path: RequestPath, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {
-        guard request.method == first || request.method == second else { throw .methodNotAllowed(names) }
-        return action()
-    }
+        func app() throws(GetuiFault) -> App { try authenticated(request, path, now: now) }
+        switch endpoint {
+        case .pushSingle: return try pushSingle(request, app: app(), now: now)
+        case .pushBatch: return try pushBatch(request, app: app(), now: now)
+        case .pushAlias: return try pushAlias(request, app: app(), now: now)
+        case .pushAliasBatch: return try pushAliasBatch(request, app: app(), now: now)
+        case .createList: return try createList(request, app: app(), now: now)
+        case .pushList: return try pushList(request, app: app(), toAliases: false, now: now)
+        case .pushListToAliases: return try pushList(request, app: app(), toAliases: true, now: now)
 
-    func require(_ method: APIRequest.Method, _ name: String, _ request: APIRequest) throws(GetuiFault) {
-        guard request.method == method else { throw .methodNotAllowed(name) }
+        case .pushByTag: return try pushByTag(request, app: app(), now: now)
+        case .pushListByTag: return try pushListByTag(request, app: app(), now: now)
+        case .pushToAll: return try broadcast(request, to: .all, app: app(), now: now)
+        case .pushToTags: return try broadcast(request, to: .conditions, app: app(), now: now)
+        case .pushToTag: return try broadcast(request, to: .oneTag, app: app(), now: now)
+
+        case .stopTask, .schedule, .cancelSchedule, .messageDetail:
+            return .campaign(try taskAction(endpoint, path, app: app()))
+        case .taskReport, .detailedTaskReport, .groupReport, .pushDayReport, .quotaReport, .userDayReport,
+            .onlineReport:
+            return .campaign(try report(endpoint, request, path, app: app(), now: now))
+
+        case .userStatus: return .userStatus(try statusQuery(path[4], app: app()))
+        case .bindAliases, .unbindAliases, .unbindAlias, .aliasOfDevice, .devicesOfAlias, .replaceTags, .tagsOfDevice,
+            .addTag, .removeTag, .blacklist, .unblacklist, .deviceStatus, .userDetail, .setBadge, .countUsers:
+            return .users(try userRequest(endpoint, request, path, app: app()))
+
+        case .authenticate: return .respond(try authenticate(request, appID: path.text(1), now: now))
+        case .revokeToken: return try revoke(path[3], appID: path.text(1), now: now)
+        // Getui's Java SDK reports its own health here; there is nothing to do with it.
+        case .uploadLog: return .respond(.getui(.ok))
+        case .check: return .respond(APIResponse(status: 200))
+        case .healthz: return .healthz
+        case .readyz: return .readyz
+        }
     }
 
     /// The app of the path, when the token belongs to it.

@@ -5,7 +5,7 @@ internal import Wire
 /// `settings`, read: what Longwire does with each field is in docs/GetuiCompatibility.md.
 struct PushSettings {
     /// Which fields an endpoint may carry.
-    enum Scope { case single, list }
+    enum Scope { case single, alias, list }
 
     var timeToLive: Int64
     var strategy = Strategy.liveElseVendor
@@ -14,6 +14,8 @@ struct PushSettings {
     ///
     /// Checked everywhere, since SDKs send it everywhere.
     var speed: Int64 = 0
+    /// The first ack among the alias's devices ends the message for the others.
+    var firstAckWins = false
     /// 0: at once.
     var scheduleAt: GatewayTime = 0
 
@@ -37,7 +39,8 @@ struct PushSettings {
             collapseKey = bytes
         }
         speed = try Self.integer(value, "speed", 0...1_000_000) ?? 0
-        try readSchedule(value, scope, now)
+        try readSchedule(value, scope, now, app.scheduleHorizon)
+        try readFirstAckWins(value["first_ack_wins"], scope)
         try Self.checkFieldsWithoutMeaning(value)
     }
 
@@ -47,15 +50,27 @@ struct PushSettings {
         if let chosen = value["ios"] ?? value["default"] { strategy = try Self.strategy(chosen) }
     }
 
-    private mutating func readSchedule(_ value: JSONValue, _ scope: Scope, _ now: GatewayTime) throws(GetuiFault) {
+    /// It means something only where one push reaches several devices of one person.
+    private mutating func readFirstAckWins(_ value: JSONValue?, _ scope: Scope) throws(GetuiFault) {
+        guard let value, value.hasContent, !value.equals("") else { return }
+        guard let isSet = value.lenientBool else { throw .type("first_ack_wins") }
+        guard !isSet || scope == .alias else { throw .invalid("first_ack_wins", "only a push to an alias has it") }
+        firstAckWins = isSet
+    }
+
+    private mutating func readSchedule(
+        _ value: JSONValue, _ scope: Scope, _ now: GatewayTime, _ horizon: Int64
+    ) throws(GetuiFault) {
         guard let time = try Self.integer(value, "schedule_time", 0...Int64(1 << 52)), time > 0 else { return }
-        switch ScheduleRules.judge(time, now: now) {
+        switch ScheduleRules.judge(time, now: now, horizon: horizon) {
         case .atOnce: break
         case .later(let time):
-            guard scope != .single else { throw .invalid("schedule_time", "a push to one target goes out at once") }
+            guard scope == .list else { throw .invalid("schedule_time", "a push to one target goes out at once") }
             scheduleAt = time
         case .outOfRange:
-            throw GetuiFault(code: .badSchedule, message: "schedule_time is invalid, it lies within 7 days from now")
+            let days = horizon / 86_400_000
+            throw GetuiFault(
+                code: .badSchedule, message: "schedule_time is invalid, it lies within \(days) days from now")
         }
     }
 
@@ -76,11 +91,6 @@ struct PushSettings {
         _ = try integer(value, "lst", 0...Int64(1 << 52))
         if let platforms = value["active_push_platform"], platforms.hasContent, platforms.kind != .array {
             throw .type("active_push_platform")
-        }
-        // It would change who gets the message; said rather than left undone in silence.
-        if let flag = value["first_ack_wins"], flag.hasContent {
-            guard let isSet = flag.lenientBool else { throw .type("first_ack_wins") }
-            if isSet { throw .invalid("first_ack_wins", "not supported") }
         }
     }
 

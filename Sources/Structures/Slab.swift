@@ -9,7 +9,7 @@
     @usableFromInline var chunks: UnsafeMutablePointer<UnsafeMutablePointer<Element>>
     @usableFromInline var chunkCapacity: Int
     @usableFromInline var allocatedChunks = 0
-    /// One bit a slot: occupied. Room for as many chunks as `chunkCapacity` says.
+    /// One bit a slot, set while it is occupied; room for as many chunks as `chunkCapacity` says.
     @usableFromInline var occupied: UnsafeMutablePointer<UInt64>
     @usableFromInline var free: [UInt32] = []
 

@@ -139,7 +139,7 @@ struct HTTPServerTests {
             #expect(head.contains("Content-Length: 5\r\n"))
             try client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             #expect(try client.receiveAnswer().body == "12345")
-            try client.send("TRACE / HTTP/1.1\r\nHost: x\r\n\r\n")
+            try client.send("CONNECT / HTTP/1.1\r\nHost: x\r\n\r\n")
             #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 501"))
         }
     }

@@ -1,3 +1,5 @@
+import Foundation
+import Glibc
 import Platform
 import Testing
 
@@ -70,6 +72,23 @@ struct PlatformTests {
                 }
                 _ = consume first
             }
+            _ = try LockFile(path: path)
+        }
+    }
+
+    @Test("a given-up lock is free although a copy of its descriptor lives on, as in a process that is being started")
+    func lockWithCopiedDescriptor() throws {
+        try withTemporaryDirectory { folder in
+            let path = folder + "/lock"
+            let lock = try LockFile(path: path)
+            let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+            let copies = open.compactMap { name -> CInt? in
+                let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/" + name)
+                return target == path ? CInt(name).map { dup($0) } : nil
+            }
+            defer { for copy in copies { close(copy) } }
+            #expect(!copies.isEmpty)
+            _ = consume lock
             _ = try LockFile(path: path)
         }
     }

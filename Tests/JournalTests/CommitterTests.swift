@@ -34,6 +34,35 @@ struct CommitterTests {
         #expect(committer.uncommittedByteCount == 0)
     }
 
+    @Test("batches that nobody waits for go with the next group")
+    func company() throws {
+        let fixture = try JournalFixture()
+        try fixture.start(unawaitedMilliseconds: 3_600_000)
+        fixture.submit([1], isAwaited: false)
+        fixture.submit([2, 3], isAwaited: false)
+        #expect(fixture.commit([4]))
+        fixture.submit([5], isAwaited: false)
+        let committer = try #require(fixture.committer)
+        fixture.stop()  // which waits for nothing but writes everything
+        #expect(committer.statistics.groupCount == 2)
+        #expect(committer.statistics.batchCount == 5)
+        #expect(try fixture.recovered() == [1, 2, 3, 4, 5])
+    }
+
+    @Test("batches that nobody waits for are written soon even if no others come, and at once when they are many")
+    func noCompany() throws {
+        let fixture = try JournalFixture()
+        try fixture.start()
+        fixture.submit([1], isAwaited: false)
+        #expect(fixture.wait())
+        fixture.stop()
+        let many = try JournalFixture(segment: 4 << 20)
+        try many.start(unawaitedMilliseconds: 3_600_000)
+        many.submit(Array(1...11), valueByteCount: 100_000, isAwaited: false)
+        #expect(many.wait())
+        many.stop()
+    }
+
     @Test("freed segments are used again before new ones are made")
     func reuse() throws {
         let fixture = try JournalFixture()

@@ -31,12 +31,15 @@ final class JournalFixture {
         try? FileManager.default.removeItem(atPath: path)
     }
 
-    func start(fault: (@Sendable (Int) -> SystemError?)? = nil) throws {
+    func start(
+        fault: (@Sendable (Int) -> SystemError?)? = nil, unawaitedMilliseconds: UInt64 = Limits.unawaitedMilliseconds
+    ) throws {
         let ledger = try SegmentLedger(folder: folder)
         failures.withLock { $0.removeAll() }
         var configuration = Committer.Configuration()
         configuration.gatherMicroseconds = 0
         configuration.fault = fault
+        configuration.unawaitedMilliseconds = unawaitedMilliseconds
         let committer = Committer(ledger: ledger, configuration: configuration) { [failures, progress] error in
             failures.withLock { $0.append(error) }
             progress.broadcast { _ in }
@@ -60,6 +63,12 @@ final class JournalFixture {
     /// Writes one group with a batch for each number; true once it is durable, false if the committer failed.
     @discardableResult
     func commit(_ numbers: [UInt64], valueByteCount: Int = 24) -> Bool {
+        submit(numbers, valueByteCount: valueByteCount)
+        return wait()
+    }
+
+    /// Hands over a batch for each number.
+    func submit(_ numbers: [UInt64], valueByteCount: Int = 24, isAwaited: Bool = true) {
         var pieces: [BatchPiece] = []
         var byteCount = 0
         for number in numbers {
@@ -78,7 +87,11 @@ final class JournalFixture {
             pieces.append(BatchPiece(start: start, byteCount: size, recordByteCount: size, ticket: ticket))
             byteCount += size
         }
-        committer?.submit(pieces, shard: 0, byteCount: byteCount)
+        committer?.submit(pieces, shard: 0, byteCount: byteCount, isAwaited: isAwaited)
+    }
+
+    /// Waits until all that was handed over is durable; false if the committer failed.
+    func wait() -> Bool {
         let (target, failures) = (ticket, failures)
         return progress.wait(
             atMostMilliseconds: 30_000, while: { $0 < target && failures.withLock { $0.isEmpty } }

@@ -184,7 +184,9 @@ struct NativePublishTests {
                 cid: fields.cid, payload: views[0], timeToLive: fields.timeToLive ?? 0,
                 hasTimeToLive: fields.timeToLive != nil, strategy: fields.strategy, collapseKey: views[1],
                 requestID: views[2], alertTitle: views[3], alertBody: views[4], apns: views[5])
-            return try publisher.withCommand(frame, sender: NativeSender(app), origin: .none, now: Fixture.now) { Seen($0) }
+            return try publisher.withCommand(frame, sender: NativeSender(app), origin: .none, now: Fixture.now) {
+                Seen($0)
+            }
         }
     }
 

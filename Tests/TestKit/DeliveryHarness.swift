@@ -62,6 +62,7 @@ public final class DeliveryHarness: ShardStoreObserver {
     /// Broadcasts that were told of, in order; the harness tells its own shard of each at once.
     public var launched: [TaskRecord] = []
     private var toLaunch: [TaskRecord] = []
+    public var firstAcks: [FirstAck] = []
     public var logs: [LogEvent] = []
     public var jobsAvailable = 0
     /// The order in which kinds of effects came, for tests of order.
@@ -208,6 +209,7 @@ public final class DeliveryHarness: ShardStoreObserver {
             order.append("directory")
         case .task(let origin, let answer): taskAnswers[origin.request] = answer
         case .taskDue(let record): dueTasks.append(record)
+        case .firstAck(let first): firstAcks.append(first)
         case .log(let event): logs.append(event)
         }
     }

@@ -15,6 +15,8 @@ package struct LedgerRow: Equatable {
         static let sent = Flags(rawValue: 2)
         /// The vendor accepted it.
         static let alerted = Flags(rawValue: 4)
+        /// It ended as the first of a task of which the first ack wins; see Shard+FirstAck.swift.
+        static let firstAck = Flags(rawValue: 8)
     }
 
     package var cid: DeviceID

@@ -15,6 +15,8 @@ struct MessageFacts {
         static let isArmed = Flags(rawValue: 16)
         /// It withdraws an earlier task; its payload is that task's id.
         static let revoke = Flags(rawValue: 32)
+        /// Its ack ends its task's messages for other devices.
+        static let firstAckWins = Flags(rawValue: 64)
     }
 
     var message: MessageID

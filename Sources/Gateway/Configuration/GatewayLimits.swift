@@ -102,6 +102,7 @@ package struct LimitKey: Sendable {
         key("heartbeatDefaultSeconds", \.shard.defaultHeartbeatSeconds, 1...86_400),
         key("sequenceBlock", \.shard.sequenceBlock, 1...1_000_000),
         key("vendorFirstPatienceMilliseconds", \.shard.vendorFirstPatience, 100...3_600_000),
+        key("taskPatienceMilliseconds", \.shard.taskPatience, 500...3_600_000),
         key("noStorageLeasableMilliseconds", \.shard.noStorageLeasable, 1_000...3_600_000),
         key("waitingCommandsPerDevice", \.shard.waitingPerDevice, 1...65_536),
         key("waitingCommands", \.shard.waitingInAll, 1...10_000_000),

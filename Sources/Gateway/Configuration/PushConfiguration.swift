@@ -6,6 +6,8 @@ package struct PushConfiguration: Sendable, Equatable {
     package var defaultTTL = Limits.defaultTimeToLive
     package var longestTTL = Limits.timeToLive
     package var transmissionCharacters = Limits.transmissionCharacterCount
+    package var scheduleDays = Int(ScheduleRules.horizon / 86_400_000)
+    package var timestampToleranceSeconds = Int(Limits.timestampTolerance / 1_000)
     package var bounds = CallBounds()
     package var rates = RateLimits()
 
@@ -23,6 +25,8 @@ package struct PushConfiguration: Sendable, Equatable {
         Self.read(object, "batchItems", 1...1_000, &bounds.batchItems)
         Self.read(object, "listTargets", 1...1_800, &bounds.listTargets)
         Self.read(object, "reportedTasks", 1...1_000, &bounds.reportedTasks)
+        Self.read(object, "scheduleDays", 1...365, &scheduleDays)
+        Self.read(object, "timestampToleranceSeconds", 1...86_400, &timestampToleranceSeconds)
         let most: ClosedRange<Int64> = 0...1_000_000_000
         Self.read(object, "authenticationsPerMinute", most, &rates.authenticationsPerMinute)
         Self.read(object, "callsPerMinute", most, &rates.callsPerMinute)

@@ -186,7 +186,29 @@ final class CampaignDesk {
             case .record(let record) where record.state == .stopping: sweep(task, app, told: told)
             // There was nothing left to stop.
             case .record, .refused: told(.swept(0))
+            case .unknown: stopWithoutRow(task, app, told: told)
             default: told(answer)
+            }
+        }
+    }
+
+    /// A push to an alias is a task of several devices without a row of its own: its messages tell of it.
+    private func stopWithoutRow(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
+        askAll({ .totals(task, app, $0) }) { [weak self] answers in
+            guard let self else { return }
+            var sum = TaskTotals()
+            for answer in answers {
+                guard case .totals(let part) = answer else { return told(.busy) }
+                sum.add(part)
+            }
+            guard sum.accepted > 0 else { return told(.unknown) }
+            askAll({ .sweep(task, app, $0) }) { answers in
+                var count = 0
+                for answer in answers {
+                    guard case .swept(let part) = answer else { return told(.busy) }
+                    count += part
+                }
+                told(.swept(count))
             }
         }
     }
@@ -203,6 +225,43 @@ final class CampaignDesk {
             }
             ask(home: task, .change(task, app, .stopped)) { answer in
                 if case .record = answer { told(.swept(count)) } else { told(.busy) }
+            }
+        }
+    }
+
+    // MARK: First acks
+
+    private final class Siblings {
+        var missing: Int
+        var isWhole = true
+        init(_ count: Int) { missing = count }
+    }
+
+    /// Ends a task's messages for all devices but the one that acked first, then says so to that one's shard.
+    ///
+    /// What could not be done now stays: the shard tells of the ack again.
+    func endSiblings(of first: FirstAck) {
+        guard !owner.context.isStopping, let app = owner.registry[first.app], let bucket = first.message.bucket else {
+            return
+        }
+        ask(home: first.task, .targets(first.task, from: 0)) { [weak self] answer in
+            guard let self, case .targets(let cids, _) = answer else { return }
+            let targets = cids.map { app.target($0, of: first.task) }
+            let siblings = targets.filter { $0.digest != first.message.low }
+            let gathered = Siblings(siblings.count)
+            let done: () -> Void = { [weak self] in
+                guard let self, gathered.isWhole else { return }
+                ask(bucket.loop(of: owner.loopCount), .settleFirstAck(first)) { (_: TaskAnswer) in }
+            }
+            guard !siblings.isEmpty else { return done() }
+            for sibling in siblings {
+                let command = TaskCommand.endSibling(
+                    first.task, first.app, cid: sibling.cid, bucket: sibling.bucket, digest: sibling.digest)
+                ask(sibling.bucket.loop(of: owner.loopCount), command) { (answer: TaskAnswer) in
+                    if case .swept = answer {} else { gathered.isWhole = false }
+                    gathered.missing -= 1
+                    if gathered.missing == 0 { done() }
+                }
             }
         }
     }

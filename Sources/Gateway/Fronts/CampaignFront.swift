@@ -188,10 +188,11 @@ final class CampaignFront {
                 if sending.createdAt == 0 || cids != targets.map(\.cid) {
                     targets = cids.map { app.target($0, of: task) }
                 }
-                desk.fanOut(sending, targets) { [weak self] outcomes in
+                sendOnce(sending, targets) { [weak self] outcomes in
                     guard let self else { return }
-                    let isWhole = !outcomes.contains { $0.code.isRetryable }
+                    let isWhole = outcomes?.contains { $0.code.isRetryable } == false
                     desk.ask(home, .end(key, isWhole ? outcomes : nil)) { ended in
+                        guard let outcomes else { return told(.busy) }
                         if case .busy = ended, isWhole { return told(.busy) }
                         told(.outcomes(task, outcomes))
                     }
@@ -200,6 +201,20 @@ final class CampaignFront {
             case .conflict: told(.conflict)
             default: told(.busy)
             }
+        }
+    }
+
+    /// Fans out, after keeping the devices where the first ack of them wins; `nil`: they could not be kept.
+    private func sendOnce(
+        _ given: CampaignDesk.Sending, _ targets: [ListTarget], told: @escaping ([PublishOutcome]?) -> Void
+    ) {
+        var sending = given
+        // One device alone has nobody to win against.
+        sending.content.firstAckWins = given.content.firstAckWins && targets.count > 1
+        guard sending.content.firstAckWins else { return desk.fanOut(sending, targets) { told($0) } }
+        desk.ask(home: sending.task, .keepSiblings(sending.task, targets.map(\.cid))) { [weak self, sending] answer in
+            guard let self, case .done = answer else { return told(nil) }
+            desk.fanOut(sending, targets) { told($0) }
         }
     }
 

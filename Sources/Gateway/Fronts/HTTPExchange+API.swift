@@ -28,6 +28,8 @@ extension APIRequest.Method {
         case .put: self = .put
         case .delete: self = .delete
         case .head: self = .head
+        // No route has these, so that the API says 405 in its own words.
+        case .patch, .options, .trace, .query: self = .other
         }
     }
 }

@@ -23,6 +23,8 @@ struct GatewaySnapshot: Sendable {
                     masterSecrets: app.masterSecrets.map(\.exposed), apnsTopic: app.apnsTopic)
                 (known.defaultTimeToLive, known.longestTimeToLive) = (app.push.defaultTTL, app.push.longestTTL)
                 known.transmissionCharacterCount = app.push.transmissionCharacters
+                known.scheduleHorizon = Int64(app.push.scheduleDays) * 86_400_000
+                known.timestampTolerance = Int64(app.push.timestampToleranceSeconds) * 1_000
                 (known.rates, known.bounds) = (app.push.rates, app.push.bounds)
                 return known
             })

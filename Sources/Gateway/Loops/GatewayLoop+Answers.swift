@@ -21,10 +21,12 @@ extension GatewayLoop {
         core.pointee.effects.removeAll(keepingCapacity: true)
         answerDeferred()
         if !launches.isEmpty { passLaunches() }
-        guard !dueTasks.isEmpty else { return }
-        let due = dueTasks
+        guard !dueTasks.isEmpty || !firstAcks.isEmpty else { return }
+        let (due, first) = (dueTasks, firstAcks)
         dueTasks.removeAll()
+        firstAcks.removeAll()
         for record in due { campaigns.desk.taskDue(record) }
+        for ack in first { campaigns.desk.endSiblings(of: ack) }
     }
 
     /// Fetches what an effect will use: its connection first, and when that is here the connection's stream.
@@ -96,6 +98,8 @@ extension GatewayLoop {
             dueTasks.append(record)
         case .launched(let record):
             launches.append(record)
+        case .firstAck(let first):
+            firstAcks.append(first)
         case .log(let event):
             context.log.write(event)
         }

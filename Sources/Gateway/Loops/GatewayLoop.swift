@@ -22,6 +22,8 @@ final class GatewayLoop {
     /// Broadcasts that this turn's effects told of.
     var launches: [TaskRecord] = []
     private var isWalkingSessions = false
+    /// Acks whose siblings are to be ended, likewise.
+    var firstAcks: [FirstAck] = []
     private var lastSecond: UInt64 = 0
     var handshakes = HandshakeQueue()
     var listeners: [Listener] = []
@@ -177,7 +179,8 @@ final class GatewayLoop {
             core.pointee.hasJobNews = false
             handoffDesk.jobsAvailable(now: Int64(loop.now))
         }
-        store.turnEnded()
+        // The gateway's own rows are few, and whoever wrote one waits for it.
+        store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)
         for target in core.pointee.outgoing.indices where target != index { dispatch(to: target) }
         core.pointee.cachedNow = 0
         metrics.count(.turns)

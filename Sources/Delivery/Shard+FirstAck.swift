@@ -1,0 +1,148 @@
+// `first_ack_wins`: the first device of a task that acks, or whose user opens the notification, ends what is still pending
+// for the others.
+//
+// The devices of a task live on several loops, so that the end of one and the ends of its siblings cannot be one write.
+// The batch that ends the first one therefore also says, in its ledger row, that siblings are to be ended: the row's alarm
+// is not the end of reports but the end of patience. The gateway is told once the batch is durable, ends the siblings
+// device by device (each in a batch of its own, and doing it twice does no harm), and then settles the row. Whoever dies
+// in between leaves the alarm, which tells the gateway again.
+
+internal import Structures
+internal import Wire
+
+/// When to look again whether a first ack has been settled, as long as its row may be young.
+struct FirstAckTimer {
+    var at: GatewayTime
+    var key: StoreKey
+}
+
+extension Shard {
+    /// The states that stand for a device's, or its user's, own word.
+    static func isFirstAck(_ state: FinalState) -> Bool {
+        state == .delivered || state == .deliveredOffline || state == .opened
+    }
+
+    /// Notes, in the open batch, that a message was acked whose siblings are to be ended.
+    mutating func noteFirstAck(_ facts: MessageFacts) {
+        freshFirstAcks.append(FirstAck(task: facts.task, app: facts.app, message: facts.message))
+    }
+
+    /// The batch is closed: the gateway hears of its first acks when it is durable.
+    mutating func tellFirstAcks() {
+        for first in freshFirstAcks { tell(first) }
+        freshFirstAcks.removeAll(keepingCapacity: true)
+    }
+
+    private mutating func tell(_ first: FirstAck) {
+        pending.append(PendingEffect(ticket: lastTicket, kind: .firstAck(first)))
+        guard let bucket = first.message.bucket else { return }
+        let key = StoreKey(bucket, .taskMessage, first.task, item: first.message.low)
+        firstAckTimers.append(FirstAckTimer(at: now + limits.taskPatience, key: key))
+    }
+
+    /// The alarm of a ledger row: the end of its reports, or of the patience with a first ack.
+    mutating func ledgerRang(_ stored: StoredRow) {
+        guard let row = LedgerRow(stored.value), isUnsettled(row, wakeAt: stored.wakeAt) else {
+            forget(stored)
+            return
+        }
+        firstAckRang(stored.key)
+    }
+
+    private func isUnsettled(_ row: LedgerRow, wakeAt: GatewayTime) -> Bool {
+        row.flags.contains(.firstAck) && wakeAt < row.acceptedAt + limits.reportRetention
+    }
+
+    mutating func ringFirstAcks() {
+        while let first = firstAckTimers.first, first.at <= now {
+            _ = firstAckTimers.popFirst()
+            firstAckRang(first.key)
+        }
+    }
+
+    /// What the row says now counts: it may have been settled long ago.
+    private mutating func firstAckRang(_ key: StoreKey) {
+        lookUp(key) { shard, bytes, wakeAt, ok in
+            guard ok else {
+                shard.firstAckTimers.append(FirstAckTimer(at: shard.now + shard.limits.taskPatience, key: key))
+                return
+            }
+            guard let bytes, let row = LedgerRow(bytes), shard.isUnsettled(row, wakeAt: wakeAt) else { return }
+            let message = MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item)
+            shard.tell(
+                FirstAck(
+                    task: TaskID(high: key.ownerHigh, low: key.ownerLow), app: row.app, message: message))
+            shard.releaseDue()
+        }
+    }
+
+    /// A repeated call found that its task was acked already: its siblings end once more, in case the call reached new
+    /// ones.
+    mutating func repeatFirstAck(_ row: LedgerRow, _ command: PublishCommand) {
+        guard row.flags.contains(.firstAck) else { return }
+        let message = MessageID(
+            bucket: command.bucket, acceptedAt: row.acceptedAt, digest: command.messageDigest)
+        pending.append(
+            PendingEffect(
+                ticket: lastTicket, kind: .firstAck(FirstAck(task: command.task, app: row.app, message: message))))
+        releaseDue()
+    }
+
+    // MARK: What the gateway asks for
+
+    /// Keeps whom a task is for, before any of them gets it.
+    mutating func keepSiblings(_ task: TaskID, _ siblings: [DeviceID], _ origin: Origin) {
+        guard store.acceptsWrites else { return answer(origin, .busy) }
+        let key = StoreKey(task.home, .taskTargets, task)
+        // A call that is repeated after a crash has the same ones: the first call's.
+        lookUp(key) { shard, bytes, _, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            guard bytes == nil else { return shard.answer(origin, .done) }
+            shard.store.beginBatch(task.home)
+            shard.store.put(
+                key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none,
+                byteCount: TargetsRow.byteCount(siblings)
+            ) { TargetsRow.write(siblings, into: $0) }
+            shard.lastTicket = shard.store.endBatch()
+            shard.answer(origin, .done)
+        }
+    }
+
+    /// Ends one device's message of a task if it is pending, and lets none in that is still on its way.
+    mutating func endSibling(
+        _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, _ digest: UInt64, _ origin: Origin
+    ) {
+        // Longer than anything of the task can still wait in a mailbox or for a device's record.
+        stoppedTasks[task] = max(stoppedTasks[task] ?? 0, now + limits.taskPatience)
+        let key = StoreKey(bucket, .taskMessage, task, item: digest)
+        lookUp(key) { shard, bytes, _, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            guard let bytes, let row = LedgerRow(bytes), row.app == app, row.cid == cid, row.state == nil else {
+                return shard.answer(origin, .swept(0))
+            }
+            let id = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
+            shard.endPendingOfDevice(id, row.cid, row.table, row.item, reason: "firstAckWins") {
+                shard, hasEnded, ok in
+                shard.answer(origin, ok ? .swept(hasEnded ? 1 : 0) : .busy)
+            }
+        }
+    }
+
+    /// The siblings have ended: the row's alarm is the end of reports again.
+    mutating func settleFirstAck(_ first: FirstAck, _ origin: Origin) {
+        guard let bucket = first.message.bucket else { return answer(origin, .unknown) }
+        let key = StoreKey(bucket, .taskMessage, first.task, item: first.message.low)
+        lookUp(key) { shard, bytes, wakeAt, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            guard let bytes, let row = LedgerRow(bytes) else { return shard.answer(origin, .unknown) }
+            guard shard.isUnsettled(row, wakeAt: wakeAt) else { return shard.answer(origin, .done) }
+            shard.store.beginBatch(bucket)
+            shard.store.put(
+                key, wakeAt: row.acceptedAt + shard.limits.reportRetention, prior: .maybe(wakeAt: wakeAt),
+                byteCount: row.byteCount
+            ) { row.write(into: $0) }
+            shard.lastTicket = shard.store.endBatch()
+            shard.answer(origin, .done)
+        }
+    }
+}

@@ -1,0 +1,15 @@
+/// What the admin listener serves; as `PublicEndpoint`.
+enum AdminEndpoint: Sendable, Hashable {
+    case lease, results, extend, message, device, metrics, healthz, readyz
+
+    static let table = RouteTable<AdminEndpoint>([
+        .init("/v1/handoff/lease", [.post(.lease)]),
+        .init("/v1/handoff/results", [.post(.results)]),
+        .init("/v1/handoff/extend", [.post(.extend)]),
+        .init("/v1/messages/{msgId}", [.get(.message)]),
+        .init("/v1/apps/{appId}/devices/{cid}", [.get(.device)]),
+        .init("/metrics", [.get(.metrics)]),
+        .init("/healthz", [.get(.healthz), .head(.healthz)]),
+        .init("/readyz", [.get(.readyz), .head(.readyz)]),
+    ])
+}

@@ -1,0 +1,62 @@
+/// What the push listener serves.
+///
+/// A new call needs a case, a line in `table`, its branch in `PublicAPI`, and its paragraph in docs/openapi.yaml.
+enum PublicEndpoint: Sendable, Hashable {
+    case healthz, readyz, check
+    case authenticate, revokeToken
+    case pushSingle, pushBatch, pushAlias, pushAliasBatch
+    case createList, pushList, pushListToAliases
+    case pushByTag, pushListByTag
+    case pushToAll, pushToTags, pushToTag
+    case stopTask, schedule, cancelSchedule, messageDetail
+    case taskReport, detailedTaskReport, groupReport, pushDayReport, quotaReport, userDayReport, onlineReport
+    case bindAliases, unbindAliases, unbindAlias, aliasOfDevice, devicesOfAlias
+    case replaceTags, tagsOfDevice, addTag, removeTag
+    case blacklist, unblacklist
+    case userStatus, deviceStatus, userDetail, setBadge, countUsers
+    case uploadLog
+
+    /// The most frequent ones first.
+    static let table = RouteTable<PublicEndpoint>([
+        .init("/v2/{appId}/push/single/cid", [.post(.pushSingle)]),
+        .init("/v2/{appId}/push/list/cid", [.post(.pushList)]),
+        .init("/v2/{appId}/push/single/batch/cid", [.post(.pushBatch)]),
+        .init("/v2/{appId}/push/single/alias", [.post(.pushAlias)]),
+        .init("/v2/{appId}/push/single/batch/alias", [.post(.pushAliasBatch)]),
+        .init("/v2/{appId}/push/list/message", [.post(.createList)]),
+        .init("/v2/{appId}/push/list/alias", [.post(.pushListToAliases)]),
+        .init("/v2/{appId}/push/single/cid_by_tag", [.post(.pushByTag)]),
+        .init("/v2/{appId}/push/list/cid_by_tag", [.post(.pushListByTag)]),
+        .init("/v2/{appId}/push/all", [.post(.pushToAll)]),
+        .init("/v2/{appId}/push/tag", [.post(.pushToTags)]),
+        .init("/v2/{appId}/push/fast_custom_tag", [.post(.pushToTag)]),
+        .init("/v2/{appId}/auth", [.post(.authenticate)]),
+        .init("/v2/{appId}/auth/{token}", [.delete(.revokeToken)]),
+        .init("/v2/{appId}/task/{taskId}", [.delete(.stopTask)]),
+        .init("/v2/{appId}/task/schedule/{taskId}", [.get(.schedule), .delete(.cancelSchedule)]),
+        .init("/v2/{appId}/task/detail/{cid}/{taskId}", [.get(.messageDetail)]),
+        .init("/v2/{appId}/user/status/{cids}", [.get(.userStatus)]),
+        .init("/v2/{appId}/user/deviceStatus/{cids}", [.get(.deviceStatus)]),
+        .init("/v2/{appId}/user/detail/{cids}", [.get(.userDetail)]),
+        .init("/v2/{appId}/user/alias", [.post(.bindAliases), .delete(.unbindAliases)]),
+        .init("/v2/{appId}/user/alias/{alias}", [.delete(.unbindAlias)]),
+        .init("/v2/{appId}/user/alias/cid/{cid}", [.get(.aliasOfDevice)]),
+        .init("/v2/{appId}/user/cid/alias/{alias}", [.get(.devicesOfAlias)]),
+        .init("/v2/{appId}/user/custom_tag/cid/{cid}", [.get(.tagsOfDevice), .post(.replaceTags)]),
+        .init("/v2/{appId}/user/custom_tag/batch/{tag}", [.put(.addTag), .delete(.removeTag)]),
+        .init("/v2/{appId}/user/black/cid/{cids}", [.post(.blacklist), .delete(.unblacklist)]),
+        .init("/v2/{appId}/user/badge/cid/{cids}", [.post(.setBadge)]),
+        .init("/v2/{appId}/user/count", [.post(.countUsers)]),
+        .init("/v2/{appId}/report/push/task/{taskIds}", [.get(.taskReport)]),
+        .init("/v2/{appId}/report/push/task/{taskIds}/detail", [.get(.detailedTaskReport)]),
+        .init("/v2/{appId}/report/push/task_group/{group}", [.get(.groupReport)]),
+        .init("/v2/{appId}/report/push/date/{date}", [.get(.pushDayReport)]),
+        .init("/v2/{appId}/report/push/count", [.get(.quotaReport)]),
+        .init("/v2/{appId}/report/user/date/{date}", [.get(.userDayReport)]),
+        .init("/v2/{appId}/report/online_user", [.get(.onlineReport)]),
+        .init("/v2/{appId}/log/upload", [.post(.uploadLog)]),
+        .init("/v2/check", [.get(.check), .head(.check)]),
+        .init("/healthz", [.get(.healthz), .head(.healthz)]),
+        .init("/readyz", [.get(.readyz), .head(.readyz)]),
+    ])
+}

@@ -1,0 +1,234 @@
+"""What Getui's server SDKs put on the wire, written anew: headers, charsets, verbs, tokens, bodies, connections.
+
+The PHP client is a real one (php-curl), skipped where PHP is not installed. Java's, .NET's and curl's ways are played byte
+by byte over sockets.
+"""
+
+import contextlib
+import hashlib
+import json
+import pathlib
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import uuid
+
+import pytest
+from gateway import PATIENCE, eventually
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Wire:
+    """One kept connection; a request is sent as bytes, its answer read whole."""
+
+    def __init__(self, gateway):
+        self.socket = socket.create_connection(("127.0.0.1", gateway.http), timeout=PATIENCE)
+        self.stream = self.socket.makefile("rb")
+        self.answers = 0
+
+    def send(self, *parts):
+        for part in parts:
+            self.socket.sendall(part.encode() if isinstance(part, str) else part)
+
+    def answer(self, has_body=True):
+        """Status, headers (names in lower case) and body."""
+        status = self.stream.readline().decode("latin-1")
+        headers = {}
+        while (line := self.stream.readline().rstrip(b"\r\n")):
+            name, _, value = line.decode("latin-1").partition(":")
+            headers[name.lower()] = value.strip()
+        code = int(status.split()[1])
+        body = b""
+        if has_body and code != 100:
+            body = self.stream.read(int(headers["content-length"]))
+            self.answers += 1
+        return code, headers, body
+
+    def close(self):
+        self.stream.close()
+        self.socket.close()
+
+
+class Java:
+    """Apache's HttpClient as the Java SDK sets it up: kept connections, numbers as numbers, one renewal of the token."""
+
+    def __init__(self, gateway, base="/v2/"):
+        self.gateway, self.base = gateway, base
+        self.wire, self.token, self.authentications = Wire(gateway), None, 0
+
+    def once(self, method, path, body=None, query=""):
+        text = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+        lines = [f"{method} {self.base}{self.gateway.app['appId']}{path}{query} HTTP/1.1"]
+        if self.token:
+            lines.append(f"token: {self.token}")
+        lines.append("sdkVersion: 1.0.8.0")
+        lines.append("openStableDomain: true")
+        if text is not None:
+            lines += [f"Content-Length: {len(text)}", "Content-Type: application/json; charset=UTF-8"]
+        elif method in ("POST", "DELETE", "PUT"):
+            lines.append("Content-Length: 0")
+        lines += [
+            f"Host: 127.0.0.1:{self.gateway.http}", "Connection: Keep-Alive",
+            "User-Agent: Apache-HttpClient/4.5.13 (Java/17.0.15)", "Accept-Encoding: gzip,deflate",
+        ]
+        # A path parameter goes out as it is, whatever it has in it.
+        self.wire.send("\r\n".join(lines) + "\r\n\r\n", text or b"")
+        status, headers, answer = self.wire.answer()
+        assert status in (200, 400, 401, 403), (status, answer)
+        assert headers["content-type"].replace(" ", "").lower() == "application/json;charset=utf-8"
+        assert "content-encoding" not in headers and headers.get("connection") != "close"
+        return json.loads(answer)
+
+    def authenticate(self):
+        app, now = self.gateway.app, int(time.time() * 1000)
+        sign = hashlib.sha256(f"{app['appKey']}{now}{app['masterSecret']}".encode()).hexdigest()
+        self.authentications += 1
+        answer = self.once("POST", "/auth", {"sign": sign, "timestamp": now, "appkey": app["appKey"]})
+        assert answer["code"] == 0
+        assert int(answer["data"]["expire_time"]) - now > 3_600_000, "it would be renewed all the time"
+        self.token = answer["data"]["token"]
+
+    def call(self, method, path, body=None, query=""):
+        if not self.token:
+            self.authenticate()
+        answer = self.once(method, path, body, query)
+        if answer["code"] == 10001:
+            self.authenticate()
+            answer = self.once(method, path, body, query)
+        return answer
+
+
+def push(cid, **fields):
+    return {
+        "request_id": uuid.uuid4().hex, "audience": {"cid": [cid]},
+        "settings": {"ttl": 3_600_000, "strategy": {"default": 1}},
+        "push_message": {"transmission": "hello"}, **fields,
+    }
+
+
+def test_javas_calls_succeed_over_one_connection(gateway, new_device):
+    device = new_device(gateway, token="a1b2")
+    cid, java = device.cid, Java(gateway)
+    single = java.call("POST", "/push/single/cid", push(cid, group_name="java", task_name="t"))
+    ((task, statuses),) = single["data"].items()
+    assert statuses == {cid: "successed_online"} and task.startswith("RASS_")
+    assert device.receive_and_ack(1)[0].payload == b"hello"
+    stored = java.call("POST", "/push/list/message", push(cid, settings={"schedule_time": 0, "speed": 0}))
+    listed = stored["data"]["taskid"]
+    body = {"taskid": listed, "audience": {"cid": [cid, cid]}, "is_async": False, "need_alias_detail": False}
+    assert java.call("POST", "/push/list/cid", body)["data"] == {listed: {cid: "successed_online"}}
+    assert java.call("POST", "/user/alias", {"data_list": [{"cid": cid, "alias": "张三"}]})["code"] == 0
+    assert java.call("GET", "/user/cid/alias/张三", query="?alias_type=")["data"] == {"cid": [cid]}
+    assert java.call("POST", "/user/count/", {"tag": [{"key": "phone_type", "values": ["ios"], "opt_type": "and"}]})["code"] == 0
+    assert java.call("POST", f"/user/black/cid/{cid}")["code"] == 0
+    assert java.call("DELETE", f"/user/black/cid/{cid}")["code"] == 0
+    assert java.call("PUT", "/user/custom_tag/batch/标签", {"cid": [cid]})["data"] == {cid: "true"}
+    assert java.call("DELETE", "/user/custom_tag/batch/标签", {"cid": [cid]})["data"] == {cid: "true"}
+    assert java.call("DELETE", "/user/alias", {"data_list": [{"cid": cid, "alias": "张三"}]})["code"] == 0
+    report = java.call("GET", f"/report/push/task/{listed}", query="?actionIdList=90001,90002")
+    assert all(isinstance(number, int) for number in report["data"][listed]["total"].values())
+    assert java.call("GET", "/report/push/count")["data"]["gt"]["list"]["limit"] is True
+    assert java.call("DELETE", f"/task/{listed}")["code"] == 0
+    assert java.call("POST", "/log/upload", {"time": 1, "pushData": {}, "switchIncr": 0})["code"] == 0
+    assert java.authentications == 1 and java.wire.answers == 16
+
+
+def test_java_renews_a_revoked_token_by_itself(gateway, new_device):
+    device, java = new_device(gateway), Java(gateway)
+    java.authenticate()
+    assert java.once("DELETE", f"/auth/{java.token}")["code"] == 0
+    assert java.call("POST", "/push/single/cid", push(device.cid))["code"] == 0
+    assert java.authentications == 2
+
+
+@pytest.mark.parametrize("base", ["/v2/", "//v2/", "/v2//"])
+def test_slashes_of_a_configured_base_url_do_not_matter(gateway, base):
+    java = Java(gateway, base)
+    assert java.call("GET", "/report/online_user")["code"] == 0
+    assert java.call("GET", "//report/online_user/")["code"] == 0
+
+
+def test_hosts_are_probed_with_head(gateway):
+    wire = Wire(gateway)
+    for _ in range(3):
+        wire.send("HEAD /v2/check HTTP/1.1\r\nHost: x\r\nConnection: Keep-Alive\r\n\r\n")
+        assert wire.answer(has_body=False)[0] == 200
+    wire.close()
+
+
+def test_dotnets_bodies_carry_nulls_and_come_in_chunks(gateway, new_device):
+    device = new_device(gateway)
+    body = push(device.cid, appkey=None, sign=None, timestamp=0, token=None)
+    body["push_message"] |= {"network_type": 0, "duration": None, "notification": None, "revoke": None}
+    body["push_channel"] = {"ios": None, "android": {"ups": {"notification": {"title": "t"}, "transmission": None}}}
+    text = json.dumps(body).encode()
+    wire = Wire(gateway)
+    wire.send(
+        f"POST /v2/{gateway.app['appId']}/push/single/cid HTTP/1.1\r\nHost: x\r\ntoken: {gateway.authenticate()}\r\n"
+        "Transfer-Encoding: chunked\r\nContent-Type: application/json; charset=utf-8\r\n\r\n")
+    for start in range(0, len(text), 100):
+        part = text[start:start + 100]
+        wire.send(f"{len(part):x}\r\n", part, "\r\n")
+    wire.send("0\r\n\r\n")
+    status, _, answer = wire.answer()
+    # The status must be one of Getui's three words: others make this SDK throw.
+    ((_, statuses),) = json.loads(answer)["data"].items()
+    assert status == 200 and statuses == {device.cid: "successed_online"}
+    wire.close()
+
+
+def test_curl_waits_for_leave_to_send_a_large_body(gateway, new_device):
+    device, token = new_device(gateway), gateway.authenticate()
+    text = json.dumps(push(device.cid, task_name="x" * 1_500_000)).encode()
+    wire = Wire(gateway)
+    for _ in range(2):
+        wire.send(
+            f"POST /v2/{gateway.app['appId']}/push/single/cid HTTP/1.1\r\nHost: x\r\ntoken:{token}\r\n"
+            f"Content-Type:application/json;charset=UTF-8\r\nContent-Length: {len(text)}\r\nExpect: 100-continue\r\n\r\n")
+        assert wire.answer()[0] == 100
+        wire.send(text)
+        status, _, answer = wire.answer()
+        assert status == 200 and json.loads(answer)["code"] == 0
+    wire.close()
+
+
+def read(device, payloads):
+    """Acks what comes until the connection ends."""
+    with contextlib.suppress(Exception):
+        while True:
+            payloads += [message.payload for message in device.receive_and_ack(1, timeout=60)]
+
+
+@pytest.mark.skipif(not shutil.which("php"), reason="PHP is not installed (php-cli, php-curl)")
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_phps_calls_succeed(gateway, new_device, slash):
+    if subprocess.run(["php", "-r", "exit(extension_loaded('curl') ? 0 : 1);"]).returncode:
+        pytest.skip("PHP has no curl (php-curl)")
+    device = new_device(gateway, token="c3d4")
+    cid, app = device.cid, gateway.app
+    words = [f"http://127.0.0.1:{gateway.http}{slash}", app["appId"], app["appKey"], app["masterSecret"], cid]
+    # The device acks all the while, as one in somebody's hand does: an un-acked message would make it suspect.
+    payloads = []
+    reader = threading.Thread(target=read, args=(device, payloads), daemon=True)
+    reader.start()
+    run = subprocess.run(
+        ["php", str(HERE / "php/client.php"), *words], capture_output=True, text=True, timeout=120, check=True)
+    assert run.stderr == ""
+    out = json.loads(run.stdout)
+    codes = {name: answer["code"] for name, answer in out.items() if isinstance(answer, dict)}
+    assert codes.pop("refused") == 10001
+    assert set(codes.values()) == {0}, codes
+    ((_, statuses),) = out["single"]["data"].items()
+    assert statuses == {cid: "successed_online"}
+    assert out["again"]["data"] == out["single"]["data"] and out["again"]["longwire"]["messages"][0]["repeat"]
+    assert eventually(lambda: payloads, "a message")[0] == "推送😀/".encode()
+    assert out["bytes"] > 1 << 20 and out["batch"] == 190
+    assert out["ofAlias"]["data"] == {"cid": [cid]}
+    assert out["tagsOf"]["data"] == {cid: ["标签 b"]}
+    assert out["tag"]["data"] == out["untag"]["data"] == {cid: "true"}
+    # The handle had POSTed to this URL before, and curl keeps the verb that was set last.
+    assert out["unblack"]["code"] == 0 and out["status"]["data"][cid]["status"] == "online"
+    assert list(out["list"]["data"].values()) == [{cid: "successed_online"}]

@@ -1,0 +1,171 @@
+import Campaigns
+import Delivery
+import Directory
+import Testing
+import Wire
+
+@testable import PushAPI
+
+/// What Getui's SDKs really send, line by line of the list in docs/GetuiCompatibility.md, "What is forgiven".
+@Suite("Lenient parsing")
+struct LenientParsingTests {
+    private let fixture = Fixture()
+    private static let cid = Fixture.cid.description
+    private static let task = TaskID(kind: .list, month: 11, day: 21, random: (1, 2)).text
+
+    private func isTaken(_ action: PublicAction) -> Bool {
+        guard case .respond(let response) = action else { return true }
+        return response.status == 200 && response.text.hasPrefix(#"{"code":0,"#)
+    }
+
+    private static let bodiless: [(APIRequest.Method, String)] = [
+        (.post, "user/black/cid/\(cid)"), (.delete, "user/black/cid/\(cid)"), (.delete, "task/\(task)"),
+        (.delete, "task/schedule/\(task)"), (.delete, "user/alias/alice"), (.post, "log/upload"),
+    ]
+
+    @Test("a call without parameters takes null, nothing and empty brackets for a body", arguments: bodiless)
+    func emptyBodies(method: APIRequest.Method, path: String) {
+        for body in ["null", "", "[]", "{}", " null\n"] {
+            #expect(isTaken(fixture.call(method, "/v2/demoApp/" + path, body)), "\(body)")
+        }
+    }
+
+    @Test("revoking a token takes them, too")
+    func revoking() {
+        for body in ["null", ""] {
+            guard case .revokeToken = fixture.call(.delete, "/v2/demoApp/auth/\(fixture.token)", body) else {
+                Issue.record("not taken: \(body)")
+                continue
+            }
+        }
+    }
+
+    @Test(
+        "empty objects arrive as empty arrays",
+        arguments: [
+            #""settings":[]"#, #""push_channel":[]"#, #""settings":{"strategy":[]}"#, #""push_channel":{"ios":[]}"#,
+            #""push_channel":{"ios":{"aps":{"alert":[],"sound":"x"}}}"#,
+            #""push_channel":{"ios":{"multimedia":[],"auto_badge":"+1"}}"#, #""push_channel":{"android":[]}"#,
+        ])
+    func emptyArrays(field: String) throws { _ = try fixture.accepted(fixture.push(field)) }
+
+    @Test("an empty array where something must be is empty, not of another type")
+    func emptyMessage() throws {
+        #expect(fixture.push(message: "[]").text.contains("push_message can not be empty"))
+        #expect(fixture.push(audience: "[]").text.contains("audience can not be empty"))
+        #expect(fixture.push(message: #"{"transmission":"x","notification":[],"revoke":[]}"#).response == nil)
+    }
+
+    @Test(
+        "the audience of a stored message is not looked at", arguments: ["\"all\"", "[]", "null", "7", "{\"cid\":1}"])
+    func audience(value: String) throws { _ = try fixture.newTask(#""audience":\#(value)"#) }
+
+    @Test("escapes of either kind are resolved")
+    func escapes() throws {
+        let push = try fixture.accepted(fixture.push(message: #"{"transmission":"\u4f60\ud83d\ude00\/\u002f\t"}"#))
+        #expect(push.seen.payload == "你😀//\t")
+    }
+
+    @Test(
+        "numbers are texts and texts are numbers",
+        arguments: [
+            (#""settings":{"ttl":"3600000"}"#, 3_600_000), (#""settings":{"ttl":3600000}"#, 3_600_000),
+            (#""settings":{"ttl":3600000.0}"#, 3_600_000), (#""settings":{"ttl":""}"#, 7_200_000),
+            (#""settings":{"ttl":null}"#, 7_200_000), (#""settings":{"schedule_time":"0","speed":"5"}"#, 7_200_000),
+            (#""settings":{"schedule_time":1699999999999,"strategy":{"default":"3","ios":"1"}}"#, 7_200_000),
+        ] as [(String, Int64)])
+    func settings(field: String, ttl: Int64) throws {
+        let command = try fixture.accepted(fixture.push(field)).seen.command
+        #expect(command.timeToLive == ttl)
+        #expect(command.strategy == .liveElseVendor)
+    }
+
+    @Test("a notification's numbers may be texts", arguments: ["7", #""7""#])
+    func notification(number: String) {
+        let message =
+            #"{"notification":{"title":"t","body":"b","click_type":"none","notify_id":\#(number),"badge_add_num":\#(number),"#
+            + #""channel_level":\#(number == "7" ? "3" : #""3""#)}}"#
+        #expect(fixture.push(message: message).response == nil)
+    }
+
+    @Test("a badge and a timestamp may be either", arguments: ["+1", "-1", "5"])
+    func badges(number: String) throws {
+        let digits = number.first == "+" ? String(number.dropFirst()) : number
+        for value in ["\"\(number)\"", digits] {
+            #expect(isTaken(fixture.call(.post, "/v2/demoApp/user/badge/cid/\(Self.cid)", #"{"badge":\#(value)}"#)))
+            _ = try fixture.accepted(fixture.push(#""push_channel":{"ios":{"auto_badge":\#(value)}}"#))
+        }
+    }
+
+    @Test(
+        "unknown fields are passed over",
+        arguments: [
+            #""task_name":"x""#, #""appkey":null,"sign":null,"timestamp":0"#,
+            #""push_channel":{"harmony":{"a":[1]},"mp":{}}"#,
+            #""settings":{"custom_callback":"x","new_thing":{"a":1}}"#, #""need_alias_detail":false"#,
+            #""push_channel":{"android":{"ups":{"notification":{"title":"t"},"options":{"HW":{"/x":1}}}}}"#,
+        ])
+    func unknown(field: String) throws { _ = try fixture.accepted(fixture.push(field)) }
+
+    @Test(
+        "a list call may name flags as null, false, texts and numbers",
+        arguments: ["null", "false", "0", #""false""#, #""""#])
+    func flags(value: String) throws {
+        let body =
+            #"{"taskid":"\#(Self.task)","audience":{"cid":["\#(Self.cid)"]},"is_async":\#(value),"need_alias_detail":\#(value)}"#
+        guard case .list(let call) = try fixture.campaign(.post, "push/list/cid", body) else { throw Fixture.Refused() }
+        #expect(!call.isAsync && !call.needsAliasDetail)
+    }
+
+    @Test("a GET may have a body", arguments: ["null", "{}", "not JSON"])
+    func bodyOfGet(body: String) {
+        guard case .userStatus = fixture.call(.get, "/v2/demoApp/user/status/\(Self.cid)", body),
+            case .campaign(.quotaReport) = fixture.call(.get, "/v2/demoApp/report/push/count", body),
+            case .users = fixture.call(.get, "/v2/demoApp/user/detail/\(Self.cid)", body)
+        else {
+            Issue.record("a GET with the body \(body) is not taken")
+            return
+        }
+    }
+
+    @Test("a display window in the past is let be, and one request id may be used on several endpoints")
+    func demo() throws {
+        let past = #"{"transmission":"x","duration":"1590547347000-1590633747000"}"#
+        let single = try fixture.accepted(fixture.push(message: past))
+        let body = #"{"request_id":"req-000001","push_message":{"transmission":"x"}}"#
+        guard case .create(let task) = try fixture.campaign(.post, "push/list/message", body) else {
+            throw Fixture.Refused()
+        }
+        let key = try #require(single.seen.command.requestKey as (UInt64, UInt64)?)
+        #expect(task.requestKey != key)
+    }
+
+    @Test("a cid that is named twice counts once")
+    func doubled() throws {
+        let body = #"{"taskid":"\#(Self.task)","audience":{"cid":["\#(Self.cid)","\#(Self.cid)"]}}"#
+        guard case .list(let call) = try fixture.campaign(.post, "push/list/cid", body),
+            case .devices(let targets) = call.audience
+        else { throw Fixture.Refused() }
+        #expect(targets.map(\.cid) == [Fixture.cid])
+    }
+
+    @Test(
+        "a path's names may be percent-encoded or not, and slashes may be doubled",
+        arguments: [
+            "/v2/demoApp/user/cid/alias/%E5%BC%A0%e4%b8%89", "/v2/demoApp/user/cid/alias/张三",
+            "//v2/demoApp//user/cid/alias/张三/",
+            "/v2/demoApp/user/cid/alias/张三?alias_type=a", "/v2/demoApp/user/cid/alias/张三/?a=%2F",
+        ])
+    func paths(target: String) throws {
+        guard case .users(let request) = fixture.call(.get, target), case .resolve(let names) = request.work else {
+            throw Fixture.Refused()
+        }
+        #expect(names.map(\.text) == ["张三"])
+    }
+
+    @Test("the stale token of a client that authenticates again is not looked at")
+    func staleToken() {
+        let body = #"{"appkey":"demoKey","timestamp":"1700000000000","sign":"wrong"}"#
+        #expect(fixture.call(.post, "/v2/demoApp/auth", body, token: "stale").text.contains("sign is invalid"))
+    }
+}

@@ -36,7 +36,7 @@ def world(operation, always):
         names |= {"cids": WORLD["spareCids"], "tasks": WORLD["spareTasks"], "aliases": ["spare"]}
     if operation in ("getSchedule", "deleteSchedule"):
         names["tasks"] = WORLD["timedTasks"]
-    if operation in ("pushList", "pushListToAliases"):
+    if operation in ("pushList", "pushListToAliases", "pushListByTag"):
         names["tasks"] = WORLD["listTasks"]
     return names
 

@@ -56,7 +56,9 @@ final class SimulatedWalk {
 extension World {
     static let broadcastSeed: UInt64 = 0xB0AD_CA57
 
-    private static let routes = (create: UInt64(21), stop: UInt64(22), walk: UInt64(23), totals: UInt64(24))
+    private static let routes = (
+        create: UInt64(21), stop: UInt64(22), walk: UInt64(23), totals: UInt64(24), state: UInt64(25)
+    )
 
     func broadcastSomething() {
         guard isUp, !identities.isEmpty else { return }
@@ -235,6 +237,8 @@ extension World {
         case (Self.routes.stop, .busy): broadcast.isStopped = false
         case (Self.routes.stop, _): break
         case (Self.routes.totals, .totals(let part)): broadcast.totals.add(part)
+        case (Self.routes.state, .record(let record)):
+            if record.state == .ended || record.state == .stopped { broadcast.isOver = true }
         case (Self.routes.walk, _): if Int(origin.request) == broadcast.walkRequest { stepped(broadcast, answer) }
         default: fail(.content, "broadcast \(broadcast.index) was answered with \(answer)")
         }
@@ -334,6 +338,16 @@ extension World {
         return record.digest
     }
 
+    /// Its last word may have been durable when the process died, and its answer lost: the row tells.
+    func askBroadcastStates() {
+        for broadcast in broadcasts where broadcast.launched != nil && !broadcast.isOver {
+            ask(
+                loop(of: broadcast.task.id.home), .load(broadcast.task.id, broadcast.task.app), Self.routes.state,
+                broadcast.index)
+        }
+        pass(milliseconds: 30_000)
+    }
+
     func askBroadcastTotals() {
         for broadcast in broadcasts {
             for loop in loops {
@@ -409,6 +423,7 @@ extension Oracle {
     func checkBroadcasts() {
         // Where little is read ahead, jobs that nobody leased may have held up the tasks' alarms behind them: documented.
         if world.broadcasts.contains(where: { $0.launched != nil && !$0.isOver }) { world.pass(milliseconds: 400_000) }
+        world.askBroadcastStates()
         world.askBroadcastTotals()
         for broadcast in world.broadcasts where broadcast.launched != nil {
             let name = "broadcast \(broadcast.index)"

@@ -124,13 +124,13 @@ package struct File: ~Copyable, Sendable {
     /// Makes the file `count` zero bytes that are really there: blocks reserved, zeros written, all synced.
     ///
     /// Only such a range can later be overwritten and synced without a change of the file's own records: blocks that
-    /// are merely reserved turn "written" with the first sync and make it dearer. Fails before writing if the disk
-    /// has no room.
+    /// are merely reserved turn "written" with the first sync and make it dearer.
     ///
     /// - Parameters:
     ///   - count: how many.
     ///   - isGentle: piece by piece, each synced and followed by a rest as long as it took, since others sync on the same
     ///     disk.
+    /// - Throws: what the system said; before anything is written if the disk has no room.
     package func fillWithZeros(byteCount count: Int, isGentle: Bool = false) throws(SystemError) {
         precondition(count >= 0, "a file has no negative size")
         if count > 0, call("fallocate", path, { longwire_fallocate(descriptor, 0, Int64(count)) }) != 0,

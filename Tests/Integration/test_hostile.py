@@ -134,7 +134,8 @@ def ack_body(positions, rejected=()):
         (ack_body([(0, 1, []), (0, 2, [])]), 412),
         (ack_body([(0, 0, [(2 * n + 2, 2 * n + 2) for n in range(33)])]), 412),
         (ack_body([], [2**64 - 1, 0, 7, 7]), None),
-        (ack_body([(1, 2**64 - 1, [])]), None),
+        (ack_body([(1, 2**64 - 1, [])]), 413),
+        (ack_body([(7, 2**64 - 1, [])]), None),
     ],
 )
 def test_acks_of_what_was_never_sent(calm, new_device, ack, code):

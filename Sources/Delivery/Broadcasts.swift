@@ -229,7 +229,8 @@ final class LiveBroadcast {
         return allowance >= 1_000
     }
 
-    func take() { if plan.speed > 0 { allowance -= 1_000 } }
+    /// A device more on the live channel; those that come by themselves leave a debt of one at most.
+    func take() { if plan.speed > 0 { allowance = max(allowance - 1_000, -1_000) } }
 }
 
 /// A frame that stays where it is for as long as this object lives.
@@ -245,7 +246,7 @@ final class LentFrame {
     deinit { bytes.deallocate() }
 }
 
-/// The walk over the sessions of this loop that meets them with new broadcasts.
+/// The walk over the sessions of this loop that meets one app's devices with its new broadcasts.
 struct BroadcastHand {
     /// The next session slot to look at.
     var place = 0

@@ -43,6 +43,8 @@ struct Device {
         static let resolved = Flags(rawValue: 1 << 21)
         /// Its broadcast cursor is not written yet.
         static let cursorMoved = Flags(rawValue: 1 << 22)
+        /// Its row could not be understood when it was read last.
+        static let damaged = Flags(rawValue: 1 << 23)
         static let silenced: Flags = [.pushModeOff, .blacklisted]
         static let allTokens: Flags = [.alertToken, .voipToken, .liveActivityToken]
 

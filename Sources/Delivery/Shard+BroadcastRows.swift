@@ -189,10 +189,16 @@ extension Shard {
                 let facts = Self.facts(of: row, key, wakeAt)
                 shard.findJob(facts.message) { shard, job, ok in
                     shard.devices.pointer(slot).pointee.flags.remove(.busy)
-                    if ok { shard.endUnlisted(facts, .expired, reason: "", job: job ?? .max, slot) }
+                    if ok {
+                        shard.endUnlisted(facts, .expired, reason: "", job: job ?? .max, slot)
+                    } else {
+                        shard.rungAgain.append((key, shard.now + 1_000))
+                    }
                     shard.drainWaiting(slot)
                 }
             } else {
+                // The store tells an alarm once.
+                if !ok { shard.rungAgain.append((key, shard.now + 1_000)) }
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 shard.drainWaiting(slot)
             }

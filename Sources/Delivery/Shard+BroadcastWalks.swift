@@ -65,15 +65,15 @@ extension Shard {
         broadcastLogs[record.app, default: BroadcastLog()].head = max(head, number)
         noteBroadcastHeads()
         guard record.isStreamed else { return }
-        broadcastHand.loopCount = loopCount
-        broadcastHand.left = sessions.count
-        broadcastHand.pausedUntil = 0
+        broadcastHands[record.app] = BroadcastHand(left: sessions.count, loopCount: loopCount)
         walkSessions()
     }
 
-    public var hasBroadcastsAtHand: Bool { broadcastHand.left > 0 && broadcastHand.pausedUntil <= now }
+    public var hasBroadcastsAtHand: Bool { nextBroadcastStep <= now }
 
-    var nextBroadcastStep: GatewayTime { broadcastHand.left > 0 ? broadcastHand.pausedUntil : .max }
+    var nextBroadcastStep: GatewayTime {
+        broadcastHands.isEmpty ? .max : broadcastHands.values.reduce(.max) { min($0, $1.pausedUntil) }
+    }
 
     /// Meets the next slice of sessions with what is new to them.
     public mutating func continueBroadcasts(now: GatewayTime) {
@@ -81,22 +81,29 @@ extension Shard {
         walkSessions()
     }
 
+    /// Each app has a walk of its own, so that one app's `speed` holds up nobody else.
     mutating func walkSessions() {
-        guard broadcastHand.left > 0, broadcastHand.pausedUntil <= now else { return }
-        let paced = broadcastLogs.values.flatMap { $0.live.filter { !$0.isOver && $0.plan.speed > 0 } }
-        for _ in 0..<limits.broadcastSlice where broadcastHand.left > 0 {
-            guard paced.allSatisfy({ $0.mayWalk(now, share: broadcastHand.loopCount) }) else {
-                broadcastHand.pausedUntil = now + 20
-                return
+        guard !broadcastHands.isEmpty else { return }
+        for app in Array(broadcastHands.keys) { walkSessions(of: app) }
+    }
+
+    private mutating func walkSessions(of app: AppKey) {
+        guard var hand = broadcastHands[app], hand.pausedUntil <= now else { return }
+        var paced: [LiveBroadcast] = []
+        if let log = broadcastLogs[app] { paced = log.live.filter { !$0.isOver && $0.plan.speed > 0 } }
+        for _ in 0..<limits.broadcastSlice where hand.left > 0 && !sessions.isEmpty {
+            // What is behind on its way to the disk goes first, as do those who walk slowly on purpose.
+            guard store.acceptsWrites, paced.allSatisfy({ $0.mayWalk(now, share: hand.loopCount) }) else {
+                hand.pausedUntil = now + 20
+                break
             }
-            if broadcastHand.place >= sessions.count { broadcastHand.place = 0 }
-            guard !sessions.isEmpty else { break }
-            let device = sessions[broadcastHand.place].device
-            broadcastHand.place += 1
-            broadcastHand.left -= 1
-            if device != .max { pump(device) }
+            if hand.place >= sessions.count { hand.place = 0 }
+            let device = sessions[hand.place].device
+            hand.place += 1
+            hand.left -= 1
+            if device != .max, apps[Int(devices.pointer(device).pointee.appIndex)].key == app { pump(device) }
         }
-        if sessions.isEmpty { broadcastHand.left = 0 }
+        broadcastHands[app] = hand.left == 0 || sessions.isEmpty ? nil : hand
     }
 
     /// Nothing of a task goes out any more here.
@@ -152,7 +159,10 @@ extension Shard {
             guard readiness == .ready,
                 shard.apps[Int(shard.devices.pointer(slot).pointee.appIndex)].key == step.walk.record.app
             else {
-                if readiness == .failed { step.isWhole = false }
+                // A row that is damaged stays so: its device is told of in the log, and must not hold up all others.
+                if readiness == .failed, !shard.devices.pointer(slot).pointee.flags.contains(.damaged) {
+                    step.isWhole = false
+                }
                 return shard.stepDone(step)
             }
             switch step.walk.purpose {
@@ -199,6 +209,12 @@ extension Shard {
         meetUpTo(broadcast, slot)
         step.count += 1
         numbers.broadcastEnumerated &+= 1
+        if devices.pointer(slot).pointee.isConnected {
+            // It may have come into reach meanwhile, and nothing else would send it what is durable then.
+            let cid = devices.pointer(slot).pointee.cid
+            pending.append(PendingEffect(ticket: lastTicket, kind: .resume(device: slot, cid: cid)))
+            releaseDue()
+        }
         leaveBroadcasts(slot)
     }
 

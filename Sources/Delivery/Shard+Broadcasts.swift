@@ -161,7 +161,7 @@ extension Shard {
             pass(slot, to: broadcast.number)
             return
         }
-        broadcast.take()
+        if isLive { broadcast.take() }
         numbers.broadcastMessages &+= 1
         let content = broadcast.record.content
         let isAttempted = broadcast.isAttemptOver(now, deadline: limits.liveDeadline)
@@ -258,7 +258,11 @@ extension Shard {
             guard device.pointee.inFlightCount < device.pointee.window else { return false }
             guard entry.pointee.ticket <= committedTicket || isPlanted(.broadcastBeforeSync) else { return false }
             guard let broadcast = broadcast(entry.pointee.facts.item, of: entry.pointee.facts.app), !broadcast.isOver
-            else { continue }
+            else {
+                // Its end is under way; a position beyond it says nothing of it.
+                if !entry.pointee.flags.contains(.attempted) { entry.pointee.flags.insert(.passedOver) }
+                continue
+            }
             if isOver(entry.pointee.facts.expiresAt) {
                 entry.pointee.flags.insert(.passedOver)
                 entry.pointee.flags.remove(.sentHere)

@@ -136,9 +136,11 @@ extension Shard {
             }
             guard let (row, profile) = DeviceRow.read(stored.value) else {
                 shard.damaged(stored.key)
+                device.pointee.flags.insert(.damaged)
                 shard.drainWaiting(slot, .failed)
                 return
             }
+            device.pointee.flags.remove(.damaged)
             shard.fill(slot, row, profile: profile, wakeAt: stored.wakeAt)
             if case .measure(let count, let bytes, _, _) = reply.results[1] {
                 device.pointee.messageCount = Int32(truncatingIfNeeded: count)

@@ -63,11 +63,8 @@ extension Shard {
             answer(origin, .busy)
             return
         }
-        guard mayBroadcast(record) else {
-            answer(origin, .full)
-            return
-        }
         guard key != CallKey(high: 0, low: 0) else {
+            guard mayBroadcast(record) else { return answer(origin, .full) }
             store.beginBatch(record.id.home)
             let written = putNew(record)
             lastTicket = store.endBatch()
@@ -87,6 +84,8 @@ extension Shard {
                 shard.numbers.repeatedRequests &+= 1
                 return shard.answer(origin, .created(row.task, isRepeat: true))
             }
+            // After the look at the request: whoever repeats one that was taken hears so.
+            guard shard.mayBroadcast(record) else { return shard.answer(origin, .full) }
             shard.store.beginBatch(key.bucket)
             shard.store.put(requestKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: [])) {
                 CallRow.write(digest: digest, task: record.id, targets: [], into: $0)

@@ -38,6 +38,11 @@ extension Shard {
 
     /// Lets go at once what waits for nothing any more.
     mutating func releaseDue() {
+        // A Welcome that goes out may meet its device with a broadcast, whose end is let go in turn, and so on: thousands deep
+        // after a reconnect storm.
+        guard !isReleasing else { return }
+        isReleasing = true
+        defer { isReleasing = false }
         while let first = pending.first, first.ticket <= committedTicket || isPlanted(.answerBeforeSync) {
             guard let effect = pending.popFirst() else { return }
             release(effect)
@@ -139,8 +144,14 @@ extension Shard {
         case .device:
             let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
             alarmWork += 1
-            whenReady(deviceSlot(cid, bucket: stored.key.bucket)) { shard, slot, readiness in
-                if readiness == .ready { shard.collectIfForgotten(slot) }
+            // With its pending messages of broadcasts, which only the ledger knows.
+            withBroadcasts(of: cid, stored.key.bucket) { shard, slot, readiness in
+                if readiness == .ready {
+                    shard.collectIfForgotten(slot)
+                    if shard.devices.isOccupied(slot), shard.devices.pointer(slot).pointee.isLoaded {
+                        shard.leaveBroadcasts(slot)
+                    }
+                }
                 shard.alarmDone()
             }
         case .task: taskRang(TaskID(high: stored.key.ownerHigh, low: stored.key.ownerLow))
@@ -234,7 +245,7 @@ extension Shard {
         guard !device.pointee.flags.contains(.established) else { return }
         let isDue = device.pointee.lastSeenAt + limits.sessionlessDeviceLifetime <= now
         if !device.pointee.isConnected, isDue, device.pointee.messageCount == 0, device.pointee.vendorCount == 0,
-            device.pointee.firstJob == .max
+            device.pointee.firstJob == .max, device.pointee.firstBroadcast == .max
         {
             openBatch(slot)
             store.delete(device.pointee.key, prior: .maybe(wakeAt: device.pointee.rowWakeAt))

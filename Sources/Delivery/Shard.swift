@@ -42,6 +42,8 @@ public struct Shard: ~Copyable {
 
     var effects: [Effect] = []
     var pending = Ring<PendingEffect>(capacity: 256)
+    /// Effects are being let go: what that adds is let go by the same loop, not by one within it.
+    var isReleasing = false
     var heldReplies: [StoreReply] = []
     var continuations: [ReadToken: Continuation] = [:]
     var waitLists = Slab<WaitList>()
@@ -80,7 +82,8 @@ public struct Shard: ~Copyable {
     var broadcastLogs: [AppKey: BroadcastLog] = [:]
     /// By app: the head of its log.
     var broadcastHeads: [UInt64] = []
-    var broadcastHand = BroadcastHand()
+    /// By app: the walks over this loop's sessions.
+    var broadcastHands: [AppKey: BroadcastHand] = [:]
     /// Tasks to be looked at before their time, once, because the process died over them.
     var resumedTasks: Set<TaskID> = []
     /// Devices whose broadcast cursor has moved and is not written yet.

@@ -170,6 +170,66 @@ struct BroadcastTaskTests {
         }
     }
 
+    @Test("a repeated request hears of its broadcast even when the app may have no more")
+    func repeatedAtTheBound() {
+        var limits = ShardLimits()
+        limits.liveBroadcasts = 1
+        let world = BroadcastHarness(DeliveryHarness(limits: limits))
+        let record = world.record()
+        let home = UInt64(DeliveryHarness.app.home.index) << 52
+        let create = TaskCommand.create(record, requestKey: (home | 1, 1), requestDigest: 5)
+        guard case .created(let first, isRepeat: false)? = world.ask(create),
+            case .created(let second, isRepeat: true)? = world.ask(create)
+        else {
+            Issue.record("the repeated request was refused")
+            return
+        }
+        #expect(first == second)
+        guard case .full? = world.ask(.create(world.record(), requestKey: (home | 2, 1), requestDigest: 5)) else {
+            Issue.record("a second one was taken")
+            return
+        }
+    }
+
+    @Test("one app's speed holds up nobody else's broadcasts")
+    func pacedApart() {
+        for _ in 0..<20 { _ = harness.register() }
+        let other = harness.register(app: DeliveryHarness.otherApp)
+        world.send(speed: 1)
+        _ = harness.takeDelivered()
+        world.ask(
+            .create(
+                world.record("theirs", app: DeliveryHarness.otherApp), requestKey: (0, 0), requestDigest: 0))
+        for _ in 0..<5 { harness.advance(20) }
+        #expect(harness.takeDelivered().contains { $0.session == other.session && $0.payload == "theirs" })
+    }
+
+    @Test("devices that return by the thousand in one commit meet a broadcast one after the other")
+    func storm() {
+        var phones = (0..<3_000).map { _ in harness.register() }
+        for phone in phones { harness.disconnect(phone) }
+        let record = world.send()
+        harness.flush()
+        for index in phones.indices { harness.connect(&phones[index], flushing: false) }
+        harness.flush()
+        #expect(world.totals(record).accepted == 3_000)
+        #expect(Set(harness.takeDelivered().map(\.session)).count == 3_000)
+    }
+
+    @Test("a device that is forgotten has no pending message of a broadcast")
+    func forgotten() {
+        let phone = harness.register()
+        let record = world.send(timeToLive: 3 * 86_400_000, vendor: false)
+        #expect(world.totals(record).pending == 1)
+        harness.disconnect(phone)
+        for _ in 0..<30 { world.advance(3_600_000) }
+        world.advance(2 * 86_400_000)
+        world.advance(100_000)
+        let totals = world.totals(record)
+        #expect(totals.accepted == 1 && totals.pending == 0 && totals[.expired] == 1)
+        #expect(world.imbalance([record]) == nil)
+    }
+
     @Test("the cursor is in the device's row within a second, though nothing else is written")
     func cursor() {
         let phone = harness.register()

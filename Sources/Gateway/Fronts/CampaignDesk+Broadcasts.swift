@@ -117,7 +117,10 @@ extension CampaignDesk {
     }
 
     private func stepped(_ run: BroadcastRun, _ step: Step, to end: Int) {
-        guard step.isWhole else { return later(1_000) { [weak self] in self?.run(run) } }
+        guard step.isWhole else {
+            // Asks, too, whether the task is still where it was: the walk may be one that is over.
+            return later(1_000) { [weak self] in self?.write(run, then: { [weak self] in self?.run(run) }) }
+        }
         guard !step.found.isEmpty else { return went(run, step.count, to: end) }
         guard let app = owner.registry[run.record.app] else { return run.done(false) }
         var content = run.record.content

@@ -197,14 +197,7 @@ public enum CampaignAnswer {
             writer.endObject()
             writer.endObject()
         }
-        writer.key("longwire")
-        writer.beginObject()
-        writer.key("durability")
-        writer.string(durability.name)
-        summarize(outcomes, malformed: call.malformed, to: &writer)
-        writer.endObject()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
+        return concluded(outcomes, malformed: call.malformed, durability, &writer)
     }
 
     /// The answer to `push/single/cid_by_tag`: those whose tags were as asked.
@@ -223,11 +216,18 @@ public enum CampaignAnswer {
         for outcome in reached { statusEntry(outcome, to: &writer) }
         writer.endObject()
         writer.endObject()
+        return concluded(outcomes, malformed: [], durability, &writer)
+    }
+
+    /// Ends an answer with what Longwire says of all of it.
+    private static func concluded(
+        _ outcomes: [PublishOutcome], malformed: [String], _ durability: Durability, _ writer: inout JSONWriter
+    ) -> APIResponse {
         writer.key("longwire")
         writer.beginObject()
         writer.key("durability")
         writer.string(durability.name)
-        summarize(outcomes, malformed: [], to: &writer)
+        summarize(outcomes, malformed: malformed, to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)

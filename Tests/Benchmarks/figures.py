@@ -149,6 +149,16 @@ class Figures:
         words = ["http", "--connections", "16", "--devices", "1000", "--batch", "100", "--connected", "--duration", seconds]
         self.bench(words, [("push/single/batch/cid, 100 each: messages", "≥ 100,000/s", "rate", "/s")], warm=1_000)
 
+    def broadcast(self):
+        registered = "1000000" if self.options.full else "100000"
+        words = ["broadcast", "--devices", "15000", "--registered", registered, "--payload", "200", "--timeout", "900"]
+        app = {**APP, "push": {"broadcastsPerMinute": 0, "broadcastsPerDay": 0}}
+        self.bench(words, [
+            (f"push/all, {int(registered):,} registered, 15,000 connected: answer, longest of five", "< 50 ms", "answer.max", "ms"),
+            ("push/all: deliveries", "≥ 100,000/s", "rate", "/s"),
+            ("push/all: CPU a delivery with its ack", "", "serverCPU", "µs"),
+        ], apps=[app])
+
     def boot(self):
         count = 10_000_000 if self.options.full else 500_000
         seconds, resident, size = self.boot_with(count)
@@ -268,7 +278,7 @@ class Figures:
         return "\n".join(lines)
 
 
-ROWS = ("idle", "live", "paced", "queue", "storm", "handoff", "http", "boot", "steady")
+ROWS = ("idle", "live", "paced", "queue", "storm", "handoff", "http", "broadcast", "boot", "steady")
 
 
 def main():

@@ -45,10 +45,11 @@ struct BottleneckTests {
         #expect(ProcessMeter.machine().total > 0)
     }
 
-    @Test("the process that listens on a port is found")
+    @Test("the process that listens on a port is found, among more listeners than the kernel names at once")
     func listener() throws {
+        let others = (0..<20).map { _ in FakeGateway() }
         let gateway = FakeGateway()
-        defer { gateway.stop() }
+        defer { for one in others + [gateway] { one.stop() } }
         #expect(ServerFinder.listener(port: gateway.devicePort) == getpid())
         // The generator itself is never taken for the gateway.
         let endpoint = Endpoint(address: 0x7F00_0001, port: gateway.devicePort)

@@ -22,6 +22,8 @@ final class FakeGateway: @unchecked Sendable {
         var forgets = false
         /// Every n-th job is leased a second time; 0: none.
         var leasesTwiceEvery = 0
+        /// The n-th broadcast of a run is refused; 0: none.
+        var refusesBroadcast = 0
         /// Every n-th message of a batch is refused; 0: none.
         var refusesOfBatch = 0
     }
@@ -50,6 +52,7 @@ final class FakeGateway: @unchecked Sendable {
     let acksBeyond = Atomic<Int>(0)
     let acknowledged = Atomic<Int>(0)
     let pushes = Atomic<Int>(0)
+    let broadcasts = Atomic<Int>(0)
     let goodbyes = Atomic<Int>(0)
     let tokens = Atomic<Int>(0)
     /// The most device connections that were there at a time without having been welcomed.
@@ -305,6 +308,8 @@ final class FakeGateway: @unchecked Sendable {
                 answer =
                     #"{"code":0,"msg":"success","data":{},"longwire":{"refused":[\#(items.joined(separator: ","))]}}"#
             }
+        } else if head.hasPrefix("POST /v2/\(Self.appID)/push/all "), head.contains("\r\ntoken: t0ken") {
+            if !broadcast(object(body)) { (status, answer) = ("403 No", #"{"code":30014,"msg":"too many"}"#) }
         } else if head.hasPrefix("POST /v1/handoff/"), head.contains("Authorization: Bearer \(Self.adminToken)") {
             answer = head.hasPrefix("POST /v1/handoff/lease ") ? lease(object(body)) : settle(body)
         } else {
@@ -336,6 +341,26 @@ final class FakeGateway: @unchecked Sendable {
         }
         published += 1
         deliver(Array(text.utf8), to: cid, twice: false)
+        return true
+    }
+
+    /// One message to every device that is there, in stream 1; false when it is refused.
+    private func broadcast(_ request: [String: Any]) -> Bool {
+        let count = broadcasts.add(1, ordering: .relaxed).newValue
+        let text = (request["push_message"] as? [String: Any])?["transmission"] as? String
+        let isRefused = count == behaviour.refusesBroadcast
+        guard request["audience"] as? String == "all", let text, !isRefused else { return false }
+        var deliver = Deliver()
+        (deliver.stream, deliver.sequence) = (1, UInt64(count))
+        deliver.messageID = MessageID(high: 2, low: UInt64(count))
+        deliver.payload = Array(text.utf8)
+        deliver.attempt = 1
+        for session in sessions.values {
+            published += 1
+            if behaviour.losesEvery > 0, published % behaviour.losesEvery == 0 { continue }
+            send(session, deliver)
+            if behaviour.repeatsEvery > 0, published % behaviour.repeatsEvery == 0 { send(session, deliver) }
+        }
         return true
     }
 

@@ -46,6 +46,7 @@ struct OptionsTests {
         (["live", "--require", "rate>5ms"], "count"), (["live", "--require", "p99<fast"], "fast"),
         (["idle", "--require", "p99<1ms"], "p99"), (["live", "--require", "p99<1hour"], "units"),
         (["live", "--require", "loss<1/s"], "units"), (["live", "--messages", "3"], "--messages"),
+        (["broadcast", "--devices", "5", "--registered", "4"], "--registered"),
         (["offline", "--messages", "0"], "only a storm"), (["live", "--processes", "0"], "from 1 to"),
     ]
 

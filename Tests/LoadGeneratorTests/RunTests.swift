@@ -138,6 +138,39 @@ struct RunTests {
         }
     }
 
+    @Test("a broadcast run reaches every connected device once, and leaves those that are only registered alone")
+    func broadcast() throws {
+        try withGateway { gateway, folder in
+            let report = try run(
+                gateway, folder,
+                ["broadcast", "--devices", "12", "--registered", "20", "--messages", "3", "--threads", "2"])
+            #expect(gateway.registrations.load(ordering: .relaxed) == 20)
+            #expect(gateway.broadcasts.load(ordering: .relaxed) == 3)
+            #expect(value(report, "connections") == 12 && value(report, "broadcasts") == 3)
+            #expect(value(report, "delivered") == 36 && value(report, "acks") > 0)
+            #expect(value(report, "loss") == 0 && value(report, "repeats") == 0)
+            #expect(value(report, "rate") > 0 && value(report, "answer.p50") > 0 && value(report, "deliver.max") > 0)
+            #expect(report.failures.isEmpty)
+            // Those that stayed away are remembered for the next run, too.
+            #expect(try DevicesFile.load(folder + "/bench-devices", appID: FakeGateway.appID).count == 20)
+        }
+    }
+
+    @Test("broadcasts that are lost, repeated or refused are told")
+    func broadcastMisbehaviour() throws {
+        let arguments = ["broadcast", "--devices", "10", "--messages", "2", "--drain", "0.2"]
+        try withGateway(FakeGateway.Behaviour(losesEvery: 10, repeatsEvery: 4)) { gateway, folder in
+            let report = try run(gateway, folder, arguments)
+            #expect(value(report, "loss") == 2 && value(report, "delivered") == 18)
+            // Of twenty: the fourth, eighth and so on, but for the last, which was lost.
+            #expect(value(report, "repeats") == 4)
+        }
+        try withGateway(FakeGateway.Behaviour(refusesBroadcast: 2)) { gateway, folder in
+            let error = #expect(throws: UnavailableError.self) { try run(gateway, folder, arguments) }
+            #expect(error?.description.contains("30014") == true)
+        }
+    }
+
     @Test("a handoff run gives devices tokens, makes jobs, and settles each once", arguments: [1, 2])
     func handoff(threads: Int) throws {
         try withGateway { gateway, folder in

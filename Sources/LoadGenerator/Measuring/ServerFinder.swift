@@ -71,10 +71,10 @@ enum ServerFinder {
         return found
     }
 
-    /// A whole line of /proc/net/tcp about anything but a listener.
+    /// A whole line of /proc/net/tcp about anything but a listener; the headline, whose state is “st”, is none.
     private static func isConnection(_ line: ArraySlice<UInt8>) -> Bool {
         let fields = line.split(separator: UInt8(ascii: " "))
-        return fields.count > 9 && fields[3].count == 2 && !fields[3].elementsEqual("0A".utf8)
+        return fields.count > 9 && fields[3].first == UInt8(ascii: "0") && !fields[3].elementsEqual("0A".utf8)
     }
 
     private static func holds(_ wanted: Set<String>, _ folder: String) -> Bool {

@@ -31,6 +31,7 @@ final class Run {
         let held: Int
         switch options.mode {
         case .idle, .live, .offline, .storm: held = devices
+        case .broadcast: held = devices + 1
         case .handoff: held = min(devices, options.handshakes) + options.connections
         case .http: held = options.connections + (options.isConnected ? devices : min(devices, options.handshakes))
         }
@@ -41,7 +42,13 @@ final class Run {
         }
     }
 
-    private var deviceCount: Int { options.mode == .idle ? options.connections : options.devices }
+    private var deviceCount: Int {
+        switch options.mode {
+        case .idle: options.connections
+        case .broadcast: options.registered
+        case .live, .offline, .storm, .handoff, .http: options.devices
+        }
+    }
 
     func perform() throws -> Report {
         var devices = try registered()
@@ -54,6 +61,7 @@ final class Run {
         case .http: (report, tally) = try http(devices)
         case .offline: (report, tally) = try offline(devices)
         case .storm: (report, tally) = try storm(devices)
+        case .broadcast: (report, tally) = try broadcast(devices)
         case .handoff: (report, tally) = try handoff(devices)
         }
         // Devices that the gateway had forgotten came back as new ones.

@@ -22,7 +22,7 @@ struct BenchOption {
             optional("--http-address", "HOST:PORT", "the push API (127.0.0.1:7080)", \.httpAddress),
             optional("--admin-address", "HOST:PORT", "the admin listener (127.0.0.1:7081)", \.adminAddress),
             optional("--app-id", "ID", "the app", \.appID),
-            optional("--app-key", "KEY", "its key; the mode http needs it", \.appKey),
+            optional("--app-key", "KEY", "its key; the modes http and broadcast need it", \.appKey),
             optional("--app-secret", "SECRET", "its secret for registering devices", \.appSecret),
             optional("--master-secret", "SECRET", "its secret for publishing", \.masterSecret),
             optional(
@@ -51,13 +51,20 @@ struct BenchOption {
             number("--heartbeat", "S", "the heartbeat to ask for, in seconds (300)", 30...1_800, \.heartbeat, [.idle]),
             number(
                 "--devices", "N", "how many devices (1,000)", 1...1_000_000, \.devices,
-                [.live, .offline, .storm, .handoff, .http]),
+                [.live, .offline, .storm, .broadcast, .handoff, .http]),
+            BenchOption(
+                name: "--registered", placeholder: "N",
+                help: "registered devices in all, absent ones among them (--devices)",
+                modes: [.broadcast]
+            ) { options, value throws(UsageError) in
+                options.registeredWish = try whole("--registered", value, 1...1_000_000)
+            },
             seconds("--duration", "how long to measure (10)", \.duration, [.live, .http]),
             seconds("--warmup", "how long to run before measuring (2)", \.warmup, [.live, .http]),
             number(
                 "--payload", "BYTES", "payload of a message, 8 to 16,384 (256)",
                 Limits.smallestPayloadByteCount...Limits.payloadByteCount, \.payloadByteCount,
-                [.live, .offline, .storm, .handoff]),
+                [.live, .offline, .storm, .broadcast, .handoff]),
             number(
                 "--in-flight", "K", "messages not yet finished at any time (1,000)", 1...Limits.outstandingCount,
                 \.inFlight,
@@ -73,8 +80,8 @@ struct BenchOption {
                 [.live, .offline, .storm, .handoff]),
             BenchOption(
                 name: "--drain", placeholder: "S",
-                help: "longest wait for what is still under way (live, http 10; else 60)",
-                modes: [.live, .offline, .storm, .handoff, .http]
+                help: "longest wait for what is under way (10; some modes 60)",
+                modes: [.live, .offline, .storm, .broadcast, .handoff, .http]
             ) { options, value throws(UsageError) in
                 options.drainWish = try decimal("--drain", value, 0...Limits.longestSeconds)
             },
@@ -87,7 +94,8 @@ struct BenchOption {
                 "--batch", "N", "messages in a request; above 1: push/single/batch/cid (1)", 1...200, \.batch, [.http]),
             BenchOption(
                 name: "--messages", placeholder: "M",
-                help: "messages for each device (offline, handoff 20; storm 5)", modes: [.offline, .storm, .handoff]
+                help: "messages for each, or broadcasts (offline, handoff 20; else 5)",
+                modes: [.offline, .storm, .broadcast, .handoff]
             ) { options, value throws(UsageError) in
                 options.messageWish = try whole("--messages", value, 0...1_000)
             },

@@ -30,6 +30,8 @@ struct BenchOptions: Equatable {
     var hold = 10.0
     var heartbeat = 300
     var devices = 1_000
+    /// All devices of a broadcast, connected or not; `nil`: those that are connected.
+    var registeredWish: Int?
     var duration = 10.0
     var warmup = 2.0
     /// Seconds; `nil`: the mode's own default.
@@ -50,12 +52,13 @@ struct BenchOptions: Equatable {
         switch mode {
         case .http: connectionWish ?? 32
         case .handoff: connectionWish ?? 8
-        case .idle, .live, .offline, .storm: connectionWish ?? 1_000
+        case .idle, .live, .offline, .storm, .broadcast: connectionWish ?? 1_000
         }
     }
     var handshakes: Int { handshakeWish ?? (mode == .storm ? 1_000 : 256) }
-    var messages: Int { messageWish ?? (mode == .storm ? 5 : 20) }
-    var drain: Double { drainWish ?? (mode == .live || mode == .http ? 10 : 60) }
+    var messages: Int { messageWish ?? (mode == .storm || mode == .broadcast ? 5 : 20) }
+    var registered: Int { max(devices, registeredWish ?? 0) }
+    var drain: Double { drainWish ?? (mode == .live || mode == .http || mode == .broadcast ? 10 : 60) }
     var isJSONPrinted: Bool { jsonFile == "-" }
 
     /// Reads what stands behind `longwire bench`.
@@ -116,6 +119,9 @@ struct BenchOptions: Equatable {
             throw UsageError("--rate and --in-flight exclude each other: a fixed rate, or as fast as it goes")
         }
         guard messages > 0 || mode == .storm else { throw UsageError("--messages 0: only a storm can do without any") }
+        guard registeredWish ?? devices >= devices else {
+            throw UsageError("--registered counts all devices, so it is at least --devices, \(devices)")
+        }
         guard warmup < Limits.longestSeconds - duration else {
             throw UsageError("--warmup and --duration are too long")
         }

@@ -52,7 +52,7 @@ struct Credentials: Equatable, Codable {
             return value
         }
         appID = try needed("--app-id", options.appID, file.appId)
-        let isHTTP = options.mode == .http
+        let isHTTP = options.mode == .http || options.mode == .broadcast
         let publishes = options.mode != .idle
         appKey = isHTTP ? try needed("--app-key", options.appKey, file.appKey) : ""
         appSecret = try needed("--app-secret", options.appSecret, file.appSecret)

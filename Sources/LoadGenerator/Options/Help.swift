@@ -53,6 +53,7 @@ enum Help {
             "  longwire bench live --devices 10000 --rate 20000 --require 'p99<10ms' --html report.html",
             "  longwire bench offline --devices 10000 --messages 20 --json report.json",
             "  longwire bench storm --devices 19000 --messages 5 --handshakes 1000 --require 'drainedSeconds<15s'",
+            "  longwire bench broadcast --devices 15000 --registered 1000000 --require 'answer.p99<50ms'",
             "  longwire bench handoff --devices 1000 --messages 100 --connections 8 --in-flight 2000",
             "  longwire bench http --connections 32 --devices 1000 --connected --batch 20",
         ]

@@ -2,7 +2,7 @@
 ///
 /// Each case has its own function in an extension of `Run`.
 enum Mode: String, CaseIterable, Codable {
-    case idle, live, offline, storm, handoff, http
+    case idle, live, offline, storm, broadcast, handoff, http
 
     var summary: String {
         switch self {
@@ -10,6 +10,7 @@ enum Mode: String, CaseIterable, Codable {
         case .live: "publish, deliver, ack: rate, latencies, loss and repeats"
         case .offline: "enqueue for absent devices, then let them return and drain"
         case .storm: "all devices reconnect at once, each with queued messages: time until all are back and drained"
+        case .broadcast: "push/all to many registered devices, some of them connected"
         case .handoff: "create jobs, then lease and settle them over the admin API"
         case .http: "POST /v2/{appId}/push/single/cid (or batch/cid) over keep-alive connections"
         }
@@ -22,6 +23,7 @@ enum Mode: String, CaseIterable, Codable {
         case .live: "deliver"
         case .offline: "result"
         case .storm: "connect"
+        case .broadcast: "deliver"
         case .handoff: "lease"
         case .http: "answer"
         }
@@ -63,6 +65,12 @@ enum Mode: String, CaseIterable, Codable {
                 acks refused unanswered loss repeats disordered helloServerCPU serverCPUCores
                 """
             latencies = ["connect"]
+        case .broadcast:
+            own = """
+                connections failed lost rate slowestRoundSeconds broadcasts delivered acks loss repeats serverCPU \
+                serverCPUCores
+                """
+            latencies = ["answer", "deliver"]
         case .handoff:
             own = """
                 rate jobs leased settled stale refused unanswered loss repeats createRate createServerCPU serverCPU \

@@ -149,7 +149,8 @@ extension Worker {
             tally.malformed += 1
             return
         }
-        guard scan.stream == 0 else { return }
+        guard scan.stream == stream else { return }
+        guard stream == 0 else { return broadcastDelivered(index, scan) }
         if scan.sequence <= devices[index].lastSequence {
             tally.disordered += 1
         } else {
@@ -174,11 +175,15 @@ extension Worker {
         }
     }
 
+    /// The stream whose messages are counted and acked.
+    @inline(__always)
+    private var stream: UInt64 { plan.job == .broadcast ? Self.broadcastStream : 0 }
+
     /// One cumulative Ack for all that one read brought.
     @inline(__always)
     private mutating func acknowledge(_ index: Int) {
         withUnsafeTemporaryAllocation(byteCount: FrameWriter.largestAckByteCount, alignment: 8) { buffer in
-            let count = FrameWriter.ack(stream: 0, sequence: devices[index].lastSequence, at: buffer.baseAddress!)
+            let count = FrameWriter.ack(stream: stream, sequence: devices[index].lastSequence, at: buffer.baseAddress!)
             write(index, buffer.baseAddress!, count)
         }
         tally.acks += 1

@@ -68,9 +68,17 @@ extension Worker {
             tally.published += request.messageCount
         }
         guard used > 0 else { return }
-        switch Socket.send(connection.pointee.descriptor, scratch, used) {
-        case .bytes(let sent): if sent < used { connection.pointee.output.append(scratch + sent, used - sent) }
-        case .wouldBlock: connection.pointee.output.append(scratch, used)
+        sendHTTP(index, UnsafeRawBufferPointer(start: scratch, count: used))
+    }
+
+    /// Sends, and keeps what the socket does not take for when it does.
+    mutating func sendHTTP(_ index: Int, _ bytes: UnsafeRawBufferPointer) {
+        let connection = https + index
+        guard let start = bytes.baseAddress else { return }
+        switch Socket.send(connection.pointee.descriptor, start, bytes.count) {
+        case .bytes(let sent):
+            if sent < bytes.count { connection.pointee.output.append(start + sent, bytes.count - sent) }
+        case .wouldBlock: connection.pointee.output.append(start, bytes.count)
         case .ended, .failed: break  // reported by the read side
         }
     }
@@ -125,6 +133,7 @@ extension Worker {
     }
 
     private mutating func httpAnswered(_ status: Int, _ body: UnsafeRawBufferPointer, _ sent: HTTPConnection.Request) {
+        if plan.job == .broadcast { return broadcastAnswered(status, body, sent) }
         let code = HTTPResponseScanner.code(body)
         if isMeasuring {
             tally.answerLatency.record(now - sent.sentAt)

@@ -1,9 +1,9 @@
 // What a worker does from its start to its end, one function a job. Each ends by itself: every loop has a deadline.
 extension Worker {
-    private static var idleTurn: Int64 { 5_000_000 }
+    static var idleTurn: Int64 { 5_000_000 }
 
     /// Connects all devices; those that fail are counted, and a gateway that nobody answers for ends the run.
-    private mutating func connectDevices() {
+    mutating func connectDevices() {
         beginConnecting()
         let deadline = now + plan.options.timeout
         while isConnecting, now < deadline, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
@@ -105,15 +105,19 @@ extension Worker {
         }
     }
 
-    mutating func runHTTP() {
-        waitsForDelivery = plan.options.connectsDevices
-        if plan.options.connectsDevices { connectDevices() }
-        guard tally.fatal == nil else { return }
+    /// Opens all HTTP connections; false when the run is over.
+    mutating func connectHTTP() -> Bool {
         openHTTP()
         let deadline = Clocks.now() + plan.options.timeout
         while readyHTTP < httpCount, now < deadline, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
         if readyHTTP < httpCount, tally.fatal == nil { tally.fatal = "the push API did not answer" }
-        guard tally.fatal == nil, let start = pass(.ready) else { return }
+        return tally.fatal == nil
+    }
+
+    mutating func runHTTP() {
+        waitsForDelivery = plan.options.connectsDevices
+        if plan.options.connectsDevices { connectDevices() }
+        guard tally.fatal == nil, connectHTTP(), let start = pass(.ready) else { return }
         publishesHTTP = true
         for index in 0..<httpCount { sendRequests(index) }
         let measureFrom = start + plan.options.warmup
@@ -199,14 +203,14 @@ extension Worker {
         for index in 0..<adminCount where tally.fatal == nil { closeAdmin(index) }
     }
 
-    private mutating func begin(at time: Int64) {
+    mutating func begin(at time: Int64) {
         isMeasuring = true
         tally.phaseStartedAt = time
         tally.waited = 0
         cpuAtStart = Clocks.threadCPU()
     }
 
-    private mutating func finish() {
+    mutating func finish() {
         guard isMeasuring else { return }
         isMeasuring = false
         tally.phaseEndedAt = Clocks.now()

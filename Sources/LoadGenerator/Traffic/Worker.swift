@@ -29,6 +29,7 @@ struct Worker: ~Copyable {
     /// Further fields of each Publish, with a hole for the message's number; empty but for handoff.
     var vendorFields: [UInt8] = []
     var request: HTTPRequestTemplate
+    var broadcast: BroadcastRequest
     var random: UInt64
 
     // Connecting.
@@ -72,6 +73,8 @@ struct Worker: ~Copyable {
         scratch = .allocate(byteCount: Limits.receiveByteCount, alignment: 64)
         payload = Payload.bytes(plan.options.payloadByteCount)
         request = HTTPRequestTemplate(plan.credentials, token: plan.httpToken, batch: plan.options.batch)
+        broadcast = BroadcastRequest(
+            plan.credentials, token: plan.httpToken, payloadByteCount: plan.options.payloadByteCount)
         if case .handoff = plan.job { vendorFields = Payload.vendorFields }
         random = 0x9E37_79B9_7F4A_7C15 &+ UInt64(plan.index) &* 0xBF58_476D_1CE4_E5B9 | 1
         nextDevice = deviceCount
@@ -119,6 +122,7 @@ struct Worker: ~Copyable {
         case .http: runHTTP()
         case .offline: runOffline()
         case .handoff: runHandoff()
+        case .broadcast: runBroadcast()
         }
         tally.remainder = ledger.remainder()
         tally.devices = (0..<deviceCount).map { devices[$0].identity }

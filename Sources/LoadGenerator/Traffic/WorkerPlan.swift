@@ -7,6 +7,8 @@ struct WorkerPlan: Sendable, Codable {
         /// Enqueue for absent devices, then all return; `storm` is the same seen from the other side.
         case offline
         case handoff
+        /// One call to everybody; the first worker makes it.
+        case broadcast
     }
 
     var job: Job

@@ -42,6 +42,8 @@ struct WorkerTally: Sendable, Codable {
     /// Messages that could not be encoded when they were due because the gateway took no more.
     var stalls = 0
     var remainder = MessageLedger.Remainder()
+    /// What each broadcast came to.
+    var rounds: [BroadcastRound] = []
     var failures: [String: Int] = [:]
     /// The devices as they are known now: newly registered ones have their cid and secret.
     ///
@@ -68,7 +70,7 @@ struct WorkerTally: Sendable, Codable {
         case connected, failedDevices, lostConnections, published, accepted, delivered, acks, refused, repeats
         case disordered, foreign, failedRequests, malformed, leased, settled, stale, jobs, measuredAccepted
         case measuredDelivered, measuredAnswers, stalls, remainder, failures, connectStartedAt, connectEndedAt
-        case phaseStartedAt, phaseEndedAt, drainEndedAt, totalCPU, measuredTime, waited, busiest, fatal
+        case phaseStartedAt, phaseEndedAt, drainEndedAt, totalCPU, measuredTime, waited, busiest, fatal, rounds
     }
 
     private static var sums: [WritableKeyPath<WorkerTally, Int>] {
@@ -94,6 +96,7 @@ struct WorkerTally: Sendable, Codable {
         series.merge(other.series)
         // A job that two workers were given is a repeat that neither of them could see.
         repeats += jobs.merge(other.jobs)
+        BroadcastRound.merge(&rounds, other.rounds)
         for (text, count) in other.failures { failures[text, default: 0] += count }
         devices += other.devices
         connectStartedAt = min(connectStartedAt, other.connectStartedAt)

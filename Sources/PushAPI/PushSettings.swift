@@ -47,7 +47,11 @@ struct PushSettings {
     private mutating func readStrategy(_ value: JSONValue?) throws(GetuiFault) {
         guard let value = try Self.object(value, "strategy") else { return }
         // For an iOS device its own entry is the one that counts; those of Android's vendors decide nothing here.
-        if let chosen = value["ios"] ?? value["default"] { strategy = try Self.strategy(chosen) }
+        for name in ["ios", "default"] as [StaticString] {
+            guard let chosen = value[name], !chosen.equals("") else { continue }
+            strategy = try Self.strategy(chosen)
+            return
+        }
     }
 
     /// It means something only where one push reaches several devices of one person.

@@ -224,7 +224,8 @@ enum APNsRenderer {
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
         if let text = alert.stringBytes { return (none, text) }
         return (
-            alert["title"].flatMap(numbers.bytes(of:)) ?? none, alert["body"].flatMap(numbers.bytes(of:)) ?? none
+            alert["title"].flatMap { numbers.bytes(of: $0) } ?? none,
+            alert["body"].flatMap { numbers.bytes(of: $0) } ?? none
         )
     }
 

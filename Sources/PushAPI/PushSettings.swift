@@ -47,12 +47,11 @@ struct PushSettings {
     private mutating func readStrategy(_ value: JSONValue?) throws(GetuiFault) {
         guard let value = try Self.object(value, "strategy") else { return }
         // For an iOS device its own entry is the one that counts; those of Android's vendors decide nothing here.
-        for name in ["ios", "default"] as [StaticString] {
-            guard let chosen = value[name], !chosen.equals("") else { continue }
-            strategy = try Self.strategy(chosen)
-            return
-        }
+        guard let chosen = Self.given(value["ios"]) ?? Self.given(value["default"]) else { return }
+        strategy = try Self.strategy(chosen)
     }
+
+    private static func given(_ value: JSONValue?) -> JSONValue? { value?.equals("") == true ? nil : value }
 
     /// It means something only where one push reaches several devices of one person.
     private mutating func readFirstAckWins(_ value: JSONValue?, _ scope: Scope) throws(GetuiFault) {

@@ -19,17 +19,18 @@ enum APNsRenderer {
 
     /// Renders a `push_channel.ios` object into an emptied `writer`; `nil` when there is nothing in it to send.
     static func render(
-        ios: JSONValue, task: TaskID, into writer: inout JSONWriter
+        ios: JSONValue, task: TaskID, numbers: NumberTexts, into writer: inout JSONWriter
     ) throws(GetuiFault) -> APNsContent? {
         writer.removeAll()
         guard ios.hasContent else { return nil }
         guard ios.kind == .object else { throw .type("ios") }
         let kind = try tokenKind(ios)
-        let aps = try object(ios["aps"], "aps")
-        let payload = try string(ios["payload"], "payload")
+        let given = try object(ios["aps"], "aps")
+        let alert = try alert(given)
+        let aps = alert == nil && saysNothing(given) ? nil : given
+        let payload = try string(ios["payload"], "payload", numbers)
         let media = try multimedia(ios["multimedia"])
         let badge = kind == .alert ? try autoBadge(ios["auto_badge"]) : .none
-        let alert = try alert(aps)
         guard aps != nil || payload != nil || media != nil || badge != .none || kind == .liveActivity else {
             return nil
         }
@@ -46,13 +47,14 @@ enum APNsRenderer {
             if try isSilent(aps, hasAlert: alert != nil, badge: badge) {
                 (content.shape.pushType, content.shape.priority) = (.background, 5)
             }
-            if let alert { (content.alertTitle, content.alertBody) = texts(of: alert) }
+            if let alert { (content.alertTitle, content.alertBody) = texts(of: alert, numbers) }
         }
-        content.collapseID = try collapseID(ios["apns-collapse-id"])
+        content.collapseID = try collapseID(ios["apns-collapse-id"], numbers)
 
         writer.beginObject()
         if aps != nil || badge != .none || media != nil {
-            content.shape.badgeOffset = writeAPS(aps, alert: alert, badge: badge, hasMedia: media != nil, to: &writer)
+            content.shape.badgeOffset = writeAPS(
+                aps, alert: alert, badge: badge, hasMedia: media != nil, to: &writer)
         }
         if let payload {
             writer.key("payload")
@@ -123,6 +125,10 @@ enum APNsRenderer {
                 writer.key(bytes: key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
                 if key.equals("content-state"), value.isEmptyContainer {
                     writer.raw("{}")  // PHP writes [] for it, which ActivityKit cannot decode.
+                } else if key.equals("alert"), value.kind == .object {
+                    writeAlert(value, to: &writer)
+                } else if textKeys.contains(where: { key.equals($0) }) {
+                    writeText(value, to: &writer)
                 } else {
                     writer.value(value)
                 }
@@ -142,8 +148,44 @@ enum APNsRenderer {
         return offset
     }
 
+    /// Keys of `aps` whose values Apple wants as texts.
+    private static let textKeys: [StaticString] = ["sound", "category", "thread-id"]
+    /// The same of its `alert`; a client does not show an alert that has numbers there.
+    private static let alertTextKeys: [StaticString] = [
+        "title", "subtitle", "body", "launch-image", "loc-key", "title-loc-key", "subtitle-loc-key", "action-loc-key",
+    ]
+    private static let alertListKeys: [StaticString] = ["loc-args", "title-loc-args", "subtitle-loc-args"]
+
+    /// An alert without what an SDK left empty, its texts as texts; what is not known here stays as it is.
+    private static func writeAlert(_ alert: JSONValue, to writer: inout JSONWriter) {
+        writer.beginObject()
+        for (key, value) in alert.members where !value.isNull {
+            writer.key(bytes: key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
+            if value.integer != nil, alertTextKeys.contains(where: { key.equals($0) }) {
+                writeText(value, to: &writer)
+            } else if value.kind == .array, alertListKeys.contains(where: { key.equals($0) }) {
+                writer.beginArray()
+                for element in value.elements { writeText(element, to: &writer) }
+                writer.endArray()
+            } else {
+                writer.value(value)
+            }
+        }
+        writer.endObject()
+    }
+
+    private static func writeText(_ value: JSONValue, to writer: inout JSONWriter) {
+        if let number = value.integer { writer.string(String(number)) } else { writer.value(value) }
+    }
+
+    /// True for an `aps` with nothing in it but nulls, empty things and an empty alert, as an SDK's untouched objects
+    /// are: `{"alert":[]}`.
+    private static func saysNothing(_ aps: JSONValue?) -> Bool {
+        aps?.members.contains { $0.value.hasContent && !$0.key.equals("alert") } != true
+    }
+
     private static func tokenKind(_ ios: JSONValue) throws(GetuiFault) -> TokenKind {
-        guard let type = ios["type"] else { return .alert }
+        guard let type = ios["type"], !type.equals("") else { return .alert }
         guard type.kind == .string else { throw .type("type") }
         if type.equals("notify") { return .alert }
         if type.equals("voip") { return .voip }
@@ -157,9 +199,11 @@ enum APNsRenderer {
         return value
     }
 
-    private static func string(_ value: JSONValue?, _ name: String) throws(GetuiFault) -> UnsafeRawBufferPointer? {
+    private static func string(
+        _ value: JSONValue?, _ name: String, _ numbers: NumberTexts
+    ) throws(GetuiFault) -> UnsafeRawBufferPointer? {
         guard let value, value.hasContent else { return nil }
-        guard let bytes = value.stringBytes else { throw .type(name) }
+        guard let bytes = numbers.bytes(of: value) else { throw .type(name) }
         guard scalarCount(bytes) != nil else { throw .invalid(name, "not valid Unicode") }
         return bytes.count > 0 ? bytes : nil
     }
@@ -169,15 +213,20 @@ enum APNsRenderer {
         guard let alert = aps?["alert"], alert.hasContent else { return nil }
         switch alert.kind {
         case .string: return alert.stringBytes?.isEmpty == false ? alert : nil
-        case .object: return alert
+        case .object: return alert.members.contains { !$0.value.isNull } ? alert : nil
         default: throw .type("alert")
         }
     }
 
-    private static func texts(of alert: JSONValue) -> (UnsafeRawBufferPointer, UnsafeRawBufferPointer) {
+    private static func texts(
+        of alert: JSONValue, _ numbers: NumberTexts
+    ) -> (UnsafeRawBufferPointer, UnsafeRawBufferPointer) {
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
         if let text = alert.stringBytes { return (none, text) }
-        return (alert["title"]?.stringBytes ?? none, alert["body"]?.stringBytes ?? none)
+        return (
+            alert["title"].flatMap { numbers.bytes(of: $0) } ?? none,
+            alert["body"].flatMap { numbers.bytes(of: $0) } ?? none
+        )
     }
 
     /// True for a background push; refuses what APNs could neither show nor wake the app for.
@@ -220,8 +269,10 @@ enum APNsRenderer {
         return isChange ? .add(number) : .set(number)
     }
 
-    private static func collapseID(_ value: JSONValue?) throws(GetuiFault) -> UnsafeRawBufferPointer {
-        guard let text = try string(value, "apns-collapse-id") else {
+    private static func collapseID(
+        _ value: JSONValue?, _ numbers: NumberTexts
+    ) throws(GetuiFault) -> UnsafeRawBufferPointer {
+        guard let text = try string(value, "apns-collapse-id", numbers) else {
             return UnsafeRawBufferPointer(start: nil, count: 0)
         }
         guard text.count <= Limits.apnsCollapseIDByteCount else {

@@ -123,6 +123,8 @@ public struct DayReportQuery: Sendable {
     public var day: UInt32
     /// True for `report/user/date`.
     public var isAboutUsers: Bool
+    /// False for a day longer ago than numbers are kept.
+    public var isKept: Bool
 }
 
 extension App {

@@ -9,6 +9,7 @@ internal import Wire
 /// Its scratch memory is reused from push to push.
 struct MessageParser {
     let random: RandomWords
+    let numbers = NumberTexts()
     /// The APNs body of the push at hand.
     private var vendorWriter = JSONWriter(capacity: 4_096)
     /// The payload when it is rendered from an object.
@@ -24,7 +25,7 @@ struct MessageParser {
         _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, requestDigest: UInt64, now: GatewayTime,
         aimedAt given: DeviceID? = nil
     ) throws(GetuiFault) -> ParsedPush {
-        let requestID = try Self.requestID(body?["request_id"])
+        let requestID = try requestID(body?["request_id"])
         _ = try Self.groupName(body?["group_name"])
         let cid = try Self.target(body?["audience"])
         let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
@@ -46,7 +47,7 @@ struct MessageParser {
         let channel = try PushSettings.object(body?["push_channel"], "push_channel")
         var content: APNsContent?
         if let ios = channel?["ios"] {
-            content = try APNsRenderer.render(ios: ios, task: task, into: &vendorWriter)
+            content = try APNsRenderer.render(ios: ios, task: task, numbers: numbers, into: &vendorWriter)
         }
 
         var lengths = MessageContent.Lengths()
@@ -82,9 +83,9 @@ struct MessageParser {
     /// Getui: 10 to 32 characters.
     ///
     /// Nothing else is asked of them.
-    static func requestID(_ value: JSONValue?) throws(GetuiFault) -> UnsafeRawBufferPointer {
+    func requestID(_ value: JSONValue?) throws(GetuiFault) -> UnsafeRawBufferPointer {
         guard let value else { throw .null("request_id") }
-        guard let bytes = value.stringBytes else { throw .type("request_id") }
+        guard let bytes = numbers.bytes(of: value) else { throw .type("request_id") }
         guard bytes.count > 0 else { throw .empty("request_id") }
         guard let count = scalarCount(bytes), Limits.requestIDCharacterCount.contains(count) else {
             throw .invalid("request_id", "it has 10 to 32 characters")
@@ -94,8 +95,8 @@ struct MessageParser {
 
     static func groupName(_ value: JSONValue?) throws(GetuiFault) -> String {
         guard let value, value.hasContent else { return "" }
-        guard let bytes = value.stringBytes else { throw .type("group_name") }
-        let isPlain = bytes.allSatisfy { byte in
+        guard let text = value.lenientText else { throw .type("group_name") }
+        let isPlain = text.utf8.allSatisfy { byte in
             switch byte {
             case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
                 UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"), UInt8(ascii: "-"):
@@ -103,8 +104,8 @@ struct MessageParser {
             default: false
             }
         }
-        guard isPlain, bytes.count <= Limits.groupNameByteCount else { throw .invalid("group_name") }
-        return String(decoding: bytes, as: UTF8.self)
+        guard isPlain, text.utf8.count <= Limits.groupNameByteCount else { throw .invalid("group_name") }
+        return text
     }
 
     private static func target(_ audience: JSONValue?) throws(GetuiFault) -> DeviceID {
@@ -142,7 +143,7 @@ struct MessageParser {
         _ = try PushSettings.integer(message, "network_type", 0...1)
         try Self.checkDuration(message["duration"])
         if let revoke { return try self.revoke(revoke) }
-        if let transmission { return Payload(bytes: try Self.transmission(transmission, app: app)) }
+        if let transmission { return Payload(bytes: try self.transmission(transmission, app: app)) }
         try self.notification(notification)
         return Payload()
     }
@@ -170,8 +171,8 @@ struct MessageParser {
         return Payload(bytes: nil, revokes: task)
     }
 
-    private static func transmission(_ value: JSONValue, app: App) throws(GetuiFault) -> UnsafeRawBufferPointer {
-        guard let bytes = value.stringBytes else { throw .type("transmission") }
+    private func transmission(_ value: JSONValue, app: App) throws(GetuiFault) -> UnsafeRawBufferPointer {
+        guard let bytes = numbers.bytes(of: value) else { throw .type("transmission") }
         guard bytes.count > 0 else { throw .empty("transmission") }
         guard let count = scalarCount(bytes) else { throw .invalid("transmission", "not valid Unicode") }
         guard count <= app.transmissionCharacterCount else {

@@ -115,6 +115,7 @@ public final class NativeSender {
 public final class NativePublisher {
     private let random: RandomWords
     private let parser = JSONParser(byteLimit: Limits.nativeAPNsByteCount)
+    private let numbers = NumberTexts()
     private var writer = JSONWriter(capacity: 4_096)
     private var digestInput: [UInt8] = []
 
@@ -199,7 +200,8 @@ public final class NativePublisher {
             } catch {
                 throw .invalid("apns", "it is not JSON: \(error.explanation)")
             }
-            if let content = try APNsRenderer.render(ios: ios, task: task, into: &writer) { return content }
+            let content = try APNsRenderer.render(ios: ios, task: task, numbers: numbers, into: &writer)
+            if let content { return content }
         }
         guard publish.alertTitle.count > 0 || publish.alertBody.count > 0 else { return nil }
         return try APNsRenderer.render(

@@ -32,7 +32,7 @@ extension PublicAPI {
         _ request: APIRequest, to audience: BroadcastAudience, app: App, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request)
-        let requestID = try MessageParser.requestID(body?["request_id"])
+        let requestID = try messages.requestID(body?["request_id"])
         let group = try MessageParser.groupName(body?["group_name"])
         var unknownKeys: [String] = []
         let expression = try self.expression(body?["audience"], audience, app: app, unknownKeys: &unknownKeys)
@@ -110,7 +110,7 @@ extension PublicAPI {
 
     func pushByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request)
-        let requestID = try MessageParser.requestID(body?["request_id"])
+        let requestID = try messages.requestID(body?["request_id"])
         _ = try MessageParser.groupName(body?["group_name"])
         let candidates = try candidates(body?["audience"], app: app)
         let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)

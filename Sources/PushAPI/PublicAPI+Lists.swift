@@ -12,7 +12,7 @@ extension PublicAPI {
         let body = try parameters(request)
         var key: (UInt64, UInt64) = (0, 0)
         if let id = body?["request_id"], id.hasContent, !id.equals("") {
-            key = requestKey(app: app.key, endpoint: "push/list/message", requestID: try MessageParser.requestID(id))
+            key = requestKey(app: app.key, endpoint: "push/list/message", requestID: try messages.requestID(id))
         }
         let group = try MessageParser.groupName(body?["group_name"])
         let settings = try PushSettings(body?["settings"], app: app, scope: .list, now: now)
@@ -96,7 +96,7 @@ extension PublicAPI {
             needsAliasDetail: try flag(body, "need_alias_detail"), malformed: [], key: CallKey(high: 0, low: 0),
             digest: 0)
         if let id = body?["request_id"], id.hasContent, !id.equals("") {
-            let key = requestKey(app: app.key, endpoint: "push/list", requestID: try MessageParser.requestID(id))
+            let key = requestKey(app: app.key, endpoint: "push/list", requestID: try messages.requestID(id))
             call.key = CallKey(high: key.0, low: key.1)
             call.digest = SHA256.digest(digest).words.0
         }
@@ -124,12 +124,13 @@ extension PublicAPI {
     }
 
     private static func alias(_ value: JSONValue) throws(GetuiFault) -> String {
-        guard let bytes = value.stringBytes else { throw .type("alias") }
-        guard bytes.count > 0 else { throw .empty("alias") }
-        guard bytes.count <= Limits.aliasByteCount, scalarCount(bytes).map({ $0 < 40 }) == true else {
-            throw .invalid("alias", "fewer than 40 characters")
-        }
-        return String(decoding: bytes, as: UTF8.self)
+        // A number, too, as when the alias is bound.
+        guard let text = value.lenientText else { throw .type("alias") }
+        guard !text.isEmpty else { throw .empty("alias") }
+        guard text.utf8.count <= Limits.aliasByteCount, text.unicodeScalars.count < 40,
+            value.stringBytes.map({ scalarCount($0) != nil }) ?? true
+        else { throw .invalid("alias", "fewer than 40 characters") }
+        return text
     }
 
     // MARK: single/alias
@@ -167,7 +168,7 @@ extension PublicAPI {
     private func aliasPush(
         _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, digest: UInt64, now: GatewayTime
     ) throws(GetuiFault) -> AliasPush {
-        let requestID = try MessageParser.requestID(body?["request_id"])
+        let requestID = try messages.requestID(body?["request_id"])
         _ = try MessageParser.groupName(body?["group_name"])
         guard let audience = body?["audience"] else { throw .null("audience") }
         guard audience.hasContent else { throw .empty("audience") }

@@ -47,8 +47,11 @@ struct PushSettings {
     private mutating func readStrategy(_ value: JSONValue?) throws(GetuiFault) {
         guard let value = try Self.object(value, "strategy") else { return }
         // For an iOS device its own entry is the one that counts; those of Android's vendors decide nothing here.
-        if let chosen = value["ios"] ?? value["default"] { strategy = try Self.strategy(chosen) }
+        guard let chosen = Self.given(value["ios"]) ?? Self.given(value["default"]) else { return }
+        strategy = try Self.strategy(chosen)
     }
+
+    private static func given(_ value: JSONValue?) -> JSONValue? { value?.equals("") == true ? nil : value }
 
     /// It means something only where one push reaches several devices of one person.
     private mutating func readFirstAckWins(_ value: JSONValue?, _ scope: Scope) throws(GetuiFault) {

@@ -64,6 +64,7 @@ public enum ReportAnswer {
 
     /// The answers to `report/push/date` and `report/user/date`.
     public static func day(_ totals: DayTotals, online: Int, _ query: DayReportQuery) -> APIResponse {
+        guard query.isKept else { return unknownDay(query.date) }
         guard query.isAboutUsers else { return one(query.date, totals.messages, tasks: nil) }
         var writer = JSONWriter(capacity: 192)
         writer.beginObject()
@@ -132,6 +133,25 @@ public enum ReportAnswer {
             writer.endObject()
         }
         writer.endObject()
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// As for a task that nobody knows: no numbers rather than zeros, and the name beside them.
+    private static func unknownDay(_ date: String) -> APIResponse {
+        var writer = JSONWriter(capacity: 96)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        writer.key("data")
+        writer.beginObject()
+        writer.endObject()
+        writer.key("longwire")
+        writer.beginObject()
+        writer.key("unknown")
+        writer.beginArray()
+        writer.string(date)
+        writer.endArray()
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)

@@ -145,7 +145,7 @@ def test_push_refusals(gateway, new_device):
     assert code(lambda body: body.update(audience={"cid": []})) == (400, 20001)
     assert code(lambda body: body.update(audience={"cid": ["0" * 32]})) == (400, 20001)
     assert code(lambda body: body.update(audience={"cid": ["nonsense"]})) == (400, 20001)
-    assert code(lambda body: body.update(push_message={"transmission": 7})) == (400, 20001)
+    assert code(lambda body: body.update(push_message={"transmission": ["x"]})) == (400, 20001)
     assert code(lambda body: body.update(push_message={"transmission": "y" * 20_000})) == (400, 20001)
     assert code(lambda body: body["settings"].update(ttl=10**12)) == (400, 20001)
     assert code(lambda body: body["settings"].update(strategy={"default": 9})) == (400, 20001)

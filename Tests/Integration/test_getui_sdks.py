@@ -220,12 +220,25 @@ def test_phps_calls_succeed(gateway, new_device, slash):
     out = json.loads(run.stdout)
     codes = {name: answer["code"] for name, answer in out.items() if isinstance(answer, dict)}
     assert codes.pop("refused") == 10001
+    # Were it 10001, the SDK would authenticate for ever.
+    assert codes.pop("wrongSecret") == 20001
     assert set(codes.values()) == {0}, codes
     ((_, statuses),) = out["single"]["data"].items()
     assert statuses == {cid: "successed_online"}
     assert out["again"]["data"] == out["single"]["data"] and out["again"]["longwire"]["messages"][0]["repeat"]
     assert eventually(lambda: payloads, "a message")[0] == "推送😀/".encode()
     assert out["bytes"] > 1 << 20 and out["batch"] == 190
+    ((_, statuses),) = out["odd"]["data"].items()
+    assert statuses == {cid: "successed_online"}
+    assert out["odd"]["longwire"]["messages"][0]["fallbackReason"] == "noContent"
+    assert out["nulls"]["longwire"]["messages"][0]["fallback"] == "armed"
+    assert list(out["toAliasNumber"]["data"].values()) == [{cid: "successed_online"}]
+    assert list(out["whole"]["data"].values()) == [{cid: "successed_online"}] and "data" not in out["wholeAlias"]
+    assert [list(out[name]["data"].values())[0]["send_result"] for name in ("schedule", "unscheduled")] == ["do_not_send", "has_delete"]
+    assert eventually(lambda: {b"2026", b"nulls", b"y"} <= set(payloads), "what came in odd bodies")
+    for name in ("longAgo", "usersLongAgo"):
+        # PHP's empty map.
+        assert out[name]["data"] == [] and out[name]["longwire"] == {"unknown": ["2020-11-30"]}
     assert out["ofAlias"]["data"] == {"cid": [cid]}
     assert out["tagsOf"]["data"] == {cid: ["标签 b"]}
     assert out["tag"]["data"] == out["untag"]["data"] == {cid: "true"}

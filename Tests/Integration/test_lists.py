@@ -386,7 +386,8 @@ def test_days_that_are_over_are_reported_and_others_refused(gateway):
         assert refusal(lambda: gateway.api("GET", f"{path}/{today}"))[:2] == (400, 20001)
         assert refusal(lambda: gateway.api("GET", f"{path}/2026-02-30"))[:2] == (400, 20001)
         old = today - datetime.timedelta(days=91)
-        assert refusal(lambda: gateway.api("GET", f"{path}/{old}"))[:2] == (400, 20001)
+        forgotten = gateway.api("GET", f"{path}/{old}")
+        assert forgotten["data"] == {} and forgotten["longwire"] == {"unknown": [str(old)]}
     yesterday = str(today - datetime.timedelta(days=1))
     day = gateway.api("GET", f"report/push/date/{yesterday}")["data"][yesterday]
     assert day["total"]["msg_num"] == 0 and set(day) == {"total", "gt", "ios"}

@@ -212,7 +212,8 @@ struct ListCallTests {
         #expect(pushes.count == 1 && pushes[0].alias == "al" && form.kind == .single)
         #expect(pushes[0].task.kind == .list && pushes[0].key != CallKey(high: 0, low: 0))
         for (alias, text) in [
-            (#"["a","b"]"#, "alias size over limit"), (#"[""]"#, "alias can not be empty"), ("[7]", "alias type error"),
+            (#"["a","b"]"#, "alias size over limit"), (#"[""]"#, "alias can not be empty"),
+            ("[true]", "alias type error"),
             ("[]", "alias can not be empty"), (#""a""#, "alias type error"),
             (#"["\#(String(repeating: "x", count: 40))"]"#, "alias is invalid"),
         ] { #expect(fixture.refused(.post, "push/single/alias", body(alias)).1.contains(text), "\(alias)") }
@@ -270,7 +271,7 @@ struct TaskRouteTests {
             (.get, "report/push/task/\(listTask.text)?actionIdList=x", 400, 20001),
             (.get, "report/push/task/,", 400, 20001),
             (.get, "report/push/date/2023-11-15", 400, 20001), (.get, "report/push/date/2023-11-31", 400, 20001),
-            (.get, "report/user/date/2023-8-1", 400, 20001), (.get, "report/user/date/2023-08-01", 400, 20001),
+            (.get, "report/user/date/2023-8-1", 400, 20001), (.get, "report/user/date/2023-11-14", 400, 20001),
         ])
     func faults(method: APIRequest.Method, path: String, status: Int, code: Int) {
         let (found, text) = fixture.refused(method, path)
@@ -297,9 +298,21 @@ struct TaskRouteTests {
         else { throw Fixture.Refused() }
         #expect(query.tasks.count == 200 && query.actions == [90_001, 90_002] && !query.isDetailed)
         #expect(detail.isDetailed && detail.unknown == ["zz"] && detail.tasks.count == 1)
+        #expect(day.isKept && users.isKept)
         #expect(day.day == 19_674 && !day.isAboutUsers && users.isAboutUsers && group.group == "am-1")
         let tooMany = (names + [listTask.text]).joined(separator: ",")
         #expect(fixture.refused(.get, "report/push/task/\(tooMany)").1.contains("taskid size over limit"))
+    }
+
+    @Test(
+        "a day before those is answered without numbers, and named",
+        arguments: ["push/date/2020-11-30", "user/date/2020-11-30", "user/date/2023-08-15"])
+    func forgottenDays(path: String) throws {
+        guard case .dayReport(let query) = try fixture.campaign(.get, "report/\(path)") else { throw Fixture.Refused() }
+        #expect(!query.isKept)
+        #expect(
+            ReportAnswer.day(DayTotals(), online: 1, query).text
+                == #"{"code":0,"msg":"success","data":{},"longwire":{"unknown":["\#(query.date)"]}}"#)
     }
 
     @Test("what an app has used up is refused with its code")

@@ -45,7 +45,8 @@ struct LenientParsingTests {
         arguments: [
             #""settings":[]"#, #""push_channel":[]"#, #""settings":{"strategy":[]}"#, #""push_channel":{"ios":[]}"#,
             #""push_channel":{"ios":{"aps":{"alert":[],"sound":"x"}}}"#,
-            #""push_channel":{"ios":{"multimedia":[],"auto_badge":"+1"}}"#, #""push_channel":{"android":[]}"#,
+            #""push_channel":{"ios":{"aps":{"alert":[]}},"android":{"ups":{"notification":[]}}}"#,
+            #""push_channel":{"ios":{"type":"","multimedia":[],"auto_badge":"+1"}}"#, #""push_channel":{"android":[]}"#,
         ])
     func emptyArrays(field: String) throws { _ = try fixture.accepted(fixture.push(field)) }
 
@@ -73,6 +74,7 @@ struct LenientParsingTests {
             (#""settings":{"ttl":3600000.0}"#, 3_600_000), (#""settings":{"ttl":""}"#, 7_200_000),
             (#""settings":{"ttl":null}"#, 7_200_000), (#""settings":{"schedule_time":"0","speed":"5"}"#, 7_200_000),
             (#""settings":{"schedule_time":1699999999999,"strategy":{"default":"3","ios":"1"}}"#, 7_200_000),
+            (#""settings":{"schedule_time":"","speed":"","strategy":{"default":1,"ios":""}}"#, 7_200_000),
         ] as [(String, Int64)])
     func settings(field: String, ttl: Int64) throws {
         let command = try fixture.accepted(fixture.push(field)).seen.command
@@ -86,6 +88,61 @@ struct LenientParsingTests {
             #"{"notification":{"title":"t","body":"b","click_type":"none","notify_id":\#(number),"badge_add_num":\#(number),"#
             + #""channel_level":\#(number == "7" ? "3" : #""3""#)}}"#
         #expect(fixture.push(message: message).response == nil)
+    }
+
+    @Test("a number is taken as its text where a text belongs")
+    func numbersForNames() throws {
+        let message = #"{"transmission":-12345}"#
+        let push = try fixture.accepted(
+            fixture.push(
+                #""group_name":7,"push_channel":{"ios":{"payload":8,"apns-collapse-id":9,"aps":{"alert":{"title":10,"#
+                    + #""body":11,"loc-args":[12,"x"],"launch-image":null,"summary-arg-count":13},"sound":14,"#
+                    + #""category":15,"thread-id":16,"badge":17}}}"#, message: message, requestID: "1795301415179"))
+        #expect(push.seen.payload == "-12345" && push.seen.vendorCollapseID == "9")
+        #expect(push.seen.alertTitle == "10" && push.seen.alertBody == "11")
+        #expect(
+            push.seen.vendorBody?.hasPrefix(
+                #"{"aps":{"alert":{"title":"10","body":"11","loc-args":["12","x"],"summary-arg-count":13},"#
+                    + #""sound":"14","category":"15","thread-id":"16","badge":17},"payload":"8","_gmid_":"#) == true)
+        // One name, however it is written.
+        let quoted = try fixture.accepted(fixture.push(message: message, requestID: #""1795301415179""#))
+        #expect(push.seen.command.requestKey == quoted.seen.command.requestKey)
+    }
+
+    @Test("an alias may be a number in a push, as when it is bound")
+    func numericAlias() throws {
+        let body = #"{"request_id":"req-000001","audience":{"alias":[12345]},"push_message":{"transmission":"x"}}"#
+        guard case .aliases(let pushes, _) = try fixture.campaign(.post, "push/single/alias", body) else {
+            throw Fixture.Refused()
+        }
+        #expect(pushes.map(\.alias) == ["12345"])
+        let list = #"{"taskid":"\#(Self.task)","audience":{"alias":[12345,"12345","b"]}}"#
+        guard case .list(let call) = try fixture.campaign(.post, "push/list/alias", list),
+            case .aliases(let names) = call.audience
+        else { throw Fixture.Refused() }
+        #expect(names == ["12345", "b"])
+    }
+
+    @Test("an alert that says nothing is no content, and what is null in one stays out of it")
+    func emptyAlerts() throws {
+        for aps in [#"{"alert":[]}"#, #"{"alert":{},"sound":null}"#, #"{"alert":{"title":null,"body":null}}"#] {
+            let push = try fixture.accepted(fixture.push(#""push_channel":{"ios":{"type":"notify","aps":\#(aps)}}"#))
+            #expect(push.seen.vendorBody == nil, "\(aps)")
+        }
+        let push = try fixture.accepted(
+            fixture.push(#""push_channel":{"ios":{"aps":{"alert":{"title":null,"body":"b","loc-key":null}}}}"#))
+        #expect(push.seen.vendorBody?.hasPrefix(#"{"aps":{"alert":{"body":"b"}},"_gmid_""#) == true)
+        // With anything that was meant for APNs, a body that shows nothing is told.
+        let sound = fixture.push(#""push_channel":{"ios":{"aps":{"alert":[],"thread-id":"t"}}}"#)
+        #expect(sound.text.contains("aps is invalid"))
+    }
+
+    @Test("a notification's texts may be numbers")
+    func numericNotification() {
+        let message = #"{"notification":{"title":1,"body":2,"click_type":"none","big_text":3,"payload":4}}"#
+        #expect(fixture.push(message: message).response == nil)
+        let both = #"{"notification":{"title":1,"body":2,"click_type":"none","big_text":3,"big_image":4}}"#
+        #expect(fixture.push(message: both).text.contains("choose one of big_text and big_image"))
     }
 
     @Test("a badge and a timestamp may be either", arguments: ["+1", "-1", "5"])

@@ -99,7 +99,8 @@ struct PushParsingTests {
         let shown = #""title":"t","body":"b""#
         return [
             requestID("null", "request_id cannot be null"), requestID(#""""#, "request_id can not be empty"),
-            requestID("12", "request_id type error"), requestID(#""123456789""#, "request_id is invalid"),
+            requestID("true", "request_id type error"), requestID("12", "request_id is invalid"),
+            requestID(#""123456789""#, "request_id is invalid"),
             requestID("\"\(String(repeating: "x", count: 33))\"", "request_id is invalid"),
             audience("null", "audience cannot be null"), audience("[]", "audience can not be empty"),
             audience(#""all""#, "audience type error"), audience(#"{"alias":["a"]}"#, "cid cannot be null"),
@@ -112,7 +113,7 @@ struct PushParsingTests {
             message(#"{"network_type":0}"#, "push_message must have exactly one of"),
             message(#"{"transmission":"a","notification":{"title":"t"}}"#, "push_message must have exactly one of"),
             message(#"{"transmission":""}"#, "transmission can not be empty"),
-            message(#"{"transmission":5}"#, "transmission type error"),
+            message(#"{"transmission":true}"#, "transmission type error"),
             message(#"{"revoke":{"old_task_id":"x"}}"#, "old_task_id is invalid"),
             notification(#""body":"b""#, "title cannot be null"), notification(#""title":"t""#, "body cannot be null"),
             notification(#""title":"","body":"b""#, "title can not be empty"),
@@ -122,7 +123,7 @@ struct PushParsingTests {
             notification(shown + #","click_type":"none","badge_add_num":0"#, "badge_add_num is invalid"),
             notification(shown + #","click_type":"none","big_text":"a","big_image":"b""#, "choose one of big_text"),
             notification(#""title":"\#(String(repeating: "t", count: 51))","body":"b""#, "title size over limit"),
-            notification(#""title":1,"body":"b""#, "title type error"),
+            notification(#""title":true,"body":"b""#, "title type error"),
             fields(#""settings":5"#, "settings type error"), fields(#""settings":{"ttl":-2}"#, "ttl is invalid"),
             fields(#""settings":{"ttl":259200001}"#, "ttl is invalid"),
             fields(#""settings":{"ttl":"1h"}"#, "ttl is invalid"), fields(#""settings":{"ttl":1.5}"#, "ttl is invalid"),
@@ -135,7 +136,7 @@ struct PushParsingTests {
             fields(
                 #""settings":{"collapse_key":"\#(String(repeating: "k", count: 65))"}"#, "collapse_key size over limit"),
             fields(#""group_name":"a b""#, "group_name is invalid"),
-            fields(#""group_name":1"#, "group_name type error"),
+            fields(#""group_name":1.5"#, "group_name type error"),
             fields(#""push_channel":"x""#, "push_channel type error"),
             fields(#""push_channel":{"ios":"x"}"#, "ios type error"),
             fields(#""push_channel":{"ios":{"type":"sms"}}"#, "type is invalid"),

@@ -378,6 +378,7 @@ final class CampaignFront {
     }
 
     private func report(_ query: DayReportQuery, _ respond: @escaping Respond) {
+        guard query.isKept else { return respond(ReportAnswer.day(DayTotals(), online: 0, query)) }
         let online = owner.context.online.peak(of: query.app, day: query.day)
         desk.askAll({ _ in .day(query.app, day: query.day) }) { answers in
             var sum = DayTotals()

@@ -94,6 +94,31 @@ $list['group_name'] = 'php';
 $out['message'] = call('POST', '/push/list/message', $list);
 $task = $out['message']['data']['taskid'] ?? '';
 $out['list'] = call('POST', '/push/list/cid', ['audience' => ['cid' => [$cid, $cid]], 'taskid' => $task, 'is_async' => false]);
+// An untyped caller's numbers, objects that nobody filled in, and the body of a whole message where a list is named.
+$odd = message((string) random_int(10 ** 12, 10 ** 13), ['cid' => [$cid]], 2026);
+$odd['request_id'] = (int) $odd['request_id'];
+$odd['group_name'] = 7;
+$odd['push_channel'] = ['ios' => ['type' => '', 'aps' => ['alert' => []]], 'android' => ['ups' => ['notification' => []]]];
+$odd['settings'] = ['ttl' => '3600000', 'speed' => '', 'schedule_time' => null, 'strategy' => []];
+$out['odd'] = call('POST', '/push/single/cid', $odd);
+$nulls = message($id('nulls'), ['cid' => [$cid]], 'nulls');
+$nulls['push_message']['duration'] = null;
+$nulls['group_name'] = null;
+$nulls['push_channel']['ios'] = ['type' => null, 'payload' => 5, 'auto_badge' => null, 'apns-collapse-id' => 77,
+    'aps' => ['alert' => ['title' => 1, 'body' => null, 'loc-args' => [2]], 'sound' => null, 'content-available' => null]];
+$out['nulls'] = call('POST', '/push/single/cid', $nulls);
+$out['aliasNumber'] = call('POST', '/user/alias', ['data_list' => [['cid' => $cid, 'alias' => $number = random_int(1, 10 ** 9)]]]);
+$out['toAliasNumber'] = call('POST', '/push/single/alias', message($id('number'), ['alias' => [$number]], 'y'));
+$whole = call('POST', '/push/list/message', $list = ['request_id' => $id('whole')] + $list);
+$task2 = $whole['data']['taskid'] ?? '';
+$out['whole'] = call('POST', '/push/list/cid', ['audience' => ['cid' => [$cid]], 'taskid' => $task2]);
+$out['wholeAlias'] = call('POST', '/push/list/alias', ['audience' => ['alias' => [$number]], 'taskid' => $task2, 'is_async' => 1]);
+$later = ['audience' => 'all', 'settings' => ['schedule_time' => (string) (time() + 3600) . '000']];
+$timed = call('POST', '/push/all', $later + message($id('timed'), [], 'later'))['data']['taskid'] ?? '';
+// One URL, three verbs: the last GET carries the body `null` of the DELETE before it.
+$out['schedule'] = call('GET', "/task/schedule/$timed");
+$out['unschedule'] = call('DELETE', "/task/schedule/$timed");
+$out['unscheduled'] = call('GET', "/task/schedule/$timed");
 $out['tags'] = call('POST', "/user/custom_tag/cid/$cid", ['custom_tag' => ['标签', 'b']]);
 // The same URL was POSTed before: curl sends the old body with this GET.
 $out['tagsOf'] = call('GET', "/user/custom_tag/cid/$cid");
@@ -105,10 +130,17 @@ $out['unblack'] = call('DELETE', "/user/black/cid/$cid");
 $out['status'] = call('GET', "/user/status/$cid");
 $out['detail'] = call('GET', "/user/detail/$cid");
 $out['badge'] = call('POST', "/user/badge/cid/$cid", ['badge' => '+1']);
+// The verb that was set last sticks to a URL's handle: this is meant as POST and goes out as DELETE.
+$out['blackAgain'] = call('POST', "/user/black/cid/$cid");
+$out['longAgo'] = call('GET', '/report/push/date/2020-11-30');
+$out['usersLongAgo'] = call('GET', '/report/user/date/2020-11-30');
 $out['report'] = call('GET', "/report/push/task/$task");
 $out['online'] = call('GET', '/report/online_user');
 $out['stop'] = call('DELETE', "/task/$task");
 $out['unbind'] = call('DELETE', '/user/alias', ['data_list' => [['cid' => $cid, 'alias' => 'php_user']]]);
+$secretThen = [$secret, $secret = 'wrong'][0];
+$out['wrongSecret'] = authenticate();
+$secret = $secretThen;
 $out['revoked'] = call('DELETE', "/auth/$token");
 // The stale token goes along with the new authentication.
 $out['refused'] = call('GET', "/user/status/$cid");

@@ -1,0 +1,32 @@
+// Getui's PHP SDK puts into JSON what its caller handed over: a caller without types names an alias 12345.
+
+/// Integers written out where a text is expected.
+///
+/// Texts stay where they are in the parsed document; digits go into a ring of slots, one message needs a few of them.
+final class NumberTexts {
+    private static let slotCount = 64
+    /// Of the longest integer: nineteen digits and a sign.
+    private static let slotByteCount = 20
+
+    private let memory = UnsafeMutableRawBufferPointer.allocate(
+        byteCount: slotCount * slotByteCount, alignment: 1)
+    private var next = 0
+
+    deinit { memory.deallocate() }
+
+    /// A text's bytes, or an integer's digits; `nil` for anything else.
+    ///
+    /// Digits stand until sixty-three other numbers have been written out.
+    func bytes(of value: JSONValue) -> UnsafeRawBufferPointer? {
+        if let text = value.stringBytes { return text }
+        guard let number = value.integer else { return nil }
+        let start = next * Self.slotByteCount
+        next = (next + 1) % Self.slotCount
+        var end = start
+        for digit in String(number).utf8 {
+            memory[end] = digit
+            end += 1
+        }
+        return UnsafeRawBufferPointer(rebasing: memory[start..<end])
+    }
+}

@@ -105,8 +105,10 @@ extension PublicAPI {
 
     // MARK: Device tokens
 
-    /// `POST /user/bind_dt/{type}`: no channel but the live one and APNs exists here, and APNs's tokens come from the
-    /// devices themselves. So nothing is bound, and each item that was to be is named as failed, in the way of this call.
+    /// Answers `POST /user/bind_dt/{type}`.
+    ///
+    /// No channel but the live one and APNs exists here, and APNs's tokens come from the devices themselves. So nothing
+    /// is bound, and each item that was to be is named as failed, in the way of this call.
     func bindDeviceTokens(
         _ request: APIRequest, _ type: ArraySlice<UInt8>, app: App
     ) throws(GetuiFault) -> APIResponse {

@@ -1,6 +1,7 @@
 internal import Delivery
 internal import Directory
 internal import EventLoops
+internal import MessageStore
 internal import Platform
 internal import PushAPI
 internal import Wire
@@ -41,8 +42,9 @@ extension PublicFront {
         if !isTaken { respond(exchange, .busy) }
     }
 
-    /// On the keeper's loop, one call after another. What each finds may rest on changes that are not durable yet, so
-    /// every answer waits until all of them are.
+    /// Carries it out on the keeper's loop, one call after another.
+    ///
+    /// What each finds may rest on changes that are not durable yet, so every answer waits until all of them are.
     private func perform(_ exchange: HTTPExchange, _ request: TestDeviceRequest, known: Set<DeviceID>) {
         let answer = LoopBound(
             { [weak self] (response: APIResponse) in self?.respond(exchange, response) }, on: owner.loop)

@@ -24,6 +24,12 @@ public enum Limits {
     public static let groupNameByteCount = 100
     /// Getui: reports reach back so far.
     public static let reportDays: Int64 = 90
+    /// Getui: items of one `user/bind_dt` call.
+    public static let deviceTokenItemCount = 1_000
+    /// What a test device is called; Getui documents no bound.
+    public static let remarkCharacterCount = 200
+    /// Test devices on one page of their list.
+    public static let testDevicePageCount = 1_000
     /// Getui: cids in one status query.
     ///
     /// The HTTP server must take a request line of 40 KiB for it.

@@ -32,6 +32,8 @@ extension PublicAPI {
             return try each(path[5], app: app, limit: userLimits.badgeDevices, .setBadge(change), form: .change)
         case .userDetail:
             return try each(path[4], app: app, limit: userLimits.detailDevices, .describe, form: .details)
+        case .userBaseInfo, .userAdvancedInfo:
+            return try each(path[5], app: app, limit: userLimits.detailDevices, .describe, form: .info)
         case .deviceStatus:
             return try each(path[4], app: app, limit: userLimits.deviceStatusDevices, .describe, form: .deviceStatus)
         case .countUsers: return try count(request, app: app)

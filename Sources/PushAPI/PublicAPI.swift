@@ -14,6 +14,8 @@ public enum PublicAction {
     case userStatus(StatusQuery)
     /// Run the operation, after the quota if it is counted; then `UserAnswer.render`.
     case users(UserRequest)
+    /// Ask the keeper of the test devices; then `TestDeviceAnswer.render`.
+    case testDevices(TestDeviceRequest)
     /// Tasks of several messages, and reports.
     case campaign(CampaignAction)
     /// Remember durably that this token is void, tell all loops, then answer.
@@ -95,8 +97,12 @@ public final class PublicAPI {
 
         case .userStatus: return .userStatus(try statusQuery(path[4], app: app()))
         case .bindAliases, .unbindAliases, .unbindAlias, .aliasOfDevice, .devicesOfAlias, .replaceTags, .tagsOfDevice,
-            .addTag, .removeTag, .blacklist, .unblacklist, .deviceStatus, .userDetail, .setBadge, .countUsers:
+            .addTag, .removeTag, .blacklist, .unblacklist, .deviceStatus, .userDetail, .userBaseInfo, .userAdvancedInfo,
+            .setBadge, .countUsers:
             return .users(try userRequest(endpoint, request, path, app: app()))
+        case .addTestDevices, .updateTestDevice, .deleteTestDevices, .listTestDevices:
+            return .testDevices(try testDevices(endpoint, request, app: app()))
+        case .bindDeviceTokens: return .respond(try bindDeviceTokens(request, path[4], app: app()))
 
         case .authenticate: return .respond(try authenticate(request, appID: path.text(1), now: now))
         case .revokeToken: return try revoke(path[3], appID: path.text(1), now: now)

@@ -14,6 +14,8 @@ enum PublicEndpoint: Sendable, Hashable {
     case replaceTags, tagsOfDevice, addTag, removeTag
     case blacklist, unblacklist
     case userStatus, deviceStatus, userDetail, setBadge, countUsers
+    case userBaseInfo, userAdvancedInfo, bindDeviceTokens
+    case addTestDevices, updateTestDevice, deleteTestDevices, listTestDevices
     case uploadLog
 
     /// The most frequent ones first.
@@ -47,6 +49,13 @@ enum PublicEndpoint: Sendable, Hashable {
         .init("/v2/{appId}/user/black/cid/{cids}", [.post(.blacklist), .delete(.unblacklist)]),
         .init("/v2/{appId}/user/badge/cid/{cids}", [.post(.setBadge)]),
         .init("/v2/{appId}/user/count", [.post(.countUsers)]),
+        .init("/v2/{appId}/user/info/base/{cids}", [.get(.userBaseInfo)]),
+        .init("/v2/{appId}/user/info/advanced/{cids}", [.get(.userAdvancedInfo)]),
+        .init("/v2/{appId}/user/bind_dt/{type}", [.post(.bindDeviceTokens)]),
+        .init("/v2/{appId}/user/test/cid/add", [.post(.addTestDevices)]),
+        .init("/v2/{appId}/user/test/cid/update", [.post(.updateTestDevice)]),
+        .init("/v2/{appId}/user/test/cid/delete", [.post(.deleteTestDevices)]),
+        .init("/v2/{appId}/user/test/cid/list", [.get(.listTestDevices)]),
         .init("/v2/{appId}/report/push/task/{taskIds}", [.get(.taskReport)]),
         .init("/v2/{appId}/report/push/task/{taskIds}/detail", [.get(.detailedTaskReport)]),
         .init("/v2/{appId}/report/push/task_group/{group}", [.get(.groupReport)]),

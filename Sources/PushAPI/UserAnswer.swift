@@ -72,7 +72,10 @@ private struct Answer {
         case .tagBatch: return try tagBatch()
         case .details:
             try checkFailures()
-            return details()
+            return details(.detail)
+        case .info:
+            try checkFailures()
+            return details(.info)
         case .deviceStatus:
             try checkFailures()
             return deviceStatus()
@@ -161,7 +164,22 @@ private struct Answer {
         return detail
     }
 
-    private func details() -> APIResponse {
+    /// What the calls that describe devices name their fields: Getui spells some of them differently in each.
+    private struct DetailNames {
+        var model: StaticString
+        var notifications: StaticString
+        var created: StaticString
+        var logins: StaticString
+        var hasBrand: Bool
+        static let detail = DetailNames(
+            model: "phoneModel", notifications: "notificationSwitch", created: "createTime", logins: "loginFreq",
+            hasBrand: false)
+        static let info = DetailNames(
+            model: "phone_model", notifications: "notification_switch", created: "create_time", logins: "login_freq",
+            hasBrand: true)
+    }
+
+    private func details(_ names: DetailNames) -> APIResponse {
         envelope { writer in
             writer.beginObject()
             writer.key("invalidCids")
@@ -182,14 +200,18 @@ private struct Answer {
                 writer.string(detail.token)
                 writer.key("phone_type")
                 writer.integer(Int64(2))
-                writer.key("phoneModel")
+                writer.key(names.model)
                 writer.string("")
-                writer.key("notificationSwitch")
+                writer.key(names.notifications)
                 writer.bool(!detail.token.isEmpty && !detail.pushModeOff)
-                writer.key("createTime")
+                writer.key(names.created)
                 writer.string(dateTime(detail.registeredAt))
-                writer.key("loginFreq")
+                writer.key(names.logins)
                 writer.integer(Int64(clamping: detail.sessionCount))
+                if names.hasBrand {
+                    writer.key("brand")
+                    writer.string("apple")
+                }
                 writer.endObject()
             }
             writer.endObject()

@@ -16,5 +16,7 @@ public struct UserLimits: Sendable, Equatable {
     public var statusDevices = 1_000
     public var detailDevices = 1_000
     public var deviceStatusDevices = 100
+    /// Test devices of one app.
+    public var testDevices = 1_000
     public init() {}
 }

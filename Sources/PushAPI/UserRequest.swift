@@ -14,6 +14,8 @@ public struct UserRequest: Sendable {
         case tagsReplaced
         case tagBatch
         case details
+        /// The same by the names of `user/info`.
+        case info
         case deviceStatus
         case count
     }

@@ -27,6 +27,7 @@ BODIES = [
     b"[" * 100, b'{"a":1}{"b":2}', b"1e999", b"\x1f\x8b\x08\x00", b"a=b&c=d", b"<xml/>", b'{"audience":{"cid":null}}',
     b'{"push_message":[],"settings":[],"audience":[]}', b'{"msg_list":[null,1,"x",[],{}]}',
     b'{"data_list":[null]}', b'{"tag":[{}]}', b'{"custom_tag":[[]]}', b'{"jobs":[{}],"leaseSeconds":"x"}',
+    b'{"cid_list":[{}],"dt_list":[{}]}',
 ]
 HEADERS = [
     {"Content-Type": "application/json;charset=utf-8"}, {"Content-Type": "text/xml"}, {"Content-Type": ""},
@@ -49,7 +50,7 @@ def parameters(operation):
     values = {
         "appId": hooks.WORLD["appId"], "cid": hooks.WORLD["cids"][0], "cids": ",".join(hooks.WORLD["cids"]),
         "taskId": hooks.WORLD["tasks"][0], "taskIds": ",".join(hooks.WORLD["tasks"]), "alias": hooks.WORLD["aliases"][0],
-        "tag": "vip", "token": "x" * 64, "group": "g", "date": hooks.WORLD["dates"][0],
+        "tag": "vip", "type": "wx", "token": "x" * 64, "group": "g", "date": hooks.WORLD["dates"][0],
         "msgId": hooks.WORLD["messages"][0],
     }
     return {name: values[name] for name in values if "{" + name + "}" in operation.path}

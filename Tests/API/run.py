@@ -64,6 +64,8 @@ def fill(gateway):
     gateway.api("POST", "user/alias", {"data_list": [{"cid": cid, "alias": "alice"} for cid in cids[:3]]})
     gateway.api("PUT", "user/custom_tag/batch/vip", {"cid": cids[:4]})
 
+    gateway.api("POST", "user/test/cid/add", {"cid_list": [{"cid": cid, "remark": "mine"} for cid in cids[:6]]})
+
     def store(number, **settings):
         body = {"push_message": {"transmission": "hello"}, "group_name": "news-am", "settings": settings}
         return gateway.api("POST", "push/list/message", {**body, "request_id": f"fill-{number:06d}"})["data"]["taskid"]

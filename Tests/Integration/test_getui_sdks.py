@@ -13,6 +13,7 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.parse
 import uuid
 
 import pytest
@@ -64,7 +65,7 @@ class Java:
         lines = [f"{method} {self.base}{self.gateway.app['appId']}{path}{query} HTTP/1.1"]
         if self.token:
             lines.append(f"token: {self.token}")
-        lines.append("sdkVersion: 1.0.8.0")
+        lines.append("sdkVersion: 1.0.11.0")
         lines.append("openStableDomain: true")
         if text is not None:
             lines += [f"Content-Length: {len(text)}", "Content-Type: application/json; charset=UTF-8"]
@@ -134,6 +135,110 @@ def test_javas_calls_succeed_over_one_connection(gateway, new_device):
     assert java.call("DELETE", f"/task/{listed}")["code"] == 0
     assert java.call("POST", "/log/upload", {"time": 1, "pushData": {}, "switchIncr": 0})["code"] == 0
     assert java.authentications == 1 and java.wire.answers == 16
+
+
+# What the data classes of Java's version 1.0.11 can say beside the message itself: the types and spellings are theirs.
+JAVAS_SETTINGS = {
+    "ttl": 3600000, "speed": 0, "custom_callback": "回执", "filter_notify_off": False, "active_days": 3, "need_backup": True,
+    "activate_filter_day": 7, "activate_filter_type": 1, "lst": 60000, "active_push": True,
+    "strategy": dict.fromkeys(("default", "ios", "hw", "xm", "mz", "op", "vv", "st", "hx", "hwq", "ho", "hoshw"), 1),
+}
+JAVAS_CHANNELS = {
+    "ios": {
+        "type": "notify", "auto_badge": "+1", "payload": '{"k":"值"}', "apns-collapse-id": "c-1",
+        "multimedia": [{"url": f"https://example.com/{kind}", "type": kind, "only_wifi": kind == 1} for kind in (1, 2, 3)],
+        "aps": {
+            "alert": {
+                "title": "标题", "body": "正文 😀", "subtitle": "s", "action-loc-key": "PLAY", "loc-key": "L", "loc-args": ["a"],
+                "launch-image": "l.png", "title-loc-key": "T", "title-loc-args": ["t"], "subtitle-loc-key": "S",
+                "subtitle-loc-args": ["s"],
+            },
+            "content-available": 0, "sound": "default", "category": "A", "thread-id": "t", "relevance-score": 0.5,
+            "interruption-level": "time-sensitive", "mutable-content": 1,
+        },
+    },
+    "android": {"ups": {
+        "notification": {"title": "t", "body": "b", "click_type": "intent", "intent": "i", "notify_id": "7"},
+        "options": {"HW": {"/message/android/notification/badge": {"add_num": 1}}, "ALL": {"channel": "default"}},
+    }},
+    "harmony": {"notification": {"title": "t", "body": "b", "click_type": "want", "want": "{}", "notify_id": "8"}},
+    "mp": {"wx": {"template_id": "T", "lang": "zh_CN", "data": {"thing1": {"value": "v"}}}},
+}
+JAVAS_NOTIFICATION = {
+    "title": "标题", "body": "内容", "logo": "push.png", "logo_url": "https://example.com/l.png", "channel_id": "Default",
+    "channel_name": "Default", "channel_level": "3", "slot_type": "SERVICE_INFORMATION", "intent": "i", "want": "{}",
+    "url": "https://example.com", "payload": "p", "notify_id": "12", "ring_name": "ring", "badge_add_num": "1",
+    "thread_id": "t", "redisplay_freq": 2, "redisplay_duration": 3, "category": "CATEGORY_MESSAGE",
+}
+
+
+def test_every_field_of_javas_data_classes_is_taken(gateway, new_device):
+    device, java = new_device(gateway, token="a1b2"), Java(gateway)
+    fields = {"task_name": "任务", "group_name": "java", "settings": JAVAS_SETTINGS, "push_channel": JAVAS_CHANNELS}
+    window = {"network_type": 0, "duration": "1590547347000-1590633747000"}
+
+    def says(**message):
+        answer = java.call("POST", "/push/single/cid", push(device.cid, **fields, push_message={**window, **message}))
+        assert answer["code"] == 0, answer
+        ((_, statuses),) = answer["data"].items()
+        assert statuses == {device.cid: "successed_online"}
+        return device.receive_and_ack(1)[0].payload
+
+    assert says(transmission="hello") == b"hello"
+    for number, click in enumerate(("intent", "url", "payload", "payload_custom", "startapp", "none")):
+        more = {"big_image": "https://example.com/i.png"} if number % 2 else {"big_text": "text"}
+        payload = json.loads(says(notification={**JAVAS_NOTIFICATION, **more, "click_type": click}))
+        assert payload["click_type"] == click and payload["slot_type"] == "SERVICE_INFORMATION"
+    fields["push_channel"] = {"ios": {"type": "liveactivity", "laId": "la-1", "aps": {
+        "timestamp": 1795335255, "event": "end", "dismissal-date": 1795335355, "content-state": {"progress": 0.5}}}}
+    assert says(transmission="activity") == b"activity"
+    fields["push_channel"] = {"ios": {"type": "voip", "payload": "{}", "aps": {}}, "harmony": {"custom": {"HW": {
+        "type": "voip_call", "payload": "{}"}}}, "android": {"ups": {"revoke": {"old_task_id": "RASL_1"}}}}
+    assert says(transmission="call") == b"call"
+    # The SDK leaves out what is null: of a batch no `is_async`, of a stored message no audience.
+    batch = java.call("POST", "/push/single/batch/cid", {"msg_list": [push(device.cid, **fields)]})
+    assert len(batch["data"]) == 1 and device.receive_and_ack(1)[0].payload == b"hello"
+    body = {"request_id": uuid.uuid4().hex, **fields, "push_message": {"transmission": "stored"}}
+    assert java.call("POST", "/push/list/message", body)["data"]["taskid"].startswith("RASL_")
+
+
+def test_javas_paths_are_percent_encoded_on_the_wire(gateway, new_device):
+    # Its path parameters are not encoded by the SDK; the HTTP client does it, in UTF-8, with commas left as they are.
+    device, java = new_device(gateway), Java(gateway)
+    alias, tag = urllib.parse.quote("张三"), urllib.parse.quote("标签")
+    assert java.call("POST", "/user/alias", {"data_list": [{"cid": device.cid, "alias": "张三"}]})["code"] == 0
+    assert java.call("GET", f"/user/cid/alias/{alias}", query="?alias_type=%E7%B1%BB")["data"] == {"cid": [device.cid]}
+    assert java.call("PUT", f"/user/custom_tag/batch/{tag}", {"cid": [device.cid]})["data"] == {device.cid: "true"}
+    assert java.call("GET", f"/user/custom_tag/cid/{device.cid}")["data"] == {device.cid: ["标签"]}
+    assert java.call("DELETE", f"/user/alias/{alias}")["code"] == 0
+
+
+def test_the_calls_of_javas_newer_versions_succeed_and_test_devices_are_kept(own_gateway, new_device):
+    gateway = own_gateway()
+    first, second, java = new_device(gateway, token="a1b2"), new_device(gateway), Java(gateway)
+    for kind in ("base", "advanced"):
+        info = java.call("GET", f"/user/info/{kind}/{first.cid},nobody")["data"]
+        user = info["validCids"][first.cid]
+        assert info["invalidCids"] == ["nobody"] and user["device_token"] == "a1b2" and user["phone_type"] == 2
+        assert user["notification_switch"] is True and len(user["create_time"]) == 19 and user["login_freq"] == 1
+    bound = java.call("POST", "/user/bind_dt/wx", {"dt_list": [{"cid": first.cid, "device_token": "openid"}]})
+    assert bound["data"]["errorList"] == [{"cid": first.cid, "device_token": "openid", "error_code": 20001}]
+    assert "data" not in java.call("POST", "/user/bind_dt/wx", {"dt_list": [{"cid": first.cid, "device_token": ""}]})
+    items = [{"cid": first.cid, "remark": "我的手机"}, {"cid": second.cid, "remark": "b"}, {"cid": "nobody", "remark": "c"}]
+    added = java.call("POST", "/user/test/cid/add", {"cid_list": items})["data"]
+    assert added == {"success": [first.cid, second.cid], "failed": ["nobody"]}
+    assert java.call("POST", "/user/test/cid/update", {"cid": second.cid, "remark": "zweites"})["code"] == 0
+    assert java.call("POST", "/user/test/cid/delete", {"cid_list": [first.cid]})["code"] == 0
+    assert java.call("POST", "/user/test/cid/add", {"cid_list": items[:1]})["data"]["success"] == [first.cid]
+    # What was answered is on disk.
+    gateway.kill()
+    gateway.start()
+    java = Java(gateway)
+    page = java.call("GET", "/user/test/cid/list", query="?pageNum=1&pageSize=5")["data"]
+    assert {device["cid"]: device["remark"] for device in page["list"]} == {first.cid: "我的手机", second.cid: "zweites"}
+    assert page["pagination"] == {"total_page": 1, "page_size": 5, "total": 2, "current_page": 1}
+    query = f"?cid={first.cid}&remark={urllib.parse.quote('手机')}"
+    assert [device["cid"] for device in java.call("GET", "/user/test/cid/list", query=query)["data"]["list"]] == [first.cid]
 
 
 def test_java_renews_a_revoked_token_by_itself(gateway, new_device):

@@ -176,6 +176,18 @@ struct UserAnswerTests {
                 + #""longwire":{"blacklisted":["\#(Self.cid)"]}}"#)
     }
 
+    @Test("the newer calls for the same say it by their own names", arguments: ["base", "advanced"])
+    func info(kind: String) throws {
+        let device = DeviceDetail(registeredAt: 1_767_323_045_678, sessionCount: 9, token: "ab12", topic: "com.example")
+        let text = try answer(.get, "/user/info/\(kind)/\(Self.cid),zz") { _ in .device(device) }.text
+        #expect(
+            text
+                == #"{"code":0,"msg":"success","data":{"invalidCids":["zz"],"validCids":{"\#(Self.cid)":{"#
+                + #""client_app_id":"demoApp","package_name":"com.example","device_token":"ab12","phone_type":2,"#
+                + #""phone_model":"","notification_switch":true,"create_time":"2026-01-02 03:04:05","login_freq":9,"#
+                + #""brand":"apple"}}}}"#)
+    }
+
     @Test("device status tells the socket and whether messages would be live; who is not there is absent")
     func deviceStatus() throws {
         let text = try answer(.get, "/user/deviceStatus/\(Self.cid),\(Self.other)") { step in

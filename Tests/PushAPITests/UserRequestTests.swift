@@ -158,7 +158,7 @@ struct UserRequestTests {
 
     @Test("detail and device status take cids joined by commas")
     func details() throws {
-        for path in ["/user/detail/", "/user/deviceStatus/"] {
+        for path in ["/user/detail/", "/user/info/base/", "/user/info/advanced/", "/user/deviceStatus/"] {
             let request = try users(.get, path + "\(Self.cid),\(Self.other),bad")
             guard case (let devices, .describe) = try each(request) else { throw Fixture.Refused() }
             #expect(devices == [Fixture.cid, Fixture.otherCID] && request.notCIDs == ["bad"])
@@ -287,6 +287,7 @@ struct UserRequestTests {
             (.delete, 200, { ("/user/black/cid/" + cids($0), "") }),
             (.post, 200, { ("/user/badge/cid/" + cids($0), #"{"badge":1}"#) }),
             (.get, 1_000, { ("/user/detail/" + cids($0), "") }),
+            (.get, 1_000, { ("/user/info/base/" + cids($0), "") }),
             (.get, 100, { ("/user/deviceStatus/" + cids($0), "") }),
         ]
         for (method, limit, call) in calls {
@@ -307,6 +308,8 @@ struct UserRequestTests {
         (.get, "/user/alias/a", "DELETE"), (.delete, "/user/custom_tag/cid/\(c)", "GET, POST"),
         (.get, "/user/custom_tag/batch/t", "PUT, DELETE"), (.get, "/user/black/cid/\(c)", "POST, DELETE"),
         (.get, "/user/badge/cid/\(c)", "POST"), (.post, "/user/detail/\(c)", "GET"),
+        (.post, "/user/info/advanced/\(c)", "GET"), (.get, "/user/bind_dt/wx", "POST"),
+        (.get, "/user/test/cid/add", "POST"), (.post, "/user/test/cid/list", "GET"),
         (.post, "/user/deviceStatus/\(c)", "GET"), (.get, "/user/count", "POST"), (.get, "/push/single/alias", "POST"),
     ]
 

@@ -123,6 +123,7 @@ package struct LimitKey: Sendable {
         key("statusDevices", \.users.statusDevices, 1...10_000),
         key("detailDevices", \.users.detailDevices, 1...10_000),
         key("deviceStatusDevices", \.users.deviceStatusDevices, 1...10_000),
+        key("testDevices", \.users.testDevices, 1...10_000),
         key("tagReplacementsPerDay", \.shard.tagReplacementsPerDay, 0...60_000),
         key("tagChangesPerMinute", \.tagChanges.perMinute, 0...10_000_000),
         key("tagChangesPerDay", \.tagChanges.perDay, 0...1_000_000_000),

@@ -63,6 +63,7 @@ final class PublicFront {
         case .push(let pushes, let form): push(exchange, pushes, form)
         case .userStatus(let query): status(exchange, query)
         case .users(let request): users(exchange, request)
+        case .testDevices(let request): testDevices(exchange, request)
         case .campaign(let action):
             owner.campaigns.perform(action) { [weak self] response in self?.respond(exchange, response) }
         case .revokeToken(let token, let response):

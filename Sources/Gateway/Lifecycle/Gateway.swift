@@ -66,6 +66,7 @@ final class Gateway {
                 revokedTokens: meta.revoked)
             context.rates.restore(meta.rates)
             context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
+            context.testDevices.restore(meta.testDevices)
             let snapshot = GatewaySnapshot(configuration)
             // Before any device says Hello: its positions are held against the logs.
             var broadcasts = BroadcastStart()

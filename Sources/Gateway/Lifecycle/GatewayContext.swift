@@ -30,6 +30,7 @@ final class GatewayContext: Sendable {
     /// What apps have used of their rates, and how many of their devices were connected.
     let rates = SharedRates()
     let online = OnlineHistory()
+    let testDevices = SharedTestDevices()
     private let ready = Atomic<Bool>(false)
     private let stopping = Atomic<Bool>(false)
     private let boxedMembers = Lock<[GatewayMember]>([])

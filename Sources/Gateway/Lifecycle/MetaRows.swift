@@ -8,7 +8,7 @@ internal import Wire
 /// machine.
 package struct MetaRows: Sendable {
     /// Raw values are stored.
-    enum Kind: UInt64 { case tokenKey = 1, queueEpoch, clock, revokedToken, onlinePoint, onlinePeak, rate }
+    enum Kind: UInt64 { case tokenKey = 1, queueEpoch, clock, revokedToken, onlinePoint, onlinePeak, rate, testDevice }
 
     package private(set) var tokenKey: [UInt8] = []
     package private(set) var queueEpoch: UInt64 = 0
@@ -18,6 +18,7 @@ package struct MetaRows: Sendable {
     private(set) var onlinePoints: [(app: AppKey, time: Int64, count: Int)] = []
     private(set) var onlinePeaks: [(app: AppKey, day: UInt32, count: Int)] = []
     private(set) var rates: [(app: AppKey, kind: UInt64, day: Int64, count: Int)] = []
+    private(set) var testDevices: [(app: AppKey, device: TestDevice)] = []
     private var isNew = false
 
     /// Reads the table's rows; what cannot be read is made anew.
@@ -49,6 +50,9 @@ package struct MetaRows: Sendable {
         case .rate:
             guard let day = Self.number(row.value, 0), let count = Self.number(row.value, 8) else { return }
             rates.append((AppKey(row.key.ownerLow), row.key.item, Int64(day), Int(count)))
+        case .testDevice:
+            guard let device = TestDevice(bytes: row.value, low: row.key.item) else { return }
+            testDevices.append((AppKey(row.key.ownerLow), device))
         case nil: break
         }
     }
@@ -85,6 +89,16 @@ package struct MetaRows: Sendable {
         loop.putMeta(
             high: Kind.rate.rawValue, low: app.word, item: kind, bytes([UInt64(max(0, day)), UInt64(count)])
         ) {}
+    }
+
+    /// Writes or removes the row of a test device.
+    static func write(_ change: TestDeviceChange, app: AppKey, on loop: GatewayLoop) {
+        switch change {
+        case .put(let device):
+            loop.putMeta(high: Kind.testDevice.rawValue, low: app.word, item: device.cid.low, device.bytes) {}
+        case .remove(let cid):
+            loop.deleteMeta(high: Kind.testDevice.rawValue, low: app.word, item: cid.low)
+        }
     }
 
     /// Makes up what is missing: the first start.
@@ -141,6 +155,12 @@ extension GatewayLoop {
         store.beginBatch(Bucket(0))
         store.delete(
             StoreKey(Bucket(0), .meta, ownerHigh: high, ownerLow: low, item: item), prior: .maybe(wakeAt: 0))
-        _ = store.endBatch()
+        metaWaiters.append((store.endBatch(), {}))
+    }
+
+    /// Runs `done` when everything written to `meta` so far is durable.
+    func afterMeta(_ done: @escaping () -> Void) {
+        guard let last = metaWaiters.last else { return done() }
+        metaWaiters.append((last.ticket, done))
     }
 }

@@ -78,6 +78,13 @@ enum PushFuzz {
             for verdict in [QuotaVerdict.minuteExceeded, .dayExceeded] {
                 try JSONFuzz.check(UserAnswer.refused(request, verdict))
             }
+        case .testDevices(let request):
+            try require(token == valid, "a call about test devices without the app's token")
+            var book = TestDeviceBook()
+            book.put(TestDevice(cid: .none, remark: "\"mine", createdAt: now, updatedAt: now), app: app.key)
+            let known = Set(outcomes & 1 == 1 ? request.lookUp.map(\.cid) : [])
+            let result = book.perform(request, known: known, limit: Int(outcomes), now: now).result
+            try JSONFuzz.check(TestDeviceAnswer.render(request, result))
         case .campaign(let action):
             try require(token == valid, "a task without the app's token")
             try check(action)

@@ -110,7 +110,7 @@ enum RowFuzz {
         var script = Script(bytes)
         var rows = MetaRows()
         let key = StoreKey(
-            Bucket(0), .meta, ownerHigh: UInt64(script.choice(8)), ownerLow: script.word(), item: script.word())
+            Bucket(0), .meta, ownerHigh: UInt64(script.choice(9)), ownerLow: script.word(), item: script.word())
         let value = script.rest()
         value.withUnsafeBytes { rows.take(StoredRow(key: key, wakeAt: 0, value: $0)) }
         if let clock = rows.clock { try require(ClockRecord(bytes: clock.bytes) == clock, "the clock changes") }

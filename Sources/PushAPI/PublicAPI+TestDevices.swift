@@ -1,0 +1,162 @@
+// Getui's calls about test devices, and the one that binds other vendors' device tokens.
+
+internal import Delivery
+internal import Directory
+internal import Wire
+
+extension PublicAPI {
+    func testDevices(
+        _ endpoint: PublicEndpoint, _ request: APIRequest, app: App
+    ) throws(GetuiFault) -> TestDeviceRequest {
+        switch endpoint {
+        case .addTestDevices: return try addTestDevices(try parameters(request), app: app)
+        case .updateTestDevice:
+            let body = try parameters(request)
+            guard let cid = try cid(body) else { throw .targetUser }
+            return TestDeviceRequest(app: app.key, work: .update(cid, try remark(body)))
+        case .deleteTestDevices:
+            var cids: [DeviceID] = []
+            var notCIDs: [String] = []
+            var seen = Set<DeviceID>()
+            for element in try items(try parameters(request)) {
+                guard let bytes = element.stringBytes else { throw .type("cid_list") }
+                if let cid = DeviceID(hex: bytes) {
+                    if seen.insert(cid).inserted { cids.append(cid) }
+                } else {
+                    notCIDs.append(String(decoding: bytes.prefix(64), as: UTF8.self))
+                }
+            }
+            return TestDeviceRequest(app: app.key, work: .delete(cids), notCIDs: notCIDs)
+        default: return TestDeviceRequest(app: app.key, work: .list(try query(request)))
+        }
+    }
+
+    private func addTestDevices(_ body: JSONValue?, app: App) throws(GetuiFault) -> TestDeviceRequest {
+        var devices: [TestDeviceRequest.Item] = []
+        var notCIDs: [String] = []
+        var places: [DeviceID: Int] = [:]
+        for element in try items(body) {
+            guard element.kind == .object else { throw .type("cid_list") }
+            let remark = try remark(element)
+            guard let cid = try cid(element) else {
+                notCIDs.append(String((element["cid"]?.string ?? "").prefix(64)))
+                continue
+            }
+            let item = TestDeviceRequest.Item(
+                place: DevicePlace(cid: cid, bucket: app.bucket(of: cid)), remark: remark)
+            // Of several items for one cid the last one counts.
+            if let place = places[cid] {
+                devices[place] = item
+            } else {
+                places[cid] = devices.count
+                devices.append(item)
+            }
+        }
+        return TestDeviceRequest(app: app.key, work: .add(devices), notCIDs: notCIDs)
+    }
+
+    /// The members of `cid_list`, at most as many as an app may have test devices.
+    private func items(_ body: JSONValue?) throws(GetuiFault) -> [JSONValue] {
+        guard let list = body?["cid_list"] else { throw .null("cid_list") }
+        guard list.kind == .array || list.isEmptyContainer else { throw .type("cid_list") }
+        guard list.hasContent else { throw .empty("cid_list") }
+        var items: [JSONValue] = []
+        for element in list.elements {
+            guard items.count < userLimits.testDevices else {
+                throw .size("cid_list", "at most \(userLimits.testDevices)")
+            }
+            items.append(element)
+        }
+        return items
+    }
+
+    /// - Returns: `nil` for a text that is no cid.
+    private func cid(_ body: JSONValue?) throws(GetuiFault) -> DeviceID? {
+        guard let value = body?["cid"] else { throw .null("cid") }
+        guard let bytes = value.stringBytes else { throw .type("cid") }
+        guard !bytes.isEmpty else { throw .empty("cid") }
+        return DeviceID(hex: bytes)
+    }
+
+    private func remark(_ body: JSONValue?) throws(GetuiFault) -> String {
+        guard let value = body?["remark"] else { return "" }
+        guard let text = value.lenientText else { throw .type("remark") }
+        guard text.unicodeScalars.count <= Limits.remarkCharacterCount else {
+            throw .size("remark", "at most \(Limits.remarkCharacterCount) characters")
+        }
+        return text
+    }
+
+    private func query(_ request: APIRequest) throws(GetuiFault) -> TestDeviceRequest.Query {
+        func number(_ name: String, _ standard: Int) throws(GetuiFault) -> Int {
+            guard let text = queryValue(name, of: request.target), !text.isEmpty else { return standard }
+            guard let value = Int(text) else { throw .type(name) }
+            return value < 1 ? standard : value
+        }
+        var query = TestDeviceRequest.Query()
+        query.page = try number("pageNum", 1)
+        query.pageSize = min(try number("pageSize", 10), Limits.testDevicePageCount)
+        if let cid = queryValue("cid", of: request.target), !cid.isEmpty { query.cid = cid }
+        if let remark = queryValue("remark", of: request.target), remark.contains(where: { !$0.isWhitespace }) {
+            query.remark = remark
+        }
+        return query
+    }
+
+    // MARK: Device tokens
+
+    /// Answers `POST /user/bind_dt/{type}`.
+    ///
+    /// No channel but the live one and APNs exists here, and APNs's tokens come from the devices themselves. So nothing
+    /// is bound, and each item that was to be is named as failed, in the way of this call.
+    func bindDeviceTokens(
+        _ request: APIRequest, _ type: ArraySlice<UInt8>, app: App
+    ) throws(GetuiFault) -> APIResponse {
+        guard let list = try parameters(request)?["dt_list"] else { throw .null("dt_list") }
+        guard list.kind == .array || list.isEmptyContainer else { throw .type("dt_list") }
+        guard list.hasContent else { throw .empty("dt_list") }
+        var failed: [(cid: String, token: String)] = []
+        var count = 0
+        for element in list.elements {
+            count += 1
+            guard count <= Limits.deviceTokenItemCount else {
+                throw .size("dt_list", "at most \(Limits.deviceTokenItemCount)")
+            }
+            guard element.kind == .object else { throw .type("dt_list") }
+            guard let value = element["cid"] else { throw .null("cid") }
+            guard let cid = value.string else { throw .type("cid") }
+            guard !cid.isEmpty else { throw .empty("cid") }
+            // An empty token unbinds, and what is bound nowhere is unbound already.
+            guard let value = element["device_token"] else { continue }
+            guard let token = value.string else { throw .type("device_token") }
+            if !token.isEmpty { failed.append((cid, token)) }
+        }
+        guard !failed.isEmpty else { return .getui(.ok) }
+        var writer = JSONWriter(capacity: 128 + 96 * failed.count)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        writer.key("data")
+        writer.beginObject()
+        writer.key("errorList")
+        writer.beginArray()
+        for item in failed {
+            writer.beginObject()
+            writer.key("cid")
+            writer.string(item.cid)
+            writer.key("device_token")
+            writer.string(item.token)
+            writer.key("error_code")
+            writer.integer(Int64(GetuiCode.parameter.rawValue))
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        writer.key("longwire")
+        writer.beginObject()
+        writer.key("reason")
+        writer.string("noSuchChannel")
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+}

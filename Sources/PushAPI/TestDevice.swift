@@ -1,0 +1,153 @@
+public import Delivery
+public import Directory
+public import Wire
+
+/// A device that an app's server has put on its list of test devices, and what it is called there.
+public struct TestDevice: Sendable, Equatable {
+    public var cid: DeviceID
+    public var remark: String
+    public var createdAt: GatewayTime
+    public var updatedAt: GatewayTime
+
+    public init(cid: DeviceID, remark: String, createdAt: GatewayTime, updatedAt: GatewayTime) {
+        (self.cid, self.remark, self.createdAt, self.updatedAt) = (cid, remark, createdAt, updatedAt)
+    }
+
+    /// The stored form: the cid's first half, both times, the remark; the other half stands in the row's key.
+    public var bytes: [UInt8] {
+        let words = [cid.high, UInt64(bitPattern: createdAt), UInt64(bitPattern: updatedAt)]
+        return words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> UInt64(56 - 8 * $0)) } }
+            + Array(remark.utf8)
+    }
+
+    /// - Returns: `nil` when the bytes are too short to be one.
+    public init?(bytes: UnsafeRawBufferPointer, low: UInt64) {
+        guard bytes.count >= 24 else { return nil }
+        let words = (0..<3).map {
+            UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: $0 * 8, as: UInt64.self))
+        }
+        self.init(
+            cid: DeviceID(high: words[0], low: low), remark: String(decoding: bytes[24...], as: UTF8.self),
+            createdAt: Int64(bitPattern: words[1]), updatedAt: Int64(bitPattern: words[2]))
+    }
+}
+
+/// The test devices of all apps.
+public struct TestDeviceBook: Sendable {
+    private var devices: [AppKey: [DeviceID: TestDevice]] = [:]
+
+    public init() {}
+
+    public mutating func put(_ device: TestDevice, app: AppKey) { devices[app, default: [:]][device.cid] = device }
+
+    /// Carries the request out: what the rows must say then, and what came of it.
+    public mutating func perform(
+        _ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, now: GatewayTime
+    ) -> (changes: [TestDeviceChange], result: TestDeviceResult) {
+        let (changes, result) = plan(request, known: known, limit: limit, now: now)
+        for change in changes {
+            switch change {
+            case .put(let device): put(device, app: request.app)
+            case .remove(let cid): devices[request.app]?[cid] = nil
+            }
+        }
+        return (changes, result)
+    }
+
+    private func plan(
+        _ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, now: GatewayTime
+    ) -> (changes: [TestDeviceChange], result: TestDeviceResult) {
+        let mine = devices[request.app] ?? [:]
+        var result = TestDeviceResult()
+        var changes: [TestDeviceChange] = []
+        switch request.work {
+        case .add(let items):
+            var count = mine.count
+            for item in items {
+                let cid = item.place.cid
+                guard known.contains(cid), mine[cid] != nil || count < limit else {
+                    if known.contains(cid) { result.isFull = true }
+                    result.failed.append(cid)
+                    continue
+                }
+                if mine[cid] == nil { count += 1 }
+                changes.append(
+                    .put(
+                        TestDevice(
+                            cid: cid, remark: item.remark, createdAt: mine[cid]?.createdAt ?? now, updatedAt: now)))
+            }
+        case .update(let cid, let remark):
+            guard var device = mine[cid] else {
+                result.failed.append(cid)
+                break
+            }
+            (device.remark, device.updatedAt) = (remark, now)
+            changes.append(.put(device))
+        case .delete(let cids):
+            for cid in cids { if mine[cid] != nil { changes.append(.remove(cid)) } else { result.failed.append(cid) } }
+        case .list(let query):
+            let found = mine.values.filter { device in
+                (query.cid.map { $0 == device.cid.description } ?? true)
+                    && (query.remark.isEmpty || device.remark.contains(query.remark))
+            }
+            result.total = found.count
+            let sorted = found.sorted {
+                ($0.createdAt, $0.cid.high, $0.cid.low) < ($1.createdAt, $1.cid.high, $1.cid.low)
+            }
+            let (start, isFar) = (query.page - 1).multipliedReportingOverflow(by: query.pageSize)
+            result.page = isFar ? [] : Array(sorted.dropFirst(start).prefix(query.pageSize))
+        }
+        return (changes, result)
+    }
+}
+
+public enum TestDeviceChange: Sendable, Equatable {
+    case put(TestDevice)
+    case remove(DeviceID)
+}
+
+public struct TestDeviceResult: Sendable, Equatable {
+    /// Not done: no device of the app, or not on its list.
+    var failed: [DeviceID] = []
+    /// Some did not fit.
+    var isFull = false
+    var page: [TestDevice] = []
+    var total = 0
+}
+
+/// A call about test devices, parsed and validated.
+public struct TestDeviceRequest: Sendable {
+    public struct Item: Sendable {
+        var place: DevicePlace
+        var remark: String
+    }
+
+    public struct Query: Sendable {
+        /// Compared as text: what is no cid finds nobody.
+        var cid: String?
+        /// Part of the remark; empty: any.
+        var remark = ""
+        var page = 1
+        var pageSize = 10
+    }
+
+    enum Work: Sendable {
+        case add([Item])
+        case update(DeviceID, String)
+        case delete([DeviceID])
+        case list(Query)
+    }
+
+    public let app: AppKey
+    let work: Work
+    /// What was named and cannot be a cid.
+    var notCIDs: [String] = []
+
+    public var isQuestion: Bool { if case .list = work { true } else { false } }
+
+    /// Who must be asked first whether they are devices of the app.
+    public var lookUp: [DevicePlace] {
+        guard case .add(let items) = work else { return [] }
+        return items.map(\.place)
+    }
+}

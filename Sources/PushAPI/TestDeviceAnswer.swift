@@ -1,0 +1,94 @@
+internal import Directory
+internal import Wire
+
+/// What calls about test devices are answered.
+public enum TestDeviceAnswer {
+    /// Whether a device exists could not be read.
+    public static let unreadable = APIResponse.getui(.busy, "the directory cannot be read now, nothing was done, retry")
+
+    public static func render(_ request: TestDeviceRequest, _ result: TestDeviceResult) -> APIResponse {
+        let failed = result.failed.map(\.description) + request.notCIDs
+        switch request.work {
+        case .add(let items):
+            let refused = Set(result.failed)
+            return envelope(data: true) { writer in
+                list("success", items.map(\.place.cid).filter { !refused.contains($0) }.map(\.description), &writer)
+                list("failed", failed, &writer)
+            } beside: { writer in
+                guard result.isFull else { return }
+                writer.key("reason")
+                writer.string("tooManyTestDevices")
+            }
+        case .update: return failed.isEmpty ? .getui(.ok) : GetuiFault.targetUser.response
+        case .delete:
+            return envelope(data: false) { _ in
+            } beside: { writer in
+                if !failed.isEmpty { list("unknown", failed, &writer) }
+            }
+        case .list(let query):
+            return envelope(data: true) { writer in
+                writer.key("list")
+                writer.beginArray()
+                for device in result.page { render(device, &writer) }
+                writer.endArray()
+                writer.key("pagination")
+                writer.beginObject()
+                writer.key("total_page")
+                writer.integer(Int64((result.total + query.pageSize - 1) / query.pageSize))
+                writer.key("page_size")
+                writer.integer(Int64(query.pageSize))
+                writer.key("total")
+                writer.integer(Int64(result.total))
+                writer.key("current_page")
+                writer.integer(Int64(query.page))
+                writer.endObject()
+            }
+        }
+    }
+
+    private static func render(_ device: TestDevice, _ writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.key("cid")
+        writer.string(device.cid.description)
+        writer.key("remark")
+        writer.string(device.remark)
+        writer.key("phone_type")
+        writer.string("2")
+        writer.key("update_time")
+        writer.string(dateTime(device.updatedAt))
+        writer.key("create_time")
+        writer.string(dateTime(device.createdAt))
+        writer.endObject()
+    }
+
+    private static func list(_ name: StaticString, _ texts: [String], _ writer: inout JSONWriter) {
+        writer.key(name)
+        writer.beginArray()
+        for text in texts { writer.string(text) }
+        writer.endArray()
+    }
+
+    private static func envelope(
+        data hasData: Bool, _ data: (inout JSONWriter) -> Void, beside: (inout JSONWriter) -> Void = { _ in }
+    ) -> APIResponse {
+        var writer = JSONWriter(capacity: 512)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        if hasData {
+            writer.key("data")
+            writer.beginObject()
+            data(&writer)
+            writer.endObject()
+        }
+        var extra = JSONWriter(capacity: 64)
+        extra.beginObject()
+        beside(&extra)
+        extra.endObject()
+        if extra.bytes.count > 2 {
+            writer.key("longwire")
+            writer.raw(extra.bytes)
+        }
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+}

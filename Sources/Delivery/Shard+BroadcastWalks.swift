@@ -236,7 +236,7 @@ extension Shard {
 
     /// Meets a device that is out of reach with a broadcast, and before it with all that are live and older: a device's
     /// messages are for numbers up to `broadcastMet` and for no others.
-    private mutating func meetUpTo(_ broadcast: LiveBroadcast, _ slot: UInt32) {
+    mutating func meetUpTo(_ broadcast: LiveBroadcast, _ slot: UInt32) {
         for earlier in broadcastLogs[broadcast.record.app]?.live ?? []
         where earlier.number > devices.pointer(slot).pointee.broadcastMet && earlier.number < broadcast.number {
             meet(slot, earlier, isLive: false)

@@ -66,7 +66,7 @@ extension Shard {
         devices.pointer(slot).pointee.flags.insert(.busy)
         lookUp(key) { shard, bytes, _, ok in
             guard ok, let bytes else {
-                shard.endWithdrawal(kept, slot, ok ? false : nil)
+                if ok { shard.withdrawUnmet(kept, slot) } else { shard.endWithdrawal(kept, slot, nil) }
                 return
             }
             let command = kept.command
@@ -97,6 +97,29 @@ extension Shard {
                         shard.endWithdrawal(kept, slot, ok ? trace?.wasSeen ?? false : nil)
                     }
                 }
+            }
+        }
+    }
+
+    /// No row tells of the old task's message: it may be a broadcast that the device has not met yet, and must not meet
+    /// later as if nobody had taken it back.
+    private mutating func withdrawUnmet(_ kept: KeptPublish, _ slot: UInt32) {
+        let command = kept.command
+        let live = broadcastLogs[command.app]?.live.first { $0.task == command.revokes && !$0.isOver }
+        guard let broadcast = live else { return endWithdrawal(kept, slot, false) }
+        resolveBroadcasts(slot) { shard, ok in
+            guard ok else { return shard.endWithdrawal(kept, slot, nil) }
+            // Whoever is connected meets what comes before it as usual.
+            shard.pump(slot)
+            if broadcast.number > shard.devices.pointer(slot).pointee.broadcastMet { shard.meetUpTo(broadcast, slot) }
+            guard let listed = shard.listedMessage(table: .broadcast, item: broadcast.number, of: slot) else {
+                return shard.endWithdrawal(kept, slot, false)  // not one of those whom it meant
+            }
+            shard.devices.pointer(slot).pointee.flags.insert(.busy)
+            let id = shard.messages.pointer(listed).pointee.facts.message
+            shard.endPending(id, .broadcast, broadcast.number, slot, reason: "") { shard, wasSeen, ok in
+                shard.leaveBroadcasts(slot)
+                shard.endWithdrawal(kept, slot, ok ? wasSeen ?? false : nil)
             }
         }
     }

@@ -276,11 +276,8 @@ struct BroadcastTaskTests {
         #expect(bytes(record)[0] == 1)
     }
 
-    @Test("a revoke withdraws a broadcast's message where the device has it")
-    func revoked() {
-        let phone = harness.register(token: "t")
-        let record = world.send()
-        _ = harness.takeDelivered()
+    /// A revoke for one device, request 900.
+    private func revoke(_ record: TaskRecord, of phone: Phone) {
         let digest = SecretAsProof().messageDigest(of: record.id, for: phone.cid)
         record.id.bytes.withUnsafeBytes { payload in
             var command = PublishCommand(
@@ -291,6 +288,30 @@ struct BroadcastTaskTests {
             harness.shard.publish(command, now: harness.now)
         }
         harness.flush()
+    }
+
+    @Test("a revoke withdraws a broadcast from a device that has not met it yet", arguments: [false, true])
+    func revokedUnmet(crashes: Bool) {
+        var phone = harness.register(token: "t")
+        harness.disconnect(phone)
+        let (first, record) = (world.send("first"), world.send("second"))
+        revoke(record, of: phone)
+        #expect(harness.outcomes[900]?.code == .ignored, "it has not seen it: there is nothing to tell it")
+        #expect(world.totals(record)[.revoked] == 1 && world.totals(record).pending == 0)
+        if crashes { harness.crash() }
+        harness.connect(&phone)
+        harness.flush()
+        #expect(harness.takeDelivered().map(\.payload) == ["first"])
+        #expect(world.totals(first).pending == 1 && world.totals(record)[.revoked] == 1)
+        #expect(world.imbalance([first, record]) == nil)
+    }
+
+    @Test("a revoke withdraws a broadcast's message where the device has it")
+    func revoked() {
+        let phone = harness.register(token: "t")
+        let record = world.send()
+        _ = harness.takeDelivered()
+        revoke(record, of: phone)
         #expect(harness.outcomes[900]?.code == .accepted && world.totals(record)[.revoked] == 1)
         #expect(harness.takeDelivered().map(\.stream) == [0], "the revoke itself, in the device's own stream")
     }

@@ -105,6 +105,9 @@ let package = Package(
             dependencies: ["Delivery", "Directory", "Wire", "Structures", "LongwireClient", "Cryptography", "TestKit"],
             path: "Tests/Simulation/Simulation", swiftSettings: common),
         .executableTarget(
+            name: "longwire-parse-benchmark", dependencies: ["PushAPI", "Delivery", "Cryptography", "Wire"],
+            path: "Tests/Benchmarks/Parse", swiftSettings: common),
+        .executableTarget(
             name: "longwire-soak", dependencies: ["Simulation", "Delivery"], path: "Tests/Simulation/longwire-soak",
             swiftSettings: common),
         .testTarget(

@@ -52,9 +52,11 @@ final class DatabaseSettings {
         rocksdb_options_set_max_background_jobs(options, 2)
         rocksdb_options_set_max_open_files(options, 512)
         rocksdb_options_set_target_file_size_base(options, 32 << 20)
-        rocksdb_options_set_max_bytes_for_level_base(options, 128 << 20)
+        rocksdb_options_set_max_bytes_for_level_base(options, Limits.levelBaseByteCount)
         rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1)
-        rocksdb_options_set_level0_file_num_compaction_trigger(options, 4)
+        rocksdb_options_set_level0_file_num_compaction_trigger(options, Limits.sortedRunCount)
+        rocksdb_options_set_level0_slowdown_writes_trigger(options, Limits.sortedRunCount * 4)
+        rocksdb_options_set_level0_stop_writes_trigger(options, Limits.sortedRunCount * 8)
         rocksdb_options_set_compression(options, CInt(rocksdb_no_compression))
         rocksdb_options_set_bytes_per_sync(options, 1 << 20)
         // Warnings and worse, in few small files.

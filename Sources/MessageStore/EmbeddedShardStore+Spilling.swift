@@ -17,7 +17,7 @@ struct CoolingRows {
 extension EmbeddedShardStore {
     func collectSlice() {
         guard let limit = collectUpTo else { return }
-        for _ in 0..<Limits.sliceRowCount {
+        for _ in 0..<store.sliceRowCount {
             if let number = log.collect(upTo: limit) {
                 let row = log[number]
                 collected.append(
@@ -72,7 +72,7 @@ extension EmbeddedShardStore {
     }
 
     func coolSlice() {
-        var budget = Limits.sliceRowCount
+        var budget = store.sliceRowCount
         while !cooling.isEmpty, epochs.isOver(cooling[0].epoch) {
             // Taken out by value: an observer may call the store.
             var current = cooling[0]

@@ -348,6 +348,16 @@ public final class EmbeddedStore: @unchecked Sendable {
             && ledger.byteCount <= configuration.journalByteLimit
     }
 
+    /// How many rows a loop collects or drops for the spiller in one turn.
+    ///
+    /// The turns of a loaded loop are long and few. While the journal fills, rows must not wait for turns: at its bound all
+    /// publishes would be refused, which costs everybody more than a turn that is some milliseconds longer.
+    var sliceRowCount: Int {
+        let (filled, bound) = (ledger.byteCount, configuration.journalByteLimit)
+        if filled > bound { return Limits.sliceRowCount * 32 }
+        return Double(filled) > Double(bound) * Limits.spillShare ? Limits.sliceRowCount * 8 : Limits.sliceRowCount
+    }
+
     /// Every period on disk was begun since the start, so that the filters know all its ids.
     var hasOnlyKnownPeriods: Bool { spiller.hasOnlyKnownPeriods }
     var oldestPeriod: Int64 { spiller.oldestPeriod }

@@ -27,12 +27,18 @@ package enum Limits {
     static let infoLogByteCount = 1 << 20
     /// Reader threads: a cold read is one or two seeks; more threads than disks can seek gain nothing.
     package static let readerCount = 2
-    /// Rows that a loop collects or drops for the spiller in one turn, about a tenth of a millisecond's work.
+    /// Rows that a loop collects or drops for the spiller in one turn, about a tenth of a millisecond's work; more while the
+    /// journal is nearly full (`EmbeddedStore.sliceRowCount`).
     static let sliceRowCount = 500
     /// Request and trace rows live this long after they were written, at least.
     static let ephemeralMilliseconds: Int64 = 24 * 3_600_000
     /// One column family a period; it is dropped as a whole a day after its end.
     static let periodMilliseconds: Int64 = 4 * 3_600_000
+    /// Spilled files of rows before they are merged into the first level: each overlaps all of it, so that merging few at a
+    /// time writes the level again and again; a lookup asks the filter of each.
+    static let sortedRunCount: Int32 = 16
+    /// The first level's size, about that of the files that are merged into it.
+    static let levelBaseByteCount: UInt64 = 1 << 30
     /// Sorted files of a period before some are merged: a lookup asks the filter of each.
     static let ephemeralRunCount: Int32 = 16
     /// Request and trace rows on disk, all periods together; past it the oldest period goes early.

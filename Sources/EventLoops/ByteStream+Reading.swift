@@ -53,6 +53,7 @@ extension ByteStream {
         if let delegate = slot.pointee.delegate {
             let address = UnsafeRawPointer(Unmanaged.passUnretained(delegate).toOpaque())
             prefetch(address, byteCount: Limits.delegateByteCount)
+            delegate.foresee(slot.pointee.tag)
         }
         while !slot.pointee.flags.contains(.isPaused) {
             // A move may have left bytes that must be shown before new ones; `readAgain` does both in order.

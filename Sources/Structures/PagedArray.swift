@@ -28,6 +28,12 @@
         return base + (Int(index) & (Self.chunkCount - 1))
     }
 
+    /// The place of a value that was written before.
+    @inlinable public func known(_ index: UInt32) -> UnsafeMutablePointer<Element> {
+        assert(existing(index) != nil, "never written")
+        return chunks[Int(index >> Self.chunkShift)].unsafelyUnwrapped + (Int(index) & (Self.chunkCount - 1))
+    }
+
     /// The value's place, made if need be; it never moves.
     @inlinable public mutating func pointer(_ index: UInt32) -> UnsafeMutablePointer<Element> {
         if let found = existing(index) { return found }

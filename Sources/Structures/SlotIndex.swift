@@ -3,27 +3,32 @@
 /// Grows a segment at a time (extendible hashing): a segment of 1,024 places that is full becomes two, so that no table is
 /// ever copied as a whole and none leaves a hole of its size behind. A place has six bits of the hash beside the slot: a
 /// look at a record that is not the one that was sought is rare. The caller compares the keys; see `Probe`.
-public struct SlotIndex: ~Copyable {
+@frozen public struct SlotIndex: ~Copyable {
     /// Slots must be below this.
-    public static let slotLimit: UInt32 = 1 << 26
+    @inlinable public static var slotLimit: UInt32 { 1 << 26 }
 
     /// Walks the slots that may be the one sought; keep it for one look-up only.
-    public struct Probe {
-        var segment: UnsafeMutablePointer<UInt32>
-        var index: Int
-        var tag: UInt32
+    @frozen public struct Probe {
+        @usableFromInline var segment: UnsafeMutablePointer<UInt32>
+        @usableFromInline var index: Int
+        @usableFromInline var tag: UInt32
+
+        @inlinable init(segment: UnsafeMutablePointer<UInt32>, index: Int, tag: UInt32) {
+            (self.segment, self.index, self.tag) = (segment, index, tag)
+        }
     }
 
-    private static let placeBits = 10
-    private static let placeCount = 1 << placeBits
+    @inlinable static var placeBits: Int { 10 }
+    @inlinable static var placeCount: Int { 1 << placeBits }
     private static let fullCount = placeCount * 13 / 16
-    private static let empty = UInt32.max
+    @inlinable static var empty: UInt32 { .max }
 
     /// Segments by the hash's upper bits; one that is less deep than the directory stands there several times.
-    private var directory: UnsafeMutablePointer<UnsafeMutablePointer<UInt32>>
-    private var depth = 0
+    @usableFromInline var directory: UnsafeMutablePointer<UnsafeMutablePointer<UInt32>>
+    @usableFromInline var depth = 0
 
-    public private(set) var count = 0
+    @inlinable public var count: Int { usedCount }
+    @usableFromInline var usedCount = 0
 
     public init() {
         directory = .allocate(capacity: 1)
@@ -42,13 +47,13 @@ public struct SlotIndex: ~Copyable {
 
     // MARK: Looking up
 
-    public func probe(_ high: UInt64, _ low: UInt64) -> Probe {
+    @inlinable public func probe(_ high: UInt64, _ low: UInt64) -> Probe {
         let hash = Self.hash(high, low)
         return Probe(segment: segment(hash), index: Self.home(hash), tag: Self.tag(hash))
     }
 
     /// The next slot whose key may be the one sought; `nil` when there is none left.
-    public func next(_ probe: inout Probe) -> UInt32? {
+    @inlinable public func next(_ probe: inout Probe) -> UInt32? {
         while true {
             let place = probe.segment[probe.index]
             if place == Self.empty { return nil }
@@ -69,7 +74,7 @@ public struct SlotIndex: ~Copyable {
         let hash = Self.hash(high, low)
         while Self.used(segment(hash)).pointee >= Self.fullCount { split(segment(hash), hash, key: key) }
         Self.put(slot, hash, into: segment(hash))
-        count += 1
+        usedCount += 1
     }
 
     /// Removes a slot; `false` when it was not there.
@@ -98,7 +103,7 @@ public struct SlotIndex: ~Copyable {
         }
         segment[gap] = Self.empty
         Self.used(segment).pointee -= 1
-        count -= 1
+        usedCount -= 1
         return true
     }
 
@@ -130,24 +135,24 @@ public struct SlotIndex: ~Copyable {
 
     // MARK: Hashes and places
 
-    private static func hash(_ high: UInt64, _ low: UInt64) -> UInt64 {
+    @inlinable static func hash(_ high: UInt64, _ low: UInt64) -> UInt64 {
         var mixed = low ^ high &* 0x9E37_79B9_7F4A_7C15
         mixed = (mixed ^ mixed >> 32) &* 0xD6E8_FEB8_6659_FD93
         return mixed ^ mixed >> 32
     }
 
     /// The hash's lower bits say where in the segment, the next ones the tag, the uppermost which segment.
-    private static func home(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (placeCount - 1) }
+    @inlinable static func home(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (placeCount - 1) }
     /// 63 would make the last slot's place look empty; with one tag less that slot is as good as others.
-    private static func tag(_ hash: UInt64) -> UInt32 {
+    @inlinable static func tag(_ hash: UInt64) -> UInt32 {
         min(UInt32(truncatingIfNeeded: hash >> UInt64(placeBits)) & 63, 62)
     }
 
-    private func directoryIndex(_ hash: UInt64) -> Int {
+    @inlinable func directoryIndex(_ hash: UInt64) -> Int {
         depth == 0 ? 0 : Int(truncatingIfNeeded: hash >> UInt64(64 - depth))
     }
 
-    private func segment(_ hash: UInt64) -> UnsafeMutablePointer<UInt32> { directory[directoryIndex(hash)] }
+    @inlinable func segment(_ hash: UInt64) -> UnsafeMutablePointer<UInt32> { directory[directoryIndex(hash)] }
 
     private static func put(_ slot: UInt32, _ hash: UInt64, into segment: UnsafeMutablePointer<UInt32>) {
         var index = home(hash)

@@ -99,7 +99,7 @@ public struct TimerWheel: ~Copyable {
             heads[list] = .max
             occupancy[level] &= ~(1 << UInt64(slot))
             while id != .max {
-                let node = nodes.pointer(id)
+                let node = nodes.known(id)
                 let next = node.pointee.next
                 node.pointee.list = .max
                 if node.pointee.tick <= current {
@@ -118,7 +118,7 @@ public struct TimerWheel: ~Copyable {
         var id = heads[Int(Self.overdueList)]
         heads[Int(Self.overdueList)] = .max
         while id != .max {
-            let node = nodes.pointer(id)
+            let node = nodes.known(id)
             node.pointee.list = .max
             count -= 1
             expired.append(id)
@@ -154,15 +154,15 @@ public struct TimerWheel: ~Copyable {
         node.pointee.next = head
         node.pointee.previous = .max
         node.pointee.list = list
-        if head != .max { nodes.pointer(head).pointee.previous = id }
+        if head != .max { nodes.known(head).pointee.previous = id }
         heads[Int(list)] = id
     }
 
     private mutating func unlink(_ node: UnsafeMutablePointer<Node>) {
         let (next, previous, list) = (node.pointee.next, node.pointee.previous, Int(node.pointee.list))
-        if next != .max { nodes.pointer(next).pointee.previous = previous }
+        if next != .max { nodes.known(next).pointee.previous = previous }
         if previous != .max {
-            nodes.pointer(previous).pointee.next = next
+            nodes.known(previous).pointee.next = next
         } else {
             heads[list] = next
             if next == .max, list != Int(Self.overdueList) {

@@ -9,8 +9,8 @@ struct DeviceQueue {
 
     /// Where records come from; read through the shared record, too.
     let pool: UnsafeMutablePointer<DeviceQueuePool>
-    /// Its place in the pool; `.max` for the shared record of no queue.
-    let slot: UInt32
+    /// The next free record, in a free one.
+    var nextFree: Pointer?
 
     /// The first listed message of the live stream that this session has not been offered.
     var firstUnsent: UInt32 = .max
@@ -48,44 +48,78 @@ struct DeviceQueue {
     var waiting: UInt32 = .max
     var dropped = DroppedCounts()
 
-    init(pool: UnsafeMutablePointer<DeviceQueuePool>, slot: UInt32) { (self.pool, self.slot) = (pool, slot) }
+    init(pool: UnsafeMutablePointer<DeviceQueuePool>) { self.pool = pool }
+}
 
-    var isNone: Bool { slot == .max }
+extension DeviceQueue.Pointer {
+    /// The shared record of no queue.
+    @inline(__always)
+    var isNone: Bool { pointee.pool.pointee.none == self }
 
     /// Nothing is queued, listed, or waiting: every device without a queue is like this one.
+    @inline(__always)
     var isEmpty: Bool {
-        messageCount == 0 && vendorCount == 0 && inFlightCount == 0
-            && firstMessage & firstBroadcast & firstVendor & firstJob & waiting == .max && dropped.isEmpty
+        pointee.messageCount | pointee.vendorCount | Int32(pointee.inFlightCount) == 0
+            && pointee.firstMessage & pointee.firstBroadcast & pointee.firstVendor == .max
+            && pointee.firstJob & pointee.waiting == .max
+            && pointee.dropped.expired | pointee.dropped.collapsed | pointee.dropped.overflowed == 0
+            && pointee.dropped.revoked | pointee.dropped.failed == 0
     }
 }
 
 /// The queues of one shard's devices.
 struct DeviceQueuePool: ~Copyable {
-    private var queues = Slab<DeviceQueue>()
+    private static let chunkCount = 128
+
     /// The shared record of no queue.
-    private(set) var none: DeviceQueue.Pointer
+    let none: DeviceQueue.Pointer
+    private var firstFree: DeviceQueue.Pointer?
+    private var chunks: [DeviceQueue.Pointer] = []
+    /// Queues that devices have.
+    private(set) var count = 0
 
     /// The pool lies behind a pointer, since every record names it.
     static func make() -> UnsafeMutablePointer<DeviceQueuePool> {
         let pool = UnsafeMutablePointer<DeviceQueuePool>.allocate(capacity: 1)
         let none = DeviceQueue.Pointer.allocate(capacity: 1)
-        none.initialize(to: DeviceQueue(pool: pool, slot: .max))
+        none.initialize(to: DeviceQueue(pool: pool))
         pool.initialize(to: DeviceQueuePool(none: none))
         return pool
     }
 
     private init(none: DeviceQueue.Pointer) { self.none = none }
 
-    deinit { none.deallocate() }
-
-    var count: Int { queues.count }
-
-    mutating func take(_ pool: UnsafeMutablePointer<DeviceQueuePool>) -> DeviceQueue.Pointer {
-        let slot = queues.nextSlot
-        return queues.pointer(queues.insert(DeviceQueue(pool: pool, slot: slot)))
+    deinit {
+        for chunk in chunks { chunk.deallocate() }
+        none.deallocate()
     }
 
-    mutating func put(_ queue: DeviceQueue.Pointer) { queues.remove(queue.pointee.slot) }
+    /// A record that is like that of no queue.
+    mutating func take() -> DeviceQueue.Pointer {
+        if firstFree == nil { addChunk() }
+        guard let queue = firstFree else { preconditionFailure("a chunk without records") }
+        firstFree = queue.pointee.nextFree
+        queue.update(from: none, count: 1)
+        count += 1
+        return queue
+    }
+
+    mutating func put(_ queue: DeviceQueue.Pointer) {
+        count -= 1
+        keep(queue)
+    }
+
+    private mutating func keep(_ queue: DeviceQueue.Pointer) {
+        queue.pointee.nextFree = firstFree
+        firstFree = queue
+    }
+
+    private mutating func addChunk() {
+        let chunk = DeviceQueue.Pointer.allocate(capacity: Self.chunkCount)
+        chunk.initialize(repeating: none.pointee, count: Self.chunkCount)
+        chunks.append(chunk)
+        for index in (0..<Self.chunkCount).reversed() { keep(chunk + index) }
+    }
 }
 
 // A device's queue, as if it were part of the record.
@@ -93,135 +127,135 @@ extension Device {
     /// Whether a value is to be written: it need not be where it is what every empty queue has.
     @inline(__always)
     private mutating func mayWrite(_ isBlank: Bool) -> Bool {
-        guard queue.pointee.isNone else { return true }
+        guard queue.isNone else { return true }
         if isBlank { return false }
-        queue = queue.pointee.pool.pointee.take(queue.pointee.pool)
+        queue = queue.pointee.pool.pointee.take()
         return true
     }
 
     var firstUnsent: UInt32 {
-        get { queue.pointee.firstUnsent }
-        set { if mayWrite(newValue == .max) { queue.pointee.firstUnsent = newValue } }
+        @inline(__always) get { queue.pointee.firstUnsent }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstUnsent = newValue } }
     }
 
     var firstMessage: UInt32 {
-        get { queue.pointee.firstMessage }
-        set { if mayWrite(newValue == .max) { queue.pointee.firstMessage = newValue } }
+        @inline(__always) get { queue.pointee.firstMessage }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstMessage = newValue } }
     }
 
     var lastMessage: UInt32 {
-        get { queue.pointee.lastMessage }
-        set { if mayWrite(newValue == .max) { queue.pointee.lastMessage = newValue } }
+        @inline(__always) get { queue.pointee.lastMessage }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.lastMessage = newValue } }
     }
 
     var messageCount: Int32 {
-        get { queue.pointee.messageCount }
-        set { if mayWrite(newValue == 0) { queue.pointee.messageCount = newValue } }
+        @inline(__always) get { queue.pointee.messageCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.messageCount = newValue } }
     }
 
     var listedCount: Int32 {
-        get { queue.pointee.listedCount }
-        set { if mayWrite(newValue == 0) { queue.pointee.listedCount = newValue } }
+        @inline(__always) get { queue.pointee.listedCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.listedCount = newValue } }
     }
 
     var messageBytes: Int64 {
-        get { queue.pointee.messageBytes }
-        set { if mayWrite(newValue == 0) { queue.pointee.messageBytes = newValue } }
+        @inline(__always) get { queue.pointee.messageBytes }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.messageBytes = newValue } }
     }
 
     var cursor: UInt64 {
-        get { queue.pointee.cursor }
-        set { if mayWrite(newValue == 0) { queue.pointee.cursor = newValue } }
+        @inline(__always) get { queue.pointee.cursor }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.cursor = newValue } }
     }
 
     var offeredBelow: UInt64 {
-        get { queue.pointee.offeredBelow }
-        set { if mayWrite(newValue == 0) { queue.pointee.offeredBelow = newValue } }
+        @inline(__always) get { queue.pointee.offeredBelow }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.offeredBelow = newValue } }
     }
 
     var resentBelow: UInt64 {
-        get { queue.pointee.resentBelow }
-        set { if mayWrite(newValue == 0) { queue.pointee.resentBelow = newValue } }
+        @inline(__always) get { queue.pointee.resentBelow }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.resentBelow = newValue } }
     }
 
     var inFlightBytes: UInt32 {
-        get { queue.pointee.inFlightBytes }
-        set { if mayWrite(newValue == 0) { queue.pointee.inFlightBytes = newValue } }
+        @inline(__always) get { queue.pointee.inFlightBytes }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.inFlightBytes = newValue } }
     }
 
     var inFlightCount: UInt16 {
-        get { queue.pointee.inFlightCount }
-        set { if mayWrite(newValue == 0) { queue.pointee.inFlightCount = newValue } }
+        @inline(__always) get { queue.pointee.inFlightCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.inFlightCount = newValue } }
     }
 
     var round: UInt16 {
-        get { queue.pointee.round }
-        set { if mayWrite(newValue == 1) { queue.pointee.round = newValue } }
+        @inline(__always) get { queue.pointee.round }
+        @inline(__always) set { if mayWrite(newValue == 1) { queue.pointee.round = newValue } }
     }
 
     var firstJob: UInt32 {
-        get { queue.pointee.firstJob }
-        set { if mayWrite(newValue == .max) { queue.pointee.firstJob = newValue } }
+        @inline(__always) get { queue.pointee.firstJob }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstJob = newValue } }
     }
 
     var firstBroadcast: UInt32 {
-        get { queue.pointee.firstBroadcast }
-        set { if mayWrite(newValue == .max) { queue.pointee.firstBroadcast = newValue } }
+        @inline(__always) get { queue.pointee.firstBroadcast }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstBroadcast = newValue } }
     }
 
     var lastBroadcast: UInt32 {
-        get { queue.pointee.lastBroadcast }
-        set { if mayWrite(newValue == .max) { queue.pointee.lastBroadcast = newValue } }
+        @inline(__always) get { queue.pointee.lastBroadcast }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.lastBroadcast = newValue } }
     }
 
     var firstVendor: UInt32 {
-        get { queue.pointee.firstVendor }
-        set { if mayWrite(newValue == .max) { queue.pointee.firstVendor = newValue } }
+        @inline(__always) get { queue.pointee.firstVendor }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstVendor = newValue } }
     }
 
     var lastVendor: UInt32 {
-        get { queue.pointee.lastVendor }
-        set { if mayWrite(newValue == .max) { queue.pointee.lastVendor = newValue } }
+        @inline(__always) get { queue.pointee.lastVendor }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.lastVendor = newValue } }
     }
 
     var vendorCount: Int32 {
-        get { queue.pointee.vendorCount }
-        set { if mayWrite(newValue == 0) { queue.pointee.vendorCount = newValue } }
+        @inline(__always) get { queue.pointee.vendorCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.vendorCount = newValue } }
     }
 
     var listedVendorCount: Int32 {
-        get { queue.pointee.listedVendorCount }
-        set { if mayWrite(newValue == 0) { queue.pointee.listedVendorCount = newValue } }
+        @inline(__always) get { queue.pointee.listedVendorCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.listedVendorCount = newValue } }
     }
 
     var vendorBytes: Int64 {
-        get { queue.pointee.vendorBytes }
-        set { if mayWrite(newValue == 0) { queue.pointee.vendorBytes = newValue } }
+        @inline(__always) get { queue.pointee.vendorBytes }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.vendorBytes = newValue } }
     }
 
     var coldKeys: UInt64 {
-        get { queue.pointee.coldKeys }
-        set { if mayWrite(newValue == 0) { queue.pointee.coldKeys = newValue } }
+        @inline(__always) get { queue.pointee.coldKeys }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.coldKeys = newValue } }
     }
 
     var suspectSince: GatewayTime {
-        get { queue.pointee.suspectSince }
-        set { if mayWrite(newValue == 0) { queue.pointee.suspectSince = newValue } }
+        @inline(__always) get { queue.pointee.suspectSince }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.suspectSince = newValue } }
     }
 
     var departures: UInt32 {
-        get { queue.pointee.departures }
-        set { if mayWrite(newValue == 0) { queue.pointee.departures = newValue } }
+        @inline(__always) get { queue.pointee.departures }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.departures = newValue } }
     }
 
     var waiting: UInt32 {
-        get { queue.pointee.waiting }
-        set { if mayWrite(newValue == .max) { queue.pointee.waiting = newValue } }
+        @inline(__always) get { queue.pointee.waiting }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.waiting = newValue } }
     }
 
     var dropped: DroppedCounts {
-        get { queue.pointee.dropped }
-        set { if mayWrite(newValue.isEmpty) { queue.pointee.dropped = newValue } }
+        @inline(__always) get { queue.pointee.dropped }
+        @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.pointee.dropped = newValue } }
     }
 }
 
@@ -231,7 +265,7 @@ extension Shard {
     /// What is asked for at the disk, and a missed ack, still refer to what stands in it.
     mutating func releaseQueue(_ slot: UInt32) {
         let device = devices.pointer(slot)
-        guard !device.pointee.queue.pointee.isNone, device.pointee.queue.pointee.isEmpty,
+        guard !device.pointee.queue.isNone, device.pointee.queue.isEmpty,
             device.pointee.flags.isDisjoint(with: [.suspect, .paging, .loading, .busy])
         else { return }
         queues.pointee.put(device.pointee.queue)

@@ -31,6 +31,7 @@ extension Shard {
     }
 
     /// The device's slot, if it has one.
+    @inline(__always)  // A call would copy the whole shard.
     func knownDevice(_ cid: DeviceID) -> UInt32? {
         var probe = deviceIndex.probe(cid.high, cid.low)
         while let slot = deviceIndex.next(&probe) {
@@ -251,7 +252,7 @@ extension Shard {
         let device = devices.pointer(slot)
         if device.pointee.isLoaded { loadedCount -= 1 }
         dropProfile(device)
-        if !device.pointee.queue.pointee.isNone { queues.pointee.put(device.pointee.queue) }
+        if !device.pointee.queue.isNone { queues.pointee.put(device.pointee.queue) }
         let cid = device.pointee.cid
         deviceIndex.remove(slot, cid.high, cid.low) { Self.key(of: $0, in: devices) }
         deviceTimers.cancel(slot)

@@ -5,6 +5,7 @@ public import Wire
 
 extension Shard {
     /// The device of a live session, or `nil` when the session is not (or no longer) known here.
+    @inline(__always)  // A call would copy the whole shard.
     func device(of session: SessionRef) -> UInt32? {
         let place = sessions[session.slot]
         return place.stamp == session.stamp && place.device < SessionPlace.over ? place.device : nil
@@ -193,7 +194,7 @@ extension Shard {
             // What was sent since the app was suspended may have been dropped unseen: send what is not acked again,
             // with flags as they are now, after the result.
             recallInFlight(slot, isSessionOver: false)
-            if !device.pointee.queue.pointee.isNone {
+            if !device.pointee.queue.isNone {
                 device.pointee.round = min(device.pointee.round + 1, 1_000)
                 device.pointee.resentBelow = device.pointee.offeredBelow
             }

@@ -181,6 +181,7 @@ public struct Shard: ~Copyable {
         current.jobsInMemory = jobs.count
         current.dueJobs = dueCount
         current.waitingCommands = waitingCount
+        current.deviceQueues = queues.pointee.count
         current.pendingEffects = pending.count
         current.liveBroadcasts = liveBroadcastCount
         return current

@@ -10,4 +10,7 @@ package enum Allocator {
     package static func giveLargePiecesBack() {
         longwire_fix_malloc_thresholds(CInt(Limits.mappedByteCount), CInt(Limits.keptTopByteCount))
     }
+
+    /// Gives back whole pages that are free between pieces in use; other threads' allocations may wait some milliseconds.
+    package static func giveFreeMemoryBack() { longwire_trim_malloc() }
 }

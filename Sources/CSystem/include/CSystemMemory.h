@@ -13,4 +13,7 @@ static inline void longwire_fix_malloc_thresholds(int mapped, int kept) {
     mallopt(M_TRIM_THRESHOLD, kept);
 }
 
+/// Gives the system what the allocator holds free.
+static inline void longwire_trim_malloc(void) { malloc_trim(0); }
+
 #endif

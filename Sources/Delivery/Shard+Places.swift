@@ -12,9 +12,10 @@ extension Shard {
         return deviceIndex.next(&probe).map { Self.place(devices.address($0)) }
     }
 
-    /// The record of a session's device.
-    public func place(of session: SessionRef) -> UnsafeRawBufferPointer? {
-        device(of: session).map { Self.place(devices.address($0)) }
+    /// The record of the device whose session has this slot.
+    public func place(ofSession slot: UInt32) -> UnsafeRawBufferPointer? {
+        let device = sessions[slot].device
+        return device < SessionPlace.over ? Self.place(devices.address(device)) : nil
     }
 
     /// What the publishes that wait for `ticket` will use when it is durable: first the devices, then

@@ -49,7 +49,6 @@ extension ByteStream {
         let buffer = UnsafeMutableRawBufferPointer(
             start: table.pointee.scratch + Limits.unconsumedByteCount, count: Limits.receiveByteCount)
         var budget = Limits.readByteCountPerTurn
-        if let hint = slot.pointee.hint { prefetch(hint, byteCount: Limits.hintByteCount) }
         if let delegate = slot.pointee.delegate {
             let address = UnsafeRawPointer(Unmanaged.passUnretained(delegate).toOpaque())
             prefetch(address, byteCount: Limits.delegateByteCount)

@@ -5,7 +5,7 @@ internal import Platform
 
 /// One TCP connection on one loop, plain or TLS: received bytes to its delegate, one write a turn from its outbox.
 ///
-/// A handle of 24 bytes: the stream itself is a slot of its loop, 176 bytes with libevent's event, and has no buffer while it
+/// A handle of 24 bytes: the stream itself is a slot of its loop, 160 bytes with libevent's event, and has no buffer while it
 /// is idle. After its end, and after a detach, every operation does nothing. A handle must not outlive its loop.
 public struct ByteStream {
     let table: UnsafeMutablePointer<StreamTable>
@@ -29,11 +29,11 @@ public struct ByteStream {
 
     package var loop: EventLoop { table.pointee.loop }
 
-    /// Makes another object the delegate, which knows the stream by a number of its own.
+    /// Makes another object the delegate, which knows the stream by a number of its own; the same one for a whole loop.
     package func pass(to delegate: StreamDelegate, tag: UInt32) {
         guard let slot else { return }
         slot.pointee.tag = tag
-        slot.pointee.delegate = delegate
+        slot.pointee.share(delegate)
     }
 
     /// What `pass` said; while the stream is open only.
@@ -138,11 +138,6 @@ public struct ByteStream {
         if slot.pointee.flags.contains(.isClosing) { return finish(.closedHere) }
         slot.pointee.delegate?.timedOut(self)
     }
-
-    /// Names memory (`Limits.hintByteCount` of it) that the delegate uses for each read: it is fetched while the kernel copies.
-    ///
-    /// The memory may go away at any time; an address that means nothing any more does no harm.
-    package func setHint(_ address: UnsafeRawPointer?) { slot?.pointee.hint = address }
 
     // MARK: End
 

@@ -1,7 +1,7 @@
 internal import Cryptography
 internal import Structures
 
-/// What a stream has beside its slot while it uses TLS, keeps unconsumed bytes, or has a deadline.
+/// What a stream has beside its slot while it has a delegate of its own, uses TLS, keeps unconsumed bytes, or has a deadline.
 struct StreamSide {
     typealias Pointer = UnsafeMutablePointer<StreamSide>
 
@@ -16,6 +16,7 @@ struct StreamSide {
     var bucket: UInt16 = 0
     var unconsumed: Block.Pointer?
     var tls: TLSSession?
+    var delegate: StreamDelegate?
 
     init(pool: UnsafeMutablePointer<StreamSidePool>, place: UInt32) { (self.pool, self.place) = (pool, place) }
 }
@@ -24,6 +25,8 @@ struct StreamSide {
 struct StreamSidePool: ~Copyable {
     var sides = Slab<StreamSide>()
     let none: StreamSide.Pointer
+    /// The delegate of all streams that were passed to one.
+    var sharedDelegate: StreamDelegate?
 
     static func make() -> UnsafeMutablePointer<StreamSidePool> {
         let pool = UnsafeMutablePointer<StreamSidePool>.allocate(capacity: 1)
@@ -55,12 +58,32 @@ extension StreamSlot {
 
     /// Gives the side back once there is nothing in it.
     mutating func releaseSide() {
-        guard hasSide, side.pointee.unconsumed == nil, side.pointee.tls == nil, !flags.contains(.isInWheel) else {
-            return
-        }
+        guard hasSide, side.pointee.unconsumed == nil, side.pointee.tls == nil, side.pointee.delegate == nil,
+            !flags.contains(.isInWheel)
+        else { return }
         let pool = side.pointee.pool
         pool.pointee.sides.remove(side.pointee.place)
         side = pool.pointee.none
+    }
+
+    /// A stream's own delegate, or the shared one.
+    var delegate: StreamDelegate? {
+        get { flags.contains(.isShared) ? side.pointee.pool.pointee.sharedDelegate : side.pointee.delegate }
+        set {
+            flags.remove(.isShared)
+            guard newValue != nil || hasSide else { return }
+            ownSide().pointee.delegate = newValue
+            if newValue == nil { releaseSide() }
+        }
+    }
+
+    /// Takes the delegate that all streams of the loop share which have none of their own.
+    mutating func share(_ delegate: StreamDelegate) {
+        let pool = side.pointee.pool
+        if pool.pointee.sharedDelegate == nil { pool.pointee.sharedDelegate = delegate }
+        precondition(pool.pointee.sharedDelegate === delegate, "a loop's streams share one delegate")
+        self.delegate = nil
+        flags.insert(.isShared)
     }
 
     var unconsumed: Block.Pointer? {

@@ -2,7 +2,7 @@ internal import CLibevent
 internal import Cryptography
 internal import Platform
 
-/// What every open stream needs; lies in the slab, 176 bytes with libevent's event.
+/// What every open stream needs; lies in the slab, 160 bytes with libevent's event.
 ///
 /// What only some streams need, or only at times, is in a `StreamSide`.
 struct StreamSlot {
@@ -34,6 +34,8 @@ struct StreamSlot {
         static let owesDrained = Flags(rawValue: 1 << 2)
         /// The slot has an occupant.
         static let isTaken = Flags(rawValue: 1 << 13)
+        /// Its delegate is the one that the loop's streams share.
+        static let isShared = Flags(rawValue: 1 << 14)
     }
 
     var event = CLibevent.event()
@@ -49,9 +51,6 @@ struct StreamSlot {
     var outbox = Outbox()
     /// The table's record of nothing while there is nothing in it.
     var side: StreamSide.Pointer
-    var delegate: StreamDelegate?
-    /// What the delegate will want to have at hand when something comes.
-    var hint: UnsafeRawPointer?
 
     init(number: UInt32, serial: UInt32, side: StreamSide.Pointer) {
         (self.number, self.serial, self.side) = (number, serial, side)
@@ -154,6 +153,7 @@ struct StreamTable {
 
     mutating func putSlot(_ slot: StreamSlot.Pointer) {
         slot.pointee.tls = nil
+        slot.pointee.delegate = nil
         let (number, serial) = (slot.pointee.number, slot.pointee.serial)
         slot.pointee = StreamSlot(number: number, serial: serial &+ 1, side: sides.pointee.none)
         freeSlots.append(number)

@@ -215,7 +215,6 @@ final class DeviceSessions: StreamDelegate {
         record.pointee.stream = stream.reference
         stream.pass(to: self, tag: session.slot)
         send(session, effect.welcome)
-        stream.setHint(owner.core.pointee.shard.place(of: session)?.baseAddress)
         // What came behind the Hello has waited; it is looked at in the next turn.
         stream.resumeReading()
     }
@@ -226,7 +225,13 @@ final class DeviceSessions: StreamDelegate {
         prefetch(record, byteCount: MemoryLayout<Record>.size)
     }
 
-    override func foresee(_ tag: UInt32) { foreseeRecord(SessionRef(slot: tag, stamp: 0)) }
+    override func foresee(_ tag: UInt32) {
+        guard let record = table.pointee.records.existing(tag) else { return }
+        prefetch(record, byteCount: MemoryLayout<Record>.size)
+        if let place = owner.core.pointee.shard.place(ofSession: tag)?.baseAddress {
+            prefetch(place, byteCount: GatewayLoop.recordByteCount)
+        }
+    }
 
     /// Fetches what a send will use.
     func foreseeStream(_ session: SessionRef) { stream(of: session)?.foresee() }

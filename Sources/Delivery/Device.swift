@@ -1,8 +1,9 @@
 internal import Wire
 
-/// A device as its shard remembers it.
+/// A device as its shard remembers it: what an idle one needs too, in two lines of the cache.
 ///
-/// One fixed-size value; its secret and tokens stay as bytes out of line.
+/// What concerns its queue stands in a `DeviceQueue` that is there while it has one; its secret and tokens stay as bytes
+/// out of line.
 struct Device {
     struct Flags: OptionSet {
         let rawValue: UInt32
@@ -45,82 +46,102 @@ struct Device {
         static let cursorMoved = Flags(rawValue: 1 << 22)
         /// Its row could not be understood when it was read last.
         static let damaged = Flags(rawValue: 1 << 23)
+        /// Its profile lies in a cell of `ProfileCells`.
+        static let profileInCell = Flags(rawValue: 1 << 24)
         static let silenced: Flags = [.pushModeOff, .blacklisted]
         static let allTokens: Flags = [.alertToken, .voipToken, .liveActivityToken]
 
         static func token(_ kind: TokenKind) -> Flags { Flags(rawValue: 1 << (16 + UInt32(kind.rawValue))) }
     }
 
-    // What every message uses comes first, in as few lines of the cache as it takes.
+    // What every message uses comes first: the first line.
 
     let cid: DeviceID
-    let bucket: Bucket
-    var appIndex: UInt16 = .max
-    var flags: Flags = []
+    /// The shared record of no queue while there is none; see `DeviceQueue`.
+    var queue: DeviceQueue.Pointer
     var session = SessionRef.none
-    /// The next sequence to give, and the last that a durable row reserves.
+    /// The next sequence to give.
     var nextSequence: UInt64 = 1
-    var reservedSequence: UInt64 = 0
-    /// The next sequence this session has not been offered yet.
-    var cursor: UInt64 = 0
-    /// One above the highest sequence sent in this session.
-    var offeredBelow: UInt64 = 0
-    /// Sequences below this were sent in this session before and are being sent again.
-    var resentBelow: UInt64 = 0
+    /// When something was last read from its session; between sessions, when it was seen last.
     var lastHeardAt: GatewayTime = 0
-    /// Rows in the stores, young and cold.
-    var messageCount: Int32 = 0
-    /// Messages in memory, of either table, linked in sequence order; those of the vendor table are in their own list.
-    var listedCount: Int32 = 0
-    var messageBytes: Int64 = 0
-    var firstMessage: UInt32 = .max
-    var lastMessage: UInt32 = .max
-    /// The first listed message of the live stream that this session has not been offered.
-    var firstUnsent: UInt32 = .max
-    var inFlightCount: UInt16 = 0
-    var window: UInt16 = 32
-    var inFlightBytes: UInt32 = 0
-    var round: UInt16 = 1
-    var state = ApplicationState.terminated
-    var firstJob: UInt32 = .max
-    /// Counts messages of the live stream that were left to the disk: a page asked for before does not have them.
-    var departures: UInt32 = 0
+    var flags: Flags = []
+    /// So many sequences, from the next one on, does a durable row reserve.
+    private var reservedCount: UInt32 = 0
     /// Counts messages that ended: a scan that saw another number is out of date.
     var endings: UInt32 = 0
-    /// Messages of broadcasts in memory, by number.
-    var firstBroadcast: UInt32 = .max
-    var lastBroadcast: UInt32 = .max
-    /// Broadcasts up to this number have met the device: it has their message, had it, or is passed over.
-    var broadcastMet: UInt64 = 0
-    var vendorCount: Int32 = 0
-    var listedVendorCount: Int32 = 0
-    var firstVendor: UInt32 = .max
-    var lastVendor: UInt32 = .max
-    var vendorBytes: Int64 = 0
-    /// Digests of collapse keys among cold rows; all ones until they were looked through.
-    var coldKeys: UInt64 = .max
-    /// Its place in `waitLists`.
-    var waiting: UInt32 = .max
-    var dropped = DroppedCounts()
+    let bucket: Bucket
+    var appIndex: UInt16 = .max
+
+    // The second line.
 
     /// Broadcasts up to this number are settled for the device, as far as its row knows.
     var broadcastSettled: UInt64 = 0
-    var generation: UInt64 = 0
-    var lastTimestamp: UInt64 = 0
-    var queueEpoch: UInt64 = 0
-    var suspectSince: GatewayTime = 0
-    var registeredAt: GatewayTime = 0
-    var lastSeenAt: GatewayTime = 0
-    /// The row's alarm as it was last written.
-    var rowWakeAt: GatewayTime = 0
-    var badge: Int32 = 0
+    private var broadcastMetBeyond: UInt32 = 0
+    var window: UInt16 = 32
     /// Results that are under way to the client; it is gated until the last one is out.
     var gates: UInt16 = 0
+    var queueEpoch: UInt64 = 0
+    /// The bytes of its `DeviceProfile`, owned by the slot; see `ProfileCells`.
+    var profilePlace: UnsafeMutableRawPointer?
+    var badge: Int32 = 0
     var heartbeatSeconds: UInt16 = 0
-    /// The bytes of its `DeviceProfile`, owned by the slot.
-    var profile = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+    private var packedGeneration = Packed48()
+    private var packedTimestamp = Packed48()
+    private var packedRegisteredAt = Packed48()
+    private var packedWakeAt = Packed48()
+    var state = ApplicationState.terminated
 
-    init(cid: DeviceID, bucket: Bucket) { (self.cid, self.bucket) = (cid, bucket) }
+    init(cid: DeviceID, bucket: Bucket, queue: DeviceQueue.Pointer) {
+        (self.cid, self.bucket, self.queue) = (cid, bucket, queue)
+    }
+
+    /// The last sequence that a durable row reserves.
+    var reservedSequence: UInt64 {
+        get { nextSequence &- 1 &+ UInt64(reservedCount) }
+        set { reservedCount = UInt32(clamping: newValue &+ 1 &- nextSequence) }
+    }
+
+    /// Gives the next of the reserved sequences.
+    mutating func takeSequence() -> UInt64 {
+        precondition(reservedCount > 0, "a sequence is given before it is reserved")
+        reservedCount -= 1
+        nextSequence += 1
+        return nextSequence - 1
+    }
+
+    /// Broadcasts up to this number have met the device: it has their message, had it, or is passed over.
+    var broadcastMet: UInt64 {
+        get { broadcastSettled &+ UInt64(broadcastMetBeyond) }
+        set { broadcastMetBeyond = UInt32(clamping: newValue &- broadcastSettled) }
+    }
+
+    /// Moves the settled number up; what has met the device stays.
+    mutating func settleBroadcasts(upTo number: UInt64) {
+        let met = broadcastMet
+        broadcastSettled = number
+        broadcastMet = max(met, number)
+    }
+
+    var generation: UInt64 {
+        get { packedGeneration.value }
+        set { packedGeneration.value = newValue }
+    }
+
+    var lastTimestamp: UInt64 {
+        get { packedTimestamp.value }
+        set { packedTimestamp.value = newValue }
+    }
+
+    var registeredAt: GatewayTime {
+        get { GatewayTime(packedRegisteredAt.value) }
+        set { packedRegisteredAt.value = UInt64(max(0, newValue)) }
+    }
+
+    /// The row's alarm as it was last written.
+    var rowWakeAt: GatewayTime {
+        get { GatewayTime(packedWakeAt.value) }
+        set { packedWakeAt.value = UInt64(max(0, newValue)) }
+    }
 
     var isStored: Bool {
         get { flags.contains(.stored) }
@@ -150,6 +171,12 @@ struct Device {
     var coldVendorCount: Int32 { vendorCount - listedVendorCount }
 
     var key: StoreKey { StoreKey(bucket, .device, cid) }
+
+    /// Good until the profile is replaced.
+    var profileBytes: UnsafeRawBufferPointer {
+        profilePlace.map { ProfileCells.bytes($0, isCell: flags.contains(.profileInCell)) }
+            ?? UnsafeRawBufferPointer(start: nil, count: 0)
+    }
 }
 
 /// A message in memory: young, or sent in the current session.

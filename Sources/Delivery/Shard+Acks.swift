@@ -21,6 +21,8 @@ extension Shard {
             close(slot, .badAck, "an ack above the highest sequence ever given")
             return
         }
+        // Once its last message has ended the device has no queue that would know.
+        let offeredBelow = device.pointee.offeredBelow
         var settled = 0
         var next = device.pointee.firstMessage
         while next != .max {
@@ -40,7 +42,7 @@ extension Shard {
             settled += 1
         }
         if batch.isOpen { closeBatch() }
-        if settled == 0 || highest >= device.pointee.offeredBelow { numbers.acksIgnored &+= 1 }
+        if settled == 0 || highest >= offeredBelow { numbers.acksIgnored &+= 1 }
         pump(slot)
     }
 

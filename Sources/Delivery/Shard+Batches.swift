@@ -29,8 +29,10 @@ extension Shard {
         let device = devices.pointer(batch.device)
         if device.pointee.flags.contains(.dirty) { writeDevice(device) }
         if batch.counters != .max { writeCounters(device.pointee.bucket) }
+        let slot = batch.device
         batch.device = .max
         lastTicket = store.endBatch()
+        releaseQueue(slot)
         if !freshFirstAcks.isEmpty { tellFirstAcks() }
         return lastTicket
     }
@@ -55,14 +57,14 @@ extension Shard {
             flags: flags, badge: device.pointee.badge, app: apps[Int(device.pointee.appIndex)].key,
             generation: device.pointee.generation, lastTimestamp: device.pointee.lastTimestamp,
             reservedSequence: device.pointee.reservedSequence, queueEpoch: device.pointee.queueEpoch,
-            registeredAt: device.pointee.registeredAt, lastSeenAt: device.pointee.lastSeenAt,
+            registeredAt: device.pointee.registeredAt, lastSeenAt: device.pointee.lastHeardAt,
             broadcastSettled: settledCursor(device),
             broadcastMetBeyond: UInt16(clamping: device.pointee.broadcastMet &- settledCursor(device)),
             dropped: device.pointee.dropped)
         device.pointee.flags.remove(.cursorMoved)
-        let profile = UnsafeRawBufferPointer(device.pointee.profile)
+        let profile = device.pointee.profileBytes
         // A device that was never seen again is collected a day after it was last seen.
-        let wakeAt = flags.contains(.established) ? 0 : device.pointee.lastSeenAt + limits.sessionlessDeviceLifetime
+        let wakeAt = flags.contains(.established) ? 0 : device.pointee.lastHeardAt + limits.sessionlessDeviceLifetime
         store.put(
             device.pointee.key, wakeAt: wakeAt,
             prior: device.pointee.isStored ? .maybe(wakeAt: device.pointee.rowWakeAt) : .none,

@@ -127,7 +127,7 @@ extension Shard {
             }
             device.pointee.broadcastMet = max(device.pointee.broadcastMet, resolution.highest)
             device.pointee.flags.insert(.resolved)
-            device.pointee.broadcastSettled = settledCursor(device)
+            device.pointee.settleBroadcasts(upTo: settledCursor(device))
         }
         resolution.completion(&self, resolution.isWhole)
         if devices.isOccupied(slot) { drainWaiting(slot) }

@@ -65,7 +65,7 @@ extension Shard {
         broadcastLogs[record.app, default: BroadcastLog()].head = max(head, number)
         noteBroadcastHeads()
         guard record.isStreamed else { return }
-        broadcastHands[record.app] = BroadcastHand(left: sessions.count, loopCount: loopCount)
+        broadcastHands[record.app] = BroadcastHand(left: sessionSlotCount, loopCount: loopCount)
         walkSessions()
     }
 
@@ -91,19 +91,20 @@ extension Shard {
         guard var hand = broadcastHands[app], hand.pausedUntil <= now else { return }
         var paced: [LiveBroadcast] = []
         if let log = broadcastLogs[app] { paced = log.live.filter { !$0.isOver && $0.plan.speed > 0 } }
-        for _ in 0..<limits.broadcastSlice where hand.left > 0 && !sessions.isEmpty {
+        for _ in 0..<limits.broadcastSlice where hand.left > 0 && sessionSlotCount > 0 {
             // What is behind on its way to the disk goes first, as do those who walk slowly on purpose.
             guard store.acceptsWrites, paced.allSatisfy({ $0.mayWalk(now, share: hand.loopCount) }) else {
                 hand.pausedUntil = now + 20
                 break
             }
-            if hand.place >= sessions.count { hand.place = 0 }
-            let device = sessions[hand.place].device
+            if hand.place >= sessionSlotCount { hand.place = 0 }
+            let device = sessions[UInt32(hand.place)].device
             hand.place += 1
             hand.left -= 1
-            if device != .max, apps[Int(devices.pointer(device).pointee.appIndex)].key == app { pump(device) }
+            guard device < SessionPlace.over else { continue }
+            if apps[Int(devices.pointer(device).pointee.appIndex)].key == app { pump(device) }
         }
-        broadcastHands[app] = hand.left == 0 || sessions.isEmpty ? nil : hand
+        broadcastHands[app] = hand.left == 0 || sessionSlotCount == 0 ? nil : hand
     }
 
     /// Nothing of a task goes out any more here.

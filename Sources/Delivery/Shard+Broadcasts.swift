@@ -90,7 +90,7 @@ extension Shard {
     /// The cursor is written with the device's next write, or within a second.
     mutating func cursorMoved(_ slot: UInt32) {
         let device = devices.pointer(slot)
-        device.pointee.broadcastSettled = settledCursor(device)
+        device.pointee.settleBroadcasts(upTo: settledCursor(device))
         guard !device.pointee.flags.contains(.cursorMoved) else { return }
         device.pointee.flags.insert(.cursorMoved)
         movedCursors.append(slot)

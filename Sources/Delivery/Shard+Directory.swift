@@ -176,7 +176,7 @@ extension Shard {
         let device = devices.pointer(slot)
         if device.pointee.flags.contains(.blacklisted) { return true }
         guard !device.pointee.isConnected else { return false }
-        return max(device.pointee.lastSeenAt, device.pointee.lastHeardAt) + limits.inactiveDeviceLifetime < now
+        return device.pointee.lastHeardAt + limits.inactiveDeviceLifetime < now
     }
 
     private mutating func setBlacklisted(_ slot: UInt32, _ isOn: Bool) -> DirectoryReply {
@@ -213,7 +213,7 @@ extension Shard {
             isBlacklisted: device.pointee.flags.contains(.blacklisted), isConnected: device.pointee.isConnected,
             isReachable: device.pointee.isReachable, pushModeOff: device.pointee.flags.contains(.pushModeOff),
             registeredAt: device.pointee.registeredAt,
-            lastSeenAt: max(device.pointee.lastSeenAt, device.pointee.lastHeardAt),
+            lastSeenAt: device.pointee.lastHeardAt,
             sessionCount: device.pointee.generation, token: token?.token ?? "",
             topic: topic.isEmpty ? settings.apnsTopic : topic)
     }

@@ -29,7 +29,7 @@ extension Shard {
     }
 
     private mutating func registerDevice(_ command: HelloCommand) {
-        guard deviceIndex[command.cid.high, command.cid.low] == nil, store.acceptsWrites,
+        guard knownDevice(command.cid) == nil, store.acceptsWrites,
             !retiredApps.contains(command.app)
         else {
             turnAway(command, .storeUnavailable, "registration is not possible now")
@@ -43,8 +43,7 @@ extension Shard {
         device.pointee.registeredAt = now
         device.pointee.coldKeys = 0
         // What went out before it came is not for it.
-        device.pointee.broadcastMet = broadcastLog(device)?.head ?? 0
-        device.pointee.broadcastSettled = device.pointee.broadcastMet
+        device.pointee.broadcastSettled = broadcastLog(device)?.head ?? 0
         device.pointee.flags.insert(.resolved)
         keepProfile(slot, DeviceProfile(secret: command.newSecret ?? [], tokens: []))
         loadedCount += 1
@@ -268,8 +267,8 @@ extension Shard {
         let window = hello.window == 0 ? limits.window : min(limits.window, Int(hello.window))
         device.pointee.window = UInt16(clamping: max(1, window))
         (device.pointee.round, device.pointee.offeredBelow, device.pointee.resentBelow) = (1, 0, 0)
-        let isFirstOfDay = isRegistration || CountersRow.day(of: device.pointee.lastSeenAt) != CountersRow.day(of: now)
-        (device.pointee.lastHeardAt, device.pointee.lastSeenAt) = (now, now)
+        let isFirstOfDay = isRegistration || CountersRow.day(of: device.pointee.lastHeardAt) != CountersRow.day(of: now)
+        device.pointee.lastHeardAt = now
         device.pointee.firstUnsent = device.pointee.firstMessage
         device.pointee.cursor = 0
         if device.pointee.coldMessageCount > 0 { device.pointee.flags.insert(.coldAhead) }

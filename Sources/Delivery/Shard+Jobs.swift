@@ -180,7 +180,9 @@ extension Shard {
             devices.pointer(deviceSlot).pointee.firstJob = next
         }
         jobs.remove(slot)
-        if !batch.isOpen || batch.device != deviceSlot { freeIfEmpty(deviceSlot) }
+        guard !batch.isOpen || batch.device != deviceSlot else { return }
+        releaseQueue(deviceSlot)
+        freeIfEmpty(deviceSlot)
     }
 
     /// A job that waits for nothing but its message's end is left to the store once its row is cold.

@@ -24,10 +24,25 @@ extension Shard {
 
     /// The device's slot, made if there is none: an unloaded slot only holds jobs and waiting commands.
     mutating func deviceSlot(_ cid: DeviceID, bucket: Bucket) -> UInt32 {
-        if let slot = deviceIndex[cid.high, cid.low] { return slot }
-        let slot = devices.insert(Device(cid: cid, bucket: bucket))
-        deviceIndex.set(cid.high, cid.low, slot)
+        if let slot = knownDevice(cid) { return slot }
+        let slot = devices.insert(Device(cid: cid, bucket: bucket, queue: queues.pointee.none))
+        deviceIndex.insert(slot, cid.high, cid.low) { Self.key(of: $0, in: devices) }
         return slot
+    }
+
+    /// The device's slot, if it has one.
+    @inline(__always)  // A call would copy the whole shard.
+    func knownDevice(_ cid: DeviceID) -> UInt32? {
+        var probe = deviceIndex.probe(cid.high, cid.low)
+        while let slot = deviceIndex.next(&probe) {
+            if devices.address(slot).pointee.cid == cid { return slot }
+        }
+        return nil
+    }
+
+    private static func key(of slot: UInt32, in devices: borrowing Slab<Device>) -> (high: UInt64, low: UInt64) {
+        let cid = devices.address(slot).pointee.cid
+        return (cid.high, cid.low)
     }
 
     /// The app's place; one that the configuration does not name (any more) gets a place without settings.
@@ -83,7 +98,9 @@ extension Shard {
             // A command before this one may have removed the device.
             command(&self, slot, readiness == .ready && !device.pointee.isLoaded ? .unknown : readiness)
         }
-        if devices.isOccupied(slot) { freeIfEmpty(slot) }
+        guard devices.isOccupied(slot) else { return }
+        releaseQueue(slot)
+        freeIfEmpty(slot)
     }
 
     // MARK: Reading
@@ -173,16 +190,16 @@ extension Shard {
         device.pointee.generation = row.generation
         device.pointee.lastTimestamp = row.lastTimestamp
         // What the reserved block held may have been given: the next number is beyond it.
-        device.pointee.reservedSequence = row.reservedSequence
         device.pointee.nextSequence = row.reservedSequence &+ 1
         if isPlanted(.sequenceReused), row.reservedSequence >= limits.sequenceBlock {
             device.pointee.nextSequence -= limits.sequenceBlock
         }
+        device.pointee.reservedSequence = row.reservedSequence
         device.pointee.queueEpoch = row.queueEpoch
         device.pointee.registeredAt = row.registeredAt
         device.pointee.broadcastSettled = row.broadcastSettled
         device.pointee.broadcastMet = row.broadcastSettled &+ UInt64(row.broadcastMetBeyond)
-        device.pointee.lastSeenAt = row.lastSeenAt
+        device.pointee.lastHeardAt = row.lastSeenAt
         device.pointee.dropped = row.dropped
         device.pointee.rowWakeAt = wakeAt
         keepProfile(slot, profile)
@@ -190,19 +207,26 @@ extension Shard {
     }
 
     /// Copies a profile's bytes into the slot and notes which tokens can be used.
-    func keepProfile(_ slot: UInt32, _ bytes: UnsafeRawBufferPointer) {
+    mutating func keepProfile(_ slot: UInt32, _ bytes: UnsafeRawBufferPointer) {
         let device = devices.pointer(slot)
-        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, bytes.count), alignment: 1)
-        copy.copyMemory(from: bytes)
-        device.pointee.profile.deallocate()
-        device.pointee.profile = UnsafeMutableRawBufferPointer(rebasing: copy[..<bytes.count])
+        let (place, isCell) = profiles.put(bytes)
+        dropProfile(device)
+        device.pointee.profilePlace = place
+        if isCell { device.pointee.flags.insert(.profileInCell) }
         device.pointee.flags.subtract(.allTokens)
         for token in profile(slot).tokens where !token.isQuarantined {
             device.pointee.flags.insert(.token(token.kind))
         }
     }
 
-    func keepProfile(_ slot: UInt32, _ profile: DeviceProfile) {
+    private mutating func dropProfile(_ device: UnsafeMutablePointer<Device>) {
+        guard let place = device.pointee.profilePlace else { return }
+        profiles.free(place, isCell: device.pointee.flags.contains(.profileInCell))
+        device.pointee.profilePlace = nil
+        device.pointee.flags.remove(.profileInCell)
+    }
+
+    mutating func keepProfile(_ slot: UInt32, _ profile: DeviceProfile) {
         withUnsafeTemporaryAllocation(byteCount: profile.byteCount, alignment: 1) { buffer in
             var writer = RowWriter(buffer)
             profile.write(&writer)
@@ -211,7 +235,7 @@ extension Shard {
     }
 
     func profile(_ slot: UInt32) -> DeviceProfile {
-        DeviceProfile(UnsafeRawBufferPointer(devices.pointer(slot).pointee.profile))
+        DeviceProfile(devices.pointer(slot).pointee.profileBytes)
             ?? DeviceProfile(secret: [], tokens: [])
     }
 
@@ -227,8 +251,10 @@ extension Shard {
     mutating func remove(_ slot: UInt32) {
         let device = devices.pointer(slot)
         if device.pointee.isLoaded { loadedCount -= 1 }
-        device.pointee.profile.deallocate()
-        deviceIndex.remove(device.pointee.cid.high, device.pointee.cid.low)
+        dropProfile(device)
+        if !device.pointee.queue.isNone { queues.pointee.put(device.pointee.queue) }
+        let cid = device.pointee.cid
+        deviceIndex.remove(slot, cid.high, cid.low) { Self.key(of: $0, in: devices) }
         deviceTimers.cancel(slot)
         devices.remove(slot)
     }

@@ -265,13 +265,14 @@ extension Shard {
     /// The young row behind a message turned cold: whoever is not in flight is left to the store.
     mutating func messageCooled(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
-        guard let deviceSlot = deviceIndex[cid.high, cid.low],
+        guard let deviceSlot = knownDevice(cid),
             let slot = listedMessage(table: key.table, item: key.item, of: deviceSlot)
         else { return }
         let entry = messages.pointer(slot)
         entry.pointee.flags.insert(.cold)
         guard entry.pointee.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
         leaveToStore(slot)
+        releaseQueue(deviceSlot)
     }
 
     /// Forgets a message that is on disk; the store reports its alarm from now on.

@@ -6,22 +6,28 @@ internal import Structures
 public import Wire
 
 extension Shard {
-    /// The record of a device that is in memory.
+    /// The record of a device that is in memory; most likely, since a look at it would wait for what is to be fetched.
     public func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {
-        deviceIndex[cid.high, cid.low].map { Self.place(devices.address($0)) }
+        var probe = deviceIndex.probe(cid.high, cid.low)
+        return deviceIndex.next(&probe).map { Self.place(devices.address($0)) }
     }
 
-    /// The record of a session's device.
-    public func place(of session: SessionRef) -> UnsafeRawBufferPointer? {
-        device(of: session).map { Self.place(devices.address($0)) }
+    /// The record of the device whose session has this slot.
+    public func place(ofSession slot: UInt32) -> UnsafeRawBufferPointer? {
+        let device = sessions[slot].device
+        return device < SessionPlace.over ? Self.place(devices.address(device)) : nil
     }
 
-    /// What the publishes that wait for `ticket` will use when it is durable: first the devices, then their messages.
+    /// What the publishes that wait for `ticket` will use when it is durable: first the devices, then
+    /// their queues, then their messages.
     public func visitPlaces(awaiting ticket: Ticket, _ body: (UnsafeRawBufferPointer) -> Void) {
         var count = 0
         while count < min(pending.count, Limits.foreseenCount), pending.pointer(count).pointee.ticket <= ticket {
             if let device = foreseenDevice(count) { body(Self.place(device)) }
             count += 1
+        }
+        for index in 0..<count {
+            if let device = foreseenDevice(index) { body(Self.place(device.pointee.queue)) }
         }
         for index in 0..<count {
             guard let device = foreseenDevice(index), device.pointee.firstUnsent != .max else { continue }

@@ -20,7 +20,7 @@ extension Shard {
             refuse(command, .unknownDevice)
             return
         }
-        if let slot = deviceIndex[command.cid.high, command.cid.low], isFree(slot) {
+        if let slot = knownDevice(command.cid), isFree(slot) {
             admit(command, slot)
             return
         }
@@ -473,8 +473,7 @@ extension Shard {
             device.pointee.reservedSequence = device.pointee.nextSequence + limits.sequenceBlock - 1
             device.pointee.flags.insert(.dirty)
         }
-        defer { device.pointee.nextSequence += 1 }
-        return device.pointee.nextSequence
+        return device.pointee.takeSequence()
     }
 
     /// Ends older messages under a key; one in flight is only marked, durably, and ends when it comes free un-acked.

@@ -29,7 +29,7 @@ extension Shard {
                 isSuspect: device.pointee.flags.contains(.suspect), applicationState: device.pointee.state,
                 keepsRunning: device.pointee.flags.contains(.keepsRunning), generation: device.pointee.generation,
                 heartbeatSeconds: Int64(device.pointee.heartbeatSeconds),
-                lastSeenAt: max(device.pointee.lastSeenAt, device.pointee.lastHeardAt),
+                lastSeenAt: device.pointee.lastHeardAt,
                 registeredAt: device.pointee.registeredAt,
                 queuedMessageCount: Int(device.pointee.messageCount + device.pointee.vendorCount),
                 queuedByteCount: Int(device.pointee.messageBytes + device.pointee.vendorBytes),

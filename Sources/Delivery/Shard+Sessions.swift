@@ -5,28 +5,26 @@ public import Wire
 
 extension Shard {
     /// The device of a live session, or `nil` when the session is not (or no longer) known here.
+    @inline(__always)  // A call would copy the whole shard.
     func device(of session: SessionRef) -> UInt32? {
-        guard Int(session.slot) < sessions.count else { return nil }
-        let place = sessions[Int(session.slot)]
-        return place.stamp == session.stamp && place.device != .max ? place.device : nil
+        let place = sessions[session.slot]
+        return place.stamp == session.stamp && place.device < SessionPlace.over ? place.device : nil
     }
 
     /// Remembers a connection whose Hello is being looked at: it may be gone before that is done.
     mutating func expect(_ session: SessionRef) {
-        while sessions.count <= Int(session.slot) {
-            sessions.append(SessionPlace(stamp: 0, device: .max, isOpen: false))
-        }
-        sessions[Int(session.slot)] = SessionPlace(stamp: session.stamp, device: .max)
+        sessions.pointer(session.slot).pointee = SessionPlace(stamp: session.stamp, device: SessionPlace.awaited)
+        sessionSlotCount = max(sessionSlotCount, Int(session.slot) + 1)
     }
 
     /// True until the connection of an expected session has ended.
     func isAwaited(_ session: SessionRef) -> Bool {
-        let place = sessions[Int(session.slot)]
-        return place.stamp == session.stamp && place.isOpen
+        let place = sessions[session.slot]
+        return place.stamp == session.stamp && place.device != SessionPlace.over
     }
 
     mutating func attach(_ session: SessionRef, to device: UInt32) {
-        sessions[Int(session.slot)].device = device
+        sessions.pointer(session.slot).pointee.device = device
         numbers.sessions += 1
     }
 
@@ -83,8 +81,8 @@ extension Shard {
     public mutating func sessionEnded(_ session: SessionRef, announced: Bool, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else {
-            if Int(session.slot) < sessions.count, sessions[Int(session.slot)].stamp == session.stamp {
-                sessions[Int(session.slot)].isOpen = false
+            if sessions[session.slot].stamp == session.stamp {
+                sessions.pointer(session.slot).pointee.device = SessionPlace.over
             }
             return
         }
@@ -94,13 +92,13 @@ extension Shard {
     mutating func endSession(_ slot: UInt32, announced: Bool) {
         let device = devices.pointer(slot)
         guard device.pointee.isConnected else { return }
-        if !isPlanted(.generationIgnored) { sessions[Int(device.pointee.session.slot)].device = .max }
-        sessions[Int(device.pointee.session.slot)].isOpen = false
+        if !isPlanted(.generationIgnored) {
+            sessions.pointer(device.pointee.session.slot).pointee.device = SessionPlace.over
+        }
         numbers.sessions -= 1
         device.pointee.session = .none
         device.pointee.flags.subtract([.connected, .gated, .suspect])
         device.pointee.state = .terminated
-        device.pointee.lastSeenAt = max(device.pointee.lastSeenAt, device.pointee.lastHeardAt)
         deviceTimers.cancel(slot)
         recallInFlight(slot, isSessionOver: true)
         if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
@@ -196,8 +194,10 @@ extension Shard {
             // What was sent since the app was suspended may have been dropped unseen: send what is not acked again,
             // with flags as they are now, after the result.
             recallInFlight(slot, isSessionOver: false)
-            device.pointee.round = min(device.pointee.round + 1, 1_000)
-            device.pointee.resentBelow = device.pointee.offeredBelow
+            if !device.pointee.queue.isNone {
+                device.pointee.round = min(device.pointee.round + 1, 1_000)
+                device.pointee.resentBelow = device.pointee.offeredBelow
+            }
         }
         guard device.pointee.gates < .max else {
             close(slot, .overloaded, "too many updates wait for the disk")
@@ -255,6 +255,7 @@ extension Shard {
             numbers.heartbeatTimeouts &+= 1
             close(slot, .heartbeatTimeout, "nothing heard for 1.5 heartbeats")
         } else {
+            releaseQueue(slot)
             armHeartbeat(slot)
             // A page that failed is asked for again here.
             pump(slot)

@@ -243,7 +243,7 @@ extension Shard {
     private mutating func collectIfForgotten(_ slot: UInt32) {
         let device = devices.pointer(slot)
         guard !device.pointee.flags.contains(.established) else { return }
-        let isDue = device.pointee.lastSeenAt + limits.sessionlessDeviceLifetime <= now
+        let isDue = device.pointee.lastHeardAt + limits.sessionlessDeviceLifetime <= now
         if !device.pointee.isConnected, isDue, device.pointee.messageCount == 0, device.pointee.vendorCount == 0,
             device.pointee.firstJob == .max, device.pointee.firstBroadcast == .max
         {
@@ -260,7 +260,7 @@ extension Shard {
             if device.pointee.isConnected {
                 device.pointee.flags.insert(.established)
             } else {
-                device.pointee.lastSeenAt = now
+                device.pointee.lastHeardAt = now
             }
             openBatch(slot)
             device.pointee.flags.insert(.dirty)

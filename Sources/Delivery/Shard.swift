@@ -22,7 +22,9 @@ public struct Shard: ~Copyable {
     let queueEpoch: UInt64
 
     var devices = Slab<Device>()
-    var deviceIndex = WideMap()
+    let queues = DeviceQueuePool.make()
+    var profiles = ProfileCells()
+    var deviceIndex = SlotIndex()
     var messages = Slab<Message>()
     var jobs = Slab<JobEntry>()
     var jobIndex = WideMap()
@@ -32,7 +34,9 @@ public struct Shard: ~Copyable {
     var expired: [UInt32] = []
 
     /// By the loop's session slot.
-    var sessions: [SessionPlace] = []
+    var sessions = PagedArray(repeating: SessionPlace())
+    /// One above the highest slot that a session ever had.
+    var sessionSlotCount = 0
     /// By app: single pushes first, then bulk.
     var dueLists: [DueList] = []
     var dueCount = 0
@@ -135,8 +139,14 @@ public struct Shard: ~Copyable {
 
     deinit {
         for slot in 0..<devices.highWater where devices.isOccupied(slot) {
-            devices.pointer(slot).pointee.profile.deallocate()
+            let device = devices.pointer(slot)
+            guard let place = device.pointee.profilePlace, !device.pointee.flags.contains(.profileInCell) else {
+                continue
+            }
+            place.deallocate()
         }
+        queues.deinitialize(count: 1)
+        queues.deallocate()
     }
 
     /// Exchanges the effects gathered so far for an emptied array; perform them in order before the next call.
@@ -171,6 +181,7 @@ public struct Shard: ~Copyable {
         current.jobsInMemory = jobs.count
         current.dueJobs = dueCount
         current.waitingCommands = waitingCount
+        current.deviceQueues = queues.pointee.count
         current.pendingEffects = pending.count
         current.liveBroadcasts = liveBroadcastCount
         return current
@@ -210,12 +221,15 @@ public struct Shard: ~Copyable {
 }
 
 /// Which device a session slot belongs to.
-struct SessionPlace {
-    var stamp: UInt32
-    /// `.max` while the Hello is looked at, and once the session is over.
-    var device: UInt32
-    /// The connection is there, as far as the gateway has told.
-    var isOpen = true
+struct SessionPlace: BitwiseCopyable {
+    /// The Hello is being looked at; the connection is there, as far as the gateway has told.
+    static let awaited = UInt32.max
+    /// The session is over, or there never was one.
+    static let over = UInt32.max - 1
+
+    var stamp: UInt32 = 0
+    /// The device's slot, or one of the two above.
+    var device = over
 }
 
 /// Due jobs of one app and kind, oldest first.

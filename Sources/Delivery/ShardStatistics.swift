@@ -52,6 +52,8 @@ public struct ShardStatistics: Sendable {
     public var heldJobs = 0
     public var leasedJobs = 0
     public var waitingCommands = 0
+    /// Devices with something queued, in flight or waited for.
+    public var deviceQueues = 0
     public var pendingEffects = 0
     public var liveBroadcasts = 0
 

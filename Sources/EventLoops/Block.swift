@@ -7,6 +7,9 @@ struct Block {
     var start: UInt32
     var end: UInt32
     var capacity: UInt32
+    /// What a chain's first block knows of the chain: its bytes in all, and its last block.
+    var chainByteCount: UInt32 = 0
+    var tail: Pointer?
 }
 
 extension UnsafeMutablePointer<Block> {
@@ -60,46 +63,54 @@ struct BlockPool {
 /// What a stream still has to send: a chain of blocks, none while there is nothing.
 struct Outbox {
     private(set) var head: Block.Pointer?
-    private var tail: Block.Pointer?
-    private(set) var byteCount: UInt32 = 0
-    let byteLimit: UInt32
 
-    init(byteLimit: Int) { self.byteLimit = UInt32(byteLimit) }
+    /// Bytes that wait to be sent.
+    var byteCount: UInt32 { head?.pointee.chainByteCount ?? 0 }
 
     /// Room for `byteCount` bytes in one piece behind the rest; `nil` if that exceeds the limit.
-    mutating func reserve(byteCount wanted: Int, from pool: inout BlockPool) -> UnsafeMutableRawBufferPointer? {
-        guard wanted >= 0, Int(byteCount) + wanted <= Int(byteLimit) else { return nil }
-        if let tail, tail.freeByteCount >= wanted {
+    mutating func reserve(
+        byteCount wanted: Int, limit: Int, from pool: inout BlockPool
+    ) -> UnsafeMutableRawBufferPointer? {
+        guard wanted >= 0, Int(byteCount) + wanted <= limit else { return nil }
+        if let tail = head?.pointee.tail, tail.freeByteCount >= wanted {
             return UnsafeMutableRawBufferPointer(start: tail.bytes + Int(tail.pointee.end), count: wanted)
         }
         let block = pool.take(byteCount: wanted)
-        if let tail { tail.pointee.next = block } else { head = block }
-        tail = block
+        if let head {
+            head.pointee.tail?.pointee.next = block
+        } else {
+            block.pointee.chainByteCount = 0
+            head = block
+        }
+        head?.pointee.tail = block
         return UnsafeMutableRawBufferPointer(start: block.bytes, count: wanted)
     }
 
     /// Makes the first `count` reserved bytes part of the outbox.
     mutating func commit(byteCount count: Int) {
         guard count > 0 else { return }
-        guard let tail, tail.freeByteCount >= count else { preconditionFailure("committed more than was reserved") }
+        guard let head, let tail = head.pointee.tail, tail.freeByteCount >= count else {
+            preconditionFailure("committed more than was reserved")
+        }
         tail.pointee.end += UInt32(count)
-        byteCount += UInt32(count)
+        head.pointee.chainByteCount += UInt32(count)
     }
 
     /// Forgets the first `count` bytes, which were sent.
     mutating func remove(byteCount count: Int, into pool: inout BlockPool) {
+        guard let first = head else { return }
+        let (left, tail) = (first.pointee.chainByteCount - UInt32(count), first.pointee.tail)
         var rest = count
-        byteCount -= UInt32(count)
         while let block = head {
             let filled = block.filledByteCount
             if rest < filled {
                 block.pointee.start += UInt32(rest)
+                (block.pointee.chainByteCount, block.pointee.tail) = (left, tail)
                 return
             }
             rest -= filled
             // A reservation that came to nothing leaves an empty block, which goes as well.
             head = block.pointee.next
-            if head == nil { tail = nil }
             pool.put(block)
         }
     }
@@ -109,6 +120,5 @@ struct Outbox {
             head = block.pointee.next
             pool.put(block)
         }
-        (tail, byteCount) = (nil, 0)
     }
 }

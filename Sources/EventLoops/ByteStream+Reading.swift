@@ -49,10 +49,10 @@ extension ByteStream {
         let buffer = UnsafeMutableRawBufferPointer(
             start: table.pointee.scratch + Limits.unconsumedByteCount, count: Limits.receiveByteCount)
         var budget = Limits.readByteCountPerTurn
-        if let hint = slot.pointee.hint { prefetch(hint, byteCount: Limits.hintByteCount) }
         if let delegate = slot.pointee.delegate {
             let address = UnsafeRawPointer(Unmanaged.passUnretained(delegate).toOpaque())
             prefetch(address, byteCount: Limits.delegateByteCount)
+            delegate.foresee(slot.pointee.tag)
         }
         while !slot.pointee.flags.contains(.isPaused) {
             // A move may have left bytes that must be shown before new ones; `readAgain` does both in order.

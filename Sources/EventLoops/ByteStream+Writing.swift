@@ -10,7 +10,8 @@ extension ByteStream {
     /// `outboxFilled`, in the next turn.
     package func reserve(byteCount: Int) -> UnsafeMutableRawBufferPointer? {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return nil }
-        if let room = slot.pointee.outbox.reserve(byteCount: byteCount, from: &table.pointee.pool) {
+        let limit = slot.pointee.outboxLimit.value
+        if let room = slot.pointee.outbox.reserve(byteCount: byteCount, limit: limit, from: &table.pointee.pool) {
             return room
         }
         if !slot.pointee.flags.contains(.hasToldSlow) {

@@ -5,21 +5,39 @@ internal import Platform
 
 /// One TCP connection on one loop, plain or TLS: received bytes to its delegate, one write a turn from its outbox.
 ///
-/// A handle of 24 bytes: the stream itself is a slot of its loop, 224 bytes with libevent's event, and has no buffer while it
+/// A handle of 24 bytes: the stream itself is a slot of its loop, 160 bytes with libevent's event, and has no buffer while it
 /// is idle. After its end, and after a detach, every operation does nothing. A handle must not outlive its loop.
 public struct ByteStream {
     let table: UnsafeMutablePointer<StreamTable>
     let place: StreamSlot.Pointer
     /// Which of the slot's occupants this is.
-    private let serial: UInt32
+    let serial: UInt32
 
     /// The stream that a slot belongs to now.
     init(_ slot: StreamSlot.Pointer) {
-        guard let table = slot.pointee.table else { preconditionFailure("a slot of no loop has no stream") }
-        (self.table, place, serial) = (table, slot, slot.pointee.serial)
+        (table, place, serial) = (StreamTable.table(of: slot), slot, slot.pointee.serial)
     }
 
+    /// The stream that `reference` names, which may be over.
+    package init(_ reference: StreamReference, on loop: EventLoop) {
+        guard let slot = reference.place else { preconditionFailure("a reference to no stream") }
+        (table, place, serial) = (loop.streams, slot.assumingMemoryBound(to: StreamSlot.self), reference.serial)
+    }
+
+    /// Names the stream on its loop in twelve bytes.
+    package var reference: StreamReference { StreamReference(place: place, serial: serial) }
+
     package var loop: EventLoop { table.pointee.loop }
+
+    /// Makes another object the delegate, which knows the stream by a number of its own; the same one for a whole loop.
+    package func pass(to delegate: StreamDelegate, tag: UInt32) {
+        guard let slot else { return }
+        slot.pointee.tag = tag
+        slot.pointee.share(delegate)
+    }
+
+    /// What `pass` said; while the stream is open only.
+    package var tag: UInt32 { slot?.pointee.tag ?? .max }
 
     /// Attaches a connection to `loop`; to be called there.
     ///
@@ -30,7 +48,7 @@ public struct ByteStream {
     ///   - connection: from a listener, or detached from a stream of any loop; taken here.
     ///   - loop: the loop of the caller.
     ///   - delegate: held until its `closed` has returned.
-    ///   - outboxByteLimit: what may wait to be sent; it must hold the largest single write.
+    ///   - outboxByteLimit: what may wait to be sent, give or take a thousandth; it must hold the largest single write.
     ///   - tls: to begin a server's handshake on a connection that was just accepted.
     package init(
         attaching connection: DetachedConnection, on loop: EventLoop, delegate: StreamDelegate,
@@ -38,14 +56,12 @@ public struct ByteStream {
     ) {
         loop.preconditionInLoop()
         table = loop.streams
-        place = table.pointee.takeSlot()
+        place = StreamTable.takeSlot(table)
         let content = connection.take()
-        place.pointee.descriptor = content.descriptor
         place.pointee.tls = content.tls
         place.pointee.delegate = delegate
         // The limit is for new output; what was moved along is carried in any case.
-        place.pointee.outbox = Outbox(byteLimit: max(outboxByteLimit, content.unsent.count))
-        place.pointee.table = table
+        place.pointee.outboxLimit = RoughCount(atLeast: max(outboxByteLimit, content.unsent.count))
         serial = place.pointee.serial
         event_assign(
             &place.pointee.event, loop.base, content.descriptor,
@@ -123,11 +139,6 @@ public struct ByteStream {
         slot.pointee.delegate?.timedOut(self)
     }
 
-    /// Names memory (`Limits.hintByteCount` of it) that the delegate uses for each read: it is fetched while the kernel copies.
-    ///
-    /// The memory may go away at any time; an address that means nothing any more does no harm.
-    package func setHint(_ address: UnsafeRawPointer?) { slot?.pointee.hint = address }
-
     // MARK: End
 
     /// Ends the stream at once; what waits in the outbox is lost.
@@ -185,7 +196,8 @@ public struct ByteStream {
     func finish(_ reason: CloseReason) {
         guard let slot else { return }
         let (descriptor, delegate) = (slot.pointee.descriptor, slot.pointee.delegate)
-        table.pointee.endings.append(.init(stream: self, delegate: delegate, reason: reason))
+        table.pointee.endings.append(
+            .init(stream: self, delegate: delegate, tag: slot.pointee.tag, reason: reason))
         release(slot)
         Glibc.close(descriptor)
     }

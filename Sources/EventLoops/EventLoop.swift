@@ -117,6 +117,8 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     private static func makeBase() -> OpaquePointer? {
+        // Without it, for want of address space, all works the same.
+        _ = EventMemory.isInstalled
         guard let configuration = event_config_new() else { return nil }
         defer { event_config_free(configuration) }
         // No locks: other threads never call into the base, they wake it. The environment must not change the poller.

@@ -33,8 +33,6 @@ package enum Limits {
 
     /// What is fetched of a delegate before it is called: its first fields.
     static let delegateByteCount = 128
-    /// And of the memory that it named: a record's fields that every message uses.
-    package static let hintByteCount = 256
 
     /// A TLS handshake costs two round trips; ten seconds forgive a bad mobile network.
     package static let handshakeMilliseconds: UInt64 = 10_000

@@ -49,4 +49,10 @@ open class StreamDelegate {
 
     /// The stream is over: exactly one call, in a later turn than the cause, unless it was detached.
     open func closed(_ stream: ByteStream, _ reason: CloseReason) {}
+
+    /// As `closed`, with the stream's tag, for a delegate of many streams; by default calls `closed`.
+    open func ended(_ stream: ByteStream, tag: UInt32, _ reason: CloseReason) { closed(stream, reason) }
+
+    /// Something is about to be read from the stream with this tag: a delegate of many may ask for its memory.
+    open func foresee(_ tag: UInt32) {}
 }

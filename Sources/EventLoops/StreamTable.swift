@@ -2,7 +2,9 @@ internal import CLibevent
 internal import Cryptography
 internal import Platform
 
-/// What one open stream needs; lies in the slab, 224 bytes with libevent's event.
+/// What every open stream needs; lies in the slab, 160 bytes with libevent's event.
+///
+/// What only some streams need, or only at times, is in a `StreamSide`.
 struct StreamSlot {
     typealias Pointer = UnsafeMutablePointer<StreamSlot>
 
@@ -30,28 +32,31 @@ struct StreamSlot {
         static let hasMissedEdge = Flags(rawValue: 1 << 12)
         /// Something was refused or had to wait, so the delegate wants to hear when the outbox is empty.
         static let owesDrained = Flags(rawValue: 1 << 2)
+        /// The slot has an occupant.
+        static let isTaken = Flags(rawValue: 1 << 13)
+        /// Its delegate is the one that the loop's streams share.
+        static let isShared = Flags(rawValue: 1 << 14)
     }
 
     var event = CLibevent.event()
-    var descriptor: CInt = -1
     var flags: Flags = []
-    var bucket: UInt16 = 0
-    /// In ticks of the wheel; 0 for none.
-    var deadline: UInt32 = 0
-    /// The slot's own number, and its neighbours' in the wheel; `StreamTable.none` for none.
-    var number: UInt32 = StreamTable.none
-    var nextInBucket: UInt32 = StreamTable.none
-    var previousInBucket: UInt32 = StreamTable.none
-    var outbox = Outbox(byteLimit: 0)
-    var unconsumed: Block.Pointer?
-    var tls: TLSSession?
-    var delegate: StreamDelegate?
-    /// What the delegate will want to have at hand when something comes.
-    var hint: UnsafeRawPointer?
-    /// `nil` for a free slot.
-    var table: UnsafeMutablePointer<StreamTable>?
+    /// What may wait to be sent.
+    var outboxLimit = RoughCount(atLeast: 0)
+    /// The slot's own number.
+    let number: UInt32
     /// Counts the slot's occupants: a handle of an earlier one finds that its stream is over.
-    var serial: UInt32 = 0
+    var serial: UInt32
+    /// Which of its delegate's streams this is.
+    var tag: UInt32 = 0
+    var outbox = Outbox()
+    /// The table's record of nothing while there is nothing in it.
+    var side: StreamSide.Pointer
+
+    init(number: UInt32, serial: UInt32, side: StreamSide.Pointer) {
+        (self.number, self.serial, self.side) = (number, serial, side)
+    }
+
+    var descriptor: CInt { event.ev_fd }
 }
 
 /// All streams of one loop: their slots, their timeouts, their blocks and their lists of work.
@@ -63,6 +68,7 @@ struct StreamTable {
     struct Ending {
         let stream: ByteStream
         let delegate: StreamDelegate?
+        let tag: UInt32
         let reason: CloseReason
     }
 
@@ -79,7 +85,10 @@ struct StreamTable {
     /// Where every stream receives: room for what was unconsumed, then room for what is new.
     let scratch: UnsafeMutableRawPointer
 
+    /// Each chunk of slots has the table's address in front of it; see `table(of:)`.
     private var chunks: [StreamSlot.Pointer] = []
+    private static let chunkHeaderByteCount = 64
+    private let sides = StreamSidePool.make()
     private var freeSlots: [UInt32] = []
     private var buckets: [UInt32]
     private var currentTick: UInt32 = 1
@@ -96,9 +105,11 @@ struct StreamTable {
         precondition(openCount == 0, "an event loop died with open streams; stop it first")
         for chunk in chunks {
             chunk.deinitialize(count: Limits.slabSlotCount)
-            chunk.deallocate()
+            (UnsafeMutableRawPointer(chunk) - Self.chunkHeaderByteCount).deallocate()
         }
         chunks = []
+        sides.deinitialize(count: 1)
+        sides.deallocate()
         pool.deallocate()
         scratch.deallocate()
     }
@@ -109,26 +120,42 @@ struct StreamTable {
         chunks[Int(number) / Limits.slabSlotCount] + Int(number) % Limits.slabSlotCount
     }
 
-    mutating func takeSlot() -> StreamSlot.Pointer {
-        if freeSlots.isEmpty {
-            let chunk = StreamSlot.Pointer.allocate(capacity: Limits.slabSlotCount)
-            chunk.initialize(repeating: StreamSlot(), count: Limits.slabSlotCount)
-            let first = UInt32(chunks.count * Limits.slabSlotCount)
-            chunks.append(chunk)
-            // In reverse, so that low slots are used first and lie together.
-            for offset in (0..<UInt32(Limits.slabSlotCount)).reversed() {
-                chunk[Int(offset)].number = first + offset
-                freeSlots.append(first + offset)
-            }
+    /// The table that a slot belongs to.
+    static func table(of slot: StreamSlot.Pointer) -> UnsafeMutablePointer<StreamTable> {
+        let chunk = UnsafeRawPointer(slot - Int(slot.pointee.number) % Limits.slabSlotCount)
+        return (chunk - chunkHeaderByteCount).load(as: UnsafeMutablePointer<StreamTable>.self)
+    }
+
+    /// Takes a free slot of the table at `place`.
+    static func takeSlot(_ place: UnsafeMutablePointer<StreamTable>) -> StreamSlot.Pointer {
+        if place.pointee.freeSlots.isEmpty { place.pointee.addChunk(tableAt: place) }
+        place.pointee.openCount += 1
+        let slot = place.pointee.slot(place.pointee.freeSlots.removeLast())
+        slot.pointee.flags = .isTaken
+        return slot
+    }
+
+    private mutating func addChunk(tableAt place: UnsafeMutablePointer<StreamTable>) {
+        let memory = UnsafeMutableRawPointer.allocate(
+            byteCount: Self.chunkHeaderByteCount + MemoryLayout<StreamSlot>.stride * Limits.slabSlotCount, alignment: 16
+        )
+        memory.storeBytes(of: place, as: UnsafeMutablePointer<StreamTable>.self)
+        let chunk = (memory + Self.chunkHeaderByteCount).bindMemory(to: StreamSlot.self, capacity: Limits.slabSlotCount)
+        let first = UInt32(chunks.count * Limits.slabSlotCount)
+        chunks.append(chunk)
+        // In reverse, so that low slots are used first and lie together.
+        for offset in (0..<Limits.slabSlotCount).reversed() {
+            let number = first + UInt32(offset)
+            (chunk + offset).initialize(to: StreamSlot(number: number, serial: 0, side: sides.pointee.none))
+            freeSlots.append(number)
         }
-        openCount += 1
-        return slot(freeSlots.removeLast())
     }
 
     mutating func putSlot(_ slot: StreamSlot.Pointer) {
+        slot.pointee.tls = nil
+        slot.pointee.delegate = nil
         let (number, serial) = (slot.pointee.number, slot.pointee.serial)
-        slot.pointee = StreamSlot()
-        (slot.pointee.number, slot.pointee.serial) = (number, serial &+ 1)
+        slot.pointee = StreamSlot(number: number, serial: serial &+ 1, side: sides.pointee.none)
         freeSlots.append(number)
         openCount -= 1
     }
@@ -144,39 +171,43 @@ struct StreamTable {
     /// Sets the one deadline of a slot, in constant time; a later one only changes the number: the old bucket finds out.
     mutating func setDeadline(_ slot: StreamSlot.Pointer, at milliseconds: UInt64) {
         let new = max(tick(at: milliseconds), currentTick + 1)
-        let isLater = slot.pointee.flags.contains(.isInWheel) && new >= slot.pointee.deadline
         // An entry of an earlier rotation is looked at in its bucket once a rotation, and moved there.
-        slot.pointee.deadline = new
-        if isLater { return }
+        if slot.pointee.flags.contains(.isInWheel), new >= slot.pointee.side.pointee.deadline {
+            slot.pointee.side.pointee.deadline = new
+            return
+        }
         unlink(slot)
-        link(slot)
+        link(slot, deadline: new)
     }
 
     mutating func clearDeadline(_ slot: StreamSlot.Pointer) {
         unlink(slot)
-        slot.pointee.deadline = 0
+        slot.pointee.releaseSide()
     }
 
-    private mutating func link(_ slot: StreamSlot.Pointer) {
-        let bucket = Int(slot.pointee.deadline) % Limits.wheelBucketCount
+    private mutating func link(_ slot: StreamSlot.Pointer, deadline: UInt32) {
+        let side = slot.pointee.ownSide()
+        let bucket = Int(deadline) % Limits.wheelBucketCount
         let head = buckets[bucket]
-        slot.pointee.bucket = UInt16(bucket)
-        slot.pointee.previousInBucket = Self.none
-        slot.pointee.nextInBucket = head
-        if head != Self.none { self.slot(head).pointee.previousInBucket = slot.pointee.number }
+        side.pointee.deadline = deadline
+        side.pointee.bucket = UInt16(bucket)
+        side.pointee.previousInBucket = Self.none
+        side.pointee.nextInBucket = head
+        if head != Self.none { self.slot(head).pointee.side.pointee.previousInBucket = slot.pointee.number }
         buckets[bucket] = slot.pointee.number
         slot.pointee.flags.insert(.isInWheel)
     }
 
     private mutating func unlink(_ slot: StreamSlot.Pointer) {
         guard slot.pointee.flags.contains(.isInWheel) else { return }
-        let (previous, next) = (slot.pointee.previousInBucket, slot.pointee.nextInBucket)
+        let side = slot.pointee.side
+        let (previous, next) = (side.pointee.previousInBucket, side.pointee.nextInBucket)
         if previous != Self.none {
-            self.slot(previous).pointee.nextInBucket = next
+            self.slot(previous).pointee.side.pointee.nextInBucket = next
         } else {
-            buckets[Int(slot.pointee.bucket)] = next
+            buckets[Int(side.pointee.bucket)] = next
         }
-        if next != Self.none { self.slot(next).pointee.previousInBucket = previous }
+        if next != Self.none { self.slot(next).pointee.side.pointee.previousInBucket = previous }
         slot.pointee.flags.remove(.isInWheel)
     }
 
@@ -192,14 +223,15 @@ struct StreamTable {
             var number = buckets[Int(tick) % Limits.wheelBucketCount]
             while number != Self.none {
                 let slot = slot(number)
-                number = slot.pointee.nextInBucket
-                if slot.pointee.deadline <= target {
-                    unlink(slot)
-                    slot.pointee.deadline = 0
+                let side = slot.pointee.side
+                let deadline = side.pointee.deadline
+                number = side.pointee.nextInBucket
+                if deadline <= target {
+                    clearDeadline(slot)
                     due.append(ByteStream(slot))
-                } else if Int(slot.pointee.deadline) % Limits.wheelBucketCount != Int(slot.pointee.bucket) {
+                } else if Int(deadline) % Limits.wheelBucketCount != Int(side.pointee.bucket) {
                     unlink(slot)
-                    link(slot)
+                    link(slot, deadline: deadline)
                 }
             }
         }
@@ -242,7 +274,7 @@ struct StreamTable {
         guard !table.pointee.endings.isEmpty else { return }
         var endings: [Ending] = []
         swap(&endings, &table.pointee.endings)
-        for ending in endings { ending.delegate?.closed(ending.stream, ending.reason) }
+        for ending in endings { ending.delegate?.ended(ending.stream, tag: ending.tag, ending.reason) }
     }
 
     static func flushDirty(on loop: EventLoop) {
@@ -267,7 +299,7 @@ struct StreamTable {
         let table = loop.streams
         for chunk in table.pointee.chunks {
             for offset in 0..<Limits.slabSlotCount {
-                guard chunk[offset].table != nil else { continue }
+                guard chunk[offset].flags.contains(.isTaken) else { continue }
                 ByteStream(chunk + offset).finish(.loopStopped)
             }
         }

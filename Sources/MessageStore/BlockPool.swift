@@ -22,6 +22,8 @@ struct BlockPool: ~Copyable {
     private var blockCapacity = 64
     private var freeNumbers: [UInt32] = []
     private var spares: [UnsafeMutableRawPointer] = []
+    /// So many spares at least were there all the time since this was last looked at.
+    private var unusedSpareCount = 0
     /// Full blocks with their last tickets, in the order of these.
     private var awaited: [(block: UInt32, ticket: Ticket)] = []
     private var awaitedHead = 0
@@ -56,6 +58,7 @@ struct BlockPool: ~Copyable {
         let start: UnsafeMutableRawPointer
         if capacity == Limits.blockByteCount, let spare = spares.popLast() {
             start = spare
+            unusedSpareCount = min(unusedSpareCount, spares.count)
         } else {
             start = .allocate(byteCount: capacity, alignment: 64)
         }
@@ -107,6 +110,12 @@ struct BlockPool: ~Copyable {
             awaited.removeFirst(awaitedHead)
             awaitedHead = 0
         }
+    }
+
+    /// Gives back the spares that nobody has needed since the last call: what a burst filled is not kept for ever.
+    mutating func dropUnusedSpares() {
+        for _ in 0..<min(unusedSpareCount, spares.count) { spares.removeLast().deallocate() }
+        unusedSpareCount = spares.count
     }
 
     private mutating func freeIfDone(_ number: UInt32) {

@@ -8,9 +8,13 @@ final class DatabaseSettings {
     let readOptions: OpaquePointer
     let ingestOptions: OpaquePointer
     let environmentOptions: OpaquePointer
+    private let cache: OpaquePointer
+    private let cacheByteCount: Int
 
     init(cacheByteCount: Int) {
-        options = Self.makeOptions(cacheByteCount: cacheByteCount)
+        self.cacheByteCount = cacheByteCount
+        cache = rocksdb_cache_create_lru(cacheByteCount)
+        options = Self.makeOptions(cache: cache)
         ephemeralOptions = Self.makeEphemeralOptions(from: options)
         readOptions = rocksdb_readoptions_create()
         ingestOptions = rocksdb_ingestexternalfileoptions_create()
@@ -24,7 +28,16 @@ final class DatabaseSettings {
         rocksdb_envoptions_destroy(environmentOptions)
         rocksdb_options_destroy(ephemeralOptions)
         rocksdb_options_destroy(options)
+        rocksdb_cache_destroy(cache)
     }
+
+    /// Frees what the cache holds and no open table pins; it fills again with what is read.
+    func emptyCache() {
+        rocksdb_cache_set_capacity(cache, 0)
+        rocksdb_cache_set_capacity(cache, cacheByteCount)
+    }
+
+    var cachedByteCount: Int { rocksdb_cache_get_usage(cache) }
 
     /// Nothing in such a family is ever superseded, so a compaction only saves lookups in one file more: sorted runs are
     /// merged by size, many at once, and each row is written about twice in place of five times.
@@ -42,7 +55,7 @@ final class DatabaseSettings {
         return ephemeral
     }
 
-    private static func makeOptions(cacheByteCount: Int) -> OpaquePointer {
+    private static func makeOptions(cache: OpaquePointer) -> OpaquePointer {
         let options: OpaquePointer = rocksdb_options_create()
         rocksdb_options_set_create_if_missing(options, 1)
         rocksdb_options_set_create_missing_column_families(options, 1)
@@ -65,9 +78,7 @@ final class DatabaseSettings {
         rocksdb_options_set_keep_log_file_num(options, 2)
         rocksdb_options_add_compact_on_deletion_collector_factory(options, 1024, 256)
         let table: OpaquePointer = rocksdb_block_based_options_create()
-        let cache: OpaquePointer = rocksdb_cache_create_lru(cacheByteCount)
         rocksdb_block_based_options_set_block_cache(table, cache)
-        rocksdb_cache_destroy(cache)  // the table options keep it
         rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1)
         rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(table, 1)
         rocksdb_block_based_options_set_block_size(table, 8 << 10)

@@ -61,6 +61,7 @@ public final class EmbeddedShardStore: ShardStore {
         var earlierByteCount = 0
         var operationCount = 0
 
+        var seconds: UInt64 = 0
         var pieces: [BatchPiece] = []
         var pieceByteCount = 0
         var lastTicket: Ticket = 0
@@ -257,6 +258,12 @@ public final class EmbeddedShardStore: ShardStore {
         core.pointee.submittedTicket = core.pointee.lastTicket
         core.pointee.pieces.removeAll(keepingCapacity: true)
         core.pointee.pieceByteCount = 0
+    }
+
+    /// To be called about once a second.
+    public func secondPassed() {
+        core.pointee.seconds &+= 1
+        if core.pointee.seconds % Limits.spareSeconds == 0 { pool.dropUnusedSpares() }
     }
 
     public var acceptsWrites: Bool { store.acceptsWrites }

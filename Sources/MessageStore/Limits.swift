@@ -11,6 +11,12 @@ package enum Limits {
     static let blockByteCount = 64 << 10
     /// Free blocks kept for reuse, a shard: what a busy turn and its commit need.
     static let spareBlockCount = 64
+    /// Spares that nobody has needed for so long go back to the system.
+    static let spareSeconds: UInt64 = 10
+    /// Without a read and a spill for so long the process is calm; longer than spares stay.
+    static let calmSeconds: UInt64 = 20
+    /// A cache of this size is not worth emptying.
+    static let keptCacheByteCount = 4 << 20
     /// Journal on disk before spilling is forced: bounds memory, disk and the time of a start.
     package static let journalByteCount = 512 << 20
     /// Spilling by bound begins at this share of it, so that the bound itself is met only when the disk falls behind.

@@ -7,6 +7,7 @@
 internal import CRocksDB
 internal import Delivery
 internal import Platform
+internal import Synchronization
 
 /// A column family; readers may hold one while it is dropped.
 final class ColumnFamily: @unchecked Sendable {
@@ -35,6 +36,10 @@ final class RowDatabase: @unchecked Sendable {
     private var alarmsFamily: ColumnFamily?
     private let ephemeral: Lock<[EphemeralFamily]>
     private var isOpen = true
+    /// Looks into the database so far.
+    private let reads = Atomic<Int>(0)
+
+    var readCount: Int { reads.load(ordering: .relaxed) }
 
     var rows: ColumnFamily { rowsFamily.unsafelyUnwrapped }
     var alarms: ColumnFamily { alarmsFamily.unsafelyUnwrapped }
@@ -110,6 +115,7 @@ final class RowDatabase: @unchecked Sendable {
         _ key: UnsafeRawBufferPointer, in family: ColumnFamily, _ body: (UnsafeRawBufferPointer) -> Result
     ) throws(StoreError) -> Result? {
         try planned("rocksdb get", "read", path)
+        reads.add(1, ordering: .relaxed)
         var error: UnsafeMutablePointer<CChar>?
         let slice = rocksdb_get_pinned_cf(
             database, settings.readOptions, family.handle, key.baseAddress?.assumingMemoryBound(to: CChar.self),
@@ -143,8 +149,15 @@ final class RowDatabase: @unchecked Sendable {
     }
 
     fileprivate func makeIterator(_ family: ColumnFamily) -> OpaquePointer? {
-        rocksdb_create_iterator_cf(database, settings.readOptions, family.handle)
+        reads.add(1, ordering: .relaxed)
+        return rocksdb_create_iterator_cf(database, settings.readOptions, family.handle)
     }
+
+    /// Bytes of blocks, indexes and filters in memory.
+    var cachedByteCount: Int { settings.cachedByteCount }
+
+    /// Frees the cache, as far as no open table needs it.
+    func emptyCache() { settings.emptyCache() }
 
     /// Whether a family has no entry at all.
     func isEmpty(_ family: ColumnFamily) throws(StoreError) -> Bool {

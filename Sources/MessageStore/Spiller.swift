@@ -38,6 +38,7 @@ final class Spiller: @unchecked Sendable {
     private let oldestPeriodBegin: Atomic<Int64>
     private let newestUnknownPeriod: Atomic<Int64>
     private var deletionsSinceCompaction = 0
+    private var calm = Calm()
 
     init(
         run: SortedRun, ledger: SegmentLedger, committer: Committer, configuration: EmbeddedStore.Configuration,
@@ -104,11 +105,13 @@ final class Spiller: @unchecked Sendable {
                 committer.sealSegment(openedBefore: isSpillingAll ? now : now > age ? now - age : 0)
                 while let segment = ledger.oldestSealed, isDue(segment, isSpillingAll, now) {
                     guard try spill(segment) else { break }
+                    calm.isDisturbed(at: now)
                 }
                 if isSpillingAll, ledger.segmentCount == 0 { state.withLock { $0.isSpillingAll = false } }
                 try cleanAlarms()
                 try dropPeriods()
                 try compactIfNeeded()
+                calm.look(at: run.database, now: now)
             }
         } catch {
             fatal(error)

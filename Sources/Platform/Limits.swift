@@ -6,6 +6,10 @@ enum Limits {
     static let zeroingByteCount = 1 << 20
     /// The longest rest between two pieces of a file that is prepared gently: a slow disk must not keep the next file waiting.
     static let restNanoseconds: UInt64 = 10_000_000
+    /// Allocations from here on are mapped by themselves: a chunk of a slab, a block of the journal's memory.
+    static let mappedByteCount = 64 << 10
+    /// What an arena may keep free at its end.
+    static let keptTopByteCount = 1 << 20
     /// A whole small file (configuration, token, certificate) read into memory; larger ones are a mistake.
     static let wholeFileByteCount = 16 << 20
 }

@@ -21,6 +21,9 @@
     @inlinable public var highWater: UInt32 { usedSlots }
     @usableFromInline var usedSlots: UInt32 = 0
 
+    /// The slot that the next `insert` will give.
+    @inlinable public var nextSlot: UInt32 { free.last ?? highWater }
+
     @inlinable public init() {
         chunkCapacity = 16
         chunks = .allocate(capacity: chunkCapacity)
@@ -29,7 +32,7 @@
 
     deinit {
         for slot in 0..<highWater where isOccupied(slot) { pointer(slot).deinitialize(count: 1) }
-        for index in 0..<allocatedChunks { chunks[index].deallocate() }
+        for index in 0..<allocatedChunks { UnsafeMutableRawPointer(chunks[index]).deallocate() }
         chunks.deallocate()
         occupied.deallocate()
     }
@@ -94,7 +97,12 @@
             occupied = longer
             chunkCapacity *= 2
         }
-        (chunks + allocatedChunks).initialize(to: .allocate(capacity: Self.chunkCount))
+        // Values of whole lines of the cache begin with one.
+        let isAligned = MemoryLayout<Element>.stride % 64 == 0
+        let memory = UnsafeMutableRawPointer.allocate(
+            byteCount: MemoryLayout<Element>.stride * Self.chunkCount,
+            alignment: isAligned ? 64 : MemoryLayout<Element>.alignment)
+        (chunks + allocatedChunks).initialize(to: memory.bindMemory(to: Element.self, capacity: Self.chunkCount))
         (occupied + allocatedChunks * Self.chunkCount / 64).initialize(repeating: 0, count: Self.chunkCount / 64)
         allocatedChunks += 1
     }

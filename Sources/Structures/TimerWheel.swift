@@ -4,11 +4,21 @@
 /// of the highest bit in which it differs from the current tick, so a lower level's entries always come before a
 /// higher level's, and no slot ever wraps around.
 public struct TimerWheel: ~Copyable {
-    private struct Node {
-        var tick: Int64 = 0
+    /// 16 bytes: a tick has 48 bits, as many as the levels can tell apart.
+    struct Node: BitwiseCopyable {
+        private var lowTick: UInt32 = 0
+        private var highTick: UInt16 = 0
+        var list: UInt16 = .max
         var next: UInt32 = .max
         var previous: UInt32 = .max
-        var list: UInt16 = .max
+
+        var tick: Int64 {
+            get { Int64(highTick) << 32 | Int64(lowTick) }
+            set {
+                let kept = min(max(0, newValue), 1 << 48 - 1)
+                (lowTick, highTick) = (UInt32(truncatingIfNeeded: kept), UInt16(truncatingIfNeeded: kept >> 32))
+            }
+        }
     }
 
     private static let levelCount = 8
@@ -16,8 +26,7 @@ public struct TimerWheel: ~Copyable {
 
     private let resolution: Int64
     private var current: Int64
-    private var nodes: UnsafeMutablePointer<Node>
-    private var nodeCapacity: Int
+    private var nodes = PagedArray(repeating: Node())
     // `var`, though never replaced: the compiler emits invalid code for `|=` through a `let` pointer of a ~Copyable
     // structure when it instruments for the thread sanitizer.
     private var heads: UnsafeMutablePointer<UInt32>
@@ -34,9 +43,6 @@ public struct TimerWheel: ~Copyable {
         precondition(resolution > 0, "a tick takes time")
         self.resolution = resolution
         current = now / resolution
-        nodeCapacity = 64
-        nodes = .allocate(capacity: nodeCapacity)
-        nodes.initialize(repeating: Node(), count: nodeCapacity)
         heads = .allocate(capacity: Int(Self.overdueList) + 1)
         heads.initialize(repeating: .max, count: Int(Self.overdueList) + 1)
         occupancy = .allocate(capacity: Self.levelCount)
@@ -44,33 +50,32 @@ public struct TimerWheel: ~Copyable {
     }
 
     deinit {
-        nodes.deallocate()
         heads.deallocate()
         occupancy.deallocate()
     }
 
     /// Sets or moves the id's deadline; one that has passed already expires at the next `advance`.
     public mutating func schedule(_ id: UInt32, at time: Int64) {
-        if Int(id) >= nodeCapacity { grow(toHold: id) }
-        if nodes[Int(id)].list != .max { unlink(id) } else { count += 1 }
+        let node = nodes.pointer(id)
+        if node.pointee.list != .max { unlink(node) } else { count += 1 }
         // Rounded up: nothing may expire before its time.
         let whole = time / resolution
-        nodes[Int(id)].tick = time > whole * resolution ? whole + 1 : whole
-        link(id)
+        node.pointee.tick = time > whole * resolution ? whole + 1 : whole
+        link(id, node)
     }
 
     /// Forgets the id's deadline, if it has one.
     public mutating func cancel(_ id: UInt32) {
-        guard Int(id) < nodeCapacity, nodes[Int(id)].list != .max else { return }
-        unlink(id)
+        guard let node = nodes.existing(id), node.pointee.list != .max else { return }
+        unlink(node)
         count -= 1
     }
 
-    public func isScheduled(_ id: UInt32) -> Bool { Int(id) < nodeCapacity && nodes[Int(id)].list != .max }
+    public func isScheduled(_ id: UInt32) -> Bool { nodes[id].list != .max }
 
     /// The id's deadline, rounded up to a tick; `nil` when it has none.
     public func deadline(of id: UInt32) -> Int64? {
-        isScheduled(id) ? nodes[Int(id)].tick * resolution : nil
+        isScheduled(id) ? nodes[id].tick * resolution : nil
     }
 
     /// No deadline is earlier than this; `Int64.max` when there is none.
@@ -94,13 +99,14 @@ public struct TimerWheel: ~Copyable {
             heads[list] = .max
             occupancy[level] &= ~(1 << UInt64(slot))
             while id != .max {
-                let next = nodes[Int(id)].next
-                nodes[Int(id)].list = .max
-                if nodes[Int(id)].tick <= current {
+                let node = nodes.known(id)
+                let next = node.pointee.next
+                node.pointee.list = .max
+                if node.pointee.tick <= current {
                     count -= 1
                     expired.append(id)
                 } else {
-                    link(id)
+                    link(id, node)
                 }
                 id = next
             }
@@ -112,11 +118,11 @@ public struct TimerWheel: ~Copyable {
         var id = heads[Int(Self.overdueList)]
         heads[Int(Self.overdueList)] = .max
         while id != .max {
-            let next = nodes[Int(id)].next
-            nodes[Int(id)].list = .max
+            let node = nodes.known(id)
+            node.pointee.list = .max
             count -= 1
             expired.append(id)
-            id = next
+            id = node.pointee.next
         }
     }
 
@@ -131,10 +137,10 @@ public struct TimerWheel: ~Copyable {
         return prefix | Int64(occupancy[level].trailingZeroBitCount) << shift
     }
 
-    private mutating func link(_ id: UInt32) {
+    private mutating func link(_ id: UInt32, _ node: UnsafeMutablePointer<Node>) {
         // Beyond what the levels can tell apart an entry waits at the far end and is placed again from there.
         let farthest = (Int64(1) << Int64(6 * Self.levelCount)) - 1
-        let tick = min(nodes[Int(id)].tick, farthest)
+        let tick = min(node.pointee.tick, farthest)
         let list: UInt16
         if tick <= current {
             list = Self.overdueList
@@ -145,35 +151,24 @@ public struct TimerWheel: ~Copyable {
             occupancy[level] |= 1 << UInt64(slot)
         }
         let head = heads[Int(list)]
-        nodes[Int(id)].next = head
-        nodes[Int(id)].previous = .max
-        nodes[Int(id)].list = list
-        if head != .max { nodes[Int(head)].previous = id }
+        node.pointee.next = head
+        node.pointee.previous = .max
+        node.pointee.list = list
+        if head != .max { nodes.known(head).pointee.previous = id }
         heads[Int(list)] = id
     }
 
-    private mutating func unlink(_ id: UInt32) {
-        let node = nodes[Int(id)]
-        if node.next != .max { nodes[Int(node.next)].previous = node.previous }
-        if node.previous != .max {
-            nodes[Int(node.previous)].next = node.next
+    private mutating func unlink(_ node: UnsafeMutablePointer<Node>) {
+        let (next, previous, list) = (node.pointee.next, node.pointee.previous, Int(node.pointee.list))
+        if next != .max { nodes.known(next).pointee.previous = previous }
+        if previous != .max {
+            nodes.known(previous).pointee.next = next
         } else {
-            heads[Int(node.list)] = node.next
-            if node.next == .max, node.list != Self.overdueList {
-                occupancy[Int(node.list >> 6)] &= ~(1 << UInt64(node.list & 63))
+            heads[list] = next
+            if next == .max, list != Int(Self.overdueList) {
+                occupancy[list >> 6] &= ~(1 << UInt64(list & 63))
             }
         }
-        nodes[Int(id)].list = .max
-    }
-
-    private mutating func grow(toHold id: UInt32) {
-        var capacity = nodeCapacity
-        while capacity <= Int(id) { capacity *= 2 }
-        let wider = UnsafeMutablePointer<Node>.allocate(capacity: capacity)
-        wider.moveInitialize(from: nodes, count: nodeCapacity)
-        (wider + nodeCapacity).initialize(repeating: Node(), count: capacity - nodeCapacity)
-        nodes.deallocate()
-        nodes = wider
-        nodeCapacity = capacity
+        node.pointee.list = .max
     }
 }

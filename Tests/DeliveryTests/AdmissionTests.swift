@@ -47,6 +47,36 @@ import Wire
         #expect(harness.finalState(outcome.message) == .delivered)
     }
 
+    @Test("a device has a queue's record only while something is queued, in flight or waited for")
+    func queuesComeAndGo() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        #expect(harness.statistics.deviceQueues == 0)
+        let live = harness.publish(phone)
+        #expect(harness.statistics.deviceQueues == 1)
+        harness.acknowledge(phone, harness.delivered.last?.sequence ?? 0)
+        #expect(harness.finalState(live.message) == .delivered)
+        #expect(harness.statistics.deviceQueues == 0)
+        // Between sessions its rows are counted, in memory or on disk only.
+        harness.disconnect(phone)
+        _ = harness.publish(phone)
+        #expect(harness.statistics.deviceQueues == 1)
+        harness.store.cool()
+        #expect(harness.statistics.deviceQueues == 1)
+        harness.crash()
+        harness.connect(&phone)
+        #expect(harness.statistics.deviceQueues == 1)
+        harness.acknowledge(phone, harness.delivered.last?.sequence ?? 0)
+        #expect(harness.statistics.deviceQueues == 0)
+        // A Hello that waited for its record leaves none behind.
+        harness.disconnect(phone)
+        harness.store.cool()
+        harness.crash()
+        harness.connect(&phone)
+        #expect(harness.statistics.sessions == 1)
+        #expect(harness.statistics.deviceQueues == 0)
+    }
+
     @Test("a command refused for want of room leaves nothing in memory")
     func refusedLeavesNothing() {
         var limits = ShardLimits()

@@ -68,6 +68,66 @@ import Testing
     }
 }
 
+@Suite("Slot index") struct SlotIndexTests {
+    private func find(
+        _ key: (high: UInt64, low: UInt64), _ index: borrowing SlotIndex, _ keys: [(high: UInt64, low: UInt64)]
+    ) -> UInt32? {
+        var probe = index.probe(key.high, key.low)
+        while let slot = index.next(&probe) {
+            if keys[Int(slot)] == key { return slot }
+        }
+        return nil
+    }
+
+    @Test("agrees with a set over random work, through many splits", arguments: [700, 40_000])
+    func model(keyCount: UInt64) {
+        var random = SystemRandomNumberGenerator()
+        // A record keeps its slot's key, as a slab's does; half of the keys differ in one word only.
+        let keys = (0..<keyCount).map { (high: $0 % 2 == 0 ? $0 << 40 : 7, low: $0 % 2 == 0 ? 7 : $0) }
+        var index = SlotIndex()
+        var model: Set<UInt32> = []
+        for _ in 0..<keyCount * 4 {
+            let slot = UInt32.random(in: 0..<UInt32(keyCount), using: &random)
+            let key = keys[Int(slot)]
+            #expect((find(key, index, keys) == slot) == model.contains(slot))
+            // More come than go, so that it grows.
+            if !model.contains(slot) {
+                index.insert(slot, key.high, key.low) { keys[Int($0)] }
+                model.insert(slot)
+            } else if Int.random(in: 0..<3, using: &random) == 0 {
+                #expect(index.remove(slot, key.high, key.low) { keys[Int($0)] })
+                model.remove(slot)
+            }
+        }
+        #expect(index.count == model.count)
+        for slot in 0..<UInt32(keyCount) {
+            #expect((find(keys[Int(slot)], index, keys) == slot) == model.contains(slot))
+            if !model.contains(slot) {
+                #expect(!index.remove(slot, keys[Int(slot)].high, keys[Int(slot)].low) { keys[Int($0)] })
+            }
+        }
+        for slot in model { index.remove(slot, keys[Int(slot)].high, keys[Int(slot)].low) { keys[Int($0)] } }
+        #expect(index.count == 0)
+    }
+}
+
+@Suite("Paged array") struct PagedArrayTests {
+    @Test("what was written stays where it is; everything else is blank")
+    func stays() {
+        var array = PagedArray(repeating: UInt32(9))
+        let first = array.pointer(3)
+        first.pointee = 1
+        array.pointer(1 << 20).pointee = 2
+        #expect(array[3] == 1)
+        #expect(array.pointer(3) == first)
+        #expect(array[1 << 20] == 2)
+        #expect(array[4] == 9)
+        #expect(array[5_000] == 9)
+        #expect(array.existing(5_000) == nil)
+        #expect(array.existing(.max) == nil)
+    }
+}
+
 @Suite("Timer wheel") struct TimerWheelTests {
     @Test("agrees with a sorted list over random work at every distance", arguments: [1, 64] as [Int64])
     func model(resolution: Int64) {

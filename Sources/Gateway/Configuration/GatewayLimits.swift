@@ -107,7 +107,7 @@ package struct LimitKey: Sendable {
         key("waitingCommandsPerDevice", \.shard.waitingPerDevice, 1...65_536),
         key("waitingCommands", \.shard.waitingInAll, 1...10_000_000),
         key("dueJobReadAhead", \.shard.dueJobReadAhead, 1...10_000_000),
-        key("cachedDevices", \.shard.cachedDeviceCount, 100...100_000_000),
+        key("cachedDevices", \.shard.cachedDeviceCount, 100...50_000_000),
         key("sessionlessDeviceLifetimeSeconds", \.shard.sessionlessDeviceLifetime, 60...31_536_000, scale: 1_000),
         key("inactiveDeviceDays", \.shard.inactiveDeviceLifetime, 1...36_500, scale: 86_400_000),
         // Users.

@@ -110,13 +110,13 @@ final class Gateway {
 
     private func listen(_ sockets: ListeningSockets) throws {
         if let handles = sockets.device {
-            addresses.device = try open(handles, "device") { DeviceConnection.accept($1, tls: nil, on: $0) }
+            addresses.device = try open(handles, "device") { DeviceHandshake.accept($1, tls: nil, on: $0) }
         }
         if let handles = sockets.deviceTLS, let listener = configuration.device.tls {
             let tls = Lock(try Self.tlsContext(listener))
             deviceTLS = tls
             addresses.deviceTLS = try open(handles, "device.tls") {
-                DeviceConnection.accept($1, tls: tls.withLock { $0 }, on: $0)
+                DeviceHandshake.accept($1, tls: tls.withLock { $0 }, on: $0)
             }
         }
         if let handles = sockets.senders {

@@ -19,6 +19,8 @@ public enum LongwiredMain {
         for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
         pthread_sigmask(SIG_BLOCK, &signals, nil)
 
+        Allocator.giveLargePiecesBack()
+
         let parsed: LongwiredArguments
         do throws(LongwiredArguments.UsageError) {
             parsed = try LongwiredArguments(arguments)

@@ -29,13 +29,13 @@ extension GatewayLoop {
         for ack in first { campaigns.desk.endSiblings(of: ack) }
     }
 
-    /// Fetches what an effect will use: its connection first, and when that is here the connection's stream.
+    /// Fetches what an effect will use: its session's record first, and when that is here the stream.
     private func foresee(_ index: Int, isNext: Bool) {
         guard case .deliver(let session, let deliver) = core.pointee.effects[index] else { return }
         if isNext {
-            core.pointee.sessions[session.slot, session.stamp]?.foresee()
-        } else if let connection = core.pointee.sessions.address(session.slot) {
-            prefetch(connection, byteCount: 128)
+            sessions.foreseeStream(session)
+        } else {
+            sessions.foreseeRecord(session)
             if let row = deliver.row.baseAddress { prefetch(row, byteCount: min(deliver.row.count, 512)) }
         }
     }
@@ -64,20 +64,20 @@ extension GatewayLoop {
     private func perform(_ effect: Effect) {
         switch effect {
         case .deliver(let session, let deliver):
-            sessions[session.slot, session.stamp]?.send(deliver)
+            sessions.send(session, deliver)
         case .broadcast(let session, let broadcast):
-            sessions[session.slot, session.stamp]?.send(broadcast)
+            sessions.send(session, broadcast)
         case .publishAnswered(let origin, let outcome):
             if outcome.code != .accepted { metrics.count(.published(outcome.code)) }
             answer(.published(origin, outcome))
         case .welcome(let session, let welcome):
-            sessions[session.slot, session.stamp]?.welcome(welcome)
+            sessions.welcome(session, welcome)
         case .ping(let session):
-            sessions[session.slot, session.stamp]?.ping()
+            sessions.ping(session)
         case .updated(let session, let result):
-            sessions[session.slot, session.stamp]?.send(result)
+            sessions.send(session, result)
         case .close(let session, let code, let reason):
-            sessions[session.slot, session.stamp]?.close(code, reason: reason, isForgotten: true)
+            sessions.close(session, code, reason: reason, isForgotten: true)
         case .leased(let origin, let jobs):
             answer(.leased(origin, jobs))
         case .settled(let origin, let verdicts):

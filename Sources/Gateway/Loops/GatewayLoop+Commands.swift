@@ -32,7 +32,7 @@ extension GatewayLoop {
     }
 
     /// As much of a device's record as most commands use.
-    static let recordByteCount = 256
+    static let recordByteCount = 128
 
     func queryStatus(of device: DeviceAddress, origin: Origin) {
         let target = device.bucket.loop(of: loopCount)
@@ -167,7 +167,7 @@ extension GatewayLoop {
                 answers.forEach { take($0) }
                 context.spares.keep(answers)
             case .adopt(let adopted):
-                DeviceConnection.adopt(adopted, on: self)
+                DeviceHandshake.adopt(adopted, on: self)
             case .lease(let command):
                 lease(on: index, command)
             case .settle(let results, let origin):

@@ -62,8 +62,9 @@ final class GatewayLoop {
         var cachedNow: GatewayTime = 0
         var metrics = LoopMetrics()
         // `beginHandshake` keeps the configured limit, which is for all loops together and may change.
-        var sessions = StampedTable<DeviceConnection>(limit: Route.slotLimit)
         var senders = StampedTable<SenderConnection>(limit: Route.slotLimit)
+        /// Set once, as soon as its owner is there.
+        var sessions: DeviceSessions?
         var frameByteLimit: Int
     }
 
@@ -72,9 +73,9 @@ final class GatewayLoop {
         _modify { yield &core.pointee.metrics }
     }
 
-    var sessions: StampedTable<DeviceConnection> {
-        _read { yield core.pointee.sessions }
-        _modify { yield &core.pointee.sessions }
+    var sessions: DeviceSessions {
+        guard let sessions = core.pointee.sessions else { preconditionFailure("asked for before the loop was made") }
+        return sessions
     }
 
     var senders: StampedTable<SenderConnection> {
@@ -106,6 +107,7 @@ final class GatewayLoop {
                 outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
                 frameByteLimit: snapshot.limits.frameBytes))
         withExtendedLifetime(counters) {}
+        core.pointee.sessions = DeviceSessions(self)
         store.observer = self
         handoffDesk.outlet = HandoffDesk.Outlet(
             lease: { [unowned self] target, command in lease(on: target, command) },
@@ -123,7 +125,7 @@ final class GatewayLoop {
         guard loop.hasOwnTable else { return }
         loop.onArrival { [unowned self] connection, cargo in
             guard let connection, let cargo = cargo as? AdoptedConnection.Cargo else { return endConnection() }
-            DeviceConnection.adopt(
+            DeviceHandshake.adopt(
                 AdoptedConnection(connection: connection, isSecure: cargo.isSecure, hello: cargo.hello), on: self)
         }
     }
@@ -169,6 +171,7 @@ final class GatewayLoop {
             lastSecond = loop.now
             handoffDesk.tick(now: Int64(loop.now))
             reportAcceptFailures()
+            store.secondPassed()
             if index == 0 { campaignKeeper.tick() }
         }
     }
@@ -233,9 +236,7 @@ final class GatewayLoop {
 
     /// Tells every connection that the gateway stops.
     func beginStop() {
-        var devices: [DeviceConnection] = []
-        sessions.forEach { _, _, connection in devices.append(connection) }
-        for device in devices { device.close(.shuttingDown, reason: "the gateway is stopping") }
+        sessions.closeAll()
         var all: [SenderConnection] = []
         senders.forEach { _, _, connection in all.append(connection) }
         for sender in all { sender.stop() }

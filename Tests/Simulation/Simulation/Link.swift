@@ -16,7 +16,8 @@ struct Direction {
     var isDead = false
 }
 
-/// One TCP connection: its two directions, the gateway's end (what `DeviceConnection` keeps), the client's end.
+/// One TCP connection: its two directions, the gateway's end (what `DeviceHandshake` and `DeviceSessions` keep), the
+/// client's end.
 final class Link {
     enum Phase { case awaitingHello, awaitingWelcome, open, closed }
 

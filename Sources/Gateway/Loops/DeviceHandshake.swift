@@ -5,18 +5,17 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// One connection on the device listener: first a handshake, then a session.
+/// One connection on the device listener until its Welcome; then `DeviceSessions` has it.
 ///
 /// Everything that can be decided without the device's record is decided here, on whichever loop accepted it; then the
 /// connection moves to the device's loop, which checks the proof against the stored secret.
-final class DeviceConnection: StreamDelegate, Handshaking {
+final class DeviceHandshake: StreamDelegate, Handshaking {
     private enum Phase {
         /// Nothing but a Hello may come, and soon.
         case awaitingHello
         /// The shard has the Hello; the device may not speak before the Welcome.
         case awaitingWelcome
-        case open
-        /// Close was sent, or the peer said it; nothing is read any more.
+        /// Close was sent, or the session is open; nothing is read here any more.
         case closed
     }
 
@@ -27,27 +26,15 @@ final class DeviceConnection: StreamDelegate, Handshaking {
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
     var handshakePlace = HandshakeQueue.none
-    /// Pings, updates and feedback since a moment (monotonic ms): each costs an answer, a write or a read of the store.
-    private var requestCount: UInt16 = 0
-    private var feedbackCount: UInt16 = 0
-    private var requestsSince: UInt64 = 0
-    /// A client that pings every second and tells each change of state makes some twenty in this time.
-    private static let requestLimit: UInt16 = 1_000
-    private static let requestMilliseconds: UInt64 = 10_000
-    /// A client that tells of every message that it showed has as much to say as it may be sent.
-    private static let feedbackLimit: UInt16 = 10_000
     /// The shard knows the session and must hear of its end.
     private var isKnownToShard = false
-    /// The peer's end is not of our making and was announced by a Close of its own.
-    private var isAnnounced = false
-
     private init(owner: GatewayLoop, isSecure: Bool) {
         (self.owner, self.isSecure) = (owner, isSecure)
     }
 
     /// Takes a fresh connection from a listener.
     static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: GatewayLoop) {
-        let device = DeviceConnection(owner: owner, isSecure: tls != nil)
+        let device = DeviceHandshake(owner: owner, isSecure: tls != nil)
         owner.metrics.count(.deviceAccepted)
         device.stream = ByteStream(
             attaching: connection, on: owner.loop, delegate: device, outboxByteLimit: owner.limits.outboxBytes,
@@ -59,7 +46,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
 
     /// Takes a connection whose Hello was read on another loop.
     static func adopt(_ adopted: AdoptedConnection, on owner: GatewayLoop) {
-        let device = DeviceConnection(owner: owner, isSecure: adopted.isSecure)
+        let device = DeviceHandshake(owner: owner, isSecure: adopted.isSecure)
         device.phase = .awaitingWelcome
         device.stream = ByteStream(
             attaching: adopted.connection, on: owner.loop, delegate: device,
@@ -70,7 +57,6 @@ final class DeviceConnection: StreamDelegate, Handshaking {
     // MARK: Input
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
-        if phase == .open { owner.heard(session) }
         owner.metrics.count(.bytesReceived, bytes.count)
         var offset = 0
         while offset < bytes.count {
@@ -84,7 +70,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
             let type: FrameType
             let body: UnsafeRawBufferPointer
             switch FrameCut(
-                bytes, from: offset, bodyLimit: owner.frameByteLimit, mustBeHello: phase == .awaitingHello)
+                bytes, from: offset, bodyLimit: owner.frameByteLimit, mustBeHello: true)
             {
             case .incomplete: return offset
             case .refused(let code, let reason):
@@ -94,76 +80,24 @@ final class DeviceConnection: StreamDelegate, Handshaking {
                 (type, body) = (itsType, itsBody)
                 offset += byteCount
             }
-            if phase == .awaitingHello {
-                hello(body, after: UnsafeRawBufferPointer(rebasing: bytes[offset...]))
-                // Moved away: the leftover went along.
-                if self.stream == nil { return bytes.count }
-                continue
+            guard type == .hello else {
+                close(.unexpectedFrame, reason: "a device does not send this type of frame")
+                return bytes.count
             }
-            do throws(WireError) {
-                try take(type, body)
-            } catch {
-                close(.malformed, reason: "a frame's body is no message of its type")
-            }
+            hello(body, after: UnsafeRawBufferPointer(rebasing: bytes[offset...]))
+            // Moved away: the leftover went along.
+            if self.stream == nil { return bytes.count }
         }
         return offset
     }
 
-    /// Counts a ping, an update, an upstream message or feedback; false when there were far too many.
-    private func isWithinBounds(feedback: Bool = false) -> Bool {
-        let now = owner.loop.now
-        if now >= requestsSince + Self.requestMilliseconds {
-            (requestsSince, requestCount, feedbackCount) = (now, 0, 0)
-        }
-        if feedback { feedbackCount += 1 } else { requestCount += 1 }
-        guard requestCount > Self.requestLimit || feedbackCount > Self.feedbackLimit else { return true }
-        close(.floods, reason: "more pings, updates or feedback than any client has use for")
-        return false
-    }
-
     /// A token becomes part of a request to the vendor: nothing in it may break a line or a path there.
-    private func hasPlainTokens(_ tokens: [VendorToken]) -> Bool {
+    static func arePlain(_ tokens: [VendorToken]) -> Bool {
         func isPlain(_ text: String) -> Bool { text.utf8.allSatisfy { (0x21...0x7E).contains($0) } }
-        guard !tokens.allSatisfy({ isPlain($0.token) && isPlain($0.topic) }) else { return true }
-        close(.malformed, reason: "a vendor token or topic has characters other than visible ASCII")
-        return false
+        return tokens.allSatisfy { isPlain($0.token) && isPlain($0.topic) }
     }
 
-    private func take(_ type: FrameType, _ body: UnsafeRawBufferPointer) throws(WireError) {
-        switch type {
-        case .ack:
-            owner.acknowledge(session, try AckView(decoding: body.bytes))
-        case .ping:
-            let nonce = try Ping(decoding: body.bytes).nonce
-            guard isWithinBounds() else { return }
-            let pong = HeartbeatFrame.pong(nonce: nonce)
-            _ = stream?.write(byteCount: pong.byteCount) { pong.encode(into: $0) }
-        case .pong:
-            // That it came was all that mattered.
-            _ = try Pong(decoding: body.bytes)
-        case .deviceUpdate:
-            let update = try DeviceUpdate(decoding: body.bytes)
-            guard isWithinBounds(), hasPlainTokens(update.tokens) else { return }
-            owner.update(session, update)
-        case .feedback:
-            let feedback = try Feedback(decoding: body.bytes)
-            guard isWithinBounds(feedback: true) else { return }
-            owner.feedback(session, feedback)
-        case .upstream:
-            var result = UpstreamResult()
-            result.request = try Upstream(decoding: body.bytes).request
-            guard isWithinBounds() else { return }
-            result.code = 1
-            result.reason = "no consumer takes upstream messages of this app"
-            send(result)
-        case .close:
-            _ = try Close(decoding: body.bytes)
-            isAnnounced = true
-            finish(.goodbye)
-        default:
-            close(.unexpectedFrame, reason: "a device does not send this type of frame")
-        }
-    }
+    static let plainTokensReason: StaticString = "a vendor token or topic has characters other than visible ASCII"
 
     // MARK: Handshake
 
@@ -177,7 +111,7 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         } catch {
             return close(.malformed, reason: "the Hello cannot be read")
         }
-        guard hasPlainTokens(hello.tokens) else { return }
+        guard Self.arePlain(hello.tokens) else { return close(.malformed, reason: Self.plainTokensReason) }
         guard hello.role == .device else {
             return close(.wrongListener, reason: "this listener is for devices; senders have their own")
         }
@@ -220,10 +154,10 @@ final class DeviceConnection: StreamDelegate, Handshaking {
         guard !owner.context.isStopping else {
             return close(.shuttingDown, reason: "the gateway is stopping")
         }
-        guard let (slot, stamp) = owner.sessions.insert(self) else {
+        guard let admitted = owner.sessions.admit(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
         }
-        session = SessionRef(slot: slot, stamp: stamp)
+        session = admitted
         isKnownToShard = true
         owner.hello(adopted.command(session: session))
     }
@@ -235,59 +169,12 @@ final class DeviceConnection: StreamDelegate, Handshaking {
 
     var isShakingHands: Bool { phase == .awaitingHello && stream != nil }
 
-    // MARK: Output
-
-    func welcome(_ effect: WelcomeEffect) {
-        guard phase == .awaitingWelcome else { return }
-        phase = .open
-        send(effect.welcome)
-        stream?.setHint(owner.core.pointee.shard.place(of: session)?.baseAddress)
-        // What came behind the Hello has waited; it is looked at in the next turn.
-        stream?.resumeReading()
-    }
-
-    /// Fetches what a send will use.
-    func foresee() { stream?.foresee() }
-
-    func send(_ effect: DeliverEffect) {
-        guard phase == .open, let row = MessageRow(effect.row) else { return }
-        if let revoked = row.revokedTask {
-            var revoke = Revoke()
-            (revoke.sequence, revoke.messageID, revoke.taskID) = (effect.sequence, row.messageID, row.taskID)
-            revoke.revokedTaskID = revoked
-            owner.metrics.count(.deliversSent)
-            return send(revoke)
-        }
-        let frame = DeliverFrame(
-            sequence: effect.sequence, messageID: row.messageID, taskID: row.taskID, payload: row.payload,
-            isOffline: effect.isOffline, acceptedAt: UInt64(row.acceptedAt), alertedAt: UInt64(effect.alertedAt),
-            attempt: effect.attempt, collapseKey: row.collapseKey, alertTitle: row.alertTitle,
-            alertBody: row.alertBody)
-        let byteCount = frame.byteCount
-        _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
-        owner.metrics.count(.bytesSent, byteCount)
-        owner.metrics.count(.deliversSent)
-    }
-
-    func send(_ effect: BroadcastEffect) {
-        guard phase == .open else { return }
-        _ = stream?.write(byteCount: effect.frame.count) { effect.write(into: $0) }
-        owner.metrics.count(.bytesSent, effect.frame.count)
-        owner.metrics.count(.deliversSent)
-    }
-
-    func ping() {
-        let frame = HeartbeatFrame.ping(nonce: UInt64(bitPattern: owner.now))
-        let byteCount = frame.byteCount
-        _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
-        owner.metrics.count(.bytesSent, byteCount)
-    }
-
-    func send(_ message: some WireMessage) {
-        var bytes: [UInt8] = []
-        message.appendFrame(to: &bytes)
-        _ = bytes.withUnsafeBytes { stream?.write($0) }
-        owner.metrics.count(.bytesSent, bytes.count)
+    /// The session is open: gives the stream away; `nil` if it is over, which this object is about to hear and to tell.
+    func handOver() -> ByteStream? {
+        guard phase == .awaitingWelcome, let stream, stream.isOpen else { return nil }
+        phase = .closed
+        (isKnownToShard, session) = (false, .none)
+        return stream
     }
 
     // MARK: End
@@ -298,18 +185,25 @@ final class DeviceConnection: StreamDelegate, Handshaking {
     func close(_ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
         guard phase != .closed else { return }
         if isForgotten { isKnownToShard = false }
-        if let stream {
-            var close = Close()
-            close.code = code.rawValue
-            close.reason = "\(reason)"
-            close.serverTime = UInt64(owner.now)
-            (close.retryAfterMinimum, close.retryAfterMaximum) = owner.retryWindow(for: code)
-            var bytes: [UInt8] = []
-            close.appendFrame(to: &bytes)
-            _ = bytes.withUnsafeBytes { stream.write($0) }
-        }
-        owner.log.write(.debug, .connectionClosed, [.code: LogValue(code.rawValue), .reason: .text("\(reason)")])
+        if let stream { Self.write(code, reason: reason, to: stream, owner) } else { Self.note(code, reason, owner) }
         finish(code)
+    }
+
+    /// Writes the Close frame.
+    static func write(_ code: CloseCode, reason: StaticString, to stream: ByteStream, _ owner: GatewayLoop) {
+        var close = Close()
+        close.code = code.rawValue
+        close.reason = "\(reason)"
+        close.serverTime = UInt64(owner.now)
+        (close.retryAfterMinimum, close.retryAfterMaximum) = owner.retryWindow(for: code)
+        var bytes: [UInt8] = []
+        close.appendFrame(to: &bytes)
+        _ = bytes.withUnsafeBytes { stream.write($0) }
+        note(code, reason, owner)
+    }
+
+    private static func note(_ code: CloseCode, _ reason: StaticString, _ owner: GatewayLoop) {
+        owner.log.write(.debug, .connectionClosed, [.code: LogValue(code.rawValue), .reason: .text("\(reason)")])
     }
 
     private func finish(_ code: CloseCode) {
@@ -325,8 +219,8 @@ final class DeviceConnection: StreamDelegate, Handshaking {
     /// Gives the slot back and tells the shard, once.
     private func leave() {
         guard session != .none else { return }
-        owner.sessions.remove(session.slot, session.stamp)
-        if isKnownToShard { owner.sessionEnded(session, announced: isAnnounced) }
+        owner.sessions.remove(session)
+        if isKnownToShard { owner.sessionEnded(session, announced: false) }
         isKnownToShard = false
         session = .none
     }

@@ -1,0 +1,274 @@
+internal import Structures
+
+/// What a device's queue needs besides its rows: there while something is queued, sent or waited for.
+///
+/// A device without one points to its shard's record of no queue, whose values hold for every empty queue; so reading needs
+/// no question. The first write of anything else takes a record from the pool; `Shard.releaseQueue` gives it back.
+struct DeviceQueue {
+    typealias Pointer = UnsafeMutablePointer<DeviceQueue>
+
+    /// Where records come from; read through the shared record, too.
+    let pool: UnsafeMutablePointer<DeviceQueuePool>
+    /// The next free record, in a free one.
+    var nextFree: Pointer?
+
+    /// The first listed message of the live stream that this session has not been offered.
+    var firstUnsent: UInt32 = .max
+    /// Messages in memory, of either table, linked in sequence order; those of the vendor table are in their own list.
+    var firstMessage: UInt32 = .max
+    var lastMessage: UInt32 = .max
+    /// Rows in the stores, young and cold.
+    var messageCount: Int32 = 0
+    var listedCount: Int32 = 0
+    var messageBytes: Int64 = 0
+    /// The next sequence this session has not been offered yet.
+    var cursor: UInt64 = 0
+    /// One above the highest sequence sent in this session.
+    var offeredBelow: UInt64 = 0
+    /// Sequences below this were sent in this session before and are being sent again.
+    var resentBelow: UInt64 = 0
+    var inFlightBytes: UInt32 = 0
+    var inFlightCount: UInt16 = 0
+    var round: UInt16 = 1
+    var firstJob: UInt32 = .max
+    /// Messages of broadcasts in memory, by number.
+    var firstBroadcast: UInt32 = .max
+    var lastBroadcast: UInt32 = .max
+    var firstVendor: UInt32 = .max
+    var lastVendor: UInt32 = .max
+    var vendorCount: Int32 = 0
+    var listedVendorCount: Int32 = 0
+    var vendorBytes: Int64 = 0
+    /// Digests of collapse keys among cold rows; all ones until they were looked through.
+    var coldKeys: UInt64 = 0
+    var suspectSince: GatewayTime = 0
+    /// Counts messages of the live stream that were left to the disk: a page asked for before does not have them.
+    var departures: UInt32 = 0
+    /// Its place in `waitLists`.
+    var waiting: UInt32 = .max
+    var dropped = DroppedCounts()
+
+    init(pool: UnsafeMutablePointer<DeviceQueuePool>) { self.pool = pool }
+}
+
+extension DeviceQueue.Pointer {
+    /// The shared record of no queue.
+    @inline(__always)
+    var isNone: Bool { pointee.pool.pointee.none == self }
+
+    /// Nothing is queued, listed, or waiting: every device without a queue is like this one.
+    @inline(__always)
+    var isEmpty: Bool {
+        pointee.messageCount | pointee.vendorCount | Int32(pointee.inFlightCount) == 0
+            && pointee.firstMessage & pointee.firstBroadcast & pointee.firstVendor == .max
+            && pointee.firstJob & pointee.waiting == .max
+            && pointee.dropped.expired | pointee.dropped.collapsed | pointee.dropped.overflowed == 0
+            && pointee.dropped.revoked | pointee.dropped.failed == 0
+    }
+}
+
+/// The queues of one shard's devices.
+struct DeviceQueuePool: ~Copyable {
+    private static let chunkCount = 128
+
+    /// The shared record of no queue.
+    let none: DeviceQueue.Pointer
+    private var firstFree: DeviceQueue.Pointer?
+    private var chunks: [DeviceQueue.Pointer] = []
+    /// Queues that devices have.
+    private(set) var count = 0
+
+    /// The pool lies behind a pointer, since every record names it.
+    static func make() -> UnsafeMutablePointer<DeviceQueuePool> {
+        let pool = UnsafeMutablePointer<DeviceQueuePool>.allocate(capacity: 1)
+        let none = DeviceQueue.Pointer.allocate(capacity: 1)
+        none.initialize(to: DeviceQueue(pool: pool))
+        pool.initialize(to: DeviceQueuePool(none: none))
+        return pool
+    }
+
+    private init(none: DeviceQueue.Pointer) { self.none = none }
+
+    deinit {
+        for chunk in chunks { chunk.deallocate() }
+        none.deallocate()
+    }
+
+    /// A record that is like that of no queue.
+    mutating func take() -> DeviceQueue.Pointer {
+        if firstFree == nil { addChunk() }
+        guard let queue = firstFree else { preconditionFailure("a chunk without records") }
+        firstFree = queue.pointee.nextFree
+        queue.update(from: none, count: 1)
+        count += 1
+        return queue
+    }
+
+    mutating func put(_ queue: DeviceQueue.Pointer) {
+        count -= 1
+        keep(queue)
+    }
+
+    private mutating func keep(_ queue: DeviceQueue.Pointer) {
+        queue.pointee.nextFree = firstFree
+        firstFree = queue
+    }
+
+    private mutating func addChunk() {
+        let chunk = DeviceQueue.Pointer.allocate(capacity: Self.chunkCount)
+        chunk.initialize(repeating: none.pointee, count: Self.chunkCount)
+        chunks.append(chunk)
+        for index in (0..<Self.chunkCount).reversed() { keep(chunk + index) }
+    }
+}
+
+// A device's queue, as if it were part of the record.
+extension Device {
+    /// Whether a value is to be written: it need not be where it is what every empty queue has.
+    @inline(__always)
+    private mutating func mayWrite(_ isBlank: Bool) -> Bool {
+        guard queue.isNone else { return true }
+        if isBlank { return false }
+        queue = queue.pointee.pool.pointee.take()
+        return true
+    }
+
+    var firstUnsent: UInt32 {
+        @inline(__always) get { queue.pointee.firstUnsent }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstUnsent = newValue } }
+    }
+
+    var firstMessage: UInt32 {
+        @inline(__always) get { queue.pointee.firstMessage }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstMessage = newValue } }
+    }
+
+    var lastMessage: UInt32 {
+        @inline(__always) get { queue.pointee.lastMessage }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.lastMessage = newValue } }
+    }
+
+    var messageCount: Int32 {
+        @inline(__always) get { queue.pointee.messageCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.messageCount = newValue } }
+    }
+
+    var listedCount: Int32 {
+        @inline(__always) get { queue.pointee.listedCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.listedCount = newValue } }
+    }
+
+    var messageBytes: Int64 {
+        @inline(__always) get { queue.pointee.messageBytes }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.messageBytes = newValue } }
+    }
+
+    var cursor: UInt64 {
+        @inline(__always) get { queue.pointee.cursor }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.cursor = newValue } }
+    }
+
+    var offeredBelow: UInt64 {
+        @inline(__always) get { queue.pointee.offeredBelow }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.offeredBelow = newValue } }
+    }
+
+    var resentBelow: UInt64 {
+        @inline(__always) get { queue.pointee.resentBelow }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.resentBelow = newValue } }
+    }
+
+    var inFlightBytes: UInt32 {
+        @inline(__always) get { queue.pointee.inFlightBytes }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.inFlightBytes = newValue } }
+    }
+
+    var inFlightCount: UInt16 {
+        @inline(__always) get { queue.pointee.inFlightCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.inFlightCount = newValue } }
+    }
+
+    var round: UInt16 {
+        @inline(__always) get { queue.pointee.round }
+        @inline(__always) set { if mayWrite(newValue == 1) { queue.pointee.round = newValue } }
+    }
+
+    var firstJob: UInt32 {
+        @inline(__always) get { queue.pointee.firstJob }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstJob = newValue } }
+    }
+
+    var firstBroadcast: UInt32 {
+        @inline(__always) get { queue.pointee.firstBroadcast }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstBroadcast = newValue } }
+    }
+
+    var lastBroadcast: UInt32 {
+        @inline(__always) get { queue.pointee.lastBroadcast }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.lastBroadcast = newValue } }
+    }
+
+    var firstVendor: UInt32 {
+        @inline(__always) get { queue.pointee.firstVendor }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstVendor = newValue } }
+    }
+
+    var lastVendor: UInt32 {
+        @inline(__always) get { queue.pointee.lastVendor }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.lastVendor = newValue } }
+    }
+
+    var vendorCount: Int32 {
+        @inline(__always) get { queue.pointee.vendorCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.vendorCount = newValue } }
+    }
+
+    var listedVendorCount: Int32 {
+        @inline(__always) get { queue.pointee.listedVendorCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.listedVendorCount = newValue } }
+    }
+
+    var vendorBytes: Int64 {
+        @inline(__always) get { queue.pointee.vendorBytes }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.vendorBytes = newValue } }
+    }
+
+    var coldKeys: UInt64 {
+        @inline(__always) get { queue.pointee.coldKeys }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.coldKeys = newValue } }
+    }
+
+    var suspectSince: GatewayTime {
+        @inline(__always) get { queue.pointee.suspectSince }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.suspectSince = newValue } }
+    }
+
+    var departures: UInt32 {
+        @inline(__always) get { queue.pointee.departures }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.departures = newValue } }
+    }
+
+    var waiting: UInt32 {
+        @inline(__always) get { queue.pointee.waiting }
+        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.waiting = newValue } }
+    }
+
+    var dropped: DroppedCounts {
+        @inline(__always) get { queue.pointee.dropped }
+        @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.pointee.dropped = newValue } }
+    }
+}
+
+extension Shard {
+    /// Gives a queue back that nothing is in; to be called whenever that may have come to be.
+    ///
+    /// What is asked for at the disk, and a missed ack, still refer to what stands in it.
+    mutating func releaseQueue(_ slot: UInt32) {
+        let device = devices.pointer(slot)
+        guard !device.pointee.queue.isNone, device.pointee.queue.isEmpty,
+            device.pointee.flags.isDisjoint(with: [.suspect, .paging, .loading, .busy])
+        else { return }
+        queues.pointee.put(device.pointee.queue)
+        device.pointee.queue = queues.pointee.none
+    }
+}

@@ -1,0 +1,17 @@
+/// A number below 2⁴⁸ in six bytes: times in milliseconds, and counts that never come near.
+///
+/// A greater one, which only a damaged row can hold, is kept as the greatest.
+struct Packed48 {
+    private var low: UInt16 = 0
+    private var middle: UInt16 = 0
+    private var high: UInt16 = 0
+
+    var value: UInt64 {
+        get { UInt64(high) << 32 | UInt64(middle) << 16 | UInt64(low) }
+        set {
+            let kept = min(newValue, 1 << 48 - 1)
+            (low, middle) = (UInt16(truncatingIfNeeded: kept), UInt16(truncatingIfNeeded: kept >> 16))
+            high = UInt16(truncatingIfNeeded: kept >> 32)
+        }
+    }
+}

@@ -1,0 +1,106 @@
+internal import Cryptography
+internal import Structures
+
+/// What a stream has beside its slot while it has a delegate of its own, uses TLS, keeps unconsumed bytes, or has a deadline.
+struct StreamSide {
+    typealias Pointer = UnsafeMutablePointer<StreamSide>
+
+    let pool: UnsafeMutablePointer<StreamSidePool>
+    /// Its place in the pool; `.max` for the shared record of nothing.
+    let place: UInt32
+    /// In ticks of the wheel.
+    var deadline: UInt32 = 0
+    /// Its neighbours in the wheel; `StreamTable.none` for none.
+    var nextInBucket: UInt32 = StreamTable.none
+    var previousInBucket: UInt32 = StreamTable.none
+    var bucket: UInt16 = 0
+    var unconsumed: Block.Pointer?
+    var tls: TLSSession?
+    var delegate: StreamDelegate?
+
+    init(pool: UnsafeMutablePointer<StreamSidePool>, place: UInt32) { (self.pool, self.place) = (pool, place) }
+}
+
+/// The sides of one loop's streams; behind a pointer, since every side names it.
+struct StreamSidePool: ~Copyable {
+    var sides = Slab<StreamSide>()
+    let none: StreamSide.Pointer
+    /// The delegate of all streams that were passed to one.
+    var sharedDelegate: StreamDelegate?
+
+    static func make() -> UnsafeMutablePointer<StreamSidePool> {
+        let pool = UnsafeMutablePointer<StreamSidePool>.allocate(capacity: 1)
+        let none = StreamSide.Pointer.allocate(capacity: 1)
+        none.initialize(to: StreamSide(pool: pool, place: .max))
+        pool.initialize(to: StreamSidePool(none: none))
+        return pool
+    }
+
+    private init(none: StreamSide.Pointer) { self.none = none }
+
+    deinit {
+        none.deinitialize(count: 1)
+        none.deallocate()
+    }
+}
+
+extension StreamSlot {
+    private var hasSide: Bool { side.pointee.place != .max }
+
+    /// The stream's own side, made if need be.
+    mutating func ownSide() -> StreamSide.Pointer {
+        if hasSide { return side }
+        let pool = side.pointee.pool
+        let place = pool.pointee.sides.nextSlot
+        side = pool.pointee.sides.pointer(pool.pointee.sides.insert(StreamSide(pool: pool, place: place)))
+        return side
+    }
+
+    /// Gives the side back once there is nothing in it.
+    mutating func releaseSide() {
+        guard hasSide, side.pointee.unconsumed == nil, side.pointee.tls == nil, side.pointee.delegate == nil,
+            !flags.contains(.isInWheel)
+        else { return }
+        let pool = side.pointee.pool
+        pool.pointee.sides.remove(side.pointee.place)
+        side = pool.pointee.none
+    }
+
+    /// A stream's own delegate, or the shared one.
+    var delegate: StreamDelegate? {
+        get { flags.contains(.isShared) ? side.pointee.pool.pointee.sharedDelegate : side.pointee.delegate }
+        set {
+            flags.remove(.isShared)
+            guard newValue != nil || hasSide else { return }
+            ownSide().pointee.delegate = newValue
+            if newValue == nil { releaseSide() }
+        }
+    }
+
+    /// Takes the delegate that all streams of the loop share which have none of their own.
+    mutating func share(_ delegate: StreamDelegate) {
+        let pool = side.pointee.pool
+        if pool.pointee.sharedDelegate == nil { pool.pointee.sharedDelegate = delegate }
+        precondition(pool.pointee.sharedDelegate === delegate, "a loop's streams share one delegate")
+        self.delegate = nil
+        flags.insert(.isShared)
+    }
+
+    var unconsumed: Block.Pointer? {
+        get { side.pointee.unconsumed }
+        set {
+            guard newValue != nil || hasSide else { return }
+            ownSide().pointee.unconsumed = newValue
+            if newValue == nil { releaseSide() }
+        }
+    }
+
+    var tls: TLSSession? {
+        get { side.pointee.tls }
+        set {
+            guard newValue != nil || hasSide else { return }
+            ownSide().pointee.tls = newValue
+            if newValue == nil { releaseSide() }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import Structures
+internal import Wire
+
+/// The sessions of one loop's devices: 24 bytes each, no object.
+///
+/// A session has its slot from the moment the shard is asked about its Hello; until the Welcome is out its connection is a
+/// `DeviceHandshake`. From then on its stream belongs to this one delegate, and the stream's tag is the session's slot.
+final class DeviceSessions: StreamDelegate {
+    private struct Record: BitwiseCopyable {
+        enum Phase: UInt8 {
+            case free
+            /// Its handshake object waits for the Welcome.
+            case opening
+            case open
+        }
+
+        var stream = StreamReference.none
+        /// Tells the slot's occupants apart; 20 bits, never zero.
+        var stamp: UInt32 = 1
+        /// Pings, updates and feedback since a moment: each costs an answer, a write or a read of the store.
+        var requestsSince: UInt16 = 0
+        var requestCount: UInt16 = 0
+        var feedbackCount: UInt16 = 0
+        var phase = Phase.free
+    }
+
+    /// In seconds.
+    ///
+    /// A client that pings every second and tells each change of state makes some twenty in this time.
+    private static let requestPeriod: UInt16 = 10
+    private static let requestLimit: UInt16 = 1_000
+    /// A client that tells of every message that it showed has as much to say as it may be sent.
+    private static let feedbackLimit: UInt16 = 10_000
+
+    // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
+    private unowned(unsafe) let owner: GatewayLoop
+    /// Behind a pointer, where Swift does not check each access for overlaps.
+    private let table: UnsafeMutablePointer<Table>
+
+    private struct Table: ~Copyable {
+        var records = PagedArray(repeating: Record())
+        var slotCount: UInt32 = 0
+        var free: [UInt32] = []
+        var openings: [UInt32: DeviceHandshake] = [:]
+    }
+
+    init(_ owner: GatewayLoop) {
+        self.owner = owner
+        table = .allocate(capacity: 1)
+        table.initialize(to: Table())
+        super.init()
+    }
+
+    deinit {
+        table.deinitialize(count: 1)
+        table.deallocate()
+    }
+
+    var count: Int { Int(table.pointee.slotCount) - table.pointee.free.count }
+
+    // MARK: Coming and going
+
+    /// Gives a connection whose Hello is with the shard its session; `nil` when there are too many.
+    func admit(_ handshake: DeviceHandshake) -> SessionRef? {
+        let slot: UInt32
+        if let known = table.pointee.free.popLast() {
+            slot = known
+        } else {
+            guard table.pointee.slotCount < UInt32(Route.slotLimit) else { return nil }
+            slot = table.pointee.slotCount
+            table.pointee.slotCount += 1
+        }
+        let record = table.pointee.records.pointer(slot)
+        record.pointee.phase = .opening
+        (record.pointee.requestsSince, record.pointee.requestCount, record.pointee.feedbackCount) = (0, 0, 0)
+        table.pointee.openings[slot] = handshake
+        return SessionRef(slot: slot, stamp: record.pointee.stamp)
+    }
+
+    /// Forgets a session; its slot may be another's at once.
+    func remove(_ session: SessionRef) {
+        guard let record = record(session) else { return }
+        if record.pointee.phase == .opening { table.pointee.openings[session.slot] = nil }
+        let next = (session.stamp &+ 1) & 0xF_FFFF
+        record.pointee.stamp = next == 0 ? 1 : next
+        record.pointee.phase = .free
+        record.pointee.stream = .none
+        table.pointee.free.append(session.slot)
+    }
+
+    private func record(_ session: SessionRef) -> UnsafeMutablePointer<Record>? {
+        guard let record = table.pointee.records.existing(session.slot), record.pointee.stamp == session.stamp,
+            record.pointee.phase != .free
+        else { return nil }
+        return record
+    }
+
+    /// The stream of an open session.
+    private func stream(of session: SessionRef) -> ByteStream? {
+        guard let record = record(session), record.pointee.phase == .open else { return nil }
+        return ByteStream(record.pointee.stream, on: owner.loop)
+    }
+
+    /// The session that a stream is of; `nil` when it is over already.
+    private func session(of stream: ByteStream, tag: UInt32) -> SessionRef? {
+        guard let record = table.pointee.records.existing(tag), record.pointee.phase == .open,
+            record.pointee.stream.names(stream)
+        else { return nil }
+        return SessionRef(slot: tag, stamp: record.pointee.stamp)
+    }
+
+    /// Every session is told that the gateway stops.
+    func closeAll() {
+        for slot in 0..<table.pointee.slotCount {
+            let record = table.pointee.records.pointer(slot)
+            guard record.pointee.phase != .free else { continue }
+            close(
+                SessionRef(slot: slot, stamp: record.pointee.stamp), .shuttingDown, reason: "the gateway is stopping")
+        }
+    }
+
+    // MARK: Input
+
+    override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+        // After a Close, ours or theirs, what still comes is of no interest.
+        guard let session = session(of: stream, tag: stream.tag) else { return bytes.count }
+        owner.heard(session)
+        owner.metrics.count(.bytesReceived, bytes.count)
+        var offset = 0
+        while offset < bytes.count {
+            guard record(session) != nil else { return bytes.count }
+            switch FrameCut(bytes, from: offset, bodyLimit: owner.frameByteLimit, mustBeHello: false) {
+            case .incomplete: return offset
+            case .refused(let code, let reason):
+                close(session, code, reason: reason)
+                return bytes.count
+            case .frame(let type, let body, let byteCount):
+                offset += byteCount
+                do throws(WireError) {
+                    try take(type, body, session, stream)
+                } catch {
+                    close(session, .malformed, reason: "a frame's body is no message of its type")
+                }
+            }
+        }
+        return offset
+    }
+
+    /// Counts a ping, an update, an upstream message or feedback; false when there were far too many.
+    private func isWithinBounds(_ session: SessionRef, feedback: Bool = false) -> Bool {
+        guard let record = record(session) else { return false }
+        let now = UInt16(truncatingIfNeeded: owner.loop.now / 1_000)
+        if now &- record.pointee.requestsSince >= Self.requestPeriod {
+            (record.pointee.requestsSince, record.pointee.requestCount, record.pointee.feedbackCount) = (now, 0, 0)
+        }
+        if feedback { record.pointee.feedbackCount += 1 } else { record.pointee.requestCount += 1 }
+        guard record.pointee.requestCount > Self.requestLimit || record.pointee.feedbackCount > Self.feedbackLimit
+        else { return true }
+        close(session, .floods, reason: "more pings, updates or feedback than any client has use for")
+        return false
+    }
+
+    private func take(
+        _ type: FrameType, _ body: UnsafeRawBufferPointer, _ session: SessionRef, _ stream: ByteStream
+    ) throws(WireError) {
+        switch type {
+        case .ack:
+            owner.acknowledge(session, try AckView(decoding: body.bytes))
+        case .ping:
+            let nonce = try Ping(decoding: body.bytes).nonce
+            guard isWithinBounds(session) else { return }
+            let pong = HeartbeatFrame.pong(nonce: nonce)
+            _ = stream.write(byteCount: pong.byteCount) { pong.encode(into: $0) }
+        case .pong:
+            // That it came was all that mattered.
+            _ = try Pong(decoding: body.bytes)
+        case .deviceUpdate:
+            let update = try DeviceUpdate(decoding: body.bytes)
+            guard isWithinBounds(session) else { return }
+            guard DeviceHandshake.arePlain(update.tokens) else {
+                return close(session, .malformed, reason: DeviceHandshake.plainTokensReason)
+            }
+            owner.update(session, update)
+        case .feedback:
+            let feedback = try Feedback(decoding: body.bytes)
+            guard isWithinBounds(session, feedback: true) else { return }
+            owner.feedback(session, feedback)
+        case .upstream:
+            var result = UpstreamResult()
+            result.request = try Upstream(decoding: body.bytes).request
+            guard isWithinBounds(session) else { return }
+            result.code = 1
+            result.reason = "no consumer takes upstream messages of this app"
+            send(session, result)
+        case .close:
+            _ = try Close(decoding: body.bytes)
+            finish(session, .goodbye, announced: true)
+        default:
+            close(session, .unexpectedFrame, reason: "a device does not send this type of frame")
+        }
+    }
+
+    // MARK: Output
+
+    /// Says Welcome: from here on the session's stream is this object's.
+    func welcome(_ session: SessionRef, _ effect: WelcomeEffect) {
+        guard let record = record(session), record.pointee.phase == .opening,
+            let stream = table.pointee.openings[session.slot]?.handOver()
+        else { return }
+        table.pointee.openings[session.slot] = nil
+        record.pointee.phase = .open
+        record.pointee.stream = stream.reference
+        stream.pass(to: self, tag: session.slot)
+        send(session, effect.welcome)
+        // What came behind the Hello has waited; it is looked at in the next turn.
+        stream.resumeReading()
+    }
+
+    /// Fetches a session's record, which says where its stream is.
+    func foreseeRecord(_ session: SessionRef) {
+        guard let record = table.pointee.records.existing(session.slot) else { return }
+        prefetch(record, byteCount: MemoryLayout<Record>.size)
+    }
+
+    override func foresee(_ tag: UInt32) {
+        guard let record = table.pointee.records.existing(tag) else { return }
+        prefetch(record, byteCount: MemoryLayout<Record>.size)
+        if let place = owner.core.pointee.shard.place(ofSession: tag)?.baseAddress {
+            prefetch(place, byteCount: GatewayLoop.recordByteCount)
+        }
+    }
+
+    /// Fetches what a send will use.
+    func foreseeStream(_ session: SessionRef) { stream(of: session)?.foresee() }
+
+    func send(_ session: SessionRef, _ effect: DeliverEffect) {
+        guard let stream = stream(of: session), let row = MessageRow(effect.row) else { return }
+        if let revoked = row.revokedTask {
+            var revoke = Revoke()
+            (revoke.sequence, revoke.messageID, revoke.taskID) = (effect.sequence, row.messageID, row.taskID)
+            revoke.revokedTaskID = revoked
+            owner.metrics.count(.deliversSent)
+            return send(session, revoke)
+        }
+        let frame = DeliverFrame(
+            sequence: effect.sequence, messageID: row.messageID, taskID: row.taskID, payload: row.payload,
+            isOffline: effect.isOffline, acceptedAt: UInt64(row.acceptedAt), alertedAt: UInt64(effect.alertedAt),
+            attempt: effect.attempt, collapseKey: row.collapseKey, alertTitle: row.alertTitle,
+            alertBody: row.alertBody)
+        let byteCount = frame.byteCount
+        _ = stream.write(byteCount: byteCount) { frame.encode(into: $0) }
+        owner.metrics.count(.bytesSent, byteCount)
+        owner.metrics.count(.deliversSent)
+    }
+
+    func send(_ session: SessionRef, _ effect: BroadcastEffect) {
+        guard let stream = stream(of: session) else { return }
+        _ = stream.write(byteCount: effect.frame.count) { effect.write(into: $0) }
+        owner.metrics.count(.bytesSent, effect.frame.count)
+        owner.metrics.count(.deliversSent)
+    }
+
+    func ping(_ session: SessionRef) {
+        guard let stream = stream(of: session) else { return }
+        let frame = HeartbeatFrame.ping(nonce: UInt64(bitPattern: owner.now))
+        let byteCount = frame.byteCount
+        _ = stream.write(byteCount: byteCount) { frame.encode(into: $0) }
+        owner.metrics.count(.bytesSent, byteCount)
+    }
+
+    func send(_ session: SessionRef, _ message: some WireMessage) {
+        guard let stream = stream(of: session) else { return }
+        var bytes: [UInt8] = []
+        message.appendFrame(to: &bytes)
+        _ = bytes.withUnsafeBytes { stream.write($0) }
+        owner.metrics.count(.bytesSent, bytes.count)
+    }
+
+    // MARK: End
+
+    /// Says why and hangs up.
+    ///
+    /// With `isForgotten` the shard itself wants the session closed and need not hear of its end.
+    func close(_ session: SessionRef, _ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
+        guard let record = record(session) else { return }
+        if record.pointee.phase == .opening {
+            table.pointee.openings[session.slot]?.close(code, reason: reason, isForgotten: isForgotten)
+            return
+        }
+        if let stream = stream(of: session) { DeviceHandshake.write(code, reason: reason, to: stream, owner) }
+        finish(session, code, isForgotten: isForgotten)
+    }
+
+    private func finish(_ session: SessionRef, _ code: CloseCode, announced: Bool = false, isForgotten: Bool = false) {
+        guard let stream = stream(of: session) else { return }
+        owner.metrics.count(.closed(code))
+        leave(session, announced: announced, isForgotten: isForgotten)
+        stream.closeAfterFlush()
+    }
+
+    /// Gives the slot back and tells the shard, once.
+    private func leave(_ session: SessionRef, announced: Bool = false, isForgotten: Bool = false) {
+        remove(session)
+        if !isForgotten { owner.sessionEnded(session, announced: announced) }
+        owner.endConnection()
+    }
+
+    override func outboxFilled(_ stream: ByteStream) {
+        // There is no room for a Close frame, and a client that does not read would not see it.
+        if let session = session(of: stream, tag: stream.tag) {
+            owner.metrics.count(.closedForSlowReader)
+            leave(session)
+        }
+        stream.close(.outboxFull)
+    }
+
+    override func ended(_ stream: ByteStream, tag: UInt32, _ reason: CloseReason) {
+        guard let session = session(of: stream, tag: tag) else { return }
+        owner.metrics.count(.closedByPeer)
+        leave(session)
+    }
+}

@@ -1,0 +1,180 @@
+/// A hash table from two words to the slot of a record that holds them: 4 bytes a place, since the key stays in the record.
+///
+/// Grows a segment at a time (extendible hashing): a segment of 1,024 places that is full becomes two, so that no table is
+/// ever copied as a whole and none leaves a hole of its size behind. A place has six bits of the hash beside the slot: a
+/// look at a record that is not the one that was sought is rare. The caller compares the keys; see `Probe`.
+@frozen public struct SlotIndex: ~Copyable {
+    /// Slots must be below this.
+    @inlinable public static var slotLimit: UInt32 { 1 << 26 }
+
+    /// Walks the slots that may be the one sought; keep it for one look-up only.
+    @frozen public struct Probe {
+        @usableFromInline var segment: UnsafeMutablePointer<UInt32>
+        @usableFromInline var index: Int
+        @usableFromInline var tag: UInt32
+
+        @inlinable init(segment: UnsafeMutablePointer<UInt32>, index: Int, tag: UInt32) {
+            (self.segment, self.index, self.tag) = (segment, index, tag)
+        }
+    }
+
+    @inlinable static var placeBits: Int { 10 }
+    @inlinable static var placeCount: Int { 1 << placeBits }
+    private static let fullCount = placeCount * 13 / 16
+    @inlinable static var empty: UInt32 { .max }
+
+    /// Segments by the hash's upper bits; one that is less deep than the directory stands there several times.
+    @usableFromInline var directory: UnsafeMutablePointer<UnsafeMutablePointer<UInt32>>
+    @usableFromInline var depth = 0
+
+    @inlinable public var count: Int { usedCount }
+    @usableFromInline var usedCount = 0
+
+    public init() {
+        directory = .allocate(capacity: 1)
+        directory.initialize(to: Self.makeSegment(depth: 0))
+    }
+
+    deinit {
+        var index = 0
+        while index < 1 << depth {
+            let segment = directory[index]
+            index += 1 << (depth - Int(Self.depth(segment).pointee))
+            segment.deallocate()
+        }
+        directory.deallocate()
+    }
+
+    // MARK: Looking up
+
+    @inlinable public func probe(_ high: UInt64, _ low: UInt64) -> Probe {
+        let hash = Self.hash(high, low)
+        return Probe(segment: segment(hash), index: Self.home(hash), tag: Self.tag(hash))
+    }
+
+    /// The next slot whose key may be the one sought; `nil` when there is none left.
+    @inlinable public func next(_ probe: inout Probe) -> UInt32? {
+        while true {
+            let place = probe.segment[probe.index]
+            if place == Self.empty { return nil }
+            probe.index = (probe.index + 1) & (Self.placeCount - 1)
+            if place >> 26 == probe.tag { return place & (Self.slotLimit - 1) }
+        }
+    }
+
+    // MARK: Changes
+
+    /// Adds a slot whose key is not in the table.
+    ///
+    /// `key` says what key a slot's record holds; it is asked about those that move.
+    public mutating func insert(
+        _ slot: UInt32, _ high: UInt64, _ low: UInt64, key: (UInt32) -> (high: UInt64, low: UInt64)
+    ) {
+        precondition(slot < Self.slotLimit, "more records than the index has numbers for")
+        let hash = Self.hash(high, low)
+        while Self.used(segment(hash)).pointee >= Self.fullCount { split(segment(hash), hash, key: key) }
+        Self.put(slot, hash, into: segment(hash))
+        usedCount += 1
+    }
+
+    /// Removes a slot; `false` when it was not there.
+    @discardableResult
+    public mutating func remove(
+        _ slot: UInt32, _ high: UInt64, _ low: UInt64, key: (UInt32) -> (high: UInt64, low: UInt64)
+    ) -> Bool {
+        let hash = Self.hash(high, low)
+        let segment = segment(hash)
+        let mask = Self.placeCount - 1
+        var gap = Self.home(hash)
+        while segment[gap] == Self.empty || segment[gap] & (Self.slotLimit - 1) != slot {
+            if segment[gap] == Self.empty { return false }
+            gap = (gap + 1) & mask
+        }
+        // Close the gap: whoever follows in the run and may stand here moves up.
+        var next = (gap + 1) & mask
+        while segment[next] != Self.empty {
+            let (itsHigh, itsLow) = key(segment[next] & (Self.slotLimit - 1))
+            let wanted = Self.home(Self.hash(itsHigh, itsLow))
+            if (next - wanted) & mask >= (next - gap) & mask {
+                segment[gap] = segment[next]
+                gap = next
+            }
+            next = (next + 1) & mask
+        }
+        segment[gap] = Self.empty
+        Self.used(segment).pointee -= 1
+        usedCount -= 1
+        return true
+    }
+
+    private mutating func split(
+        _ old: UnsafeMutablePointer<UInt32>, _ hash: UInt64, key: (UInt32) -> (high: UInt64, low: UInt64)
+    ) {
+        let oldDepth = Int(Self.depth(old).pointee)
+        precondition(oldDepth < 40, "keys that are all alike")
+        if oldDepth == depth {
+            let wider = UnsafeMutablePointer<UnsafeMutablePointer<UInt32>>.allocate(capacity: 2 << depth)
+            for index in 0..<1 << depth { (wider + 2 * index).initialize(repeating: directory[index], count: 2) }
+            directory.deallocate()
+            directory = wider
+            depth += 1
+        }
+        let (lower, upper) = (Self.makeSegment(depth: oldDepth + 1), Self.makeSegment(depth: oldDepth + 1))
+        for index in 0..<Self.placeCount where old[index] != Self.empty {
+            let slot = old[index] & (Self.slotLimit - 1)
+            let (high, low) = key(slot)
+            let itsHash = Self.hash(high, low)
+            Self.put(slot, itsHash, into: (itsHash << UInt64(oldDepth)) >> 63 == 0 ? lower : upper)
+        }
+        // The run of directory places that named the old segment.
+        let span = 1 << (depth - oldDepth)
+        let first = directoryIndex(hash) & ~(span - 1)
+        for index in first..<first + span { directory[index] = index < first + span / 2 ? lower : upper }
+        old.deallocate()
+    }
+
+    // MARK: Hashes and places
+
+    @inlinable static func hash(_ high: UInt64, _ low: UInt64) -> UInt64 {
+        var mixed = low ^ high &* 0x9E37_79B9_7F4A_7C15
+        mixed = (mixed ^ mixed >> 32) &* 0xD6E8_FEB8_6659_FD93
+        return mixed ^ mixed >> 32
+    }
+
+    /// The hash's lower bits say where in the segment, the next ones the tag, the uppermost which segment.
+    @inlinable static func home(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (placeCount - 1) }
+    /// 63 would make the last slot's place look empty; with one tag less that slot is as good as others.
+    @inlinable static func tag(_ hash: UInt64) -> UInt32 {
+        min(UInt32(truncatingIfNeeded: hash >> UInt64(placeBits)) & 63, 62)
+    }
+
+    @inlinable func directoryIndex(_ hash: UInt64) -> Int {
+        depth == 0 ? 0 : Int(truncatingIfNeeded: hash >> UInt64(64 - depth))
+    }
+
+    @inlinable func segment(_ hash: UInt64) -> UnsafeMutablePointer<UInt32> { directory[directoryIndex(hash)] }
+
+    private static func put(_ slot: UInt32, _ hash: UInt64, into segment: UnsafeMutablePointer<UInt32>) {
+        var index = home(hash)
+        while segment[index] != empty { index = (index + 1) & (placeCount - 1) }
+        segment[index] = slot | tag(hash) << 26
+        used(segment).pointee += 1
+    }
+
+    /// Behind the places: how many are used, and how deep the segment is.
+    private static func used(_ segment: UnsafeMutablePointer<UInt32>) -> UnsafeMutablePointer<UInt32> {
+        segment + placeCount
+    }
+
+    private static func depth(_ segment: UnsafeMutablePointer<UInt32>) -> UnsafeMutablePointer<UInt32> {
+        segment + placeCount + 1
+    }
+
+    private static func makeSegment(depth: Int) -> UnsafeMutablePointer<UInt32> {
+        let segment = UnsafeMutablePointer<UInt32>.allocate(capacity: placeCount + 2)
+        segment.initialize(repeating: empty, count: placeCount)
+        (segment + placeCount).initialize(to: 0)
+        (segment + placeCount + 1).initialize(to: UInt32(depth))
+        return segment
+    }
+}

@@ -86,6 +86,9 @@ package final class SegmentLedger: Sendable {
     /// The oldest sealed segment.
     package var oldestSealed: SealedSegment? { state.withLock { $0.sealed.first } }
 
+    /// The one sealed after it.
+    package var secondSealed: SealedSegment? { state.withLock { $0.sealed.count > 1 ? $0.sealed[1] : nil } }
+
     /// Sleeps until something was sealed or `wake()` was called, at most `milliseconds`; false once closed.
     package func wait(atMostMilliseconds milliseconds: UInt64) -> Bool {
         state.wait(atMostMilliseconds: milliseconds, while: { $0.isOpen && $0.wakeCount == 0 }) { state in

@@ -39,6 +39,8 @@ final class Spiller: @unchecked Sendable {
     private let newestUnknownPeriod: Atomic<Int64>
     private var deletionsSinceCompaction = 0
     private var calm = Calm()
+    /// The segment whose rows the shards are looking for while the one before it is written.
+    private var asked: UInt64?
 
     init(
         run: SortedRun, ledger: SegmentLedger, committer: Committer, configuration: EmbeddedStore.Configuration,
@@ -104,7 +106,7 @@ final class Spiller: @unchecked Sendable {
                 let age = configuration.youngMilliseconds * 1_000_000
                 committer.sealSegment(openedBefore: isSpillingAll ? now : now > age ? now - age : 0)
                 while let segment = ledger.oldestSealed, isDue(segment, isSpillingAll, now) {
-                    guard try spill(segment) else { break }
+                    guard try spill(segment, isSpillingAll, now) else { break }
                     calm.isDisturbed(at: now)
                 }
                 if isSpillingAll, ledger.segmentCount == 0 { state.withLock { $0.isSpillingAll = false } }
@@ -118,14 +120,22 @@ final class Spiller: @unchecked Sendable {
         }
     }
 
-    private func isDue(_ segment: SealedSegment, _ isSpillingAll: Bool, _ now: UInt64) -> Bool {
-        isSpillingAll || segment.openedAt + configuration.youngMilliseconds * 1_000_000 <= now
-            || Double(ledger.byteCount) > Double(configuration.journalByteLimit) * Limits.spillShare
+    /// `earlier` segments are gone by then.
+    private func isDue(_ segment: SealedSegment, _ isSpillingAll: Bool, _ now: UInt64, earlier: Int = 0) -> Bool {
+        let byteCount = ledger.byteCount - earlier * ledger.folder.segmentByteCount
+        return isSpillingAll || segment.openedAt + configuration.youngMilliseconds * 1_000_000 <= now
+            || Double(byteCount) > Double(configuration.journalByteLimit) * Limits.spillShare
     }
 
     /// Moves one segment's rows; false when the store closes meanwhile.
-    private func spill(_ segment: SealedSegment) throws(StoreError) -> Bool {
-        guard let parts = collect(segment) else { return false }
+    private func spill(_ segment: SealedSegment, _ isSpillingAll: Bool, _ now: UInt64) throws(StoreError) -> Bool {
+        if asked != segment.generation, !ask(segment) { return false }
+        asked = nil
+        guard let parts = answers() else { return false }
+        // The shards look for the next segment's rows while this one's are written: both take about as long.
+        if let next = ledger.secondSealed, isDue(next, isSpillingAll, now, earlier: 1), ask(next) {
+            asked = next.generation
+        }
         configuration.spillFault?(.collected)
         var rows = parts.flatMap(\.rows)
         let period = max(Periods.current(configuration.now()), run.database.ephemeralFamilies.last?.period ?? .min)
@@ -156,8 +166,8 @@ final class Spiller: @unchecked Sendable {
         return true
     }
 
-    /// Asks every shard for its live rows of the segment; `nil` when the store closes meanwhile.
-    private func collect(_ segment: SealedSegment) -> [(mailbox: ShardMailbox, rows: [SpilledRow])]? {
+    /// Asks every shard for its live rows of the segment; false when one of them is gone.
+    private func ask(_ segment: SealedSegment) -> Bool {
         let asked: [(number: Int, mailbox: ShardMailbox)]? = state.withLock { state in
             guard !state.hasLostShard else { return nil }
             let asked = state.mailboxes.filter { shard in
@@ -167,8 +177,13 @@ final class Spiller: @unchecked Sendable {
             state.missing = Set(asked.map { ObjectIdentifier($0.mailbox) })
             return asked
         }
-        guard let asked else { return nil }
+        guard let asked else { return false }
         for (number, mailbox) in asked { mailbox.put { $0.collect = segment.lastTickets[number] } }
+        return true
+    }
+
+    /// The rows of the segment that was asked for; `nil` when the store closes meanwhile.
+    private func answers() -> [(mailbox: ShardMailbox, rows: [SpilledRow])]? {
         var parts: [(mailbox: ShardMailbox, rows: [SpilledRow])] = []
         let isWhole: Bool = state.wait(while: { $0.isOpen && !$0.missing.isEmpty }) { state in
             swap(&parts, &state.collected)

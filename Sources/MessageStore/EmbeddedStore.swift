@@ -257,7 +257,7 @@ public final class EmbeddedStore: @unchecked Sendable {
                     }
                     guard !rows.isEmpty else { return }
                     dropShortLived(&rows)
-                    _ = try run.ingest(&rows, period: period)
+                    _ = try run.ingest([rows], period: period)
                 }
                 try journal.folder.recycle(segment.generation)
             } catch let error as StoreError {

@@ -3,6 +3,7 @@
 
 internal import Delivery
 internal import Platform
+internal import Wire
 
 /// One row or removal on its way into the ordered store.
 struct SpilledRow: @unchecked Sendable {
@@ -19,6 +20,48 @@ struct SpilledRow: @unchecked Sendable {
     var block: UInt32
 }
 
+/// Rows in the order of their keys; of several with one key the last one written comes last.
+///
+/// What is sorted is sixteen bytes for each row, not the rows, which are six times as large.
+struct SortedRows {
+    private struct Place {
+        /// The first eight bytes of the key.
+        var prefix: UInt64
+        var index: Int
+    }
+
+    private let rows: [SpilledRow]
+    private let places: [Place]
+
+    /// `rows` in the order they were written.
+    init(_ rows: [SpilledRow]) {
+        self.rows = rows
+        var places: [Place] = []
+        places.reserveCapacity(rows.count)
+        for index in rows.indices { places.append(Place(prefix: Self.prefix(rows[index].key), index: index)) }
+        rows.withUnsafeBufferPointer { rows in
+            places.sort { left, right in
+                if left.prefix != right.prefix { return left.prefix < right.prefix }
+                let (first, second) = (rows[left.index].key, rows[right.index].key)
+                return first == second ? left.index < right.index : first < second
+            }
+        }
+        self.places = places
+    }
+
+    private static func prefix(_ key: StoreKey) -> UInt64 {
+        UInt64(key.bucket.index) << 48 | UInt64(key.table.rawValue) << 40 | key.ownerHigh >> 24
+    }
+
+    var isEmpty: Bool { places.isEmpty }
+    var indices: Range<Int> { places.indices }
+    subscript(position: Int) -> SpilledRow { rows[places[position].index] }
+    /// True for the newest row of its key.
+    func isLast(_ position: Int) -> Bool {
+        position + 1 == places.count || self[position + 1].key != self[position].key
+    }
+}
+
 /// Brings rows into the database.
 struct SortedRun {
     let database: RowDatabase
@@ -30,18 +73,16 @@ struct SortedRun {
         var deletionCount = 0
     }
 
-    /// Sorts and ingests `rows`, durable on return; of several with one key the last one counts.
+    /// Sorts and ingests rows, durable on return; of several with one key the last one counts.
     ///
     /// - Parameters:
-    ///   - rows: in the order they were written; sorted on return.
+    ///   - parts: the rows of each shard, in the order they were written.
     ///   - period: where request and trace rows go.
     /// - Returns: what went in.
     /// - Throws: `.diskFull`, `.database`; some families may have taken their part, and a repetition is harmless.
-    func ingest(_ rows: inout [SpilledRow], period: Int64) throws(StoreError) -> Outcome {
+    func ingest(_ parts: [[SpilledRow]], period: Int64) throws(StoreError) -> Outcome {
         var outcome = Outcome()
-        // Ties keep the later row: the sort is stable.
-        rows.sort { $0.key < $1.key }
-        let (durable, ephemeral) = (rows.filter { !$0.key.table.isEphemeral }, rows.filter { $0.key.table.isEphemeral })
+        let (durable, ephemeral) = Self.sorted(parts)
         if !durable.isEmpty {
             let part = try write(durable, name: "rows.sst", into: database.rows)
             outcome.rowCount += part.rowCount
@@ -56,8 +97,22 @@ struct SortedRun {
         return outcome
     }
 
+    private static func sorted(_ parts: [[SpilledRow]]) -> (durable: SortedRows, ephemeral: SortedRows) {
+        var (durable, ephemeral): ([SpilledRow], [SpilledRow]) = ([], [])
+        let count = parts.reduce(0) { $0 + $1.count }
+        let ephemeralCount = parts.reduce(0) { sum, rows in sum + rows.count { $0.key.table.isEphemeral } }
+        durable.reserveCapacity(count - ephemeralCount)
+        ephemeral.reserveCapacity(ephemeralCount)
+        for rows in parts {
+            for row in rows {
+                if row.key.table.isEphemeral { ephemeral.append(row) } else { durable.append(row) }
+            }
+        }
+        return (SortedRows(durable), SortedRows(ephemeral))
+    }
+
     private func write(
-        _ rows: [SpilledRow], name: String, into family: ColumnFamily
+        _ rows: SortedRows, name: String, into family: ColumnFamily
     ) throws(StoreError) -> Outcome {
         let path = folder + "/" + name
         do throws(SystemError) { try FileSystem.removeFile(path) } catch { throw StoreError(error) }
@@ -73,7 +128,7 @@ struct SortedRun {
         guard let keyStart = keyBytes.baseAddress else { return outcome }
         for index in rows.indices {
             let row = rows[index]
-            if index + 1 < rows.count, rows[index + 1].key == row.key { continue }
+            guard rows.isLast(index) else { continue }
             KeyCoding.write(row.key, to: keyStart)
             guard let value = row.value else {
                 try writer.delete(UnsafeRawBufferPointer(keyBytes))
@@ -91,15 +146,14 @@ struct SortedRun {
         return outcome
     }
 
-    private func ingestAlarms(of rows: [SpilledRow]) throws(StoreError) {
+    private func ingestAlarms(of rows: SortedRows) throws(StoreError) {
         var changes: [(alarm: Alarm, isSet: Bool)] = []
         for index in rows.indices {
             let row = rows[index]
             if row.coldAlarm != 0 { changes.append((Alarm(wakeAt: row.coldAlarm, key: row.key), false)) }
-            let isLast = index + 1 == rows.count || rows[index + 1].key != row.key
             // An older version's alarm may have reached the disk in a run that a crash cut off.
             if row.value != nil, row.wakeAt != 0 {
-                changes.append((Alarm(wakeAt: row.wakeAt, key: row.key), isLast))
+                changes.append((Alarm(wakeAt: row.wakeAt, key: row.key), rows.isLast(index)))
             }
         }
         guard !changes.isEmpty else { return }

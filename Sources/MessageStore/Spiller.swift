@@ -137,11 +137,11 @@ final class Spiller: @unchecked Sendable {
             asked = next.generation
         }
         configuration.spillFault?(.collected)
-        var rows = parts.flatMap(\.rows)
+        let rows = parts.map(\.rows).filter { !$0.isEmpty }
         let period = max(Periods.current(configuration.now()), run.database.ephemeralFamilies.last?.period ?? .min)
         while !rows.isEmpty {
             do throws(StoreError) {
-                let outcome = try run.ingest(&rows, period: period)
+                let outcome = try run.ingest(rows, period: period)
                 spilledRows.add(outcome.rowCount, ordering: .relaxed)
                 spilledDeletions.add(outcome.deletionCount, ordering: .relaxed)
                 deletionsSinceCompaction += outcome.deletionCount

@@ -222,7 +222,7 @@ extension Oracle {
             return nil
         }
         if record.identity.device != device.index { fail(.content, "device \(device.index) handled another's message") }
-        if message.payload != record.broadcast?.payload ?? World.payload(record.index, record.payloadCount) {
+        if message.payload != (record.broadcast ?? record.dealt)?.payload ?? World.payload(record.index, record.payloadCount) {
             fail(.content, "message \(record.index) came with another payload")
         }
         return record
@@ -234,7 +234,10 @@ extension Oracle {
 
     func answered(_ record: Record, _ outcome: PublishOutcome) {
         if let old = record.revokes, outcome.code == .accepted || outcome.code == .ignored { revoked(record, old) }
-        if outcome.code == .stopped, record.task?.isStopped != true {
+        if outcome.code == .stopped, record.task?.wonAt ?? 0 > 0 { world.faults.note(.siblingRefused) }
+        if outcome.code == .stopped, record.task?.isStopped != true, record.task?.wonAt ?? 0 == 0,
+            record.dealt?.isStopped != true
+        {
             fail(.refusal, "publish \(record.index) was refused, but nobody stopped its task")
         }
         guard outcome.code == .accepted else {
@@ -255,17 +258,20 @@ extension Oracle {
         if !original.everDurable { fail(.beforeSync, "publish \(record.index) was answered before it was durable") }
         if original !== record {
             // The first attempt of a list's call may have been refused: then this one is no repetition.
-            if original.request != record.request || record.request == 0 || !outcome.isRepeat && record.task == nil {
+            if original.request != record.request || record.request == 0 || !outcome.isRepeat && !record.isOnce {
                 fail(.request, "publish \(record.index) was answered with message \(original.index)")
             }
         } else {
-            if outcome.isRepeat { fail(.request, "publish \(record.index) is called a repeat") }
+            // Of calls that travel through mailboxes a later attempt may come first.
+            if outcome.isRepeat, record.dealt == nil, record.task?.firstAckWins != true {
+                fail(.request, "publish \(record.index) is called a repeat")
+            }
             if outcome.isLive == record.wasAcceptedOffline, record.table == .message, !record.wasVendorFirst {
                 fail(.offlineFlag, "publish \(record.index) was answered as live \(outcome.isLive)")
             }
         }
         // What is known of a list's devices is never forgotten.
-        guard record.request > 0, !requestsForgotten || record.task != nil else { return }
+        guard record.request > 0, !requestsForgotten || record.isOnce else { return }
         if let known = answersOfRequest[record.request], known != outcome.message {
             fail(.request, "request \(record.request) was accepted twice")
         }
@@ -414,6 +420,7 @@ extension Oracle {
                 return fail(.progress, "device \(device.index) did not come back: \(device.core.isStopped)")
             }
         }
+        checkSettled()
         checkTaskTotals()
         if world.violation == nil { checkBroadcasts() }
         checkTraces()

@@ -163,6 +163,7 @@ extension World {
         // While the devices are still where they were, time alone must end what is over.
         pass(milliseconds: 150_000)
         oracle.checkOverdue()
+        oracle.checkWinners()
         for device in devices {
             if device.isFrozen { device.resume() }
             if device.core.isStopped { device.start() }

@@ -14,6 +14,8 @@ final class SimulatedBroadcast {
     /// As the gateway told of it when it was durable.
     var launched: TaskRecord?
     var launchedAt: Int64 = 0
+    /// When it was asked for first.
+    var madeAt: Int64 = 0
     var isCreated = false
     var isStopped = false
     /// Every shard has swept it since it was stopped, in one life: nothing of it goes out any more.
@@ -116,6 +118,7 @@ extension World {
         record.broadcast = BroadcastPlan(
             audience: audience, speed: broadcastChance.perMille(200) ? Int64(broadcastChance.between(1, 20)) : 0)
         let broadcast = SimulatedBroadcast(index: index, app: app, task: record, tag: tag, collapse: collapse)
+        broadcast.madeAt = now
         broadcasts.append(broadcast)
         faults.note(strategy == .vendorOnly ? .dealtVendorOnly : isDealt ? .dealtVendorFirst : .broadcastMade)
         submit(broadcast)
@@ -151,6 +154,12 @@ extension World {
         guard let broadcast = broadcasts.suffix(6).first(where: { $0.isCreated && !$0.isStopped && !$0.isOver }) else {
             return
         }
+        stopBroadcast(broadcast.index)
+    }
+
+    func stopBroadcast(_ index: Int) {
+        let broadcast = broadcasts[index]
+        guard broadcast.isCreated, !broadcast.isStopped, !broadcast.isOver else { return }
         faults.note(.broadcastStopped)
         broadcast.isStopped = true
         ask(
@@ -208,12 +217,16 @@ extension World {
         broadcast.walkStamp += 1
         walk.isSweeping = record.state == .stopping
         if record.state == .ending, broadcast.isDealt { return finish(broadcast, walk) }
-        queue.add(.broadcastStep(broadcast.index, life: life), at: now + 1)
+        queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: now + 1)
     }
 
-    func broadcastStep(_ index: Int) {
+    /// `request` names the walk, too: what was meant for the one before does not concern it.
+    func broadcastStep(_ request: Int) {
+        let index = request & 0xFFFF_FFFF
         let broadcast = broadcasts[index]
-        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0 else { return }
+        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0, request == broadcast.walkRequest else {
+            return
+        }
         eventCount += 1
         walk.hasFailed = false
         (walk.askedAt, walk.found) = (now, [])
@@ -286,14 +299,14 @@ extension World {
             walk.isAdvancing = false
             let again: Event =
                 walk.isFinishing
-                ? .broadcastAdvance(broadcast.index, life: life) : .broadcastStep(broadcast.index, life: life)
+                ? .broadcastAdvance(broadcast.walkRequest, life: life) : .broadcastStep(broadcast.walkRequest, life: life)
             queue.add(again, at: next + 1_000)
         } else if walk.isSweeping {
             walk.isSweeping = false
             broadcast.isSwept = true
             oracle.swept(broadcast)
             if broadcast.isDealt { return finish(broadcast, walk) }
-            queue.add(.broadcastStep(broadcast.index, life: life), at: next)
+            queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: next)
         } else if walk.isFinishing {
             broadcast.walk = nil
             broadcast.isOver = true
@@ -303,14 +316,14 @@ extension World {
             if walk.position >= World.bucketCount {
                 finish(broadcast, walk)
             } else {
-                queue.add(.broadcastStep(broadcast.index, life: life), at: next + walk.pause)
+                queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: next + walk.pause)
                 walk.pause = 0
             }
         } else if !walk.found.isEmpty {
             deal(broadcast, walk)
         } else {
             dealtTo(broadcast, walk)
-            queue.add(.broadcastAdvance(broadcast.index, life: life), at: next)
+            queue.add(.broadcastAdvance(broadcast.walkRequest, life: life), at: next)
         }
     }
 
@@ -320,13 +333,15 @@ extension World {
             return
         }
         walk.isFinishing = true
-        queue.add(.broadcastAdvance(broadcast.index, life: life), at: now + 1)
+        queue.add(.broadcastAdvance(broadcast.walkRequest, life: life), at: now + 1)
     }
 
     /// Writes down where the walk is, or that all is done.
-    func broadcastAdvance(_ index: Int) {
-        let broadcast = broadcasts[index]
-        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0 else { return }
+    func broadcastAdvance(_ request: Int) {
+        let broadcast = broadcasts[request & 0xFFFF_FFFF]
+        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0, request == broadcast.walkRequest else {
+            return
+        }
         let (task, app) = (broadcast.task.id, broadcast.task.app)
         walk.missing = 1
         walk.hasFailed = false
@@ -478,6 +493,8 @@ extension Oracle {
                 && identity.registeredAt < broadcast.launchedAt - 50 && identity.isDurable && !identity.wasLost
                 && broadcast.records[identity.cid]?.durableFinal == nil
                 && !broadcast.refusedBy.contains(identity.cid)
+                // A walk goes by the time at which it was numbered, which is before that was durable.
+                && (!broadcast.isDealt || identity.registeredAt < broadcast.madeAt - 50)
             {
                 return fail(.progress, "\(name) has left out device \(identity.index)")
             }

@@ -8,6 +8,9 @@ extension World {
         let found = walk.found
         (walk.found, walk.isDealing) = ([], true)
         walk.missing = found.count
+        if !isHealing, broadcastChance.perMille(80) {
+            queue.add(.stopBroadcast(broadcast.index, life: life), at: now + broadcastChance.time(0, 100))
+        }
         for cid in found {
             guard let identity = identity(cid) else { return fail(.content, "a walk has found a device of nobody's") }
             oracle.found(broadcast, identity, askedAt: walk.askedAt)
@@ -56,14 +59,14 @@ extension World {
             broadcast.walk = nil
         } else if walk.hasFailed {
             walk.position = rangeStart[broadcast.index] ?? 0
-            queue.add(.broadcastStep(broadcast.index, life: life), at: now + 1_000)
+            queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: now + 1_000)
         } else {
             if let speed = broadcast.task.broadcast?.speed, speed > 0 {
                 // As if now and then there were thousands in a bucket.
                 walk.pause = broadcastChance.perMille(50) ? broadcastChance.time(0, 90_000) : 1_000 / speed
             }
             dealtTo(broadcast, walk)
-            queue.add(.broadcastAdvance(broadcast.index, life: life), at: now + 1)
+            queue.add(.broadcastAdvance(broadcast.walkRequest, life: life), at: now + 1)
         }
     }
 

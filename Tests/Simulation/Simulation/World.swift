@@ -218,8 +218,9 @@ public final class World {
         case .directoryReply(let number, let itsLife): if itsLife == life, isUp { takeReply(number) }
         case .retryBroadcast(let index, let attempt): retryBroadcast(index, attempt: attempt)
         case .launch(let loop, let itsLife, let index): if itsLife == life, isUp { launch(index, on: loops[loop]) }
-        case .broadcastStep(let index, let itsLife): if itsLife == life, isUp { broadcastStep(index) }
-        case .broadcastAdvance(let index, let itsLife): if itsLife == life, isUp { broadcastAdvance(index) }
+        case .broadcastStep(let request, let itsLife): if itsLife == life, isUp { broadcastStep(request) }
+        case .broadcastAdvance(let request, let itsLife): if itsLife == life, isUp { broadcastAdvance(request) }
+        case .stopBroadcast(let index, let itsLife): if itsLife == life, isUp, !isHealing { stopBroadcast(index) }
         case .submit(let record, let itsLife):
             if itsLife == life, isUp { submit(records[record], conflicting: false) }
         case .endSiblings(let win, let itsLife): if itsLife == life, isUp { endSiblings(win) }

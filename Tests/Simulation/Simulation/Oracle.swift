@@ -192,6 +192,7 @@ final class Oracle: StoreWitness {
             fail(.finalState, "message \(record.index) ended as \(before), then as \(trace.finalState)")
         }
         let wasStored = record.table != nil
+        checkOvertaken(record, trace.finalState)
         if trace.finalState == .overflowed, record.flightLink >= 0 {
             overflowedInFlight.append((record.index, record.flightLink))
         }

@@ -74,10 +74,11 @@ extension World {
         guard let task = oracle.firstAckTold(first) else { return }
         wins.append(SimulatedWin(first: first, task: task))
         let win = wins.count - 1
-        queue.add(.endSiblings(win: win, life: life), at: now + winnerChance.time(0, 20))
-        guard !isHealing, plan.crashWeight > 0, winnerChance.perMille(40) else { return }
+        guard !isHealing, plan.crashWeight > 0, winnerChance.perMille(120) else {
+            return queue.add(.endSiblings(win: win, life: life), at: now + winnerChance.time(0, 20))
+        }
         faults.note(.crashBeforeSiblingsEnd)
-        queue.add(.crash(life: life), at: now + winnerChance.time(0, 30))
+        queue.add(.crash(life: life), at: now + 1)
     }
 
     func endSiblings(_ win: Int) {
@@ -183,10 +184,25 @@ extension Oracle {
         }
     }
 
+    /// With little read ahead, jobs that nobody leases may hold up the alarms behind them: documented.
+    private var areAlarmsPrompt: Bool {
+        world.plan.limits.dueJobReadAhead > 1_000 && world.plan.limits.alarmBatch > 100
+    }
+
+    /// A message ends otherwise than by the first ack of its task, long after that: nobody was told of it again.
+    func checkOvertaken(_ record: Record, _ state: FinalState) {
+        guard let task = record.task, task.wonAt > 0, state != .revoked, areAlarmsPrompt,
+            record.durableTable != nil, record.durableSince <= task.wonAt,
+            world.now - max(task.wonAt, world.startedAt) > 400_000
+        else { return }
+        fail(
+            .finalState,
+            "message \(record.index) ended as \(state) \(world.now - task.wonAt) ms after the first ack of its task")
+    }
+
     /// Minutes after a first ack nothing that was there by then is pending for its siblings, whatever died in between.
     func checkWinners() {
-        // With little read ahead, jobs that nobody leases may hold up the alarms behind them: documented.
-        guard world.plan.limits.dueJobReadAhead > 1_000, world.plan.limits.alarmBatch > 100 else { return }
+        guard areAlarmsPrompt else { return }
         for task in world.tasks where task.wonAt > 0 {
             for record in task.records where record.durableTable != nil && record.durableSince <= task.wonAt {
                 return fail(

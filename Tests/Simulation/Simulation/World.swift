@@ -34,6 +34,8 @@ public final class World {
     // The gateway.
     var life = 1
     var isUp = true
+    /// The time of the last start.
+    var startedAt: Int64 = 0
     var loops: [Loop] = []
     var isSyncing = false
     /// A disk that answers no read until then.
@@ -383,7 +385,7 @@ public final class World {
         let rows = survivors
         survivors = [:]
         startLoops(rows: rows, count: count)
-        isUp = true
+        (isUp, startedAt) = (true, now)
         log.note(now, "restart", Int64(life), Int64(count))
     }
 

@@ -40,7 +40,8 @@ import Testing
         case .broadcastGoesOnAfterStop: [.finalState, .sentAfterEnd]
         case .enumeratorAlertsAll: [.finalState, .request]
         case .dealtToNewcomers: [.content]
-        case .dealtPastUnread, .firstAckForgotten: [.progress]
+        case .dealtPastUnread: [.progress]
+        case .firstAckForgotten: [.progress, .finalState]
         case .siblingStays, .siblingLetIn: [.finalState]
         }
     }

@@ -222,7 +222,9 @@ extension Oracle {
             return nil
         }
         if record.identity.device != device.index { fail(.content, "device \(device.index) handled another's message") }
-        if message.payload != (record.broadcast ?? record.dealt)?.payload ?? World.payload(record.index, record.payloadCount) {
+        if message.payload != (record.broadcast ?? record.dealt)?.payload
+            ?? World.payload(record.index, record.payloadCount)
+        {
             fail(.content, "message \(record.index) came with another payload")
         }
         return record

@@ -199,7 +199,9 @@ extension World {
     /// A start finds a broadcast in the log, of which the last life may not have told anybody.
     func found(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
         guard key.item > 0, let record = TaskRow.read(bytes), let broadcast = broadcast(record.id) else { return }
-        if broadcast.launched == nil { (broadcast.launched, broadcast.launchedAt, broadcast.wasFound) = (record, now, true) }
+        if broadcast.launched == nil {
+            (broadcast.launched, broadcast.launchedAt, broadcast.wasFound) = (record, now, true)
+        }
     }
 
     func launch(_ index: Int, on loop: Loop) {
@@ -299,7 +301,8 @@ extension World {
             walk.isAdvancing = false
             let again: Event =
                 walk.isFinishing
-                ? .broadcastAdvance(broadcast.walkRequest, life: life) : .broadcastStep(broadcast.walkRequest, life: life)
+                ? .broadcastAdvance(broadcast.walkRequest, life: life)
+                : .broadcastStep(broadcast.walkRequest, life: life)
             queue.add(again, at: next + 1_000)
         } else if walk.isSweeping {
             walk.isSweeping = false

@@ -47,7 +47,8 @@ extension World {
         case .busy, .storeFailed, .requestPending: break
         default: broadcast.refusedBy.insert(record.identity.cid)
         }
-        guard let walk = broadcast.walk, walk.life == life, walk.isDealing, record.dealStamp == broadcast.walkStamp else {
+        guard let walk = broadcast.walk, walk.life == life, walk.isDealing, record.dealStamp == broadcast.walkStamp
+        else {
             return
         }
         if outcome.code == .stopped { walk.isStopped = true }

@@ -138,7 +138,8 @@ extension World {
 extension Oracle {
     /// The gateway says that siblings are to be ended: somebody has acked, and that is durable.
     func firstAckTold(_ first: FirstAck) -> SimulatedTask? {
-        guard let record = record(first.message), let task = record.task, task.firstAckWins, task.id == first.task else {
+        guard let record = record(first.message), let task = record.task, task.firstAckWins, task.id == first.task
+        else {
             fail(.content, "a first ack won that nobody asked for")
             return nil
         }

@@ -104,7 +104,7 @@ public final class World {
     deinit {
         for identity in identities { (identity.liveLink, identity.callers, identity.bySequence) = (nil, [], [:]) }
         for link in links { (link.identity, link.inFlight, link.recalled) = (nil, [], []) }
-        for record in records { 
+        for record in records {
             (record.task, record.revokes, record.broadcast, record.dealt) = (nil, nil, nil, nil)
         }
     }

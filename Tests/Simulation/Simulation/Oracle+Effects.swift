@@ -403,7 +403,11 @@ extension Oracle {
                 ("effects", numbers.pendingEffects), ("pending", Int(numbers.pending)),
             ]
             for (name, value) in gauges where value != 0 {
-                return fail(.progress, "\(value) \(name) are left in memory")
+                let open = world.records.first { $0.everDurable && $0.durableFinal == nil }
+                let text = open.map {
+                    ", message \($0.index), strategy \($0.strategy), broadcast \($0.broadcast?.index ?? -1)"
+                }
+                return fail(.progress, "\(value) \(name) are left in memory\(text ?? "")")
             }
         }
         for record in world.records {

@@ -88,6 +88,18 @@ public enum PlantedFault: String, CaseIterable, Sendable {
     case broadcastGoesOnAfterStop
     /// The enumerator makes a job for whoever it finds, behind or not.
     case enumeratorAlertsAll
+    /// A broadcast that is dealt out is dealt to devices that registered after it, too.
+    case dealtToNewcomers
+    /// A device that could not be read is passed over when a broadcast is dealt out.
+    case dealtPastUnread
+
+    // First acks.
+    /// A first ack leaves no alarm behind: nobody is told of it again.
+    case firstAckForgotten
+    /// A sibling's message is not ended.
+    case siblingStays
+    /// A sibling's message that is still on its way when it is ended is let in.
+    case siblingLetIn
 }
 
 extension Shard {

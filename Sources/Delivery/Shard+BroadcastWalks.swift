@@ -161,15 +161,18 @@ extension Shard {
                 shard.apps[Int(shard.devices.pointer(slot).pointee.appIndex)].key == step.walk.record.app
             else {
                 // A row that is damaged stays so: its device is told of in the log, and must not hold up all others.
-                if readiness == .failed, !shard.devices.pointer(slot).pointee.flags.contains(.damaged) {
-                    step.isWhole = false
-                }
+                let isPassedOver =
+                    shard.devices.pointer(slot).pointee.flags.contains(.damaged)
+                    || step.walk.purpose == .deal && shard.isPlanted(.dealtPastUnread)
+                if readiness == .failed, !isPassedOver { step.isWhole = false }
                 return shard.stepDone(step)
             }
             switch step.walk.purpose {
             case .deal:
                 let registeredAt = shard.devices.pointer(slot).pointee.registeredAt
-                if registeredAt <= step.walk.record.broadcast?.launchedAt ?? 0, !shard.isIgnored(slot) {
+                let isMeant =
+                    registeredAt <= step.walk.record.broadcast?.launchedAt ?? 0 || shard.isPlanted(.dealtToNewcomers)
+                if isMeant, !shard.isIgnored(slot) {
                     step.found.append(cid)
                 }
                 shard.stepDone(step)

@@ -113,11 +113,15 @@ extension Shard {
         _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, _ digest: UInt64, _ origin: Origin
     ) {
         // Longer than anything of the task can still wait in a mailbox or for a device's record.
-        stoppedTasks[task] = max(stoppedTasks[task] ?? 0, now + limits.taskPatience)
+        if !isPlanted(.siblingLetIn) {
+            stoppedTasks[task] = max(stoppedTasks[task] ?? 0, now + limits.taskPatience)
+        }
         let key = StoreKey(bucket, .taskMessage, task, item: digest)
         lookUp(key) { shard, bytes, _, ok in
             guard ok else { return shard.answer(origin, .busy) }
-            guard let bytes, let row = LedgerRow(bytes), row.app == app, row.cid == cid, row.state == nil else {
+            guard let bytes, let row = LedgerRow(bytes), row.app == app, row.cid == cid, row.state == nil,
+                !shard.isPlanted(.siblingStays)
+            else {
                 return shard.answer(origin, .swept(0))
             }
             let id = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)

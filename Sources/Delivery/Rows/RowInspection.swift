@@ -47,6 +47,8 @@ package enum RowInspection {
         package var finalState: FinalState?
         package var isLive: Bool
         package var acceptedAt: GatewayTime
+        /// It ended as the first of a task of which the first ack wins.
+        package var isFirstAck: Bool
     }
 
     package struct Device {
@@ -80,7 +82,7 @@ package enum RowInspection {
         return Ledger(
             message: MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item), cid: row.cid,
             isBroadcast: row.table == .broadcast, number: row.item, finalState: row.state,
-            isLive: row.flags.contains(.live), acceptedAt: row.acceptedAt)
+            isLive: row.flags.contains(.live), acceptedAt: row.acceptedAt, isFirstAck: row.flags.contains(.firstAck))
     }
 
     package static func job(_ bytes: UnsafeRawBufferPointer) -> Job? {

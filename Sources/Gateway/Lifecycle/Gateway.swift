@@ -14,7 +14,7 @@ final class Gateway {
     private(set) var configuration: GatewayConfiguration
     private let generated: GeneratedCredentials
     private let log: Log
-    private let context: GatewayContext
+    let context: GatewayContext
     private var clock: GatewayClock
     private let members: [GatewayLoop]
     private var hook: HookSender?

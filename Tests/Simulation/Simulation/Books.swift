@@ -6,7 +6,8 @@ final class Record {
     let index: Int
     let identity: Identity
     let strategy: Strategy
-    let timeToLive: Int64
+    /// What a broadcast is dealt out with has less of it the later that is.
+    var timeToLive: Int64
     let hasVendor: Bool
     let badge: VendorContent.Badge
     let collapse: UInt8
@@ -21,6 +22,13 @@ final class Record {
     /// The broadcast that it is a device's message of, and whether the device has met it.
     var broadcast: SimulatedBroadcast?
     var everMet = false
+    /// The broadcast of strategy 2 or 4 that was dealt to its device as a message of its own, and by which walk.
+    var dealt: SimulatedBroadcast?
+    var dealStamp = 0
+    /// The first ack of its task has ended it, or kept it out, in this life; 0: it has not.
+    var endedBySiblingIn = 0
+    /// When it became durable, in the simulation's time.
+    var durableSince: Int64 = 0
     /// What it withdraws.
     var revokes: Record?
     /// Somebody stopped or revoked it.
@@ -91,6 +99,8 @@ final class Record {
         (self.request, self.digest, self.payloadCount) = (request, digest, payloadCount)
     }
 
+    /// The ledger lets its device have it once, whoever repeats the call.
+    var isOnce: Bool { task != nil || dealt != nil }
     var isPending: Bool { table != nil && final == nil }
 }
 
@@ -128,6 +138,7 @@ final class Identity {
     /// A crash took its first row with it.
     var wasLost = false
     var tags: [TagName] = []
+    var tagsChangedAt: Int64 = 0
     var isDurable = false
     var generation: UInt64 = 0
     var durableGeneration: UInt64 = 0

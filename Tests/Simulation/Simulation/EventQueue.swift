@@ -25,6 +25,13 @@ enum Event {
     case launch(loop: Int, life: Int, broadcast: Int)
     case broadcastStep(Int, life: Int)
     case broadcastAdvance(Int, life: Int)
+    case stopBroadcast(Int, life: Int)
+    /// A message that the desk has sent to a device's loop arrives there.
+    case submit(record: Int, life: Int)
+    case endSiblings(win: Int, life: Int)
+    case endSibling(win: Int, record: Int, life: Int)
+    case settleFirstAck(win: Int, life: Int)
+    case crash(life: Int)
     case restart
 }
 

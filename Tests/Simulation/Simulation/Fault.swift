@@ -15,6 +15,8 @@ public enum Fault: String, CaseIterable, Sendable {
     case publishRetriedUnanswered, publishRetriedAnswered, publishConflicting
     case listRetried, taskStopped, messageRevoked
     case broadcastMade, broadcastStopped
+    case broadcastDealt, dealRepeated, dealStopped, dealtVendorOnly, dealtVendorFirst, dealtWentLive
+    case firstAckPushMade, firstAckWon, siblingRevoked, siblingRefused, crashBeforeSiblingsEnd
     // Senders and the vendor.
     case senderSlow, senderDied, resultUnknownJob, resultTwice, resultContradictory, resultLate, leaseExtended,
         leasedAtExpiry

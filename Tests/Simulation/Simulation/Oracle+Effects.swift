@@ -222,7 +222,9 @@ extension Oracle {
             return nil
         }
         if record.identity.device != device.index { fail(.content, "device \(device.index) handled another's message") }
-        if message.payload != record.broadcast?.payload ?? World.payload(record.index, record.payloadCount) {
+        if message.payload != (record.broadcast ?? record.dealt)?.payload
+            ?? World.payload(record.index, record.payloadCount)
+        {
             fail(.content, "message \(record.index) came with another payload")
         }
         return record
@@ -234,7 +236,10 @@ extension Oracle {
 
     func answered(_ record: Record, _ outcome: PublishOutcome) {
         if let old = record.revokes, outcome.code == .accepted || outcome.code == .ignored { revoked(record, old) }
-        if outcome.code == .stopped, record.task?.isStopped != true {
+        if outcome.code == .stopped, record.task?.wonAt ?? 0 > 0 { world.faults.note(.siblingRefused) }
+        if outcome.code == .stopped, record.task?.isStopped != true, record.task?.wonAt ?? 0 == 0,
+            record.dealt?.isStopped != true
+        {
             fail(.refusal, "publish \(record.index) was refused, but nobody stopped its task")
         }
         guard outcome.code == .accepted else {
@@ -255,17 +260,20 @@ extension Oracle {
         if !original.everDurable { fail(.beforeSync, "publish \(record.index) was answered before it was durable") }
         if original !== record {
             // The first attempt of a list's call may have been refused: then this one is no repetition.
-            if original.request != record.request || record.request == 0 || !outcome.isRepeat && record.task == nil {
+            if original.request != record.request || record.request == 0 || !outcome.isRepeat && !record.isOnce {
                 fail(.request, "publish \(record.index) was answered with message \(original.index)")
             }
         } else {
-            if outcome.isRepeat { fail(.request, "publish \(record.index) is called a repeat") }
+            // Of calls that travel through mailboxes a later attempt may come first.
+            if outcome.isRepeat, record.dealt == nil, record.task?.firstAckWins != true {
+                fail(.request, "publish \(record.index) is called a repeat")
+            }
             if outcome.isLive == record.wasAcceptedOffline, record.table == .message, !record.wasVendorFirst {
                 fail(.offlineFlag, "publish \(record.index) was answered as live \(outcome.isLive)")
             }
         }
         // What is known of a list's devices is never forgotten.
-        guard record.request > 0, !requestsForgotten || record.task != nil else { return }
+        guard record.request > 0, !requestsForgotten || record.isOnce else { return }
         if let known = answersOfRequest[record.request], known != outcome.message {
             fail(.request, "request \(record.request) was accepted twice")
         }
@@ -395,7 +403,11 @@ extension Oracle {
                 ("effects", numbers.pendingEffects), ("pending", Int(numbers.pending)),
             ]
             for (name, value) in gauges where value != 0 {
-                return fail(.progress, "\(value) \(name) are left in memory")
+                let open = world.records.first { $0.everDurable && $0.durableFinal == nil }
+                let text = open.map {
+                    ", message \($0.index), strategy \($0.strategy), broadcast \($0.broadcast?.index ?? -1)"
+                }
+                return fail(.progress, "\(value) \(name) are left in memory\(text ?? "")")
             }
         }
         for record in world.records {
@@ -414,6 +426,7 @@ extension Oracle {
                 return fail(.progress, "device \(device.index) did not come back: \(device.core.isStopped)")
             }
         }
+        checkSettled()
         checkTaskTotals()
         if world.violation == nil { checkBroadcasts() }
         checkTraces()

@@ -67,6 +67,7 @@ final class Oracle: StoreWitness {
                 fail(.content, "message \(record.index) expires at another time than asked")
             }
             checkAcceptance(record, identity, row)
+            checkLetIn(record, identity)
             identity.pendingCount += 1
             let limit = world.plan.apps[identity.app].queuedMessageLimit
             if identity.pendingCount > limit {
@@ -86,6 +87,7 @@ final class Oracle: StoreWitness {
                 default: break
                 }
                 record.wasAcceptedOffline = true
+                if record.dealt != nil { world.faults.note(.dealtWentLive) }
             }
             if key.item <= identity.highestSequence {
                 fail(.sequence, "sequence \(key.item) was given after \(identity.highestSequence)")
@@ -190,6 +192,7 @@ final class Oracle: StoreWitness {
             fail(.finalState, "message \(record.index) ended as \(before), then as \(trace.finalState)")
         }
         let wasStored = record.table != nil
+        checkOvertaken(record, trace.finalState)
         if trace.finalState == .overflowed, record.flightLink >= 0 {
             overflowedInFlight.append((record.index, record.flightLink))
         }
@@ -252,7 +255,9 @@ final class Oracle: StoreWitness {
                 fail(.strategy, "\(name), but the live channel was left to try")
             }
         case .revoked:
-            if !record.mayBeRevoked, record.broadcast?.isStopped != true {
+            let isSibling = trace.reason == "firstAckWins" && record.task?.wonAt ?? 0 > 0
+            if isSibling { world.faults.note(.siblingRevoked) }
+            if !record.mayBeRevoked, !isSibling, (record.broadcast ?? record.dealt)?.isStopped != true {
                 fail(.finalState, "\(name), but nothing was revoked")
             }
         }
@@ -272,7 +277,7 @@ final class Oracle: StoreWitness {
         identity.queueEpoch = row.queueEpoch
         identity.isRegistered = true
         if identity.registeredAt == 0 { identity.registeredAt = max(1, world.now) }
-        identity.tags = row.tags
+        if identity.tags != row.tags { (identity.tags, identity.tagsChangedAt) = (row.tags, world.now) }
         if let token = row.quarantined.first(where: { !identity.badTokens.contains($0) }) {
             fail(.lease, "\(token) of device \(identity.index) is in quarantine, but nobody called it bad")
         }
@@ -300,6 +305,7 @@ final class Oracle: StoreWitness {
                     if record.durableTable == nil {
                         pending[place(key.bucket, world.plan.apps[record.identity.app].key), default: 0] += 1
                         if !record.everDurable { durableAccepted[record.identity.app] += 1 }
+                        record.durableSince = world.now
                     }
                     record.everDurable = true
                     record.durableTable = key.table
@@ -333,6 +339,7 @@ final class Oracle: StoreWitness {
                         durableAccepted[record.identity.app] += 1
                     }
                     record.durableFinal = trace.finalState
+                    noteFirstAck(record, trace.finalState)
                     if record.durableTable == .broadcast {
                         // It has no row that could be deleted.
                         record.durableTable = nil
@@ -451,7 +458,7 @@ final class Oracle: StoreWitness {
             identity.isBlacklisted = identity.durableBlacklisted
             identity.openSteps = []
             identity.highestSequence = identity.durableHighest
-            identity.tags = identity.durableTags
+            (identity.tags, identity.tagsChangedAt) = (identity.durableTags, world.now)
             if !identity.isDurable, identity.registeredAt > 0 { (identity.registeredAt, identity.wasLost) = (0, true) }
             identity.isRegistered = identity.isDurable
             identity.pendingCount = 0

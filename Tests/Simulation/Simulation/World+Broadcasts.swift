@@ -14,11 +14,21 @@ final class SimulatedBroadcast {
     /// As the gateway told of it when it was durable.
     var launched: TaskRecord?
     var launchedAt: Int64 = 0
+    /// When it was asked for first.
+    var madeAt: Int64 = 0
     var isCreated = false
     var isStopped = false
     /// Every shard has swept it since it was stopped, in one life: nothing of it goes out any more.
     var isSwept = false
     var isOver = false
+    /// Strategies 2 and 4: dealt out as messages of each device's own.
+    var isDealt: Bool { task.content.strategy == .vendorOnly || task.content.strategy == .vendorElseLive }
+    /// The walk has been to all its devices.
+    var isDealtOut = false
+    /// Devices whose queue was full, say.
+    var refusedBy: Set<DeviceID> = []
+    /// Its launch was found out by a start: it may have been earlier.
+    var wasFound = false
     /// The walk that is under way: its state and where it is; one at a time, as on the gateway's desk.
     var walk: SimulatedWalk?
     /// Tells the answers of one walk from those of the one before.
@@ -43,6 +53,13 @@ final class SimulatedWalk {
     /// Its place is being written down; the last word is.
     var isAdvancing = false
     var isFinishing = false
+    /// What the step has found is being sent to.
+    var isDealing = false
+    var isStopped = false
+    var found: [DeviceID] = []
+    var askedAt: Int64 = 0
+    /// `speed`: so long until the next step.
+    var pause: Int64 = 0
     var missing = 0
     var hasFailed = false
 
@@ -66,7 +83,10 @@ extension World {
         if broadcastChance.perMille(150) { return stopSomeBroadcast() }
         let app = broadcastChance.below(2)
         let key = plan.apps[app].key
-        let strategy = broadcastChance.one(of: [Strategy.liveElseVendor, .liveElseVendor, .liveElseVendor, .liveOnly])
+        let strategy = broadcastChance.one(of: [
+            Strategy.liveElseVendor, .liveElseVendor, .liveElseVendor, .liveOnly, .vendorOnly, .vendorElseLive,
+        ])
+        let isDealt = strategy == .vendorOnly || strategy == .vendorElseLive
         let timeToLive = broadcastChance.one(of: [
             plan.maximumTimeToLive, plan.maximumTimeToLive, 30_000, 15_000, 0, -1,
         ])
@@ -77,7 +97,9 @@ extension World {
             _ = audience.add(chosen.isWanted ? .all : .none, [self.tag(chosen.number)])
             tag = chosen
         }
-        let collapse: UInt8 = plan.collapses && broadcastChance.perMille(200) ? 9 : 0
+        // What is dealt out meets the messages of single pushes in its device's queue.
+        let keyNumber = isDealt ? UInt8(broadcastChance.between(1, 3)) : 9
+        let collapse: UInt8 = plan.collapses && broadcastChance.perMille(200) ? keyNumber : 0
         let index = broadcasts.count
         let payload = World.payload(index | 1 << 24, 60)
         let body = Array(#"{"aps":{"alert":"x"}}"#.utf8)
@@ -89,15 +111,16 @@ extension World {
             tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1, badgeOffset: -1)
         let content = MessageContent(
             strategy: strategy, timeToLive: timeToLive, vendor: hasVendor ? shape : nil, lengths: lengths,
-            arena: payload + (collapse == 0 ? [] : [105]) + (hasVendor ? body : []))
+            arena: payload + (collapse == 0 ? [] : [96 + collapse]) + (hasVendor ? body : []))
         let id = TaskID(kind: .app, month: 1, day: 1, home: key.home, random: (1, UInt64(index)))
         var record = TaskRecord(
             id: id, app: key, state: .open, createdAt: gatewayNow, validUntil: gatewayNow, content: content)
         record.broadcast = BroadcastPlan(
             audience: audience, speed: broadcastChance.perMille(200) ? Int64(broadcastChance.between(1, 20)) : 0)
         let broadcast = SimulatedBroadcast(index: index, app: app, task: record, tag: tag, collapse: collapse)
+        broadcast.madeAt = now
         broadcasts.append(broadcast)
-        faults.note(.broadcastMade)
+        faults.note(strategy == .vendorOnly ? .dealtVendorOnly : isDealt ? .dealtVendorFirst : .broadcastMade)
         submit(broadcast)
         queue.add(.retryBroadcast(index, attempt: 1), at: now + broadcastChance.time(0, 8_000))
     }
@@ -131,6 +154,12 @@ extension World {
         guard let broadcast = broadcasts.suffix(6).first(where: { $0.isCreated && !$0.isStopped && !$0.isOver }) else {
             return
         }
+        stopBroadcast(broadcast.index)
+    }
+
+    func stopBroadcast(_ index: Int) {
+        let broadcast = broadcasts[index]
+        guard broadcast.isCreated, !broadcast.isStopped, !broadcast.isOver else { return }
         faults.note(.broadcastStopped)
         broadcast.isStopped = true
         ask(
@@ -170,7 +199,9 @@ extension World {
     /// A start finds a broadcast in the log, of which the last life may not have told anybody.
     func found(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
         guard key.item > 0, let record = TaskRow.read(bytes), let broadcast = broadcast(record.id) else { return }
-        if broadcast.launched == nil { (broadcast.launched, broadcast.launchedAt) = (record, now) }
+        if broadcast.launched == nil {
+            (broadcast.launched, broadcast.launchedAt, broadcast.wasFound) = (record, now, true)
+        }
     }
 
     func launch(_ index: Int, on loop: Loop) {
@@ -187,14 +218,20 @@ extension World {
         broadcast.walk = walk
         broadcast.walkStamp += 1
         walk.isSweeping = record.state == .stopping
-        queue.add(.broadcastStep(broadcast.index, life: life), at: now + 1)
+        if record.state == .ending, broadcast.isDealt { return finish(broadcast, walk) }
+        queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: now + 1)
     }
 
-    func broadcastStep(_ index: Int) {
+    /// `request` names the walk, too: what was meant for the one before does not concern it.
+    func broadcastStep(_ request: Int) {
+        let index = request & 0xFFFF_FFFF
         let broadcast = broadcasts[index]
-        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0 else { return }
+        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0, request == broadcast.walkRequest else {
+            return
+        }
         eventCount += 1
         walk.hasFailed = false
+        (walk.askedAt, walk.found) = (now, [])
         let (task, app) = (broadcast.task.id, broadcast.task.app)
         if walk.isSweeping {
             walk.missing = loops.count
@@ -204,7 +241,7 @@ extension World {
         let end = min(World.bucketCount, walk.position + broadcastChance.between(1, 10))
         let purpose: BroadcastWalk.Purpose =
             switch walk.record.state {
-            case .open: .enumerate
+            case .open: broadcast.isDealt ? .deal : .enumerate
             case .ending: .close(.expired)
             default: .close(.revoked)
             }
@@ -247,7 +284,8 @@ extension World {
     private func stepped(_ broadcast: SimulatedBroadcast, _ answer: TaskAnswer) {
         guard let walk = broadcast.walk, walk.life == life else { return }
         switch answer {
-        case .walked, .swept, .record: break
+        case .walked(_, let found): walk.found += found
+        case .swept, .record: break
         case .refused:
             // It was stopped, or has ended, while it was walked.
             broadcast.walk = nil
@@ -263,13 +301,15 @@ extension World {
             walk.isAdvancing = false
             let again: Event =
                 walk.isFinishing
-                ? .broadcastAdvance(broadcast.index, life: life) : .broadcastStep(broadcast.index, life: life)
+                ? .broadcastAdvance(broadcast.walkRequest, life: life)
+                : .broadcastStep(broadcast.walkRequest, life: life)
             queue.add(again, at: next + 1_000)
         } else if walk.isSweeping {
             walk.isSweeping = false
             broadcast.isSwept = true
             oracle.swept(broadcast)
-            queue.add(.broadcastStep(broadcast.index, life: life), at: next)
+            if broadcast.isDealt { return finish(broadcast, walk) }
+            queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: next)
         } else if walk.isFinishing {
             broadcast.walk = nil
             broadcast.isOver = true
@@ -279,10 +319,14 @@ extension World {
             if walk.position >= World.bucketCount {
                 finish(broadcast, walk)
             } else {
-                queue.add(.broadcastStep(broadcast.index, life: life), at: next)
+                queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: next + walk.pause)
+                walk.pause = 0
             }
+        } else if !walk.found.isEmpty {
+            deal(broadcast, walk)
         } else {
-            queue.add(.broadcastAdvance(broadcast.index, life: life), at: next)
+            dealtTo(broadcast, walk)
+            queue.add(.broadcastAdvance(broadcast.walkRequest, life: life), at: next)
         }
     }
 
@@ -292,13 +336,15 @@ extension World {
             return
         }
         walk.isFinishing = true
-        queue.add(.broadcastAdvance(broadcast.index, life: life), at: now + 1)
+        queue.add(.broadcastAdvance(broadcast.walkRequest, life: life), at: now + 1)
     }
 
     /// Writes down where the walk is, or that all is done.
-    func broadcastAdvance(_ index: Int) {
-        let broadcast = broadcasts[index]
-        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0 else { return }
+    func broadcastAdvance(_ request: Int) {
+        let broadcast = broadcasts[request & 0xFFFF_FFFF]
+        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0, request == broadcast.walkRequest else {
+            return
+        }
         let (task, app) = (broadcast.task.id, broadcast.task.app)
         walk.missing = 1
         walk.hasFailed = false
@@ -441,11 +487,17 @@ extension Oracle {
                     return fail(.books, "\(name): \(broadcast.totals[state]) as \(state), there were \(count)")
                 }
             }
-            guard broadcast.tag == nil else { continue }
+            // What is dealt out reaches whom the walk came to before its end.
+            guard broadcast.tag == nil, !broadcast.isDealt || broadcast.isDealtOut && !broadcast.isStopped,
+                !broadcast.isDealt || !broadcast.wasFound
+            else { continue }
             for identity in world.identities
             where identity.app == broadcast.app && identity.registeredAt > 0 && !identity.wasBlacklisted
                 && identity.registeredAt < broadcast.launchedAt - 50 && identity.isDurable && !identity.wasLost
                 && broadcast.records[identity.cid]?.durableFinal == nil
+                && !broadcast.refusedBy.contains(identity.cid)
+                // A walk goes by the time at which it was numbered, which is before that was durable.
+                && (!broadcast.isDealt || identity.registeredAt < broadcast.madeAt - 50)
             {
                 return fail(.progress, "\(name) has left out device \(identity.index)")
             }

@@ -259,7 +259,7 @@ extension World {
         case .taskDue(let record):
             guard record.broadcast != nil else { return fail(.content, "a task fell due that nobody scheduled") }
             broadcastDue(record)
-        case .firstAck: fail(.content, "a first ack won that nobody asked for")
+        case .firstAck(let first): firstAckTold(first)
         case .log(let event): oracle.logged(event)
         }
     }

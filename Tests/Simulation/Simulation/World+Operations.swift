@@ -163,6 +163,7 @@ extension World {
         // While the devices are still where they were, time alone must end what is over.
         pass(milliseconds: 150_000)
         oracle.checkOverdue()
+        oracle.checkWinners()
         for device in devices {
             if device.isFrozen { device.resume() }
             if device.core.isStopped { device.start() }
@@ -172,6 +173,8 @@ extension World {
         // Reconnecting may take five minutes of backoff and more.
         pass(milliseconds: 900_000)
         for device in devices where device.core.isStopped { device.start() }
+        // A ledger row that its device has left behind rings once it is cold, which every row is within minutes.
+        for loop in loops { loop.store.cool(limit: .max) { $0.table != .taskMessage } }
         // The faults may have left a job with a retry far off, so wait for the longest thing there is.
         pass(milliseconds: plan.maximumTimeToLive + 200_000)
         if violation == nil { oracle.checkEnd() }

@@ -80,7 +80,7 @@ extension World {
         let loop = loop(of: identity.bucket)
         let body = record.badge == .none ? #"{"aps":{"alert":"x"}}"# : #"{"aps":{"alert":"x","badge":}}"#
         let payload =
-            record.revokes.map { task(of: $0).bytes }
+            record.revokes.map { task(of: $0).bytes } ?? record.dealt?.payload
             ?? Self.payload(Int(record.digest & 0xFFFF_FFFF), record.payloadCount)
         let key: [UInt8] = record.collapse == 0 ? [] : [96 + record.collapse]
         payload.withUnsafeBytes { payload in
@@ -90,7 +90,7 @@ extension World {
                         tokenKind: .alert, pushType: .alert, priority: 10, badge: record.badge, body: body,
                         messageIDOffset: -1, badgeOffset: record.badge == .none ? -1 : 28,
                         collapseID: UnsafeRawBufferPointer(start: nil, count: 0))
-                    let isDeduplicated = record.request > 0 && record.task == nil
+                    let isDeduplicated = record.request > 0 && !record.isOnce
                     var command = PublishCommand(
                         origin: Origin(route: 1, request: UInt64(record.index)), app: plan.apps[identity.app].key,
                         bucket: identity.bucket, cid: identity.cid, task: task(of: record),
@@ -99,7 +99,9 @@ extension World {
                         requestDigest: conflicting ? 2 : 1, isBulk: record.isBulk, payload: payload,
                         collapseKey: key, vendor: record.hasVendor ? content : nil)
                     command.isTracked = true
-                    command.taskCreatedAt = record.task?.createdAt ?? 0
+                    command.taskCreatedAt =
+                        record.task?.createdAt ?? record.dealt?.launched?.broadcast?.launchedAt ?? 0
+                    command.firstAckWins = record.task?.firstAckWins ?? false
                     if let old = record.revokes {
                         (command.revokes, command.revokedDigest) = (task(of: old), old.digest)
                     }
@@ -112,7 +114,7 @@ extension World {
 
     /// Of a single push, an id that says where its device lives.
     func task(of record: Record) -> TaskID {
-        record.broadcast?.task.id ?? record.task?.id
+        record.broadcast?.task.id ?? record.dealt?.task.id ?? record.task?.id
             ?? TaskID(
                 kind: .single, month: 0, day: 0, home: record.identity.bucket, random: (0, UInt64(record.index)))
     }
@@ -131,5 +133,6 @@ extension World {
         if record.outcome != nil { fail(.request, "publish \(index) was answered twice") }
         record.outcome = outcome
         oracle.answered(record, outcome)
+        if record.dealt != nil { dealAnswered(record, outcome) }
     }
 }

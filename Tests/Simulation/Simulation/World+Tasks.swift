@@ -11,6 +11,12 @@ final class SimulatedTask {
     var records: [Record] = []
     var isStopped = false
     var isWithdrawn = false
+    /// The first device that acks ends the others' messages.
+    var firstAckWins = false
+    /// Its calls, the first and those that repeat it.
+    var calls: [[Record]] = []
+    /// When the first ack was durable, in the simulation's time; 0: nobody has acked.
+    var wonAt: Int64 = 0
     /// Shards that have not said yet that nothing of it is pending, and the life they were asked in.
     var sweepsMissing = 0
     var sweepLife = 0
@@ -57,6 +63,7 @@ extension World {
     func retry(_ task: SimulatedTask, attempt: Int) {
         guard !isHealing, !task.isStopped, !task.isWithdrawn, isUp else { return }
         faults.note(.listRetried)
+        var copies: [Record] = []
         for first in task.records {
             let copy = Record(
                 index: records.count, identity: first.identity, strategy: first.strategy,
@@ -64,8 +71,10 @@ extension World {
                 request: first.request, digest: first.digest, payloadCount: first.payloadCount)
             copy.task = task
             records.append(copy)
-            submit(copy, conflicting: false)
+            copies.append(copy)
+            if !task.firstAckWins { submit(copy, conflicting: false) }
         }
+        if task.firstAckWins { call(task, copies) }
         if attempt < 3 {
             queue.add(.retryList(task: task.index, attempt: attempt + 1), at: now + chance.time(0, 20_000))
         }
@@ -92,7 +101,7 @@ extension World {
     func revokeSomething() {
         let known = records.suffix(60).filter {
             $0.revokes == nil && $0.identity.isDurable && first(of: $0) === $0
-                && ($0.broadcast == nil || $0.everDurable)
+                && ($0.broadcast == nil && $0.dealt == nil || $0.everDurable)
         }
         guard isUp, !known.isEmpty else { return }
         let old = chance.one(of: known)
@@ -113,6 +122,7 @@ extension World {
 
     func taskAnswered(_ origin: Origin, _ answer: TaskAnswer) {
         if origin.route > 20 { return broadcastAnswered(origin, answer) }
+        if origin.route > 12 { return firstAckAnswered(origin, answer) }
         let task = tasks[Int(origin.request & 0xFFFF_FFFF)]
         switch answer {
         case .totals(let totals): oracle.total(task, totals)
@@ -154,7 +164,7 @@ extension Oracle {
 
     /// A revoke was answered: what it withdraws is over.
     func revoked(_ record: Record, _ old: Record) {
-        if old.task == nil, requestsForgotten { return }
+        if !old.isOnce, requestsForgotten { return }
         if old.everDurable, old.durableTable != nil {
             fail(.finalState, "message \(old.index) is pending though message \(record.index) revoked it")
         }

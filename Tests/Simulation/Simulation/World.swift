@@ -34,6 +34,8 @@ public final class World {
     // The gateway.
     var life = 1
     var isUp = true
+    /// The time of the last start.
+    var startedAt: Int64 = 0
     var loops: [Loop] = []
     var isSyncing = false
     /// A disk that answers no read until then.
@@ -55,6 +57,9 @@ public final class World {
     let hasBroadcasts: Bool
     var broadcastChance: Chance
     var broadcasts: [SimulatedBroadcast] = []
+    var winnerChance: Chance
+    /// First acks that the gateway was told of.
+    var wins: [SimulatedWin] = []
     /// By loop: nothing that is said later arrives before this.
     var launchTimes = [Int64](repeating: 0, count: 8)
     var rangeStart: [Int: Int] = [:]
@@ -69,7 +74,7 @@ public final class World {
     /// - Parameters:
     ///   - seed: names the run.
     ///   - hasServer: an app's server takes part, with names, blacklist and badge.
-    ///   - hasBroadcasts: it sends broadcasts, too.
+    ///   - hasBroadcasts: it sends broadcasts, too, and pushes of which the first ack wins.
     ///   - adjust: changes the shards' limits, to plant a fault.
     public init(
         seed: UInt64, hasServer: Bool = true, hasBroadcasts: Bool = true, adjust: (inout ShardLimits) -> Void = { _ in }
@@ -78,6 +83,7 @@ public final class World {
         self.hasServer = hasServer
         self.hasBroadcasts = hasBroadcasts
         broadcastChance = Chance(seed: seed ^ World.broadcastSeed)
+        winnerChance = Chance(seed: seed ^ World.winnerSeed)
         chance = Chance(seed: seed)
         plan = Plan(&chance)
         directoryChance = Chance(seed: seed ^ World.directorySeed)
@@ -98,7 +104,9 @@ public final class World {
     deinit {
         for identity in identities { (identity.liveLink, identity.callers, identity.bySequence) = (nil, [], [:]) }
         for link in links { (link.identity, link.inFlight, link.recalled) = (nil, [], []) }
-        for record in records { (record.task, record.revokes, record.broadcast) = (nil, nil, nil) }
+        for record in records {
+            (record.task, record.revokes, record.broadcast, record.dealt) = (nil, nil, nil, nil)
+        }
     }
 
     // MARK: Time
@@ -170,6 +178,7 @@ public final class World {
             operate()
             if hasServer, directoryChance.perMille(80) { directSomething() }
             if hasBroadcasts, broadcastChance.perMille(12) { broadcastSomething() }
+            if hasBroadcasts, winnerChance.perMille(12) { pushToSome() }
             queue.add(.operation, at: now + chance.time(0, plan.operationGap))
         case .segment(let link, let toGateway, let offset, let bytes):
             arrive(links[link], toGateway: toGateway, offset: offset, bytes: bytes)
@@ -211,8 +220,16 @@ public final class World {
         case .directoryReply(let number, let itsLife): if itsLife == life, isUp { takeReply(number) }
         case .retryBroadcast(let index, let attempt): retryBroadcast(index, attempt: attempt)
         case .launch(let loop, let itsLife, let index): if itsLife == life, isUp { launch(index, on: loops[loop]) }
-        case .broadcastStep(let index, let itsLife): if itsLife == life, isUp { broadcastStep(index) }
-        case .broadcastAdvance(let index, let itsLife): if itsLife == life, isUp { broadcastAdvance(index) }
+        case .broadcastStep(let request, let itsLife): if itsLife == life, isUp { broadcastStep(request) }
+        case .broadcastAdvance(let request, let itsLife): if itsLife == life, isUp { broadcastAdvance(request) }
+        case .stopBroadcast(let index, let itsLife): if itsLife == life, isUp, !isHealing { stopBroadcast(index) }
+        case .submit(let record, let itsLife):
+            if itsLife == life, isUp { submit(records[record], conflicting: false) }
+        case .endSiblings(let win, let itsLife): if itsLife == life, isUp { endSiblings(win) }
+        case .endSibling(let win, let record, let itsLife):
+            if itsLife == life, isUp { endSibling(win, records[record]) }
+        case .settleFirstAck(let win, let itsLife): if itsLife == life, isUp { settleFirstAck(win) }
+        case .crash(let itsLife): if itsLife == life, !isHealing { crash() }
         case .restart: restart()
         }
     }
@@ -368,7 +385,7 @@ public final class World {
         let rows = survivors
         survivors = [:]
         startLoops(rows: rows, count: count)
-        isUp = true
+        (isUp, startedAt) = (true, now)
         log.note(now, "restart", Int64(life), Int64(count))
     }
 

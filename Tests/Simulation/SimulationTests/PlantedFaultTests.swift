@@ -39,6 +39,10 @@ import Testing
         case .broadcastLedgerIgnored: [.finalState, .order, .request, .handledTwice, .progress]
         case .broadcastGoesOnAfterStop: [.finalState, .sentAfterEnd]
         case .enumeratorAlertsAll: [.finalState, .request]
+        case .dealtToNewcomers: [.content]
+        case .dealtPastUnread: [.progress]
+        case .firstAckForgotten: [.progress, .finalState]
+        case .siblingStays, .siblingLetIn: [.finalState]
         }
     }
 
@@ -83,11 +87,12 @@ import Testing
 }
 
 extension PlantedFault {
-    /// The others have nothing to do with broadcasts, and show sooner without them.
+    /// The others have nothing to do with broadcasts and first acks, and show sooner without them.
     fileprivate var isOfBroadcasts: Bool {
         switch self {
         case .broadcastIgnoresTags, .broadcastBeforeSync, .broadcastLedgerIgnored, .broadcastGoesOnAfterStop,
-            .enumeratorAlertsAll:
+            .enumeratorAlertsAll, .dealtToNewcomers, .dealtPastUnread, .firstAckForgotten, .siblingStays,
+            .siblingLetIn:
             true
         default: false
         }

@@ -1,0 +1,148 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// Broadcasts where something else is wrong: a damaged row, a failing read, a store that is behind, a device that comes
+/// back in the middle.
+@Suite("Broadcasts in bad weather")
+struct BroadcastWeatherTests {
+    private let world: BroadcastHarness
+    private var harness: DeliveryHarness { world.harness }
+
+    init() { world = BroadcastHarness() }
+
+    /// Leaves bytes on the disk that are no device.
+    private func damageRow(of phone: Phone) throws {
+        var found: (key: StoreKey, wakeAt: GatewayTime)?
+        harness.store.loadAll(table: .device) { row in
+            if row.key.ownerHigh == phone.cid.high, row.key.ownerLow == phone.cid.low {
+                found = (row.key, row.wakeAt)
+            }
+        }
+        let row = try #require(found)
+        harness.store.beginBatch(phone.bucket)
+        harness.store.put(row.key, wakeAt: row.wakeAt, prior: .maybe(wakeAt: row.wakeAt), byteCount: 3) {
+            $0.copyBytes(from: [255, 255, 255])
+        }
+        _ = harness.store.endBatch()
+        harness.store.sync()
+    }
+
+    @Test("a walk passes over a device whose row is damaged, and reaches everybody else")
+    func damagedRow() throws {
+        let phones = (0..<4).map { _ in harness.register(token: "t") }
+        for phone in phones { harness.disconnect(phone) }
+        let record = world.send(timeToLive: 60_000)
+        try damageRow(of: phones[1])
+        harness.crash()
+        harness.advance(10_100)
+        let due = try #require(harness.dueTasks.first)
+        guard case .walked(3, _)? = world.ask(.walk(world.walk(due, .enumerate))) else {
+            Issue.record("one damaged row holds up the walk")
+            return
+        }
+        #expect(Set(harness.lease().map(\.cid)) == Set([phones[0], phones[2], phones[3]].map(\.cid)))
+        #expect(harness.logs.contains { "\($0.name)" == "damagedRow" }, "\(harness.logs.map(\.name))")
+        guard case .walked? = world.ask(.walk(world.walk(due, .close(.expired)))) else {
+            Issue.record("one damaged row holds up the close")
+            return
+        }
+        #expect(world.totals(record).accepted == 3)
+    }
+
+    @Test("a read that fails holds a walk up, which does the step again")
+    func unread() throws {
+        let phone = harness.register(token: "t")
+        harness.disconnect(phone)
+        let record = world.send()
+        harness.crash()
+        harness.advance(10_100)
+        let due = try #require(harness.dueTasks.first)
+        harness.store.readsFailFrom = harness.store.readCount + 2
+        guard case .busy? = world.ask(.walk(world.walk(due, .enumerate))) else {
+            Issue.record("a device that could not be read was passed over")
+            return
+        }
+        harness.store.readsFailFrom = .max
+        guard case .walked(1, _)? = world.ask(.walk(world.walk(due, .enumerate))) else {
+            Issue.record("not walked")
+            return
+        }
+        #expect(world.totals(record).accepted == 1)
+    }
+
+    /// The alarm is told once: device, ledger row and job are read for it, and each of these reads may fail.
+    @Test("a message of a broadcast that is forgotten ends, whichever read of its alarm fails", arguments: 1...4)
+    func forgottenAlarm(failing: Int) {
+        let phone = harness.register(token: "t")
+        let record = world.send(timeToLive: 60_000, vendor: false)
+        #expect(world.totals(record).pending == 1)
+        harness.disconnect(phone)
+        harness.crash()
+        harness.shard.forgetBroadcast(record.id, record.app)
+        harness.advance(59_000)
+        harness.store.failingReads = [harness.store.readCount + failing]
+        for _ in 0..<10 { harness.advance(1_000) }
+        #expect(harness.store.readCount >= harness.store.failingReads.first ?? .max, "that read was never made")
+        let totals = world.totals(record)
+        #expect(totals[.expired] == 1 && totals.pending == 0)
+        #expect(world.imbalance([record]) == nil)
+    }
+
+    @Test("walks rest while the store takes no writes, and go on when it does")
+    func storeBehind() throws {
+        let phones = (0..<5).map { _ in harness.register() }
+        let away = harness.register(token: "t")
+        harness.disconnect(away)
+        let record = world.record()
+        harness.shard.task(
+            .create(record, requestKey: (0, 0), requestDigest: 0), origin: Origin(route: 3, request: 1),
+            now: harness.now)
+        harness.store.acceptsWrites = false
+        harness.flush()
+        #expect(harness.launched.count == 1 && harness.delivered.isEmpty)
+        let isAtHand = harness.shard.hasBroadcastsAtHand
+        #expect(!isAtHand, "the loop has other things to do meanwhile")
+        for _ in 0..<10 { harness.advance(20) }
+        #expect(harness.delivered.isEmpty && world.totals(record).accepted == 0)
+        var launched = try #require(harness.launched.first)
+        guard case .busy? = world.ask(.walk(world.walk(launched, .enumerate))) else {
+            Issue.record("rows were written that the store does not want")
+            return
+        }
+        harness.store.acceptsWrites = true
+        harness.advance(20)
+        #expect(Set(harness.takeDelivered().map(\.session)) == Set(phones.map(\.session)))
+        world.enumerate()
+        #expect(harness.lease().contains { $0.cid == away.cid })
+        launched.broadcast?.position = 0
+        #expect(world.totals(record).accepted == 6)
+    }
+
+    @Test("a device that comes into reach while the enumerator makes its job is sent the message once both are durable")
+    func reachedMeanwhile() throws {
+        let phone = harness.register(state: .background, token: "t")
+        let record = world.send()
+        harness.advance(10_100)
+        let due = try #require(harness.dueTasks.first)
+        #expect(harness.delivered.isEmpty)
+        // The update is on its way to the disk, so that nothing is sent yet; then comes the walk, whose batch is behind it.
+        var update = DeviceUpdate()
+        update.applicationState = .foreground
+        update.badge = 3
+        harness.shard.update(phone.session, update, now: harness.now)
+        harness.shard.task(
+            .walk(world.walk(due, .enumerate)), origin: Origin(route: 3, request: 2), now: harness.now)
+        while harness.store.waitingReadCount > 0 { harness.store.deliverReplies() }
+        let first = harness.store.committedTicket + 1
+        #expect(harness.store.waitingBatchCount == 2, "the update's and the message's")
+        harness.store.sync(upTo: first)
+        #expect(harness.updates.count == 1 && harness.delivered.isEmpty)
+        harness.store.sync()
+        #expect(harness.takeDelivered().map(\.session) == [phone.session])
+        world.acknowledge(phone, 1)
+        #expect(world.totals(record).accepted == 1 && world.totals(record).ended == 1)
+    }
+}

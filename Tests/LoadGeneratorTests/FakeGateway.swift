@@ -22,6 +22,8 @@ final class FakeGateway: @unchecked Sendable {
         var forgets = false
         /// Every n-th job is leased a second time; 0: none.
         var leasesTwiceEvery = 0
+        /// Every n-th publish is refused as busy; 0: none.
+        var busyEvery = 0
         /// The n-th broadcast of a run is refused; 0: none.
         var refusesBroadcast = 0
         /// Every n-th message of a batch is refused; 0: none.
@@ -238,6 +240,10 @@ final class FakeGateway: @unchecked Sendable {
         result.request = publish.request
         guard secrets[publish.cid] != nil, !hits(behaviour.refusesEvery) else {
             (result.code, result.reason) = (20001, "not today")
+            return send(descriptor, result)
+        }
+        guard !hits(behaviour.busyEvery) else {
+            (result.code, result.reason) = (6, "busy")
             return send(descriptor, result)
         }
         send(descriptor, result)

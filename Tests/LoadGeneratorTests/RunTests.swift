@@ -92,6 +92,18 @@ struct RunTests {
         }
     }
 
+    @Test("what a busy gateway refuses is sent again until all is enqueued")
+    func busy() throws {
+        try withGateway(FakeGateway.Behaviour(busyEvery: 9)) { gateway, folder in
+            let report = try run(
+                gateway, folder,
+                ["offline", "--devices", "20", "--messages", "5", "--in-flight", "10", "--drain", "10"])
+            #expect(value(report, "accepted") == 100 && value(report, "refused") == 0)
+            #expect(value(report, "busy") == 12)
+            #expect(value(report, "delivered") == 100 && value(report, "loss") == 0)
+        }
+    }
+
     @Test("an http run authenticates, keeps its connections and counts answers by code", arguments: [1, 4])
     func http(pipeline: Int) throws {
         try withGateway { gateway, folder in

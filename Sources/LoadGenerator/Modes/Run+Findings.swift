@@ -25,6 +25,10 @@ extension Run {
         if tally.malformed > 0 { report.notes.append("\(tally.malformed) frames could not be understood.") }
     }
 
+    func addBusy(_ tally: WorkerTally, to report: inout Report) {
+        report.add("busy", Double(tally.busy), "refused as busy, and sent again")
+    }
+
     func addServer(
         _ usage: CPUSpan.Usage?, messages: Int, to report: inout Report, what: String = "a message"
     ) {

@@ -60,6 +60,7 @@ extension Run {
         report.add("settled", Double(tally.settled), "settlements recorded")
         report.add("stale", Double(tally.stale), "settlements answered otherwise")
         report.add("refused", Double(tally.refused), "messages refused")
+        addBusy(tally, to: &report)
         report.add("unanswered", Double(tally.remainder.unanswered), "messages without a result")
         report.add("loss", Double(tally.accepted - tally.jobs.count), "lost: accepted and never leased")
         report.add("repeats", Double(tally.repeats), "leased again")

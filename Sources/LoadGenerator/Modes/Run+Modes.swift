@@ -87,6 +87,7 @@ extension Run {
         )
         report.add("drainSeconds", draining, "first connect to last message")
         addMessages(tally, to: &report)
+        addBusy(tally, to: &report)
         if let used = spans.enqueue, tally.accepted > 0 {
             report.add(
                 "enqueueServerCPU", Double(used.used) / Double(tally.accepted), "gateway's CPU an enqueued message")
@@ -118,6 +119,7 @@ extension Run {
             report.add("drainRate", Double(tally.delivered) / max(draining / 1e9, 1e-9), "drained a second")
         }
         addMessages(tally, to: &report)
+        addBusy(tally, to: &report)
         if let used = spans.drain {
             report.add(
                 "helloServerCPU", Double(used.used) / Double(max(1, tally.connected)),

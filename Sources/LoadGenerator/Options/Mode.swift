@@ -55,14 +55,14 @@ enum Mode: String, CaseIterable, Codable {
             latencies = ["answer", "deliver"]
         case .offline:
             own = """
-                enqueueRate drainRate drainSeconds accepted delivered acks refused unanswered loss repeats \
+                enqueueRate drainRate drainSeconds accepted delivered acks refused busy unanswered loss repeats \
                 disordered enqueueServerCPU drainServerCPU serverCPUCores
                 """
             latencies = ["result", "connect"]
         case .storm:
             own = """
                 connections failed lost helloRate authenticatedSeconds drainedSeconds drainRate accepted delivered \
-                acks refused unanswered loss repeats disordered helloServerCPU serverCPUCores
+                acks refused busy unanswered loss repeats disordered helloServerCPU serverCPUCores
                 """
             latencies = ["connect"]
         case .broadcast:
@@ -73,7 +73,7 @@ enum Mode: String, CaseIterable, Codable {
             latencies = ["answer", "deliver"]
         case .handoff:
             own = """
-                rate jobs leased settled stale refused unanswered loss repeats createRate createServerCPU serverCPU \
+                rate jobs leased settled stale refused busy unanswered loss repeats createRate createServerCPU serverCPU \
                 serverCPUCores
                 """
             latencies = ["lease", "settle"]

@@ -150,15 +150,16 @@ extension Worker {
         let deadline = start + plan.options.timeout
         tally.series.begin(at: start, length: min(plan.options.timeout, 60_000_000_000))
         var next = 0
-        while next < total || outstanding > 0, now < deadline, tally.fatal == nil {
+        sendsAgain = true
+        while tally.accepted + tally.refused < total || outstanding > 0, now < deadline, tally.fatal == nil {
             now = Clocks.now()
-            while next < total, outstanding < plan.inFlight,
-                publish(to: next % deviceCount, dueAt: now, isMeasured: true)
+            while now >= pausedUntil, tally.accepted + tally.refused + outstanding < total,
+                outstanding < plan.inFlight, publish(to: next % deviceCount, dueAt: now, isMeasured: true)
             { next += 1 }
             flushSenders()
             turn(nanoseconds: Self.idleTurn)
         }
-        if next < total || outstanding > 0 { fail("enqueueing did not end within the time of --timeout") }
+        if tally.accepted + tally.refused < total { fail("enqueueing did not end within the time of --timeout") }
         finish()
         return tally.fatal == nil
     }

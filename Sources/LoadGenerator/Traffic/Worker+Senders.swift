@@ -165,6 +165,10 @@ extension Worker {
                 tally.resultLatency.record(now - event.dueAt)
                 if !waitsForDelivery { tally.series.record(now - event.dueAt, at: now) }
             }
+        } else if scan.code == Limits.busyCode, sendsAgain {
+            // Another one is sent in its place when the gateway has had a moment, as a sender should.
+            tally.busy += 1
+            pausedUntil = now + Limits.busyPauseNanoseconds
         } else {
             tally.refused += 1
             refused(code: scan.code, body)

@@ -48,6 +48,9 @@ struct Worker: ~Copyable {
     var isMeasuring = false
     var cpuAtStart: Int64 = 0
     var waitsForDelivery = true
+    /// What the gateway is too busy for is sent once more; nothing is sent before `pausedUntil`.
+    var sendsAgain = false
+    var pausedUntil: Int64 = 0
     var publishesHTTP = false
     var now: Int64
     var shownConnected = 0

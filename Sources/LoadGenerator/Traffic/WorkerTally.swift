@@ -23,6 +23,8 @@ struct WorkerTally: Sendable, Codable {
     var delivered = 0
     var acks = 0
     var refused = 0
+    /// Refused because the gateway was busy, and sent again.
+    var busy = 0
     var repeats = 0
     var disordered = 0
     /// Delivered messages, or leased jobs, that this run did not make.
@@ -67,7 +69,7 @@ struct WorkerTally: Sendable, Codable {
 
     private enum CodingKeys: String, CodingKey {
         case connectLatency, deliverLatency, resultLatency, answerLatency, leaseLatency, settleLatency, sendLag, series
-        case connected, failedDevices, lostConnections, published, accepted, delivered, acks, refused, repeats
+        case connected, failedDevices, lostConnections, published, accepted, delivered, acks, refused, busy, repeats
         case disordered, foreign, failedRequests, malformed, leased, settled, stale, jobs, measuredAccepted
         case measuredDelivered, measuredAnswers, stalls, remainder, failures, connectStartedAt, connectEndedAt
         case phaseStartedAt, phaseEndedAt, drainEndedAt, totalCPU, measuredTime, waited, busiest, fatal, rounds
@@ -76,6 +78,7 @@ struct WorkerTally: Sendable, Codable {
     private static var sums: [WritableKeyPath<WorkerTally, Int>] {
         [
             \.connected, \.failedDevices, \.lostConnections, \.published, \.accepted, \.delivered, \.acks, \.refused,
+            \.busy,
             \.repeats, \.disordered, \.foreign, \.failedRequests, \.malformed, \.leased, \.settled, \.stale,
             \.measuredAccepted, \.measuredDelivered, \.measuredAnswers, \.stalls, \.remainder.unanswered,
             \.remainder.undelivered,

@@ -240,10 +240,12 @@ extension Shard {
 
     /// Meets a device that is out of reach with a broadcast, and before it with all that are live and older: a device's
     /// messages are for numbers up to `broadcastMet` and for no others.
-    mutating func meetUpTo(_ broadcast: LiveBroadcast, _ slot: UInt32) {
+    ///
+    /// Of a device that is in reach all the same, the earlier ones wait for their turn as live ones.
+    mutating func meetUpTo(_ broadcast: LiveBroadcast, _ slot: UInt32, earlierIsLive: Bool = false) {
         for earlier in broadcastLogs[broadcast.record.app]?.live ?? []
         where earlier.number > devices.pointer(slot).pointee.broadcastMet && earlier.number < broadcast.number {
-            meet(slot, earlier, isLive: false)
+            meet(slot, earlier, isLive: earlierIsLive)
         }
         meet(slot, broadcast, isLive: false)
     }

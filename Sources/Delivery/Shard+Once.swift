@@ -111,8 +111,12 @@ extension Shard {
             guard ok else { return shard.endWithdrawal(kept, slot, nil) }
             // Whoever is connected meets what comes before it as usual.
             shard.pump(slot)
-            if broadcast.number > shard.devices.pointer(slot).pointee.broadcastMet { shard.meetUpTo(broadcast, slot) }
+            if broadcast.number > shard.devices.pointer(slot).pointee.broadcastMet {
+                let isReachable = shard.devices.pointer(slot).pointee.isReachable
+                shard.meetUpTo(broadcast, slot, earlierIsLive: isReachable)
+            }
             guard let listed = shard.listedMessage(table: .broadcast, item: broadcast.number, of: slot) else {
+                shard.leaveBroadcasts(slot)
                 return shard.endWithdrawal(kept, slot, false)  // not one of those whom it meant
             }
             shard.devices.pointer(slot).pointee.flags.insert(.busy)

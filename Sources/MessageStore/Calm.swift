@@ -14,7 +14,10 @@ struct Calm {
     mutating func isDisturbed(at now: UInt64) { disturbedAt = now }
 
     /// To be called about twice a second, by the spiller's thread.
-    mutating func look(at database: RowDatabase, now: UInt64) {
+    ///
+    /// `isWriting`: something is on its way to the disk now; a process that serves many messages seldom has nothing there.
+    mutating func look(at database: RowDatabase, now: UInt64, isWriting: Bool) {
+        if isWriting, disturbedAt != nil { disturbedAt = now }
         if database.readCount != readCount {
             readCount = database.readCount
             (disturbedAt, hasCache) = (now, true)

@@ -107,13 +107,13 @@ final class Spiller: @unchecked Sendable {
                 committer.sealSegment(openedBefore: isSpillingAll ? now : now > age ? now - age : 0)
                 while let segment = ledger.oldestSealed, isDue(segment, isSpillingAll, now) {
                     guard try spill(segment, isSpillingAll, now) else { break }
-                    calm.isDisturbed(at: now)
+                    calm.isDisturbed(at: SystemClock.monotonicNanoseconds)
                 }
                 if isSpillingAll, ledger.segmentCount == 0 { state.withLock { $0.isSpillingAll = false } }
                 try cleanAlarms()
                 try dropPeriods()
                 try compactIfNeeded()
-                calm.look(at: run.database, now: now)
+                calm.look(at: run.database, now: now, isWriting: committer.uncommittedByteCount > 0)
             }
         } catch {
             fatal(error)

@@ -30,7 +30,13 @@
     @inlinable public var count: Int { usedCount }
     @usableFromInline var usedCount = 0
 
-    public init() {
+    /// Keys come from peers: without a secret in the hash, some thousand keys that are chosen to collide would split one segment
+    /// until no memory is left.
+    @usableFromInline let seed: (UInt64, UInt64)
+
+    /// - Parameter seed: random; tests may want the same each time.
+    public init(seed: (UInt64, UInt64) = (.random(in: 0...(.max)), .random(in: 0...(.max)))) {
+        self.seed = seed
         directory = .allocate(capacity: 1)
         directory.initialize(to: Self.makeSegment(depth: 0))
     }
@@ -48,7 +54,7 @@
     // MARK: Looking up
 
     @inlinable public func probe(_ high: UInt64, _ low: UInt64) -> Probe {
-        let hash = Self.hash(high, low)
+        let hash = self.hash(high, low)
         return Probe(segment: segment(hash), index: Self.home(hash), tag: Self.tag(hash))
     }
 
@@ -71,7 +77,7 @@
         _ slot: UInt32, _ high: UInt64, _ low: UInt64, key: (UInt32) -> (high: UInt64, low: UInt64)
     ) {
         precondition(slot < Self.slotLimit, "more records than the index has numbers for")
-        let hash = Self.hash(high, low)
+        let hash = self.hash(high, low)
         while Self.used(segment(hash)).pointee >= Self.fullCount { split(segment(hash), hash, key: key) }
         Self.put(slot, hash, into: segment(hash))
         usedCount += 1
@@ -82,7 +88,7 @@
     public mutating func remove(
         _ slot: UInt32, _ high: UInt64, _ low: UInt64, key: (UInt32) -> (high: UInt64, low: UInt64)
     ) -> Bool {
-        let hash = Self.hash(high, low)
+        let hash = self.hash(high, low)
         let segment = segment(hash)
         let mask = Self.placeCount - 1
         var gap = Self.home(hash)
@@ -94,7 +100,7 @@
         var next = (gap + 1) & mask
         while segment[next] != Self.empty {
             let (itsHigh, itsLow) = key(segment[next] & (Self.slotLimit - 1))
-            let wanted = Self.home(Self.hash(itsHigh, itsLow))
+            let wanted = Self.home(self.hash(itsHigh, itsLow))
             if (next - wanted) & mask >= (next - gap) & mask {
                 segment[gap] = segment[next]
                 gap = next
@@ -123,7 +129,7 @@
         for index in 0..<Self.placeCount where old[index] != Self.empty {
             let slot = old[index] & (Self.slotLimit - 1)
             let (high, low) = key(slot)
-            let itsHash = Self.hash(high, low)
+            let itsHash = self.hash(high, low)
             Self.put(slot, itsHash, into: (itsHash << UInt64(oldDepth)) >> 63 == 0 ? lower : upper)
         }
         // The run of directory places that named the old segment.
@@ -135,8 +141,10 @@
 
     // MARK: Hashes and places
 
-    @inlinable static func hash(_ high: UInt64, _ low: UInt64) -> UInt64 {
-        var mixed = low ^ high &* 0x9E37_79B9_7F4A_7C15
+    @inlinable func hash(_ high: UInt64, _ low: UInt64) -> UInt64 {
+        // A product of both words, each under its secret, folded: who does not know the secrets cannot choose equal ones.
+        let product = (low ^ seed.0).multipliedFullWidth(by: high ^ seed.1)
+        var mixed = product.high ^ product.low
         mixed = (mixed ^ mixed >> 32) &* 0xD6E8_FEB8_6659_FD93
         return mixed ^ mixed >> 32
     }

@@ -306,6 +306,22 @@ struct BroadcastTaskTests {
         #expect(world.imbalance([first, record]) == nil)
     }
 
+    @Test("a revoke of a broadcast that a connected device has not met yet leaves the earlier ones on their way")
+    func revokedBehindFullWindow() {
+        var phone = harness.register(token: "t")
+        harness.disconnect(phone)
+        harness.connect(&phone) { $0.window = 1 }
+        let first = world.send("first")
+        #expect(harness.takeDelivered().map(\.payload) == ["first"])
+        let (second, third) = (world.send("second", timeToLive: 0, vendor: false), world.send("third"))
+        revoke(third, of: phone)
+        #expect(harness.outcomes[900]?.code == .ignored && world.totals(third)[.revoked] == 1)
+        harness.shard.acknowledgeBroadcasts(phone.session, cumulative: 1, ranges: [], now: harness.now)
+        harness.flush()
+        #expect(harness.takeDelivered().map(\.payload) == ["second"], "not expired, though it may wait for nobody")
+        #expect(world.totals(first)[.delivered] == 1 && world.imbalance([first, second, third]) == nil)
+    }
+
     @Test("a revoke withdraws a broadcast's message where the device has it")
     func revoked() {
         let phone = harness.register(token: "t")

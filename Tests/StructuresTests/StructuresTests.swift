@@ -84,7 +84,7 @@ import Testing
         var random = SystemRandomNumberGenerator()
         // A record keeps its slot's key, as a slab's does; half of the keys differ in one word only.
         let keys = (0..<keyCount).map { (high: $0 % 2 == 0 ? $0 << 40 : 7, low: $0 % 2 == 0 ? 7 : $0) }
-        var index = SlotIndex()
+        var index = SlotIndex(seed: (1, 2))
         var model: Set<UInt32> = []
         for _ in 0..<keyCount * 4 {
             let slot = UInt32.random(in: 0..<UInt32(keyCount), using: &random)
@@ -107,6 +107,26 @@ import Testing
             }
         }
         for slot in model { index.remove(slot, keys[Int(slot)].high, keys[Int(slot)].low) { keys[Int($0)] } }
+        #expect(index.count == 0)
+    }
+}
+
+@Suite("Slot index and an adversary") struct SlotIndexAdversaryTests {
+    @Test("keys whose words cancel each other out without a secret are found, and take no more room than others")
+    func chosenKeys() {
+        let multiplier: UInt64 = 0x9E37_79B9_7F4A_7C15
+        let keys = (0..<UInt64(3_000)).map { (high: $0, low: 7 ^ ($0 &* multiplier)) }
+        var index = SlotIndex()
+        for (slot, key) in keys.enumerated() { index.insert(UInt32(slot), key.high, key.low) { keys[Int($0)] } }
+        for (slot, key) in keys.enumerated() {
+            var probe = index.probe(key.high, key.low)
+            var isFound = false
+            while let found = index.next(&probe) { isFound = isFound || found == UInt32(slot) }
+            #expect(isFound)
+        }
+        for (slot, key) in keys.enumerated() {
+            #expect(index.remove(UInt32(slot), key.high, key.low) { keys[Int($0)] })
+        }
         #expect(index.count == 0)
     }
 }

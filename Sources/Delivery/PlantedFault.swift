@@ -94,8 +94,6 @@ public enum PlantedFault: String, CaseIterable, Sendable {
     case dealtPastUnread
 
     // First acks.
-    /// A first ack leaves no alarm behind: nobody is told of it again.
-    case firstAckForgotten
     /// A sibling's message is not ended.
     case siblingStays
     /// A sibling's message that is still on its way when it is ended is let in.

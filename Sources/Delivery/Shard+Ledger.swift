@@ -56,7 +56,6 @@ extension Shard {
         if wasAlerted { flags.insert(.alerted) }
         let isFirstAck = facts.flags.contains(.firstAckWins) && Self.isFirstAck(state)
         if isFirstAck { flags.insert(.firstAck) }
-        let isToldAgain = isFirstAck && !isPlanted(.firstAckForgotten)
         let (fallback, fallbackReason) = Self.fallback(facts)
         let row = LedgerRow(
             cid: facts.cid, app: facts.app, flags: flags, state: state, fallback: fallback,
@@ -65,7 +64,7 @@ extension Shard {
         let end = ledgerEnd(facts)
         // Until its siblings have ended the row must be looked at again.
         store.put(
-            Self.ledgerKey(facts), wakeAt: isToldAgain ? min(end, now + limits.taskPatience) : end,
+            Self.ledgerKey(facts), wakeAt: isFirstAck ? min(end, now + limits.taskPatience) : end,
             prior: isNew ? .none : .maybe(wakeAt: ledgerAlarm(facts)), byteCount: row.byteCount
         ) { row.write(into: $0) }
         batch.rowCount += 1

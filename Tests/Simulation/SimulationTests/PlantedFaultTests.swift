@@ -41,7 +41,6 @@ import Testing
         case .enumeratorAlertsAll: [.finalState, .request]
         case .dealtToNewcomers: [.content]
         case .dealtPastUnread: [.progress]
-        case .firstAckForgotten: [.progress, .finalState]
         case .siblingStays, .siblingLetIn: [.finalState]
         }
     }
@@ -91,8 +90,7 @@ extension PlantedFault {
     fileprivate var isOfBroadcasts: Bool {
         switch self {
         case .broadcastIgnoresTags, .broadcastBeforeSync, .broadcastLedgerIgnored, .broadcastGoesOnAfterStop,
-            .enumeratorAlertsAll, .dealtToNewcomers, .dealtPastUnread, .firstAckForgotten, .siblingStays,
-            .siblingLetIn:
+            .enumeratorAlertsAll, .dealtToNewcomers, .dealtPastUnread, .siblingStays, .siblingLetIn:
             true
         default: false
         }

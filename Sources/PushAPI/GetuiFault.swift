@@ -112,6 +112,31 @@ extension APIResponse {
         return APIResponse(status: code.httpStatus, body: writer.bytes)
     }
 
+    /// Getui's envelope of a success; what `beside` writes, if anything, stands in `longwire`.
+    ///
+    /// `data` writes one value, `beside` members; `capacity` is about how many bytes there will be.
+    static func getui(
+        capacity: Int = 512, data: ((inout JSONWriter) -> Void)?, beside: (inout JSONWriter) -> Void = { _ in }
+    ) -> APIResponse {
+        var writer = JSONWriter(capacity: capacity)
+        writer.beginObject()
+        writer.envelope(.ok, "success")
+        if let data {
+            writer.key("data")
+            data(&writer)
+        }
+        var extra = JSONWriter(capacity: 64)
+        extra.beginObject()
+        beside(&extra)
+        extra.endObject()
+        if extra.bytes.count > 2 {
+            writer.key("longwire")
+            writer.raw(extra.bytes)
+        }
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
     /// Nothing can be accepted now (the store is behind, the loops' mailboxes are full): safe to repeat as it is.
     public static let busy = APIResponse.getui(.busy, "the gateway is busy, nothing was accepted, retry")
     /// A question could not be answered because a device's record could not be read.

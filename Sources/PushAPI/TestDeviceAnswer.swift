@@ -11,9 +11,11 @@ public enum TestDeviceAnswer {
         switch request.work {
         case .add(let items):
             let refused = Set(result.failed)
-            return envelope(data: true) { writer in
+            return .getui { writer in
+                writer.beginObject()
                 list("success", items.map(\.place.cid).filter { !refused.contains($0) }.map(\.description), &writer)
                 list("failed", failed, &writer)
+                writer.endObject()
             } beside: { writer in
                 guard result.isFull else { return }
                 writer.key("reason")
@@ -21,12 +23,14 @@ public enum TestDeviceAnswer {
             }
         case .update: return failed.isEmpty ? .getui(.ok) : GetuiFault.targetUser.response
         case .delete:
-            return envelope(data: false) { _ in
-            } beside: { writer in
-                if !failed.isEmpty { list("unknown", failed, &writer) }
-            }
+            return .getui(
+                data: nil,
+                beside: { writer in
+                    if !failed.isEmpty { list("unknown", failed, &writer) }
+                })
         case .list(let query):
-            return envelope(data: true) { writer in
+            return .getui { writer in
+                writer.beginObject()
                 writer.key("list")
                 writer.beginArray()
                 for device in result.page { render(device, &writer) }
@@ -41,6 +45,7 @@ public enum TestDeviceAnswer {
                 writer.integer(Int64(result.total))
                 writer.key("current_page")
                 writer.integer(Int64(query.page))
+                writer.endObject()
                 writer.endObject()
             }
         }
@@ -66,29 +71,5 @@ public enum TestDeviceAnswer {
         writer.beginArray()
         for text in texts { writer.string(text) }
         writer.endArray()
-    }
-
-    private static func envelope(
-        data hasData: Bool, _ data: (inout JSONWriter) -> Void, beside: (inout JSONWriter) -> Void = { _ in }
-    ) -> APIResponse {
-        var writer = JSONWriter(capacity: 512)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        if hasData {
-            writer.key("data")
-            writer.beginObject()
-            data(&writer)
-            writer.endObject()
-        }
-        var extra = JSONWriter(capacity: 64)
-        extra.beginObject()
-        beside(&extra)
-        extra.endObject()
-        if extra.bytes.count > 2 {
-            writer.key("longwire")
-            writer.raw(extra.bytes)
-        }
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 }

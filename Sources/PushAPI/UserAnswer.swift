@@ -274,26 +274,9 @@ private struct Answer {
         writer.endArray()
     }
 
-    /// Getui's envelope; what `beside` writes, if anything, stands in `longwire`.
     private func envelope(
         _ data: ((inout JSONWriter) -> Void)?, beside: (inout JSONWriter) -> Void = { _ in }
     ) -> APIResponse {
-        var writer = JSONWriter(capacity: 256 + 96 * outcomes.count)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        if let data {
-            writer.key("data")
-            data(&writer)
-        }
-        var extra = JSONWriter(capacity: 64)
-        extra.beginObject()
-        beside(&extra)
-        extra.endObject()
-        if extra.bytes.count > 2 {
-            writer.key("longwire")
-            writer.raw(extra.bytes)
-        }
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
+        APIResponse.getui(capacity: 256 + 96 * outcomes.count, data: data, beside: beside)
     }
 }

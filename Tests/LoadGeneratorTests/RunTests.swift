@@ -170,7 +170,7 @@ struct RunTests {
 
     @Test("broadcasts that are lost, repeated or refused are told")
     func broadcastMisbehaviour() throws {
-        let arguments = ["broadcast", "--devices", "10", "--messages", "2", "--drain", "0.2"]
+        let arguments = ["broadcast", "--devices", "10", "--messages", "2", "--drain", "1"]
         try withGateway(FakeGateway.Behaviour(losesEvery: 10, repeatsEvery: 4)) { gateway, folder in
             let report = try run(gateway, folder, arguments)
             #expect(value(report, "loss") == 2 && value(report, "delivered") == 18)

@@ -10,7 +10,9 @@ extension Run {
         let coordinator = try start(plans)
         wait(.ready, coordinator, "connecting", .connected, of: present.count)
         coordinator.open(.ready, at: Clocks.now())
+        wait(.second, coordinator, "getting ready to count", .connected, of: present.count)
         let cpu = CPUSpan(meter)
+        coordinator.open(.second, at: Clocks.now())
         var tally = try join(coordinator, "broadcasting", .settled, of: options.messages)
         let server = cpu.end(idle: 200_000_000)
         tally.devices += devices[options.devices...]

@@ -8,11 +8,14 @@ extension Worker {
         connectDevices()
         guard tally.fatal == nil, connectHTTP() else { return }
         showProgress()
-        guard let start = pass(.ready) else { return }
-        begin(at: start)
+        let time = plan.options.drain * Int64(plan.options.messagesPerDevice + 1)
+        guard let ready = pass(.ready) else { return }
+        begin(at: ready)
+        tally.series.begin(at: ready, length: min(time, 60_000_000_000))
+        // The first broadcast leaves when all count: one that came to a worker still at its gate would pass for foreign.
+        guard let start = pass(.second) else { return }
         let connected = coordinator.count(.connected)
-        let end = start + plan.options.drain * Int64(plan.options.messagesPerDevice + 1)
-        tally.series.begin(at: start, length: min(end - start, 60_000_000_000))
+        let end = start + time
         if httpCount > 0 {
             for _ in 0..<plan.options.messagesPerDevice where tally.fatal == nil { playRound(connected) }
         }

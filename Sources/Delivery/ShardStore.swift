@@ -162,7 +162,8 @@ public protocol ShardStore: AnyObject {
     /// false when more are due.
     func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken
 
-    /// The earliest alarm that the store itself keeps, or `Int64.max`: no use in asking before.
+    /// The earliest alarm that the store itself keeps, or `Int64.max`: no use in asking before. After a start a store that has
+    /// not looked everywhere yet says 0.
     var nextAlarm: Int64 { get }
 }
 

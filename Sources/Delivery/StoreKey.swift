@@ -48,6 +48,9 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         /// store itself; they are written once, never deleted by name, and have no alarm.
         public var isEphemeral: Bool { self == .request || self == .trace || self == .singleTask }
 
+        /// Few and small: a start reads every row of these tables, so the store keeps them apart from those of messages.
+        public var isReadAtStart: Bool { self == .counters || self == .meta || self == .broadcast }
+
         /// Only these tables have partitions of several rows; in the others the item is 0.
         @inlinable public var hasItems: Bool {
             switch self {

@@ -31,8 +31,9 @@ package struct Recovery {
     package init(folder: SegmentFolder) throws(JournalError) {
         self.folder = folder
         var previous: SegmentHeader?
+        let file = SegmentBuffer()
         for generation in try folder.segments() {
-            let file = try SegmentBytes(path: folder.segmentPath(generation))
+            try file.read(folder.segmentPath(generation))
             let scan = try Self.scan(file, generation: generation)
             guard let header = scan.header else {
                 // Taken from the pool and never written; or its first group was torn.
@@ -52,14 +53,14 @@ package struct Recovery {
     package var batchCount: Int { segments.reduce(0) { $0 + $1.batchCount } }
     package var byteCount: Int { segments.reduce(0) { $0 + $1.end } }
 
-    /// Calls `visit` for each operation of a segment, in order; values are valid during the call of `body` that got it
-    /// and until `replay` returns.
+    /// Calls `visit` for each operation of a segment, in order; values are valid until the buffer reads another one.
     ///
     /// - Throws: `.damaged` when a record passes its checksum and yet makes no sense to this version.
     package func replay(
-        _ segment: Segment, _ visit: (Operation) -> Void, atEnd body: () throws -> Void = {}
-    ) throws {
-        let file = try SegmentBytes(path: folder.segmentPath(segment.generation))
+        _ segment: Segment, using buffer: SegmentBuffer = SegmentBuffer(), _ visit: (Operation) -> Void
+    ) throws(JournalError) {
+        let file = buffer
+        try file.read(folder.segmentPath(segment.generation))
         var offset = SegmentHeader.byteCount
         while offset < segment.end {
             guard let header = RecordHeader(in: file.bytes, at: offset, generation: segment.generation) else {
@@ -76,7 +77,6 @@ package struct Recovery {
             }
             offset += header.recordByteCount
         }
-        try withExtendedLifetime(file) { try body() }
     }
 
     // MARK: Checking
@@ -88,7 +88,7 @@ package struct Recovery {
         var isTorn = false
     }
 
-    private static func scan(_ file: SegmentBytes, generation: UInt64) throws(JournalError) -> Scan {
+    private static func scan(_ file: SegmentBuffer, generation: UInt64) throws(JournalError) -> Scan {
         var scan = Scan()
         scan.header = SegmentHeader(in: file.bytes, generation: generation)
         if let header = scan.header, file.bytes.count < header.segmentByteCount {
@@ -157,29 +157,30 @@ package struct Recovery {
     }
 }
 
-/// A file's bytes, read whole.
+/// A segment's bytes, read whole, in memory that the next segment uses again.
 ///
 /// Read and not mapped: a disk that cannot give a page of a mapping ends the process with a signal, where a failed read
 /// says which file it was.
-private final class SegmentBytes {
-    let path: String
-    let bytes: UnsafeRawBufferPointer
-    private let memory: UnsafeMutableRawBufferPointer
+package final class SegmentBuffer {
+    private(set) var path = ""
+    private(set) var bytes = UnsafeRawBufferPointer(start: nil, count: 0)
+    private var memory = UnsafeMutableRawBufferPointer(start: nil, count: 0)
 
-    init(path: String) throws(JournalError) {
+    package init() {}
+
+    /// - Throws: `.system` when the file cannot be read; then there are no bytes.
+    func read(_ path: String) throws(JournalError) {
         self.path = path
+        bytes = UnsafeRawBufferPointer(start: nil, count: 0)
         do throws(SystemError) {
             let file = try File(path: path, mode: .read)
             let count = try file.byteCount()
-            let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: max(count, 1), alignment: 8)
-            do throws(SystemError) {
-                let done = try file.read(into: UnsafeMutableRawBufferPointer(rebasing: memory[..<count]), at: 0)
-                bytes = UnsafeRawBufferPointer(rebasing: memory[..<done])
-            } catch {
+            if count > memory.count {
                 memory.deallocate()
-                throw error
+                memory = .allocate(byteCount: count, alignment: 8)
             }
-            self.memory = memory
+            let done = try file.read(into: UnsafeMutableRawBufferPointer(rebasing: memory[..<count]), at: 0)
+            bytes = UnsafeRawBufferPointer(rebasing: memory[..<done])
         } catch {
             throw .system(error)
         }

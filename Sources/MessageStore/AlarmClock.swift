@@ -1,5 +1,6 @@
 // A shard's knowledge of cold alarms: for each of its buckets how far they have been reported (the cursor) and when the
-// next one is (the watermark). A row that turns cold with an alarm behind the cursor is remembered by itself (late); it
+// next one is (the watermark). A start knows no watermark and does not wait for them: each bucket is taken for overdue until
+// a reader has looked, some buckets at a time. A row that turns cold with an alarm behind the cursor is remembered by itself (late); it
 // is rare, since Delivery handles young alarms in its own wheel.
 
 internal import Delivery
@@ -13,10 +14,13 @@ struct AlarmClock: ~Copyable {
     private var late: [Alarm] = []
     private(set) var next = Int64.max
 
-    init(shardIndex: Int, shardCount: Int, watermarks: [Int64]) {
-        (self.shardIndex, self.shardCount, self.watermarks) = (shardIndex, shardCount, watermarks)
-        cursors = Array(repeating: nil, count: watermarks.count)
-        next = watermarks.min() ?? .max
+    /// - Parameter hasAlarms: false when the disk has none, so that nobody needs to look.
+    init(shardIndex: Int, shardCount: Int, hasAlarms: Bool) {
+        (self.shardIndex, self.shardCount) = (shardIndex, shardCount)
+        let count = Self.buckets(shardIndex: shardIndex, shardCount: shardCount).count
+        next = hasAlarms ? 0 : .max
+        watermarks = Array(repeating: next, count: count)
+        cursors = Array(repeating: nil, count: count)
     }
 
     static func buckets(shardIndex: Int, shardCount: Int) -> [UInt16] {
@@ -54,6 +58,9 @@ struct AlarmClock: ~Copyable {
         }
         // Earliest first: with a limit, the most overdue buckets must not wait for the others.
         work.scans.sort { watermarks[$0.place] < watermarks[$1.place] }
+        if work.scans.count > Limits.bucketsPerAlarmRead {
+            work.scans.removeLast(work.scans.count - Limits.bucketsPerAlarmRead)
+        }
         return work
     }
 

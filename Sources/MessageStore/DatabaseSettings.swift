@@ -31,6 +31,12 @@ final class DatabaseSettings {
         rocksdb_cache_destroy(cache)
     }
 
+    /// Families made from now on merge their files by themselves.
+    func allowCompaction() {
+        rocksdb_options_set_disable_auto_compactions(options, 0)
+        rocksdb_options_set_disable_auto_compactions(ephemeralOptions, 0)
+    }
+
     /// Frees what the cache holds and no open table pins; it fills again with what is read.
     func emptyCache() {
         rocksdb_cache_set_capacity(cache, 0)
@@ -63,6 +69,8 @@ final class DatabaseSettings {
         rocksdb_options_set_write_buffer_size(options, Limits.memtableByteCount)
         rocksdb_options_set_max_write_buffer_number(options, 2)
         rocksdb_options_set_max_background_jobs(options, 2)
+        // Until `allowCompaction`.
+        rocksdb_options_set_disable_auto_compactions(options, 1)
         rocksdb_options_set_max_open_files(options, 512)
         rocksdb_options_set_target_file_size_base(options, 32 << 20)
         rocksdb_options_set_max_bytes_for_level_base(options, Limits.levelBaseByteCount)

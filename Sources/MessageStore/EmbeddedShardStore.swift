@@ -89,14 +89,14 @@ public final class EmbeddedShardStore: ShardStore {
 
     init(
         store: EmbeddedStore, shardIndex: Int, shardCount: Int, mailbox: ShardMailbox, committerShard: Int,
-        watermarks: [Int64], hasColdRows: Bool, hasColdEphemeralRows: Bool
+        hasAlarms: Bool, hasColdRows: (StoreKey.Table) -> Bool
     ) {
         (self.store, self.shardIndex, self.shardCount) = (store, shardIndex, shardCount)
         (self.mailbox, self.committerShard) = (mailbox, committerShard)
-        clock = AlarmClock(shardIndex: shardIndex, shardCount: shardCount, watermarks: watermarks)
+        clock = AlarmClock(shardIndex: shardIndex, shardCount: shardCount, hasAlarms: hasAlarms)
         mayBeCold = (0...255).map { raw in
             guard let table = StoreKey.Table(rawValue: UInt8(raw)) else { return true }
-            return table.isEphemeral ? hasColdEphemeralRows : hasColdRows
+            return hasColdRows(table)
         }
         core = .allocate(capacity: 1)
         core.initialize(to: Core())

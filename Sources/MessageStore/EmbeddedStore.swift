@@ -21,7 +21,7 @@ public final class EmbeddedStore: @unchecked Sendable {
     // called by one thread), and the rest is immutable or synchronizes itself.
 
     /// The version of what this code writes.
-    public static let formatVersion = 4
+    public static let formatVersion = StoreFormat.current
 
     /// How a store works; the defaults are right for a server.
     public struct Configuration: Sendable {
@@ -80,8 +80,8 @@ public final class EmbeddedStore: @unchecked Sendable {
     let database: RowDatabase
     package let ledger: SegmentLedger
     public let recovery: RecoveryReport
-    private let hasColdRows: Bool
-    private let hasColdEphemeralRows: Bool
+    private let hasAlarms: Bool
+    private let hasColdRows: (rows: Bool, start: Bool, ephemeral: Bool)
     private let shards = Lock<[ObjectIdentifier: ShardMailbox]>([:])
     /// Closed shards, kept until the committer has ended: what they handed over is written out of their own memory.
     private let retired = Lock<[EmbeddedShardStore]>([])
@@ -99,6 +99,8 @@ public final class EmbeddedStore: @unchecked Sendable {
         self.configuration = configuration
         let began = SystemClock.monotonicMilliseconds
         let lock = try Self.takeFolder(configuration.folder)
+        let format = try StoreFormat(of: configuration.folder)
+        try Self.prepareFolder(configuration.folder)
         let folder = SegmentFolder(
             path: configuration.folder + "/journal", segmentByteCount: configuration.segmentByteCount)
         let journal: Recovery
@@ -111,13 +113,16 @@ public final class EmbeddedStore: @unchecked Sendable {
             path: configuration.folder + "/rows", cacheByteCount: configuration.blockCacheByteCount)
         let run = SortedRun(database: database, folder: configuration.folder + "/spill")
         do throws(StoreError) {
-            try Self.replay(journal, into: run, period: Periods.current(configuration.now()))
-            hasColdRows = try !database.isEmpty(database.rows)
+            try format.raise(database)
+            try JournalReplay(journal, into: run, period: Periods.current(configuration.now())).perform()
             var hasEphemeral = false
             for family in database.ephemeralFamilies where !hasEphemeral {
                 hasEphemeral = try !database.isEmpty(family.family)
             }
-            hasColdEphemeralRows = hasEphemeral
+            hasAlarms = try !database.isEmpty(database.alarms)
+            hasColdRows = (
+                try !database.isEmpty(database.rows), try !database.isEmpty(database.start), hasEphemeral
+            )
             do throws(JournalError) { ledger = try SegmentLedger(folder: folder) } catch { throw StoreError(error) }
         } catch {
             database.close()
@@ -136,7 +141,7 @@ public final class EmbeddedStore: @unchecked Sendable {
         readers = Readers(database: database)
         spiller = Spiller(
             run: run, ledger: ledger, committer: committer, configuration: configuration,
-            hasUnknownPeriods: hasColdEphemeralRows)
+            hasUnknownPeriods: hasColdRows.ephemeral)
         recovery = RecoveryReport(
             segmentCount: journal.segments.count, batchCount: journal.batchCount, byteCount: journal.byteCount,
             hadTornTail: journal.tornTail != nil, milliseconds: Int(SystemClock.monotonicMilliseconds - began))
@@ -161,14 +166,16 @@ public final class EmbeddedStore: @unchecked Sendable {
             case .system(let error): throw StoreError(error)
             }
         }
-        try checkFormat(folder)
+        return lock
+    }
+
+    private static func prepareFolder(_ folder: String) throws(StoreError) {
         do throws(SystemError) {
             try FileSystem.removeTree(folder + "/spill")
             try FileSystem.createDirectory(folder + "/spill")
             try FileSystem.createDirectory(folder + "/rows")
             try proveRoom(folder + "/spill/room")
         } catch { throw StoreError(error) }
-        return lock
     }
 
     /// Fails clearly on a full disk: RocksDB, as Debian builds it, ends the process by an assertion instead.
@@ -178,40 +185,6 @@ public final class EmbeddedStore: @unchecked Sendable {
             try file.fillWithZeros(byteCount: Limits.roomByteCount)
         }
         try FileSystem.removeFile(path)
-    }
-
-    private static func checkFormat(_ folder: String) throws(StoreError) {
-        let path = folder + "/format"
-        let prefix = "longwire store "
-        do throws(SystemError) {
-            let bytes: [UInt8]
-            do throws(SystemError) {
-                bytes = try FileSystem.read(path)
-            } catch {
-                // Only a file that is certainly not there may be written: any other failure hides a version.
-                guard error.isNotFound else { throw error }
-                try FileSystem.replace(path, with: Array("\(prefix)\(formatVersion)\n".utf8))
-                return
-            }
-            let text = String(decoding: bytes, as: UTF8.self)
-            let line = text.prefix { $0 != "\n" }
-            guard line.hasPrefix(prefix), let found = Int(line.dropFirst(prefix.count)) else {
-                throw SystemError(operation: "format", subject: path, code: 0)
-            }
-            guard found <= formatVersion else {
-                throw SystemError(operation: "newer", subject: path, code: CInt(clamping: found))
-            }
-            // From here on rows are written that the older version does not know: it must refuse the folder.
-            if found < formatVersion {
-                try FileSystem.replace(path, with: Array("\(prefix)\(formatVersion)\n".utf8))
-            }
-        } catch {
-            switch error.operation {
-            case "format": throw .unknownFormat(file: path)
-            case "newer": throw .newerFormat(folder: folder, found: Int(error.code), supported: formatVersion)
-            default: throw StoreError(error)
-            }
-        }
     }
 
     /// Refuses a folder whose database was taken away or has lost its root file.
@@ -231,65 +204,6 @@ public final class EmbeddedStore: @unchecked Sendable {
         let isLeft = rows.contains { $0.hasSuffix(".sst") }
         guard isUsed || isLeft else { return }
         throw .damagedDatabase(folder: folder + "/rows", what: "its file CURRENT is missing")
-    }
-
-    /// Moves the journal into the database, a segment at a time, oldest first.
-    private static func replay(_ journal: Recovery, into run: SortedRun, period: Int64) throws(StoreError) {
-        for segment in journal.segments {
-            do {
-                var rows: [SpilledRow] = []
-                var unreadable: UInt8?
-                try journal.replay(segment) { operation in
-                    guard let key = operation.storeKey else {
-                        unreadable = operation.table
-                        return
-                    }
-                    rows.append(
-                        SpilledRow(
-                            key: key, value: operation.isPut ? operation.value : nil, wakeAt: operation.wakeAt,
-                            coldAlarm: operation.coldAlarm, slot: noSlot,
-                            version: operation.isPut && operation.prior == .nothing ? brandNew : 0, block: 0))
-                } atEnd: {
-                    if let unreadable {
-                        throw StoreError.damagedJournal(
-                            file: journal.folder.segmentPath(segment.generation), offset: 0,
-                            what: "it has rows of table \(unreadable), which this version does not know")
-                    }
-                    guard !rows.isEmpty else { return }
-                    dropShortLived(&rows)
-                    _ = try run.ingest([rows], period: period)
-                }
-                try journal.folder.recycle(segment.generation)
-            } catch let error as StoreError {
-                throw error
-            } catch let error as JournalError {
-                throw StoreError(error)
-            } catch {
-                throw .system(what: "\(error)")
-            }
-        }
-    }
-
-    /// The mark of a row that was the first ever under its key, in `SpilledRow.version`.
-    private static let brandNew: UInt32 = 1
-
-    /// Takes out rows that were first put and then removed within one segment: the database need not hear of them.
-    private static func dropShortLived(_ rows: inout [SpilledRow]) {
-        rows.sort { $0.key < $1.key }
-        var kept = 0
-        var start = 0
-        while start < rows.count {
-            var end = start + 1
-            while end < rows.count, rows[end].key == rows[start].key { end += 1 }
-            if rows[start].version != brandNew || rows[end - 1].value != nil {
-                for index in start..<end {
-                    rows[kept] = rows[index]
-                    kept += 1
-                }
-            }
-            start = end
-        }
-        rows.removeLast(rows.count - kept)
     }
 
     private func startThreads() throws(StoreError) {
@@ -315,20 +229,23 @@ public final class EmbeddedStore: @unchecked Sendable {
     ///   - count: the same for all shards of a run; free to differ from one run to the next.
     ///   - post: runs a closure on the shard's loop, soon, in order; called from the store's threads.
     /// - Returns: the shard, to be closed on its loop before the store is.
-    /// - Throws: `.database` when the alarms' heads cannot be read.
     public func makeShard(
         index: Int, of count: Int, post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
-    ) throws(StoreError) -> EmbeddedShardStore {
+    ) -> EmbeddedShardStore {
         precondition(count > 0 && (0..<count).contains(index), "no such shard")
-        let watermarks = try readers.firstAlarms(of: AlarmClock.buckets(shardIndex: index, shardCount: count))
         let mailbox = ShardMailbox(post: post)
         let number = committer.register { mailbox.committed(upTo: $0) }
         let shard = EmbeddedShardStore(
             store: self, shardIndex: index, shardCount: count, mailbox: mailbox, committerShard: number,
-            watermarks: watermarks, hasColdRows: hasColdRows, hasColdEphemeralRows: hasColdEphemeralRows)
+            hasAlarms: hasAlarms, hasColdRows: mayHaveRows)
         shards.withLock { $0[ObjectIdentifier(mailbox)] = mailbox }
         spiller.add(mailbox, number: number)
         return shard
+    }
+
+    private func mayHaveRows(_ table: StoreKey.Table) -> Bool {
+        if table.isEphemeral { return hasColdRows.ephemeral }
+        return table.isReadAtStart ? hasColdRows.start : hasColdRows.rows
     }
 
     func retire(_ shard: EmbeddedShardStore) {
@@ -371,6 +288,7 @@ public final class EmbeddedStore: @unchecked Sendable {
     public func compact() {
         database.compact(database.rows)
         database.compact(database.alarms)
+        database.compact(database.start)
     }
 
     /// Stops: writes what was handed over, ends the threads, closes the files.
@@ -398,15 +316,5 @@ public final class EmbeddedStore: @unchecked Sendable {
     @Sendable private static func exit(because error: StoreError) {
         StandardError.write("longwire: \(error)\n")
         StandardError.exit(code: 74)
-    }
-}
-
-extension Operation {
-    /// `nil` when the table or the bucket is none that this version knows.
-    var storeKey: StoreKey? {
-        guard let bucket = Bucket(exactly: UInt64(bucket)), let table = StoreKey.Table(rawValue: table) else {
-            return nil
-        }
-        return StoreKey(bucket, table, ownerHigh: ownerHigh, ownerLow: ownerLow, item: item)
     }
 }

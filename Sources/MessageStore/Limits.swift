@@ -33,6 +33,8 @@ package enum Limits {
     static let infoLogByteCount = 1 << 20
     /// Reader threads: a cold read is one or two seeks; more threads than disks can seek gain nothing.
     package static let readerCount = 2
+    /// Buckets that one read looks into for alarms, so that other reads need not wait long.
+    static let bucketsPerAlarmRead = 128
     /// Rows that a loop collects or drops for the spiller in one turn, about a tenth of a millisecond's work; more while the
     /// journal is nearly full (`EmbeddedStore.sliceRowCount`).
     static let sliceRowCount = 500
@@ -45,6 +47,8 @@ package enum Limits {
     static let sortedRunCount: Int32 = 16
     /// The first level's size, about that of the files that are merged into it.
     static let levelBaseByteCount: UInt64 = 1 << 30
+    /// RocksDB merges nothing for so long after a start, unless rows come that need it.
+    static let quietStartSeconds: UInt64 = 20
     /// Sorted files of a period before some are merged: a lookup asks the filter of each.
     static let ephemeralRunCount: Int32 = 16
     /// Request and trace rows on disk, all periods together; past it the oldest period goes early.

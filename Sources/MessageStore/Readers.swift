@@ -76,7 +76,7 @@ final class Readers: Sendable {
             }
             return found ?? nil
         }
-        guard key.table.isEphemeral else { return try find(database.rows) }
+        guard key.table.isEphemeral else { return try find(database.family(of: key.table)) }
         for family in database.ephemeralFamilies.reversed() {
             if let row = try find(family.family) { return row }
         }
@@ -115,7 +115,8 @@ final class Readers: Sendable {
         var rows: [ColdRow] = []
         var byteCount = 0
         var isComplete = true
-        try database.scan(from: UnsafeRawBufferPointer(keyBytes), in: database.rows) { keyBytes, stored in
+        let family = database.family(of: first.table)
+        try database.scan(from: UnsafeRawBufferPointer(keyBytes), in: family) { keyBytes, stored in
             guard let key = KeyCoding.readKey(keyBytes), key.isInPartition(of: first) else { return false }
             if !rows.isEmpty, rows.count >= rowLimit || byteCount + stored.count > byteLimit {
                 isComplete = false
@@ -175,50 +176,21 @@ final class Readers: Sendable {
         }
     }
 
-    /// The first alarm of each bucket in `buckets`, in their order.
-    func firstAlarms(of buckets: [UInt16]) throws(StoreError) -> [Int64] {
-        var first = [Int64](repeating: .max, count: buckets.count)
-        guard try !database.isEmpty(database.alarms) else { return first }
-        let iterator = try DatabaseIterator(database, database.alarms)
-        for (index, bucket) in buckets.enumerated() {
-            var prefix = bucket.bigEndian
-            var failure: StoreError?
-            withUnsafeBytes(of: &prefix) { bytes in
-                do throws(StoreError) { try iterator.seek(bytes) } catch { failure = error }
-            }
-            if let failure { throw failure }
-            if let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
-                alarm.key.bucket.index == bucket
-            {
-                first[index] = alarm.wakeAt
-            }
-        }
-        return first
-    }
-
     /// Every cold row of a table in `buckets`, for the start.
     func loadAll(
         table: StoreKey.Table, buckets: [UInt16], _ body: (StoredRow) -> Void
     ) throws(StoreError) {
         precondition(!table.isEphemeral, "ephemeral tables are not loaded")
+        let family = database.family(of: table)
+        guard try !database.isEmpty(family) else { return }
+        let iterator = try DatabaseIterator(database, family)
         for bucket in buckets {
-            let prefix: [UInt8] = [UInt8(bucket >> 8), UInt8(bucket & 0xFF), table.rawValue]
-            var failure: StoreError?
-            prefix.withUnsafeBytes { bytes in
-                do throws(StoreError) {
-                    try database.scan(from: bytes, in: database.rows) { keyBytes, stored in
-                        guard let key = KeyCoding.readKey(keyBytes), key.bucket.index == bucket, key.table == table,
-                            stored.count >= KeyCoding.rowPrefixByteCount
-                        else { return false }
-                        body(
-                            StoredRow(
-                                key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
-                                value: UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
-                        return true
-                    }
-                } catch { failure = error }
+            try iterator.visit(table, of: bucket) { key, stored in
+                body(
+                    StoredRow(
+                        key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
+                        value: UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
             }
-            if let failure { throw failure }
         }
     }
 }

@@ -1,13 +1,15 @@
 // RocksDB, wrapped. Only the spiller's thread writes (and the start, before there are threads); readers read.
 //
 // Rows come in as sorted files, never through a memtable, so there is no write-ahead log to sync: what an ingestion
-// has taken in is on disk. Column families: `rows`, `alarms`, and one `ephemeral-PERIOD` for each period whose request
-// and trace rows are still kept.
+// has taken in is on disk. Column families: `rows`, `alarms`, `start` (the tables that a start reads whole, which it would
+// otherwise have to look for among all messages), and one `ephemeral-PERIOD` for each period whose request and trace rows
+// are still kept.
 
 internal import CRocksDB
 internal import Delivery
 internal import Platform
 internal import Synchronization
+internal import Wire
 
 /// A column family; readers may hold one while it is dropped.
 final class ColumnFamily: @unchecked Sendable {
@@ -34,6 +36,7 @@ final class RowDatabase: @unchecked Sendable {
     private let settings: DatabaseSettings
     private var rowsFamily: ColumnFamily?
     private var alarmsFamily: ColumnFamily?
+    private var startFamily: ColumnFamily?
     private let ephemeral: Lock<[EphemeralFamily]>
     private var isOpen = true
     /// Looks into the database so far.
@@ -43,6 +46,9 @@ final class RowDatabase: @unchecked Sendable {
 
     var rows: ColumnFamily { rowsFamily.unsafelyUnwrapped }
     var alarms: ColumnFamily { alarmsFamily.unsafelyUnwrapped }
+    var start: ColumnFamily { startFamily.unsafelyUnwrapped }
+    /// Where the rows of a table lie that is not ephemeral.
+    func family(of table: StoreKey.Table) -> ColumnFamily { table.isReadAtStart ? start : rows }
     /// Oldest first.
     var ephemeralFamilies: [EphemeralFamily] { ephemeral.withLock { $0 } }
 
@@ -51,7 +57,7 @@ final class RowDatabase: @unchecked Sendable {
     init(path: String, cacheByteCount: Int) throws(StoreError) {
         self.path = path
         settings = DatabaseSettings(cacheByteCount: cacheByteCount)
-        var names = Set(["default", "rows", "alarms"])
+        var names = Set(["default", "rows", "alarms", "start"])
         try planned("rocksdb open", "open", path)
         if FileSystem.exists(path + "/CURRENT") {
             var count = 0
@@ -87,6 +93,7 @@ final class RowDatabase: @unchecked Sendable {
             switch name {
             case "rows": rowsFamily = family
             case "alarms": alarmsFamily = family
+            case "start": startFamily = family
             default:
                 if name.hasPrefix("ephemeral-"), let period = Int64(name.dropFirst(10)) {
                     periods.append(EphemeralFamily(period: period, family: family))
@@ -102,6 +109,7 @@ final class RowDatabase: @unchecked Sendable {
         isOpen = false
         rowsFamily = nil
         alarmsFamily = nil
+        startFamily = nil
         ephemeral.withLock { $0.removeAll() }
         rocksdb_close(database)
     }
@@ -240,6 +248,26 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
+    /// Lets RocksDB merge files in its own threads and time; until then it leaves them all as they are.
+    ///
+    /// A process that was killed under load leaves merging to be done, which would take half of the machine from the start
+    /// of the next one.
+    func startCompacting() throws(StoreError) {
+        settings.allowCompaction()
+        for family in [rows, alarms, start] + ephemeralFamilies.map(\.family) {
+            try planned("rocksdb set options", "set options", path)
+            let (name, value) = (strdupe("disable_auto_compactions"), strdupe("false"))
+            defer {
+                name.deallocate()
+                value.deallocate()
+            }
+            let (names, values) = ([UnsafePointer<CChar>?(name)], [UnsafePointer<CChar>?(value)])
+            var error: UnsafeMutablePointer<CChar>?
+            rocksdb_set_options_cf(database, family.handle, 1, names, values, &error)
+            if let error { throw StoreError(operation: "set options", message: take(error)) }
+        }
+    }
+
     /// Marks the files of a family for compaction, in RocksDB's own threads and time.
     ///
     /// The collector of deletions marks only files that RocksDB writes itself, not ingested ones.
@@ -292,6 +320,26 @@ struct DatabaseIterator: ~Copyable {
     func advance() throws(StoreError) {
         rocksdb_iter_next(raw)
         try check()
+    }
+
+    /// Visits every row of a table in one bucket; `body` gets the key and the stored bytes, valid during the call.
+    func visit(
+        _ table: StoreKey.Table, of bucket: UInt16, _ body: (StoreKey, UnsafeRawBufferPointer) throws(StoreError) -> Void
+    ) throws(StoreError) {
+        let prefix = [UInt8(bucket >> 8), UInt8(bucket & 0xFF), table.rawValue]
+        let failure: StoreError? = prefix.withUnsafeBytes { bytes in
+            do throws(StoreError) {
+                try seek(bytes)
+                return nil
+            } catch { return error }
+        }
+        if let failure { throw failure }
+        while let (bytes, stored) = current, let key = KeyCoding.readKey(bytes), key.bucket.index == bucket,
+            key.table == table, stored.count >= KeyCoding.rowPrefixByteCount
+        {
+            try body(key, stored)
+            try advance()
+        }
     }
 
     /// Key and value under the cursor, valid until it moves; `nil` past the end.

@@ -20,6 +20,42 @@ struct SpilledRow: @unchecked Sendable {
     var block: UInt32
 }
 
+/// Rows by the family they belong to, each in the order they were written.
+struct RowGroups {
+    /// Messages, devices and what belongs to them.
+    private(set) var rows: [SpilledRow] = []
+    /// What a start reads whole.
+    private(set) var start: [SpilledRow] = []
+    private(set) var ephemeral: [SpilledRow] = []
+
+    /// Empty, with room for as many as `other` has.
+    init(asManyAs other: RowGroups = RowGroups(of: [])) {
+        rows.reserveCapacity(other.rows.count)
+        ephemeral.reserveCapacity(other.ephemeral.count)
+    }
+
+    /// The rows of each shard, in the order they were written.
+    init(of parts: [[SpilledRow]]) {
+        let count = parts.reduce(0) { $0 + $1.count }
+        let ephemeralCount = parts.reduce(0) { sum, rows in sum + rows.count { $0.key.table.isEphemeral } }
+        rows.reserveCapacity(count - ephemeralCount)
+        ephemeral.reserveCapacity(ephemeralCount)
+        for part in parts {
+            for row in part { append(row) }
+        }
+    }
+
+    mutating func append(_ row: SpilledRow) {
+        if row.key.table.isEphemeral {
+            ephemeral.append(row)
+        } else if row.key.table.isReadAtStart {
+            start.append(row)
+        } else {
+            rows.append(row)
+        }
+    }
+}
+
 /// Rows in the order of their keys; of several with one key the last one written comes last.
 ///
 /// What is sorted is sixteen bytes for each row, not the rows, which are six times as large.
@@ -30,13 +66,17 @@ struct SortedRows {
         var index: Int
     }
 
-    private let rows: [SpilledRow]
-    private let places: [Place]
+    /// The mark of a row that was the first ever under its key, in `SpilledRow.version`.
+    static let brandNew: UInt32 = 1
 
-    /// `rows` in the order they were written.
-    init(_ rows: [SpilledRow]) {
+    private let rows: [SpilledRow]
+    private var places: [Place]
+
+    /// `rows` in the order they were written; with `droppingShortLived`, those that begin with a brand-new row and end with
+    /// a removal are left out: the database need not hear of them.
+    init(_ rows: [SpilledRow], droppingShortLived: Bool) {
         self.rows = rows
-        var places: [Place] = []
+        places = []
         places.reserveCapacity(rows.count)
         for index in rows.indices { places.append(Place(prefix: Self.prefix(rows[index].key), index: index)) }
         rows.withUnsafeBufferPointer { rows in
@@ -46,7 +86,25 @@ struct SortedRows {
                 return first == second ? left.index < right.index : first < second
             }
         }
-        self.places = places
+        if droppingShortLived { dropShortLived() }
+    }
+
+    private mutating func dropShortLived() {
+        var kept = 0
+        var start = 0
+        while start < places.count {
+            let key = self[start].key
+            var end = start + 1
+            while end < places.count, self[end].key == key { end += 1 }
+            if self[start].version != Self.brandNew || self[end - 1].value != nil {
+                for place in start..<end {
+                    places[kept] = places[place]
+                    kept += 1
+                }
+            }
+            start = end
+        }
+        places.removeLast(places.count - kept)
     }
 
     private static func prefix(_ key: StoreKey) -> UInt64 {
@@ -62,6 +120,19 @@ struct SortedRows {
     }
 }
 
+/// Sorted rows by the family they belong to.
+struct SortedRowGroups {
+    let rows: SortedRows
+    let start: SortedRows
+    let ephemeral: SortedRows
+
+    init(_ groups: RowGroups, droppingShortLived: Bool = false) {
+        rows = SortedRows(groups.rows, droppingShortLived: droppingShortLived)
+        start = SortedRows(groups.start, droppingShortLived: droppingShortLived)
+        ephemeral = SortedRows(groups.ephemeral, droppingShortLived: droppingShortLived)
+    }
+}
+
 /// Brings rows into the database.
 struct SortedRun {
     let database: RowDatabase
@@ -71,44 +142,33 @@ struct SortedRun {
     struct Outcome {
         var rowCount = 0
         var deletionCount = 0
+
+        static func += (left: inout Outcome, right: Outcome) {
+            left.rowCount += right.rowCount
+            left.deletionCount += right.deletionCount
+        }
     }
 
-    /// Sorts and ingests rows, durable on return; of several with one key the last one counts.
+    /// Ingests rows, durable on return; of several with one key the last one counts.
     ///
     /// - Parameters:
-    ///   - parts: the rows of each shard, in the order they were written.
+    ///   - groups: sorted.
     ///   - period: where request and trace rows go.
     /// - Returns: what went in.
     /// - Throws: `.diskFull`, `.database`; some families may have taken their part, and a repetition is harmless.
-    func ingest(_ parts: [[SpilledRow]], period: Int64) throws(StoreError) -> Outcome {
+    func ingest(_ groups: SortedRowGroups, period: Int64) throws(StoreError) -> Outcome {
         var outcome = Outcome()
-        let (durable, ephemeral) = Self.sorted(parts)
-        if !durable.isEmpty {
-            let part = try write(durable, name: "rows.sst", into: database.rows)
-            outcome.rowCount += part.rowCount
-            outcome.deletionCount += part.deletionCount
+        if !groups.rows.isEmpty {
+            outcome += try write(groups.rows, name: "rows.sst", into: database.rows)
             // After the rows: an alarm without its row would be dropped as stale, a row without its alarm would sleep.
-            try ingestAlarms(of: durable)
+            try ingestAlarms(of: groups.rows)
         }
-        if !ephemeral.isEmpty {
+        if !groups.start.isEmpty { outcome += try write(groups.start, name: "start.sst", into: database.start) }
+        if !groups.ephemeral.isEmpty {
             let family = try database.ephemeralFamily(period)
-            outcome.rowCount += try write(ephemeral, name: "ephemeral.sst", into: family).rowCount
+            outcome += try write(groups.ephemeral, name: "ephemeral.sst", into: family)
         }
         return outcome
-    }
-
-    private static func sorted(_ parts: [[SpilledRow]]) -> (durable: SortedRows, ephemeral: SortedRows) {
-        var (durable, ephemeral): ([SpilledRow], [SpilledRow]) = ([], [])
-        let count = parts.reduce(0) { $0 + $1.count }
-        let ephemeralCount = parts.reduce(0) { sum, rows in sum + rows.count { $0.key.table.isEphemeral } }
-        durable.reserveCapacity(count - ephemeralCount)
-        ephemeral.reserveCapacity(ephemeralCount)
-        for rows in parts {
-            for row in rows {
-                if row.key.table.isEphemeral { ephemeral.append(row) } else { durable.append(row) }
-            }
-        }
-        return (SortedRows(durable), SortedRows(ephemeral))
     }
 
     private func write(

@@ -38,6 +38,8 @@ final class Spiller: @unchecked Sendable {
     private let oldestPeriodBegin: Atomic<Int64>
     private let newestUnknownPeriod: Atomic<Int64>
     private var deletionsSinceCompaction = 0
+    private var isCompacting = false
+    private let openedAt = SystemClock.monotonicNanoseconds
     private var calm = Calm()
     /// The segment whose rows the shards are looking for while the one before it is written.
     private var asked: UInt64?
@@ -112,6 +114,7 @@ final class Spiller: @unchecked Sendable {
                 if isSpillingAll, ledger.segmentCount == 0 { state.withLock { $0.isSpillingAll = false } }
                 try cleanAlarms()
                 try dropPeriods()
+                try startCompacting(now)
                 try compactIfNeeded()
                 calm.look(at: run.database, now: now, isWriting: committer.uncommittedByteCount > 0)
             }
@@ -138,10 +141,11 @@ final class Spiller: @unchecked Sendable {
         }
         configuration.spillFault?(.collected)
         let rows = parts.map(\.rows).filter { !$0.isEmpty }
+        let sorted = SortedRowGroups(RowGroups(of: rows))
         let period = max(Periods.current(configuration.now()), run.database.ephemeralFamilies.last?.period ?? .min)
         while !rows.isEmpty {
             do throws(StoreError) {
-                let outcome = try run.ingest(rows, period: period)
+                let outcome = try run.ingest(sorted, period: period)
                 spilledRows.add(outcome.rowCount, ordering: .relaxed)
                 spilledDeletions.add(outcome.deletionCount, ordering: .relaxed)
                 deletionsSinceCompaction += outcome.deletionCount
@@ -234,7 +238,7 @@ final class Spiller: @unchecked Sendable {
             var wakeAt: Int64?
             let failure: StoreError? = rowKey.withUnsafeBytes { bytes in
                 do throws(StoreError) {
-                    wakeAt = try run.database.get(bytes, in: run.database.rows) { $0.loadUnaligned(as: Int64.self) }
+                    wakeAt = try run.database.get(bytes, in: run.database.family(of: alarm.key.table)) { $0.loadUnaligned(as: Int64.self) }
                     return nil
                 } catch { return error }
             }
@@ -247,10 +251,20 @@ final class Spiller: @unchecked Sendable {
         try run.database.deleteLoosely(keys, in: run.database.alarms)
     }
 
+    /// Once there is more to merge than the start found, or a while after the start.
+    private func startCompacting(_ now: UInt64) throws(StoreError) {
+        guard !isCompacting, spilledRowCount > 0 || now > openedAt + Limits.quietStartSeconds * 1_000_000_000 else {
+            return
+        }
+        isCompacting = true
+        try run.database.startCompacting()
+    }
+
     private func compactIfNeeded() throws(StoreError) {
         guard deletionsSinceCompaction >= configuration.deletionsBeforeCompaction else { return }
         deletionsSinceCompaction = 0
         try run.database.suggestCompaction(run.database.rows)
         try run.database.suggestCompaction(run.database.alarms)
+        try run.database.suggestCompaction(run.database.start)
     }
 }

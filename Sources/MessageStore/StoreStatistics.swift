@@ -43,7 +43,9 @@ extension EmbeddedStore {
         result.journalByteCount = ledger.byteCount
         result.spilledRowCount = spiller.spilledRowCount
         result.spilledDeletionCount = spiller.spilledDeletionCount
-        result.rowFileByteCount = database.fileByteCount(database.rows) + database.fileByteCount(database.alarms)
+        result.rowFileByteCount = [database.rows, database.alarms, database.start].reduce(0) {
+            $0 + database.fileByteCount($1)
+        }
         result.ephemeralFileByteCount = database.ephemeralFamilies.reduce(0) { $0 + database.fileByteCount($1.family) }
         (result.lastSpillFailure, result.spillFailureCount) = spiller.failures
         return result

@@ -66,13 +66,8 @@ final class StoreFixture {
         let store = try EmbeddedStore(configuration)
         self.store = store
         let loop = loop
-        do {
-            for index in 0..<shardCount {
-                shards.append(try store.makeShard(index: index, of: shardCount, post: loop.post))
-            }
-        } catch {
-            close()
-            throw error
+        for index in 0..<shardCount {
+            shards.append(store.makeShard(index: index, of: shardCount, post: loop.post))
         }
     }
 

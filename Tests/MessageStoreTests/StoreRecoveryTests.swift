@@ -273,4 +273,58 @@ struct DamagedDatabaseTests {
         #expect(fixture.embedded.recovery.batchCount == 2)
         #expect(try fixture.text(StoreFixture.key(1)) == "second")
     }
+
+    @Test("a start finds every alarm, whatever the bucket, each once, and no read looks everywhere")
+    func alarmsOfManyBuckets() throws {
+        final class Alarms: ShardStoreObserver {
+            var replies: [ReadToken: (keys: [StoreKey], isComplete: Bool)] = [:]
+            func storeCommitted(upTo ticket: Ticket) {}
+            func storeCooled(_ key: StoreKey) {}
+            func storeReplied(_ reply: StoreReply) {
+                guard case .rows(let rows, let isComplete)? = reply.results.first else { return }
+                replies[reply.token] = (rows.map(\.key), isComplete)
+            }
+        }
+        let folder = try TemporaryFolder()
+        let keys = stride(from: UInt64(0), to: UInt64(Bucket.count), by: 3).map {
+            StoreKey(Bucket(UInt16($0)), .job, ownerHigh: $0 << 52, ownerLow: $0)
+        }
+        do {
+            let fixture = try StoreFixture(StoreFixture.configuration(folder))
+            defer { fixture.close() }
+            // Of three rows one is due later.
+            for (number, key) in keys.enumerated() {
+                fixture.put(key, "row", wakeAt: number % 3 == 0 ? 10_000 : Int64(number))
+            }
+            try fixture.sync()
+        }
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        defer { fixture.close() }
+        let shard = fixture.shards[0]
+        let observer = Alarms()
+        shard.observer = observer
+        var found: [StoreKey] = []
+        func ask(upTo time: Int64) throws -> Int {
+            var count = 0
+            while true {
+                #expect(shard.nextAlarm <= time)
+                let token = shard.requestAlarms(upTo: time, limit: 50)
+                count += 1
+                try fixture.wait("alarms") { observer.replies[token] != nil }
+                let reply = try #require(observer.replies[token])
+                #expect(reply.keys.count <= 50)
+                found += reply.keys
+                if reply.isComplete { return count }
+            }
+        }
+        let readCount = try ask(upTo: 9_999)
+        // No read looks everywhere.
+        #expect(readCount >= Bucket.count / Limits.bucketsPerAlarmRead)
+        #expect(Set(found) == Set(keys.enumerated().filter { $0.offset % 3 != 0 }.map(\.element)))
+        #expect(found.count == Set(found).count)
+        #expect(shard.nextAlarm == 10_000)
+        _ = try ask(upTo: 10_000)
+        #expect(Set(found) == Set(keys) && found.count == keys.count)
+        #expect(shard.nextAlarm == .max)
+    }
 }

@@ -10,7 +10,7 @@ final class LoopSet {
         for index in 0..<count {
             let loop = try EventLoop(index: index, hasOwnTable: hasOwnTables)
             loops.append(loop)
-            stores.append(try store.makeShard(index: index, of: count) { work in loop.submit(work) })
+            stores.append(store.makeShard(index: index, of: count) { work in loop.submit(work) })
         }
     }
 

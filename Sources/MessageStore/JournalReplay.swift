@@ -1,0 +1,141 @@
+// At a start: moves the journal into the database, a segment at a time, oldest first.
+//
+// Two threads. The one that starts reads a segment and sorts its rows while the other one writes those of the segment
+// before into the database; two buffers go to and fro between them. A segment is given back only when all its rows are
+// durable, so a start that is cut off, or fails, is done again by the next one.
+
+internal import Delivery
+internal import Journal
+internal import Platform
+internal import Wire
+
+final class JournalReplay: @unchecked Sendable {
+    // Sound because `belt` is a monitor, `run` and `journal` are values that nobody changes, and a piece belongs to one
+    // thread at a time.
+
+    private struct Piece {
+        var generation: UInt64
+        /// The rows' values lie in it.
+        var buffer: SegmentBuffer
+        var rows: SortedRowGroups
+    }
+
+    private struct Belt: ~Copyable {
+        var free: [SegmentBuffer]
+        var ready: Piece?
+        var isOver = false
+        var failure: StoreError?
+    }
+
+    private let journal: Recovery
+    private let run: SortedRun
+    private let period: Int64
+    private let belt: Monitor<Belt>
+
+    /// - Parameters:
+    ///   - journal: as it was found.
+    ///   - run: brings rows into the database.
+    ///   - period: where request and trace rows go.
+    init(_ journal: Recovery, into run: SortedRun, period: Int64) {
+        (self.journal, self.run, self.period) = (journal, run, period)
+        belt = Monitor(Belt(free: [SegmentBuffer(), SegmentBuffer()]))
+    }
+
+    /// Moves everything, durable on return.
+    ///
+    /// - Throws: `.damagedJournal` for a record that is whole and yet makes no sense to this version, `.diskFull`, `.database`
+    ///   and `.system`; segments before the failure may have been moved.
+    func perform() throws(StoreError) {
+        guard !journal.segments.isEmpty else { return }
+        let writer: JoinableThread
+        do throws(SystemError) {
+            writer = try JoinableThread(named: "replay") { self.write() }
+        } catch { throw StoreError(error) }
+        var failure: StoreError?
+        do throws(StoreError) { try read() } catch { failure = error }
+        belt.broadcast { $0.isOver = true }
+        writer.join()
+        // The writer's concerns an earlier segment.
+        if let failure = belt.withLock({ $0.failure }) ?? failure { throw failure }
+    }
+
+    // MARK: The starting thread
+
+    private func read() throws(StoreError) {
+        var groups = RowGroups()
+        for segment in journal.segments {
+            let buffer: SegmentBuffer? = belt.wait(while: { $0.free.isEmpty && $0.failure == nil }) { belt in
+                belt.failure == nil ? belt.free.removeLast() : nil
+            }
+            guard let buffer else { return }
+            // Segments have about as many rows as the one before.
+            groups = RowGroups(asManyAs: groups)
+            try collect(segment, buffer, &groups)
+            let piece = Piece(
+                generation: segment.generation, buffer: buffer,
+                rows: SortedRowGroups(groups, droppingShortLived: true))
+            belt.wait(while: { $0.ready != nil && $0.failure == nil }) { $0.ready = piece }
+            belt.broadcast { _ in }
+        }
+    }
+
+    private func collect(
+        _ segment: Recovery.Segment, _ buffer: SegmentBuffer, _ groups: inout RowGroups
+    ) throws(StoreError) {
+        var unreadable: UInt8?
+        do throws(JournalError) {
+            try journal.replay(segment, using: buffer) { operation in
+                guard let key = operation.storeKey else {
+                    unreadable = operation.table
+                    return
+                }
+                groups.append(
+                    SpilledRow(
+                        key: key, value: operation.isPut ? operation.value : nil, wakeAt: operation.wakeAt,
+                        coldAlarm: operation.coldAlarm, slot: noSlot,
+                        version: operation.isPut && operation.prior == .nothing ? SortedRows.brandNew : 0, block: 0))
+            }
+        } catch { throw StoreError(error) }
+        if let unreadable {
+            throw .damagedJournal(
+                file: journal.folder.segmentPath(segment.generation), offset: 0,
+                what: "it has rows of table \(unreadable), which this version does not know")
+        }
+    }
+
+    // MARK: The writing thread
+
+    private func write() {
+        do throws(StoreError) {
+            while let piece = next() {
+                _ = try run.ingest(piece.rows, period: period)
+                do throws(JournalError) {
+                    try journal.folder.recycle(piece.generation)
+                } catch { throw StoreError(error) }
+                belt.broadcast { $0.free.append(piece.buffer) }
+            }
+        } catch {
+            belt.broadcast { $0.failure = error }
+        }
+    }
+
+    /// The next piece; `nil` when there will be none.
+    private func next() -> Piece? {
+        let piece: Piece? = belt.wait(while: { $0.ready == nil && !$0.isOver }) { belt in
+            defer { belt.ready = nil }
+            return belt.ready
+        }
+        belt.broadcast { _ in }
+        return piece
+    }
+}
+
+extension Operation {
+    /// `nil` when the table or the bucket is none that this version knows.
+    fileprivate var storeKey: StoreKey? {
+        guard let bucket = Bucket(exactly: UInt64(bucket)), let table = StoreKey.Table(rawValue: table) else {
+            return nil
+        }
+        return StoreKey(bucket, table, ownerHigh: ownerHigh, ownerLow: ownerLow, item: item)
+    }
+}

@@ -82,7 +82,8 @@ struct ReleasedFormatTests {
     }
 
     #if DEBUG
-    @Test("what a start of format 5 reads whole is moved from where format 4 had it, though any call of that start fails")
+    @Test(
+        "what a start of format 5 reads whole is moved from where format 4 had it, though any call of that start fails")
     func movesStartRows() throws {
         var rows: [StoreKey: String] = [:]
         for bucket in stride(from: UInt16(0), to: UInt16(Bucket.count), by: 511) {
@@ -109,7 +110,9 @@ struct ReleasedFormatTests {
             defer { fixture.close() }
             var found: [StoreKey: String] = [:]
             for table in StoreKey.Table.allCases where !table.isEphemeral {
-                try fixture.shards[0].loadAll(table: table) { found[$0.key] = String(decoding: $0.value, as: UTF8.self) }
+                try fixture.shards[0].loadAll(table: table) {
+                    found[$0.key] = String(decoding: $0.value, as: UTF8.self)
+                }
             }
             #expect(found == rows, "call \(number): \(plan.hits.first ?? "none")")
             for key in rows.keys { #expect(try fixture.text(key) == rows[key]) }

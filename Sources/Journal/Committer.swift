@@ -1,6 +1,6 @@
 // Group commit. Loops hand over the byte ranges of their batches at the end of a turn; the committer takes what all of
 // them have gathered, writes it with one `pwritev`, syncs it, and tells each shard how far it is. While it syncs the
-// next group gathers. After a small group it rests, so that a light load is not one sync per message.
+// next group gathers. While the process is busy it rests after a small group, so that fewer syncs carry more.
 //
 // A group lies in one segment. What does not fit begins the next one.
 
@@ -147,6 +147,7 @@ package final class Committer: @unchecked Sendable {
     /// The thread's body: runs until `close()` and until everything handed over before it is written.
     package func run() {
         var work: [Queued] = []
+        var load = ProcessLoad()
         var completions: [@Sendable (UInt64) -> Void] = []
         while true {
             var isClosing = false
@@ -167,7 +168,8 @@ package final class Committer: @unchecked Sendable {
                 work.removeAll(keepingCapacity: true)
                 if let sealBefore, let openedAt = current?.openedAt, openedAt <= sealBefore { seal() }
                 if isSmall, !isClosing, configuration.gatherMicroseconds > 0 {
-                    usleep(configuration.gatherMicroseconds)
+                    load.look(threadCount: completions.count)
+                    if load.isHigh { usleep(configuration.gatherMicroseconds) }
                 }
             } catch {
                 fatal(error)

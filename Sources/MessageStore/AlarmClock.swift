@@ -1,12 +1,15 @@
 // A shard's knowledge of cold alarms: for each of its buckets how far they have been reported (the cursor) and when the
 // next one is (the watermark). A start knows no watermark and does not wait for them: each bucket is taken for overdue until
-// a reader has looked, some buckets at a time. A row that turns cold with an alarm behind the cursor is remembered by itself (late); it
+// a reader has looked, some buckets at a time, and only then alarms are taken, earliest first. A row that turns cold with an alarm behind the cursor is remembered by itself (late); it
 // is rare, since Delivery handles young alarms in its own wheel.
 
 internal import Delivery
 internal import Wire
 
 struct AlarmClock: ~Copyable {
+    /// The watermark of a bucket that nobody has looked into.
+    private static let unknown: Int64 = 0
+
     private let shardCount: Int
     private let shardIndex: Int
     private var watermarks: [Int64]
@@ -18,7 +21,7 @@ struct AlarmClock: ~Copyable {
     init(shardIndex: Int, shardCount: Int, hasAlarms: Bool) {
         (self.shardIndex, self.shardCount) = (shardIndex, shardCount)
         let count = Self.buckets(shardIndex: shardIndex, shardCount: shardCount).count
-        next = hasAlarms ? 0 : .max
+        next = hasAlarms ? Self.unknown : .max
         watermarks = Array(repeating: next, count: count)
         cursors = Array(repeating: nil, count: count)
     }
@@ -54,7 +57,9 @@ struct AlarmClock: ~Copyable {
         }
         for place in watermarks.indices where watermarks[place] <= time {
             work.scans.append(
-                AlarmScan(place: place, bucket: UInt16(place * shardCount + shardIndex), cursor: cursors[place]))
+                AlarmScan(
+                    place: place, bucket: UInt16(place * shardCount + shardIndex), cursor: cursors[place],
+                    isFirstLook: watermarks[place] == Self.unknown))
         }
         // Earliest first: with a limit, the most overdue buckets must not wait for the others.
         work.scans.sort { watermarks[$0.place] < watermarks[$1.place] }
@@ -72,9 +77,13 @@ struct AlarmClock: ~Copyable {
         recompute()
     }
 
-    /// The read failed: ask again later.
+    /// The read failed, and its rows are lost: ask again, but later for the bucket that failed, or no other would get its turn.
     mutating func giveBack(_ work: ReadOperation.AlarmWork) {
         late.append(contentsOf: work.late)
+        for scan in work.scans where scan.isFirstLook && scan.wasRead { watermarks[scan.place] = scan.nextAlarm }
+        if let failing = work.underWay, !work.scans[failing].wasRead {
+            watermarks[work.scans[failing].place] = work.time + Limits.alarmRetryMilliseconds
+        }
         recompute()
     }
 

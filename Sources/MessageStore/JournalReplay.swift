@@ -14,10 +14,11 @@ final class JournalReplay: @unchecked Sendable {
     // thread at a time.
 
     private struct Piece {
-        var generation: UInt64
+        var rows: SortedRowGroups
         /// The rows' values lie in it.
         var buffer: SegmentBuffer
-        var rows: SortedRowGroups
+        /// The segment that ends with this piece, if it does.
+        var ended: UInt64?
     }
 
     private struct Belt: ~Copyable {
@@ -68,17 +69,12 @@ final class JournalReplay: @unchecked Sendable {
                 belt.failure == nil ? belt.free.removeLast() : nil
             }
             guard let buffer else { return }
-            // Segments have about as many rows as the one before.
-            groups = RowGroups(asManyAs: groups)
             try collect(segment, buffer, &groups)
-            let piece = Piece(
-                generation: segment.generation, buffer: buffer,
-                rows: SortedRowGroups(groups, droppingShortLived: true))
-            belt.wait(while: { $0.ready != nil && $0.failure == nil }) { $0.ready = piece }
-            belt.broadcast { _ in }
+            handOver(&groups, buffer, ended: segment.generation)
         }
     }
 
+    /// The rows of a segment; hands over what gets too many.
     private func collect(
         _ segment: Recovery.Segment, _ buffer: SegmentBuffer, _ groups: inout RowGroups
     ) throws(StoreError) {
@@ -89,6 +85,7 @@ final class JournalReplay: @unchecked Sendable {
                     unreadable = operation.table
                     return
                 }
+                if groups.count >= Limits.replayedRowCount { handOver(&groups, buffer, ended: nil) }
                 groups.append(
                     SpilledRow(
                         key: key, value: operation.isPut ? operation.value : nil, wakeAt: operation.wakeAt,
@@ -103,14 +100,24 @@ final class JournalReplay: @unchecked Sendable {
         }
     }
 
+    private func handOver(_ groups: inout RowGroups, _ buffer: SegmentBuffer, ended: UInt64?) {
+        let piece = Piece(
+            rows: SortedRowGroups(groups, droppingShortLived: true), buffer: buffer, ended: ended)
+        // The next piece has about as many.
+        groups = RowGroups(asManyAs: groups)
+        belt.wait(while: { $0.ready != nil && $0.failure == nil }) { $0.ready = piece }
+        belt.broadcast { _ in }
+    }
+
     // MARK: The writing thread
 
     private func write() {
         do throws(StoreError) {
             while let piece = next() {
                 _ = try run.ingest(piece.rows, period: period)
+                guard let ended = piece.ended else { continue }
                 do throws(JournalError) {
-                    try journal.folder.recycle(piece.generation)
+                    try journal.folder.recycle(ended)
                 } catch { throw StoreError(error) }
                 belt.broadcast { $0.free.append(piece.buffer) }
             }

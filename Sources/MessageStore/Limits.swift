@@ -34,7 +34,11 @@ package enum Limits {
     /// Reader threads: a cold read is one or two seeks; more threads than disks can seek gain nothing.
     package static let readerCount = 2
     /// Buckets that one read looks into for alarms, so that other reads need not wait long.
-    static let bucketsPerAlarmRead = 128
+    static let bucketsPerAlarmRead = 64
+    /// A bucket whose alarms could not be read is asked again after this.
+    static let alarmRetryMilliseconds: Int64 = 10_000
+    /// Rows of a segment that a start sorts and writes at a time: three times as many are in memory, at 112 bytes each.
+    static let replayedRowCount = 400_000
     /// Rows that a loop collects or drops for the spiller in one turn, about a tenth of a millisecond's work; more while the
     /// journal is nearly full (`EmbeddedStore.sliceRowCount`).
     static let sliceRowCount = 500

@@ -17,6 +17,8 @@ struct AlarmScan {
     var bucket: UInt16
     /// The last alarm looked at.
     var cursor: Alarm?
+    /// Only the first alarm is asked for, and no row.
+    var isFirstLook: Bool
     /// The first one behind `cursor`.
     var nextAlarm = Int64.max
     var wasRead = false
@@ -41,6 +43,8 @@ final class ReadOperation: @unchecked Sendable {
         /// Entries of the alarm family without a row that has them.
         var stale: [Alarm] = []
         var rows: [ColdRow] = []
+        /// Which of `scans` is being read.
+        var underWay: Int?
     }
 
     let token: ReadToken

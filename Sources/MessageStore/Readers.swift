@@ -149,6 +149,7 @@ final class Readers: Sendable {
         let iterator = try DatabaseIterator(database, database.alarms)
         for index in work.scans.indices where work.rows.count < work.limit {
             let bucket = work.scans[index].bucket
+            work.underWay = index
             if let cursor = work.scans[index].cursor {
                 KeyCoding.write(cursor, to: keyStart)
                 try iterator.seek(UnsafeRawBufferPointer(keyBytes))
@@ -157,7 +158,15 @@ final class Readers: Sendable {
                 keyStart.storeBytes(of: bucket.bigEndian, as: UInt16.self)
                 try iterator.seek(UnsafeRawBufferPointer(rebasing: keyBytes[..<2]))
             }
-            work.scans[index].wasRead = true
+            if work.scans[index].isFirstLook {
+                if let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
+                    alarm.key.bucket.index == bucket
+                {
+                    work.scans[index].nextAlarm = alarm.wakeAt
+                }
+                work.scans[index].wasRead = true
+                continue
+            }
             while let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
                 alarm.key.bucket.index == bucket
             {
@@ -173,6 +182,7 @@ final class Readers: Sendable {
                 work.scans[index].cursor = alarm
                 try iterator.advance()
             }
+            work.scans[index].wasRead = true
         }
     }
 

@@ -201,16 +201,17 @@ final class RowDatabase: @unchecked Sendable {
         rocksdb_sstfilewriter_create(settings.environmentOptions, settings.options)
     }
 
+    /// Drops all rows that a start reads whole; before there are threads.
+    func emptyStart() throws(StoreError) {
+        guard try !isEmpty(start) else { return }
+        try drop(start)
+        startFamily = try makeFamily("start", settings.options)
+    }
+
     /// The family of `period`, made if it is not there.
     func ephemeralFamily(_ period: Int64) throws(StoreError) -> ColumnFamily {
         if let found = ephemeralFamilies.first(where: { $0.period == period }) { return found.family }
-        try planned("rocksdb create family", "create a column family", path)
-        var error: UnsafeMutablePointer<CChar>?
-        let name = Self.ephemeralName(period)
-        let handle = rocksdb_create_column_family(database, settings.ephemeralOptions, name, &error)
-        if let error { throw StoreError(operation: "create a column family", message: take(error)) }
-        guard let handle else { throw StoreError(operation: "create a column family", message: "no reason given") }
-        let family = ColumnFamily(name: name, handle: handle)
+        let family = try makeFamily(Self.ephemeralName(period), settings.ephemeralOptions)
         ephemeral.withLock { families in
             families.append(EphemeralFamily(period: period, family: family))
             families.sort { $0.period < $1.period }
@@ -224,10 +225,22 @@ final class RowDatabase: @unchecked Sendable {
             guard let index = families.firstIndex(where: { $0.period == period }) else { return nil }
             return families.remove(at: index).family
         }
-        guard let found else { return }
+        if let found { try drop(found) }
+    }
+
+    private func makeFamily(_ name: String, _ options: OpaquePointer) throws(StoreError) -> ColumnFamily {
+        try planned("rocksdb create family", "create a column family", path)
+        var error: UnsafeMutablePointer<CChar>?
+        let handle = rocksdb_create_column_family(database, options, name, &error)
+        if let error { throw StoreError(operation: "create a column family", message: take(error)) }
+        guard let handle else { throw StoreError(operation: "create a column family", message: "no reason given") }
+        return ColumnFamily(name: name, handle: handle)
+    }
+
+    private func drop(_ family: ColumnFamily) throws(StoreError) {
         try planned("rocksdb drop family", "drop a column family", path)
         var error: UnsafeMutablePointer<CChar>?
-        rocksdb_drop_column_family(database, found.handle, &error)
+        rocksdb_drop_column_family(database, family.handle, &error)
         if let error { throw StoreError(operation: "drop a column family", message: take(error)) }
     }
 
@@ -324,7 +337,8 @@ struct DatabaseIterator: ~Copyable {
 
     /// Visits every row of a table in one bucket; `body` gets the key and the stored bytes, valid during the call.
     func visit(
-        _ table: StoreKey.Table, of bucket: UInt16, _ body: (StoreKey, UnsafeRawBufferPointer) throws(StoreError) -> Void
+        _ table: StoreKey.Table, of bucket: UInt16,
+        _ body: (StoreKey, UnsafeRawBufferPointer) throws(StoreError) -> Void
     ) throws(StoreError) {
         let prefix = [UInt8(bucket >> 8), UInt8(bucket & 0xFF), table.rawValue]
         let failure: StoreError? = prefix.withUnsafeBytes { bytes in

@@ -28,6 +28,8 @@ struct RowGroups {
     private(set) var start: [SpilledRow] = []
     private(set) var ephemeral: [SpilledRow] = []
 
+    var count: Int { rows.count + start.count + ephemeral.count }
+
     /// Empty, with room for as many as `other` has.
     init(asManyAs other: RowGroups = RowGroups(of: [])) {
         rows.reserveCapacity(other.rows.count)

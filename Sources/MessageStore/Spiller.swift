@@ -110,12 +110,11 @@ final class Spiller: @unchecked Sendable {
                 while let segment = ledger.oldestSealed, isDue(segment, isSpillingAll, now) {
                     guard try spill(segment, isSpillingAll, now) else { break }
                     calm.isDisturbed(at: SystemClock.monotonicNanoseconds)
+                    // Under a load that does not end there is always another segment.
+                    try keepHouse(now)
                 }
                 if isSpillingAll, ledger.segmentCount == 0 { state.withLock { $0.isSpillingAll = false } }
-                try cleanAlarms()
-                try dropPeriods()
-                try startCompacting(now)
-                try compactIfNeeded()
+                try keepHouse(now)
                 calm.look(at: run.database, now: now, isWriting: committer.uncommittedByteCount > 0)
             }
         } catch {
@@ -205,6 +204,13 @@ final class Spiller: @unchecked Sendable {
 
     // MARK: Housekeeping
 
+    private func keepHouse(_ now: UInt64) throws(StoreError) {
+        try startCompacting(now)
+        try cleanAlarms()
+        try dropPeriods()
+        try compactIfNeeded()
+    }
+
     private func updatePeriods() {
         oldestPeriodBegin.store(run.database.ephemeralFamilies.first?.period ?? .max, ordering: .relaxed)
     }
@@ -238,7 +244,9 @@ final class Spiller: @unchecked Sendable {
             var wakeAt: Int64?
             let failure: StoreError? = rowKey.withUnsafeBytes { bytes in
                 do throws(StoreError) {
-                    wakeAt = try run.database.get(bytes, in: run.database.family(of: alarm.key.table)) { $0.loadUnaligned(as: Int64.self) }
+                    wakeAt = try run.database.get(bytes, in: run.database.family(of: alarm.key.table)) {
+                        $0.loadUnaligned(as: Int64.self)
+                    }
                     return nil
                 } catch { return error }
             }
@@ -256,8 +264,14 @@ final class Spiller: @unchecked Sendable {
         guard !isCompacting, spilledRowCount > 0 || now > openedAt + Limits.quietStartSeconds * 1_000_000_000 else {
             return
         }
-        isCompacting = true
-        try run.database.startCompacting()
+        do throws(StoreError) {
+            try run.database.startCompacting()
+            isCompacting = true
+        } catch {
+            // As for a spill: there may be room again later.
+            guard case .diskFull = error else { throw error }
+            note(error)
+        }
     }
 
     private func compactIfNeeded() throws(StoreError) {

@@ -11,6 +11,8 @@ public enum StoreError: Error, Equatable, CustomStringConvertible {
     case newerFormat(folder: String, found: Int, supported: Int)
     /// The folder has a format file that no version wrote.
     case unknownFormat(file: String)
+    /// The folder has a database and no format file.
+    case missingFormat(file: String)
     /// Synced bytes of the journal are gone or changed.
     case damagedJournal(file: String, offset: Int, what: String)
     /// Files of the ordered store are gone or changed.
@@ -36,6 +38,9 @@ public enum StoreError: Error, Equatable, CustomStringConvertible {
         case .unknownFormat(let file):
             "\(file) does not name a store format: this is not a store's folder, or the file was changed; "
                 + "restore it from a backup"
+        case .missingFormat(let file):
+            "\(file) is missing beside a database, so nobody knows which version wrote that: nothing was changed; "
+                + "restore the whole folder from a backup"
         case .damagedJournal(let file, let offset, let what):
             "\(file) is damaged at byte \(offset): \(what). Accepted messages may be lost; nothing was changed. "
                 + "Restore the store's folder from a backup, or move the journal folder away to start without its messages"

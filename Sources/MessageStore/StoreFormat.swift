@@ -22,8 +22,12 @@ struct StoreFormat {
             do throws(SystemError) {
                 bytes = try FileSystem.read(path)
             } catch {
-                // Only a file that is certainly not there may be written: any other failure hides a version.
+                // Only a file that is certainly not there may be written: any other failure hides a version. It is the first
+                // file of a new folder, so beside a database it was lost.
                 guard error.isNotFound else { throw error }
+                guard !FileSystem.exists(folder + "/rows/CURRENT") else {
+                    throw SystemError(operation: "missing", subject: path, code: 0)
+                }
                 try Self.write(to: folder)
                 found = Self.current
                 return
@@ -35,8 +39,11 @@ struct StoreFormat {
             }
             self.found = found
         } catch {
-            guard error.operation != "format" else { throw .unknownFormat(file: path) }
-            throw StoreError(error)
+            switch error.operation {
+            case "format": throw .unknownFormat(file: path)
+            case "missing": throw .missingFormat(file: path)
+            default: throw StoreError(error)
+            }
         }
         guard found <= Self.current else {
             throw .newerFormat(folder: folder, found: found, supported: Self.current)
@@ -59,11 +66,14 @@ struct StoreFormat {
     /// Up to format 4 the rows that a start reads whole stood among all the others; there they are left as they are, since
     /// nobody looks for them in that place any more.
     private func copyStartRows(_ database: RowDatabase) throws(StoreError) {
+        // A start that was cut off here may have copied rows that the older version deleted afterwards.
+        try database.emptyStart()
         let path = folder + "/spill/start.sst"
         let keyBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.rowKeyByteCount, alignment: 8)
         defer { keyBytes.deallocate() }
         guard let keyStart = keyBytes.baseAddress, try !database.isEmpty(database.rows) else { return }
-        let tables = StoreKey.Table.allCases.filter(\.isReadAtStart).sorted { $0.rawValue < $1.rawValue }
+        // In the order of their keys. What format 4 had in `rows` does not change when a table moves later.
+        let tables: [StoreKey.Table] = [.counters, .meta, .broadcast]
         var writer = try SortedFileWriter(database, path: path)
         let iterator = try DatabaseIterator(database, database.rows)
         for bucket in 0..<UInt16(Bucket.count) {

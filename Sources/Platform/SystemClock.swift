@@ -13,6 +13,9 @@ package enum SystemClock {
     /// Milliseconds since 1970; may jump in both directions.
     package static var wallMilliseconds: UInt64 { read(CLOCK_REALTIME) / 1_000_000 }
 
+    /// CPU time of all threads of this process so far.
+    package static var processNanoseconds: UInt64 { read(CLOCK_PROCESS_CPUTIME_ID) }
+
     private static func read(_ clock: clockid_t) -> UInt64 {
         var time = timespec()
         let result = clock_gettime(clock, &time)

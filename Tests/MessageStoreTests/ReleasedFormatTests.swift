@@ -69,15 +69,19 @@ struct ReleasedFormatTests {
         try StoreFixture(configuration(folder)).close()
         let database = try RowDatabase(path: folder.path + "/rows", cacheByteCount: 1 << 20)
         defer { database.close() }
-        var writer = try SortedFileWriter(database, path: folder.path + "/spill/old.sst")
-        var keyBytes = [UInt8](repeating: 0, count: KeyCoding.rowKeyByteCount)
-        for key in rows.keys.sorted() {
-            keyBytes.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(key, to: start) } }
-            let stored = [UInt8](repeating: 0, count: KeyCoding.rowPrefixByteCount) + Array((rows[key] ?? "").utf8)
-            try keyBytes.withUnsafeBytes { key in try stored.withUnsafeBytes { try writer.put(key, $0) } }
+        // A start of format 5 that was cut off, and then the older version deleted the row.
+        let stale = [StoreKey(Bucket(9), .meta, ownerHigh: 1, ownerLow: 1): "stale"]
+        for (rows, family) in [(rows, database.rows), (stale, database.start)] {
+            var writer = try SortedFileWriter(database, path: folder.path + "/spill/old.sst")
+            var keyBytes = [UInt8](repeating: 0, count: KeyCoding.rowKeyByteCount)
+            for key in rows.keys.sorted() {
+                keyBytes.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(key, to: start) } }
+                let stored = [UInt8](repeating: 0, count: KeyCoding.rowPrefixByteCount) + Array((rows[key] ?? "").utf8)
+                try keyBytes.withUnsafeBytes { key in try stored.withUnsafeBytes { try writer.put(key, $0) } }
+            }
+            try writer.finish()
+            try database.ingest([writer.path], into: family)
         }
-        try writer.finish()
-        try database.ingest([writer.path], into: database.rows)
         try "longwire store 4\n".write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
     }
 

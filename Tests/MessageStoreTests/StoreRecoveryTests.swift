@@ -274,7 +274,9 @@ struct DamagedDatabaseTests {
         #expect(try fixture.text(StoreFixture.key(1)) == "second")
     }
 
-    @Test("a start finds every alarm, whatever the bucket, each once, and no read looks everywhere")
+    @Test(
+        "a start finds every alarm, whatever the bucket, each once and the earliest first, and no read looks everywhere"
+    )
     func alarmsOfManyBuckets() throws {
         final class Alarms: ShardStoreObserver {
             var replies: [ReadToken: (keys: [StoreKey], isComplete: Bool)] = [:]
@@ -292,9 +294,9 @@ struct DamagedDatabaseTests {
         do {
             let fixture = try StoreFixture(StoreFixture.configuration(folder))
             defer { fixture.close() }
-            // Of three rows one is due later.
+            // Of three rows one is due later; the others the earlier the higher their bucket is.
             for (number, key) in keys.enumerated() {
-                fixture.put(key, "row", wakeAt: number % 3 == 0 ? 10_000 : Int64(number))
+                fixture.put(key, "row", wakeAt: number % 3 == 0 ? 10_000 : 5_000 - Int64(number))
             }
             try fixture.sync()
         }
@@ -320,11 +322,47 @@ struct DamagedDatabaseTests {
         let readCount = try ask(upTo: 9_999)
         // No read looks everywhere.
         #expect(readCount >= Bucket.count / Limits.bucketsPerAlarmRead)
-        #expect(Set(found) == Set(keys.enumerated().filter { $0.offset % 3 != 0 }.map(\.element)))
-        #expect(found.count == Set(found).count)
+        #expect(found == keys.enumerated().filter { $0.offset % 3 != 0 }.map(\.element).reversed())
         #expect(shard.nextAlarm == 10_000)
         _ = try ask(upTo: 10_000)
         #expect(Set(found) == Set(keys) && found.count == keys.count)
         #expect(shard.nextAlarm == .max)
+    }
+
+    @Test("buckets whose alarms cannot be read do not keep the others from their turn")
+    func failingAlarmReads() {
+        var clock = AlarmClock(shardIndex: 0, shardCount: 1, hasAlarms: true)
+        var looked: Set<UInt16> = []
+        var reads = 0
+        while clock.next <= 1_000, reads < 1_000 {
+            reads += 1
+            var work = clock.makeWork(upTo: 1_000, limit: 10)
+            // As a reader: bucket 3 and every hundredth one cannot be read.
+            for index in work.scans.indices {
+                work.underWay = index
+                let bucket = work.scans[index].bucket
+                if bucket == 3 || bucket % 100 == 0 { break }
+                work.scans[index].wasRead = true
+                work.scans[index].nextAlarm = 2_000 + Int64(bucket)
+                looked.insert(bucket)
+            }
+            if work.scans.allSatisfy(\.wasRead) { clock.finish(work) } else { clock.giveBack(work) }
+        }
+        #expect(looked.count == Bucket.count - 42)
+        #expect(clock.next == 2_001)
+        // And those that failed are asked again.
+        let later = clock.makeWork(upTo: 1_000 + Limits.alarmRetryMilliseconds, limit: 10)
+        #expect(later.scans.count == Limits.bucketsPerAlarmRead)
+    }
+
+    @Test("a folder that has lost its format file is refused, and stays as it is")
+    func lostFormat() throws {
+        let folder = try TemporaryFolder()
+        try StoreFixture(StoreFixture.configuration(folder)).close()
+        try FileManager.default.removeItem(atPath: folder.path + "/format")
+        #expect(throws: StoreError.missingFormat(file: folder.path + "/format")) {
+            _ = try StoreFixture(StoreFixture.configuration(folder))
+        }
+        #expect(!FileManager.default.fileExists(atPath: folder.path + "/format"))
     }
 }

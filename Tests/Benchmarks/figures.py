@@ -195,14 +195,15 @@ class Figures:
 
     def steady(self):
         """Minutes of enqueues with an armed job each, spilling all the while; a stall would be a long commit."""
-        messages = "2000" if self.options.full else "40"
+        # Forty million take five minutes and more.
+        devices, messages = (40_000, 1_000) if self.options.full else (10_000, 40)
         queue = {"messages": 1_000_000, "bytes": 1 << 30}
         with self.gateway(apps=[{**APP, "apns": {"topic": "com.example.peers"}, "queue": queue}]) as server:
-            words = ["handoff", "--devices", "10000", "--messages", messages, "--in-flight", "20000", "--timeout", "1200",
-                     "--drain", "1200"]
+            words = ["handoff", "--devices", str(devices), "--messages", str(messages), "--in-flight", "20000", "--timeout",
+                     "1200", "--drain", "1200"]
             found = server.bench(*words)
             command = "longwire bench " + " ".join(words)
-            count = 10_000 * int(messages)
+            count = devices * messages
             self.note(f"steady enqueue of {count:,}, a job each", "≥ 120,000/s", "/s", found["createRate"], command)
             longest = self.metric(server, "longwire_store_longest_commit_seconds")
             self.note("steady enqueue: longest commit", "no stall", "s", longest, command)

@@ -193,6 +193,42 @@ class Figures:
             seconds = time.monotonic() - began
             return seconds, memory(server.process.pid), disk(server.folder / "data")
 
+    def disk(self):
+        """What a queued message takes on disk, and what is left of it when it was acked, and when it has expired."""
+        devices, seconds = (10_000, "20") if self.options.full else (2_000, "5")
+        words = ["http", "--connections", "16", "--devices", str(devices), "--batch", "100", "--duration", seconds]
+        command = "figures.py --only disk" + (" --full" if self.options.full else "")
+        # Long enough for all to be queued before the first expires.
+        for end, milliseconds in (("acked", 3_600_000), ("expired", 90_000)):
+            app = {**APP, "queue": {"messages": 100_000, "bytes": 1 << 30}, "push": {"defaultTtlMilliseconds": milliseconds}}
+            with self.gateway(apps=[app]) as server:
+                server.bench("idle", "--connections", str(devices), "--hold", "0")
+                data = server.folder / "data"
+                before = disk(data)
+                count = server.bench(*words)["accepted"]
+                if end == "acked":
+                    # Moved to the ordered store, which happens a minute after they came.
+                    queued = self.settled_disk(data, 75)
+                    self.note("disk for each queued message", "", "B", (queued - before) / count, command)
+                    server.bench("offline", "--devices", str(devices), "--messages", "1", "--drain", "600")
+                else:
+                    time.sleep(milliseconds / 1_000)
+                left = self.settled_disk(data, 75)
+                self.note(f"disk for each message, {end} (trace and request id, kept a day)", "", "B", (left - before) / count, command)
+
+    def settled_disk(self, data, least):
+        """The folder's size when it has not changed by a hundredth for half a minute, `least` seconds from now or later."""
+        sizes = []
+        end = time.monotonic() + 600
+        began = time.monotonic()
+        while time.monotonic() < end:
+            sizes.append(disk(data))
+            recent = sizes[-4:]
+            if time.monotonic() - began > least and len(recent) == 4 and max(recent) < min(recent) * 1.01:
+                break
+            time.sleep(10)
+        return sizes[-1]
+
     def steady(self):
         """Minutes of enqueues with an armed job each, spilling all the while; a stall would be a long commit."""
         # Forty million take five minutes and more.
@@ -279,20 +315,20 @@ class Figures:
         return "\n".join(lines)
 
 
-ROWS = ("idle", "live", "paced", "queue", "storm", "handoff", "http", "broadcast", "boot", "steady")
+ROWS = ("idle", "live", "paced", "queue", "storm", "handoff", "http", "broadcast", "boot", "disk", "steady")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--only", default=",".join(ROWS))
+    parser.add_argument("--only", help="rows, with commas; without it all, and disk, which takes five minutes, with --full only")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / ".build")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--no-build", action="store_true")
     options = parser.parse_args()
-    chosen = [name for name in options.only.split(",") if name]
+    chosen = options.only.split(",") if options.only else [name for name in ROWS if options.full or name != "disk"]
     for name in chosen:
         if name not in ROWS:
             sys.exit(f"there is no row {name}: {', '.join(ROWS)}")

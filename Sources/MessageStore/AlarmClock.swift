@@ -17,7 +17,7 @@ struct AlarmClock: ~Copyable {
     private var late: [Alarm] = []
     private(set) var next = Int64.max
 
-    /// - Parameter hasAlarms: false when the disk has none, so that nobody needs to look.
+    /// Without alarms on the disk (`hasAlarms`) nobody needs to look.
     init(shardIndex: Int, shardCount: Int, hasAlarms: Bool) {
         (self.shardIndex, self.shardCount) = (shardIndex, shardCount)
         let count = Self.buckets(shardIndex: shardIndex, shardCount: shardCount).count

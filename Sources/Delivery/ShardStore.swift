@@ -159,7 +159,7 @@ public protocol ShardStore: AnyObject {
 
     /// Asks for rows gone cold whose alarm is at or before `time`, at most `limit`, each reported once per start (or
     /// again after its alarm changed). The reply holds one `.rows` result with the rows' current values, `isComplete`
-    /// false when more are due.
+    /// false when more are due; rows found before a failure come with it.
     func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken
 
     /// The earliest alarm that the store itself keeps, or `Int64.max`: no use in asking before. After a start a store that has

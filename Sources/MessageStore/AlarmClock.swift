@@ -1,6 +1,6 @@
 // A shard's knowledge of cold alarms: for each of its buckets how far they have been reported (the cursor) and when the
 // next one is (the watermark). A start knows no watermark and does not wait for them: each bucket is taken for overdue until
-// a reader has looked, some buckets at a time, and only then alarms are taken, earliest first. A row that turns cold with an alarm behind the cursor is remembered by itself (late); it
+// a reader has looked, some buckets at a time, and only then alarms are taken, those of the most overdue bucket first. A row that turns cold with an alarm behind the cursor is remembered by itself (late); it
 // is rare, since Delivery handles young alarms in its own wheel.
 
 internal import Delivery
@@ -69,20 +69,14 @@ struct AlarmClock: ~Copyable {
         return work
     }
 
+    /// What a reader found, or found before something could not be read.
+    ///
+    /// The bucket in which that was is asked again later, or no other would get its turn.
     mutating func finish(_ work: ReadOperation.AlarmWork) {
-        for scan in work.scans where scan.wasRead {
-            cursors[scan.place] = scan.cursor
-            watermarks[scan.place] = scan.nextAlarm
-        }
-        recompute()
-    }
-
-    /// The read failed, and its rows are lost: ask again, but later for the bucket that failed, or no other would get its turn.
-    mutating func giveBack(_ work: ReadOperation.AlarmWork) {
         late.append(contentsOf: work.late)
-        for scan in work.scans where scan.isFirstLook && scan.wasRead { watermarks[scan.place] = scan.nextAlarm }
-        if let failing = work.underWay, !work.scans[failing].wasRead {
-            watermarks[work.scans[failing].place] = work.time + Limits.alarmRetryMilliseconds
+        for (index, scan) in work.scans.enumerated() where scan.wasRead || index == work.underWay {
+            cursors[scan.place] = scan.cursor
+            watermarks[scan.place] = scan.wasRead ? scan.nextAlarm : work.time + Limits.alarmRetryMilliseconds
         }
         recompute()
     }

@@ -86,15 +86,11 @@ extension EmbeddedShardStore {
 
     /// Makes a reply of a reader's answer, or asks for more and returns `nil`.
     private func finish(_ operation: ReadOperation) -> StoreReply? {
+        if let work = operation.alarms { return finishAlarms(work, operation) }
         if let failure = operation.failure {
             epochs.end(operation.epoch)
-            if let work = operation.alarms {
-                clock.giveBack(work)
-                alarmReadEnded()
-            }
             return StoreReply(token: operation.token, results: [], failure: failure)
         }
-        if let work = operation.alarms { return finishAlarms(work, operation) }
         var results: [StoreReadResult] = []
         results.reserveCapacity(operation.parts.count)
         var needsMore = false
@@ -210,7 +206,9 @@ extension EmbeddedShardStore {
             .map { StoredRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }
         epochs.end(operation.epoch)
         let reply = StoreReply(
-            token: operation.token, results: [.rows(rows, isComplete: clock.next > work.time)], owner: operation)
+            token: operation.token, results: [.rows(rows, isComplete: clock.next > work.time)],
+            failure: operation.failure,
+            owner: operation)
         alarmReadEnded()
         return reply
     }

@@ -1,7 +1,7 @@
-// At a start: moves the journal into the database, a segment at a time, oldest first.
+// At a start: moves the journal into the database, a segment after the other, oldest first.
 //
-// Two threads. The one that starts reads a segment and sorts its rows while the other one writes those of the segment
-// before into the database; two buffers go to and fro between them. A segment is given back only when all its rows are
+// Two threads. The one that starts reads a segment and sorts its rows, a large one's in pieces, while the other one writes
+// the piece before into the database; two buffers go to and fro between them. A segment is given back only when all its rows are
 // durable, so a start that is cut off, or fails, is done again by the next one.
 
 internal import Delivery
@@ -45,7 +45,7 @@ final class JournalReplay: @unchecked Sendable {
     /// Moves everything, durable on return.
     ///
     /// - Throws: `.damagedJournal` for a record that is whole and yet makes no sense to this version, `.diskFull`, `.database`
-    ///   and `.system`; segments before the failure may have been moved.
+    ///   and `.system`; what came before the failure may have been moved.
     func perform() throws(StoreError) {
         guard !journal.segments.isEmpty else { return }
         let writer: JoinableThread

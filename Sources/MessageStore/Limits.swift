@@ -38,6 +38,9 @@ package enum Limits {
     /// A bucket whose alarms could not be read is asked again after this.
     static let alarmRetryMilliseconds: Int64 = 10_000
     /// Rows of a segment that a start sorts and writes at a time: three times as many are in memory, at 112 bytes each.
+    ///
+    /// A start that was cut off is repeated over the same pieces, since a row that one of them puts and removes leaves no
+    /// trace: a change of this number is a change of the store's format.
     static let replayedRowCount = 400_000
     /// Rows that a loop collects or drops for the spiller in one turn, about a tenth of a millisecond's work; more while the
     /// journal is nearly full (`EmbeddedStore.sliceRowCount`).

@@ -139,10 +139,6 @@ final class Readers: Sendable {
     // MARK: Alarms
 
     private func readAlarms(_ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation) throws(StoreError) {
-        for alarm in work.late {
-            if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt { work.rows.append(row) }
-        }
-        guard !work.scans.isEmpty else { return }
         let keyBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.alarmKeyByteCount, alignment: 8)
         defer { keyBytes.deallocate() }
         guard let keyStart = keyBytes.baseAddress else { return }
@@ -183,6 +179,12 @@ final class Readers: Sendable {
                 try iterator.advance()
             }
             work.scans[index].wasRead = true
+        }
+        work.underWay = nil
+        // Last: one that cannot be read keeps nothing else from its turn.
+        while let alarm = work.late.last, work.rows.count < work.limit {
+            if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt { work.rows.append(row) }
+            work.late.removeLast()
         }
     }
 

@@ -11,7 +11,7 @@ public enum StoreError: Error, Equatable, CustomStringConvertible {
     case newerFormat(folder: String, found: Int, supported: Int)
     /// The folder has a format file that no version wrote.
     case unknownFormat(file: String)
-    /// The folder has a database and no format file.
+    /// The folder has a database or a journal and no format file.
     case missingFormat(file: String)
     /// Synced bytes of the journal are gone or changed.
     case damagedJournal(file: String, offset: Int, what: String)
@@ -39,7 +39,7 @@ public enum StoreError: Error, Equatable, CustomStringConvertible {
             "\(file) does not name a store format: this is not a store's folder, or the file was changed; "
                 + "restore it from a backup"
         case .missingFormat(let file):
-            "\(file) is missing beside a database, so nobody knows which version wrote that: nothing was changed; "
+            "\(file) is missing beside a database or a journal, so nobody knows which version wrote that: nothing was changed; "
                 + "restore the whole folder from a backup"
         case .damagedJournal(let file, let offset, let what):
             "\(file) is damaged at byte \(offset): \(what). Accepted messages may be lost; nothing was changed. "

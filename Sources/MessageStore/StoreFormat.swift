@@ -11,9 +11,9 @@ struct StoreFormat {
     private let folder: String
     private let found: Int
 
-    /// Reads the version; a folder without one is new and gets the current one.
+    /// Reads the version; a new folder gets the current one.
     ///
-    /// - Throws: `.unknownFormat`, `.newerFormat`, or what reading the file met.
+    /// - Throws: `.unknownFormat`, `.missingFormat`, `.newerFormat`, or what reading the file met.
     init(of folder: String) throws(StoreError) {
         self.folder = folder
         let path = folder + "/format"
@@ -23,9 +23,9 @@ struct StoreFormat {
                 bytes = try FileSystem.read(path)
             } catch {
                 // Only a file that is certainly not there may be written: any other failure hides a version. It is the first
-                // file of a new folder, so beside a database it was lost.
+                // file of a new folder, so beside a database or a journal it was lost.
                 guard error.isNotFound else { throw error }
-                guard !FileSystem.exists(folder + "/rows/CURRENT") else {
+                guard !FileSystem.exists(folder + "/rows"), !FileSystem.exists(folder + "/journal") else {
                     throw SystemError(operation: "missing", subject: path, code: 0)
                 }
                 try Self.write(to: folder)

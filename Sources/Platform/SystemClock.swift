@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// The three clocks of the machine, as plain numbers, for the edges that hand time to the pure modules.
+/// The clocks of the machine and of the process, as plain numbers, for the edges that hand time to the pure modules.
 package enum SystemClock {
     /// Never goes back and stands still while the machine sleeps; for timers and measurements.
     package static var monotonicNanoseconds: UInt64 { read(CLOCK_MONOTONIC) }

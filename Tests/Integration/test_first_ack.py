@@ -1,5 +1,6 @@
 """`first_ack_wins`: of one person's devices the first that acks ends the message for the others."""
 
+import time
 import uuid
 
 from conftest import QUICK
@@ -72,13 +73,16 @@ def test_it_is_refused_where_it_means_nothing(gateway, new_device):
     assert refused.value.body["code"] == 20001 and "first_ack_wins" in refused.value.body["msg"]
 
 
-def test_a_kill_between_the_ack_and_the_end_of_the_others_loses_nothing(own_gateway, new_device):
-    # The kill comes as close behind the ack as can be. Whatever was on disk by then: once the device is back, one message
-    # is delivered and the others end, told of by the alarm of the row that the ack wrote.
+# How long after the ack: usually before it is on the disk, just behind that, and when all is over.
+@pytest.mark.parametrize("seconds", [0, 0.005, 0.02])
+def test_a_kill_between_the_ack_and_the_end_of_the_others_loses_nothing(own_gateway, new_device, seconds):
+    # Whatever was on disk by then: once the device is back, one message is delivered and the others end, told of by the
+    # alarm of the row that the ack wrote.
     gateway = own_gateway(loops=3, limits={**QUICK, "taskPatienceMilliseconds": 500})
     alias, devices = person(gateway, new_device, 4)
     body, messages, first = push(gateway, alias)
     devices[0].receive_and_ack(1)
+    time.sleep(seconds)
     gateway.kill()
     gateway.start()
     again = gateway.api("POST", "push/single/alias", body)
@@ -91,8 +95,10 @@ def test_a_kill_between_the_ack_and_the_end_of_the_others_loses_nothing(own_gate
         return gateway.api("GET", f"report/push/task/{task}")["longwire"]["tasks"][task]
 
     eventually(lambda: states()["pending"] == 0, "the end of all four")
-    assert (states()["accepted"], states()["delivered"], states()["revoked"]) == (4, 1, 3)
-    gateway.ends_as(messages[devices[0].cid], "delivered")
+    # An ack that was on its way to the disk is lost with the process; then the message is delivered again, as a queued one.
+    ended = states()
+    assert (ended["accepted"], ended["delivered"] + ended["deliveredOffline"], ended["revoked"]) == (4, 1, 3)
+    gateway.ends_as(messages[devices[0].cid], "delivered" if ended["delivered"] else "deliveredOffline")
 
 
 def test_a_push_to_an_alias_can_be_stopped(gateway, new_device):

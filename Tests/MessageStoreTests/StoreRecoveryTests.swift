@@ -346,13 +346,26 @@ struct DamagedDatabaseTests {
                 work.scans[index].nextAlarm = 2_000 + Int64(bucket)
                 looked.insert(bucket)
             }
-            if work.scans.allSatisfy(\.wasRead) { clock.finish(work) } else { clock.giveBack(work) }
+            if work.scans.allSatisfy(\.wasRead) { work.underWay = nil }
+            clock.finish(work)
         }
         #expect(looked.count == Bucket.count - 42)
         #expect(clock.next == 2_001)
-        // And those that failed are asked again.
-        let later = clock.makeWork(upTo: 1_000 + Limits.alarmRetryMilliseconds, limit: 10)
-        #expect(later.scans.count == Limits.bucketsPerAlarmRead)
+        // And those that failed are asked again, when nothing else is due.
+        let before = clock.makeWork(upTo: 2_000, limit: 10)
+        #expect(before.scans.isEmpty)
+        var again: Set<UInt16> = []
+        while again.count < 42 {
+            var work = clock.makeWork(upTo: 1_000 + Limits.alarmRetryMilliseconds, limit: 10)
+            guard !work.scans.isEmpty else { break }
+            for index in work.scans.indices {
+                let bucket = work.scans[index].bucket
+                if bucket == 3 || bucket % 100 == 0 { again.insert(bucket) }
+                work.scans[index].wasRead = true
+            }
+            clock.finish(work)
+        }
+        #expect(again.count == 42)
     }
 
     @Test("a folder that has lost its format file is refused, and stays as it is")

@@ -53,13 +53,12 @@ package struct Recovery {
     package var batchCount: Int { segments.reduce(0) { $0 + $1.batchCount } }
     package var byteCount: Int { segments.reduce(0) { $0 + $1.end } }
 
-    /// Calls `visit` for each operation of a segment, in order; values are valid until the buffer reads another one.
+    /// Calls `visit` for each operation of a segment, in order; values are valid until `file` reads another one.
     ///
     /// - Throws: `.damaged` when a record passes its checksum and yet makes no sense to this version.
     package func replay(
-        _ segment: Segment, using buffer: SegmentBuffer = SegmentBuffer(), _ visit: (Operation) -> Void
+        _ segment: Segment, using file: SegmentBuffer = SegmentBuffer(), _ visit: (Operation) -> Void
     ) throws(JournalError) {
-        let file = buffer
         try file.read(folder.segmentPath(segment.generation))
         var offset = SegmentHeader.byteCount
         while offset < segment.end {

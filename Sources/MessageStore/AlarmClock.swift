@@ -1,7 +1,9 @@
 // A shard's knowledge of cold alarms: for each of its buckets how far they have been reported (the cursor) and when the
-// next one is (the watermark). A start knows no watermark and does not wait for them: each bucket is taken for overdue until
-// a reader has looked, some buckets at a time, and only then alarms are taken, those of the most overdue bucket first. A row that turns cold with an alarm behind the cursor is remembered by itself (late); it
+// next one is (the watermark). A row that turns cold with an alarm behind the cursor is remembered by itself (late); it
 // is rare, since Delivery handles young alarms in its own wheel.
+//
+// A start knows no watermark and does not wait for them: each bucket is taken for overdue until a reader has looked, some
+// buckets at a time, and only then alarms are taken, those of the most overdue bucket first.
 
 internal import Delivery
 internal import Wire

@@ -1,0 +1,134 @@
+// Rows between memory and the database: dealt out to the families they belong to, and sorted.
+
+internal import Delivery
+internal import Wire
+
+/// One row or removal on its way into the ordered store.
+struct SpilledRow: @unchecked Sendable {
+    // Sound because the shard keeps the value's block until the spiller gives the row back.
+    var key: StoreKey
+    /// `nil` for a removal.
+    var value: UnsafeRawBufferPointer?
+    var wakeAt: Int64
+    /// The alarm of what the ordered store may hold under the key; 0 for none.
+    var coldAlarm: Int64
+    /// The shard's own: where the row stands in its index, and which of its versions this is; a logged row's number.
+    var slot: UInt32
+    var version: UInt32
+    var block: UInt32
+}
+
+/// Rows by the family they belong to, each in the order they were written.
+struct RowGroups {
+    /// Messages, devices and what belongs to them.
+    private(set) var rows: [SpilledRow] = []
+    /// What a start reads whole.
+    private(set) var start: [SpilledRow] = []
+    private(set) var ephemeral: [SpilledRow] = []
+
+    var count: Int { rows.count + start.count + ephemeral.count }
+
+    /// Empty, with room for as many as `other` has.
+    init(asManyAs other: RowGroups = RowGroups(of: [])) {
+        rows.reserveCapacity(other.rows.count)
+        ephemeral.reserveCapacity(other.ephemeral.count)
+    }
+
+    /// The rows of each shard, in the order they were written.
+    init(of parts: [[SpilledRow]]) {
+        let count = parts.reduce(0) { $0 + $1.count }
+        let ephemeralCount = parts.reduce(0) { sum, rows in sum + rows.count { $0.key.table.isEphemeral } }
+        rows.reserveCapacity(count - ephemeralCount)
+        ephemeral.reserveCapacity(ephemeralCount)
+        for part in parts {
+            for row in part { append(row) }
+        }
+    }
+
+    mutating func append(_ row: SpilledRow) {
+        if row.key.table.isEphemeral {
+            ephemeral.append(row)
+        } else if row.key.table.isReadAtStart {
+            start.append(row)
+        } else {
+            rows.append(row)
+        }
+    }
+}
+
+/// Rows in the order of their keys; of several with one key the last one written comes last.
+///
+/// What is sorted is sixteen bytes for each row, not the rows, which are six times as large.
+struct SortedRows {
+    private struct Place {
+        /// The first eight bytes of the key.
+        var prefix: UInt64
+        var index: Int
+    }
+
+    /// The mark of a row that was the first ever under its key, in `SpilledRow.version`.
+    static let brandNew: UInt32 = 1
+
+    private let rows: [SpilledRow]
+    private var places: [Place]
+
+    /// `rows` in the order they were written; with `droppingShortLived`, those that begin with a brand-new row and end with
+    /// a removal are left out: the database need not hear of them.
+    init(_ rows: [SpilledRow], droppingShortLived: Bool) {
+        self.rows = rows
+        places = []
+        places.reserveCapacity(rows.count)
+        for index in rows.indices { places.append(Place(prefix: Self.prefix(rows[index].key), index: index)) }
+        rows.withUnsafeBufferPointer { rows in
+            places.sort { left, right in
+                if left.prefix != right.prefix { return left.prefix < right.prefix }
+                let (first, second) = (rows[left.index].key, rows[right.index].key)
+                return first == second ? left.index < right.index : first < second
+            }
+        }
+        if droppingShortLived { dropShortLived() }
+    }
+
+    private mutating func dropShortLived() {
+        var kept = 0
+        var start = 0
+        while start < places.count {
+            let key = self[start].key
+            var end = start + 1
+            while end < places.count, self[end].key == key { end += 1 }
+            if self[start].version != Self.brandNew || self[end - 1].value != nil {
+                for place in start..<end {
+                    places[kept] = places[place]
+                    kept += 1
+                }
+            }
+            start = end
+        }
+        places.removeLast(places.count - kept)
+    }
+
+    private static func prefix(_ key: StoreKey) -> UInt64 {
+        UInt64(key.bucket.index) << 48 | UInt64(key.table.rawValue) << 40 | key.ownerHigh >> 24
+    }
+
+    var isEmpty: Bool { places.isEmpty }
+    var indices: Range<Int> { places.indices }
+    subscript(position: Int) -> SpilledRow { rows[places[position].index] }
+    /// True for the newest row of its key.
+    func isLast(_ position: Int) -> Bool {
+        position + 1 == places.count || self[position + 1].key != self[position].key
+    }
+}
+
+/// Sorted rows by the family they belong to.
+struct SortedRowGroups {
+    let rows: SortedRows
+    let start: SortedRows
+    let ephemeral: SortedRows
+
+    init(_ groups: RowGroups, droppingShortLived: Bool = false) {
+        rows = SortedRows(groups.rows, droppingShortLived: droppingShortLived)
+        start = SortedRows(groups.start, droppingShortLived: droppingShortLived)
+        ephemeral = SortedRows(groups.ephemeral, droppingShortLived: droppingShortLived)
+    }
+}

@@ -33,7 +33,9 @@ build: dependencies-build ## Builds both programs in release mode.
 .PHONY: test
 test: dependencies-test ## Installs what is missing and runs all tests, Swift's and the integration tests.
 	swift build --build-tests
-	swift test --skip-build
+	swift test --skip-build 2>&1 | tee .build/swift-tests.log || { \
+		printf '\nWhat failed, from .build/swift-tests.log:\n'; \
+		grep -aE '✘|Fatal error|Caught signal|signal code' .build/swift-tests.log | tail -40; exit 1; }
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q Tests/Integration
 
 .PHONY: check

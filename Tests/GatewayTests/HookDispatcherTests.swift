@@ -1,3 +1,4 @@
+import Glibc
 import Platform
 import Testing
 
@@ -75,11 +76,14 @@ struct HookDispatcherTests {
 
     @Test("a failure is retried under the same id with fresh headers, and the state tells")
     func retried() throws {
+        let gate = Monitor(false)
         let server = try TinyHTTPServer { index, _ in
             switch index {
-            case 0: ""  // the connection breaks
-            case 1: TinyHTTPServer.answer("503 Busy")
-            default: TinyHTTPServer.answer("204 No Content")
+            case 0: return ""  // the connection breaks
+            case 1: return TinyHTTPServer.answer("503 Busy")
+            default:
+                gate.wait(while: { !$0 }, then: { _ in })
+                return TinyHTTPServer.answer("204 No Content")
             }
         }
         let policy = Policy()
@@ -88,6 +92,7 @@ struct HookDispatcherTests {
         #expect(server.wait(forRequests: 2))
         #expect(!dispatcher.state.isHealthy)
         #expect(dispatcher.room == 0)
+        gate.broadcast { $0 = true }
         #expect(policy.wait(for: 1)["m1"] == .answered(HookResponse(status: 204, body: [])))
         #expect(server.requests.map { $0.header("webhook-id") } == ["m1", "m1", "m1"])
         #expect(server.requests.map { $0.header("x-call") } == ["1", "2", "3"])
@@ -138,17 +143,63 @@ struct HookDispatcherTests {
 
     @Test("a batch whose time is over is given up, and room is made")
     func givenUp() throws {
-        // Nobody listens on the port of a server that has stopped.
-        let server = try TinyHTTPServer { _, _ in "" }
-        server.stop()
+        let server = try TinyHTTPServer { _, _ in TinyHTTPServer.answer("500 No") }
         let policy = Policy()
         let dispatcher = try HookDispatcher(configuration: hook(server.url), policy: policy, log: nil)
         #expect(dispatcher.submit(delivery(giveUpAfter: 100)))
         #expect(policy.wait(for: 1)["m1"] == .givenUp)
-        #expect(dispatcher.state.lastFailure == .connect)
         #expect(dispatcher.state.heldCount == 0)
         #expect(dispatcher.state.deliveriesGivenUp == 1)
         dispatcher.stop(withinMilliseconds: 0)
+        server.stop()
+    }
+
+    @Test("a receiver that does not listen, and one that speaks no TLS, are told apart; no plain request is made")
+    func failureNames() throws {
+        let closed = try ClosedPort()
+        let server = try TinyHTTPServer { _, _ in TinyHTTPServer.answer("200 OK") }
+        let policy = Policy()
+        let dispatcher = try HookDispatcher(
+            configuration: hook("http://127.0.0.1:\(closed.port)/"), policy: policy, log: nil)
+        #expect(dispatcher.submit(delivery()))
+        #expect(fails(dispatcher, by: .connect))
+        dispatcher.update(try hook("https://127.0.0.1:\(server.port)/"))
+        #expect(fails(dispatcher, by: .tls))
+        dispatcher.update(nil)
+        #expect(policy.wait(for: 1)["m1"] == .givenUp)
+        #expect(server.requests.allSatisfy { $0.head == "a TLS handshake" })
+        dispatcher.stop(withinMilliseconds: 0)
+        server.stop()
+    }
+
+    /// Waits until attempts fail so; the bound only ends a test that fails anyway.
+    private func fails(_ dispatcher: HookDispatcher, by failure: HookFailure) -> Bool {
+        let limit = SystemClock.monotonicMilliseconds + 60_000
+        while dispatcher.state.lastFailure != failure, SystemClock.monotonicMilliseconds < limit { usleep(1_000) }
+        return dispatcher.state.lastFailure == failure
+    }
+
+    /// A port that is taken and refuses connections: bound, but not listening.
+    private final class ClosedPort {
+        let port: UInt16
+        private let descriptor: CInt
+
+        init() throws {
+            let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+            self.descriptor = descriptor
+            var address = sockaddr_in()
+            address.sin_family = sa_family_t(AF_INET)
+            address.sin_addr.s_addr = inet_addr("127.0.0.1")
+            var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+            let isBound = withUnsafeMutableBytes(of: &address) { bytes in
+                guard let start = bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self) else { return false }
+                return bind(descriptor, start, length) == 0 && getsockname(descriptor, start, &length) == 0
+            }
+            try #require(isBound)
+            port = UInt16(bigEndian: address.sin_port)
+        }
+
+        deinit { close(descriptor) }
     }
 
     @Test("no more is held than the bound, and a stop ends each batch exactly once")
@@ -203,19 +254,6 @@ struct HookDispatcherTests {
         dispatcher.stop(withinMilliseconds: 0)
         broken.stop()
         working.stop()
-    }
-
-    @Test("an https receiver that speaks no TLS is a TLS failure, not a plain request")
-    func noTLS() throws {
-        let server = try TinyHTTPServer { _, _ in TinyHTTPServer.answer("200 OK") }
-        let policy = Policy()
-        let dispatcher = try HookDispatcher(
-            configuration: hook("https://127.0.0.1:\(server.port)/"), policy: policy, log: nil)
-        #expect(dispatcher.submit(delivery(giveUpAfter: 300)))
-        #expect(policy.wait(for: 1)["m1"] == .givenUp)
-        #expect(dispatcher.state.lastFailure == .tls)
-        dispatcher.stop(withinMilliseconds: 0)
-        server.stop()
     }
 
     @Test("backoff doubles to five minutes, jitters in its upper half, and heeds Retry-After within bounds")

@@ -257,6 +257,8 @@ private final class StoreLife {
     }
 }
 
+extension StoreLife: ShowsNothing {}
+
 @Suite("Embedded store: every call failing")
 struct StoreFailingCallTests {
     struct Case: Sendable, CustomTestStringConvertible {

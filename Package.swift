@@ -80,7 +80,7 @@ let package = Package(
         .target(
             name: "TestKit", dependencies: ["Delivery", "Wire", "Structures"], path: "Tests/TestKit",
             swiftSettings: common),
-        .testTarget(name: "StructuresTests", dependencies: ["Structures"], swiftSettings: common),
+        .testTarget(name: "StructuresTests", dependencies: ["Structures", "TestKit"], swiftSettings: common),
         .testTarget(name: "WireTests", dependencies: ["Wire", "TestKit"], swiftSettings: common),
         .testTarget(name: "DeliveryTests", dependencies: ["Delivery", "TestKit"], swiftSettings: common),
         .testTarget(name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"], swiftSettings: common),

@@ -84,7 +84,8 @@ extension Shard {
     /// Each app has a walk of its own, so that one app's `speed` holds up nobody else.
     mutating func walkSessions() {
         guard !broadcastHands.isEmpty else { return }
-        for app in Array(broadcastHands.keys) { walkSessions(of: app) }
+        // In an order of their own, not of the table: a simulated run must go the same way each time.
+        for app in broadcastHands.keys.sorted(by: { $0.word < $1.word }) { walkSessions(of: app) }
     }
 
     private mutating func walkSessions(of app: AppKey) {

@@ -1,4 +1,5 @@
-// What operators and the admin API ask: a device's state, a message's life.
+// What operators and the admin API ask: a device's state, a message's life. Both are told once everything that they may
+// rest on is durable: nobody shall see an end that a crash takes back.
 
 internal import Structures
 public import Wire
@@ -11,12 +12,12 @@ extension Shard {
         begin(now)
         whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
-                shard.effects.append(.deviceStatus(origin, cid, readiness == .failed ? .unreadable : .unknown))
+                shard.tell(.deviceStatus(origin, cid, readiness == .failed ? .unreadable : .unknown))
                 return
             }
             let device = shard.devices.pointer(slot)
             guard shard.apps[Int(device.pointee.appIndex)].key == app else {
-                shard.effects.append(.deviceStatus(origin, cid, .unknown))
+                shard.tell(.deviceStatus(origin, cid, .unknown))
                 return
             }
             let tokens = shard.profile(slot).tokens.map {
@@ -35,7 +36,7 @@ extension Shard {
                 queuedByteCount: Int(device.pointee.messageBytes + device.pointee.vendorBytes),
                 inFlightCount: Int(device.pointee.inFlightCount), nextSequence: device.pointee.nextSequence,
                 badge: device.pointee.badge, pushModeOff: device.pointee.flags.contains(.pushModeOff), tokens: tokens)
-            shard.effects.append(.deviceStatus(origin, cid, .known(status)))
+            shard.tell(.deviceStatus(origin, cid, .known(status)))
         }
     }
 
@@ -52,7 +53,7 @@ extension Shard {
             if entry.pointee.sentAt > 0, !steps.contains(where: { $0.event == .sent }) {
                 steps.insert(MessageTrace.Step(event: .sent, time: entry.pointee.sentAt), at: 0)
             }
-            effects.append(
+            tell(
                 .messageTrace(
                     origin, Self.pendingTrace(entry.pointee.facts, steps: steps, isOffline: entry.pointee.isOffline)))
             return
@@ -60,23 +61,28 @@ extension Shard {
         findJob(message) { shard, job, _ in
             if let job {
                 let row = shard.jobs.pointer(job).pointee.row
-                shard.effects.append(
+                shard.tell(
                     .messageTrace(origin, Self.pendingTrace(row.facts, steps: row.steps, isOffline: true)))
                 shard.dropJobIfDone(job)
                 return
             }
             guard let bucket = message.bucket else {
-                shard.effects.append(.messageTrace(origin, nil))
+                shard.tell(.messageTrace(origin, nil))
                 return
             }
             shard.readTrace(message, bucket: bucket) { shard, trace, _ in
                 guard let trace else {
-                    shard.effects.append(.messageTrace(origin, nil))
+                    shard.tell(.messageTrace(origin, nil))
                     return
                 }
                 shard.addLateEvents(trace, origin)
             }
         }
+    }
+
+    private mutating func tell(_ effect: Effect) {
+        pending.append(PendingEffect(ticket: lastTicket, kind: .told(effect)))
+        releaseDue()
     }
 
     private static func pendingTrace(
@@ -104,7 +110,7 @@ extension Shard {
         let known = steps
         let finish: (inout Shard, [MessageTrace.Step]) -> Void = { shard, late in
             let facts = trace.facts
-            shard.effects.append(
+            shard.tell(
                 .messageTrace(
                     origin,
                     MessageTrace(

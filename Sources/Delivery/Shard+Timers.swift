@@ -75,6 +75,7 @@ extension Shard {
             effects.append(.leased(origin, still))
         case .settled(let origin, let verdicts): effects.append(.settled(origin, verdicts))
         case .task(let origin, let answer): effects.append(.task(origin, answer))
+        case .told(let effect): effects.append(effect)
         case .taskDue(let record): effects.append(.taskDue(record))
         case .launched(let record): effects.append(.launched(record))
         case .firstAck(let first): effects.append(.firstAck(first))

@@ -249,6 +249,8 @@ struct PendingEffect {
         indirect case leased(Origin, [Job])
         indirect case settled(Origin, [ResultVerdict])
         indirect case task(Origin, TaskAnswer)
+        /// What a device's state or a message's life was found to be.
+        indirect case told(Effect)
         indirect case taskDue(TaskRecord)
         indirect case launched(TaskRecord)
         indirect case firstAck(FirstAck)

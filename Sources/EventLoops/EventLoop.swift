@@ -191,6 +191,14 @@ package final class EventLoop: @unchecked Sendable {
         }
     }
 
+    /// Whether some stream has bytes that its peer's machine has not acknowledged; on the loop.
+    ///
+    /// Ending the loop then may lose them.
+    package var isSending: Bool {
+        preconditionInLoop()
+        return streams.pointee.isSending()
+    }
+
     /// Waits for the end of the loop's thread; the caller owns the loop afterwards.
     package func join() {
         precondition(!isInLoop || !isRunning.load(ordering: .relaxed), "a loop cannot join itself")

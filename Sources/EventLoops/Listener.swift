@@ -66,15 +66,21 @@ package final class Listener: Resident {
         guard let event else { return }
         event_free(event)
         self.event = nil
-        Glibc.close(descriptor)
+        endListening()
         loop.remove(self)
+    }
+
+    /// A copy of the descriptor, in a thread's table or in a process that is just being started, would go on listening.
+    private func endListening() {
+        shutdown(descriptor, CInt(SHUT_RDWR))
+        Glibc.close(descriptor)
     }
 
     override func loopStops() {
         guard let event else { return }
         event_free(event)
         self.event = nil
-        Glibc.close(descriptor)
+        endListening()
     }
 
     private func resumeIfRested(_ now: UInt64) {

@@ -1,5 +1,6 @@
 internal import CLibevent
 internal import Cryptography
+internal import Glibc
 internal import Platform
 
 /// What every open stream needs; lies in the slab, 160 bytes with libevent's event.
@@ -82,6 +83,8 @@ struct StreamTable {
     var drained: [ByteStream] = []
     var endings: [Ending] = []
     private(set) var openCount = 0
+    /// Where `isSending` found something last.
+    private var lastSending = 0
     /// Where every stream receives: room for what was unconsumed, then room for what is new.
     let scratch: UnsafeMutableRawPointer
 
@@ -292,6 +295,26 @@ struct StreamTable {
         // The array's memory serves the next turn, unless something was written meanwhile.
         dirty.removeAll(keepingCapacity: true)
         if table.pointee.dirty.isEmpty { swap(&dirty, &table.pointee.dirty) }
+    }
+
+    /// Whether some stream has bytes that its peer's machine has not got yet.
+    ///
+    /// Looks at all of them only when there is none: each call goes on where the one before it found one.
+    mutating func isSending() -> Bool {
+        let count = chunks.count * Limits.slabSlotCount
+        for step in 0..<count {
+            let number = (lastSending + step) % count
+            let slot = slot(UInt32(number))
+            guard slot.pointee.flags.contains(.isTaken) else { continue }
+            var waiting: CInt = 0
+            // Sent and not acknowledged: a close with unread input would throw it away.
+            if slot.pointee.outbox.byteCount == 0 { _ = ioctl(slot.pointee.descriptor, UInt(TIOCOUTQ), &waiting) }
+            if slot.pointee.outbox.byteCount > 0 || waiting > 0 {
+                lastSending = number
+                return true
+            }
+        }
+        return false
     }
 
     /// Ends every open stream and tells their delegates.

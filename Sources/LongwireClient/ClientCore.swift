@@ -265,8 +265,9 @@ package struct ClientCore {
         owesAck = false
         pingSentAt = nil
         reportedOpened = nil
-        for update in pendingUpdates.values where update.badge != nil && pendingBadge == nil {
-            pendingBadge = update.badge
+        // Of several that were not answered the newest counts.
+        if pendingBadge == nil {
+            pendingBadge = pendingUpdates.filter { $0.value.badge != nil }.max { $0.key < $1.key }?.value.badge
         }
         pendingUpdates = [:]
     }

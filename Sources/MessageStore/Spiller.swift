@@ -22,8 +22,9 @@ final class Spiller: @unchecked Sendable {
         var isOpen = true
         /// A shard has gone and taken its memory along: from now on the journal alone has its rows, and stays.
         var hasLostShard = false
-        /// Everything sealed is to be spilled until the journal has been empty once.
-        var isSpillingAll = false
+        /// How often everything was to be spilled, and how many of these requests have met an empty journal.
+        var spillRequests = 0
+        var spillsDone = 0
         var lastFailure: String?
         var failureCount = 0
     }
@@ -87,7 +88,7 @@ final class Spiller: @unchecked Sendable {
     func dropStale(_ alarms: [Alarm]) { state.withLock { $0.stale.append(contentsOf: alarms) } }
 
     func requestSpill() {
-        state.withLock { $0.isSpillingAll = true }
+        state.withLock { $0.spillRequests += 1 }
         ledger.wake()
     }
 
@@ -103,7 +104,7 @@ final class Spiller: @unchecked Sendable {
             while ledger.wait(atMostMilliseconds: configuration.spillerTickMilliseconds) {
                 // A missing spare only costs the committer time; if the disk is full it will say so itself.
                 do throws(JournalError) { try ledger.keepSpare() } catch { note(StoreError(error)) }
-                let isSpillingAll = state.withLock { $0.isSpillingAll }
+                let (requests, isSpillingAll) = state.withLock { ($0.spillRequests, $0.spillRequests > $0.spillsDone) }
                 let now = SystemClock.monotonicNanoseconds
                 let age = configuration.youngMilliseconds * 1_000_000
                 committer.sealSegment(openedBefore: isSpillingAll ? now : now > age ? now - age : 0)
@@ -113,7 +114,8 @@ final class Spiller: @unchecked Sendable {
                     // Under a load that does not end there is always another segment.
                     try keepHouse(now)
                 }
-                if isSpillingAll, ledger.segmentCount == 0 { state.withLock { $0.isSpillingAll = false } }
+                // A request that came meanwhile is for what was written meanwhile.
+                if ledger.segmentCount == 0 { state.withLock { $0.spillsDone = requests } }
                 try keepHouse(now)
                 calm.look(at: run.database, now: now, isWriting: committer.uncommittedByteCount > 0)
             }

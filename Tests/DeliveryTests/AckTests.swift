@@ -135,4 +135,23 @@ import Wire
         #expect(trace?.steps.map(\.event) == [.accepted, .sent, .acked, .opened])
         #expect(harness.imbalance() == nil)
     }
+
+    @Test("what is told of a message and of its device is durable: no crash takes it back")
+    func durableAnswers() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        let outcome = harness.publish(phone)
+        harness.shard.acknowledge(
+            phone.session, cumulative: 1, ranges: UnsafeBufferPointer(start: nil, count: 0), now: harness.now)
+        harness.shard.trace(of: outcome.message, origin: .none, now: harness.now)
+        harness.shard.status(
+            of: phone.cid, bucket: phone.bucket, app: DeliveryHarness.app, origin: .none, now: harness.now)
+        harness.drain()
+        #expect(harness.traces.isEmpty && harness.statuses.isEmpty, "the ack is not on disk yet")
+        harness.flush()
+        #expect(harness.traces.map { $0?.finalState } == [.delivered])
+        #expect(harness.statuses.map { $0?.queuedMessageCount } == [0])
+        harness.crash()
+        #expect(harness.finalState(outcome.message) == .delivered)
+    }
 }

@@ -231,6 +231,37 @@ struct ByteStreamTests {
         }
     }
 
+    @Test("a loop is sending until the peer's machine has everything, in the outbox and in the kernel")
+    func sending() throws {
+        try withLoop { loop in
+            let port = try loop.serve(outboxByteLimit: 8 << 20) {
+                let delegate = TestDelegate()
+                delegate.onReceived = { bytes, stream in
+                    // The second time little enough for the kernel to take it all.
+                    let count = bytes.first == 1 ? 6 << 20 : 64 << 10
+                    #expect(stream.write(byteCount: count) { $0.initializeMemory(as: UInt8.self, repeating: 5) })
+                    return bytes.count
+                }
+                return delegate
+            }
+            #expect(loop.run { loop.isSending } == false)
+            for (first, count) in [(UInt8(1), 6 << 20), (2, 64 << 10)] {
+                let client = try TestClient(port: port, receiveBufferByteCount: 4096)
+                try client.send([first])
+                while loop.run({ loop.isSending }) == false { usleep(1_000) }
+                var left = count
+                while left > 0 {
+                    let piece = try client.receive().count
+                    guard piece > 0 else { break }
+                    left -= piece
+                }
+                #expect(left == 0)
+                while loop.run({ loop.isSending }) == true { usleep(1_000) }
+                client.close()
+            }
+        }
+    }
+
     @Test("a peer that never closes its half does not keep a closing stream")
     func closeDeadline() throws {
         try withLoop { loop in

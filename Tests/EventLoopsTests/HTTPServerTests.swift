@@ -261,13 +261,14 @@ struct HTTPServerTests {
     @Test("an idle connection is closed in the end, one with an answer owed is not")
     func idle() throws {
         var configuration = HTTPServer.Configuration()
-        configuration.idleMilliseconds = 200
-        configuration.requestMilliseconds = 200
+        // Long enough for the request to come in time, also on a busy machine.
+        configuration.idleMilliseconds = 1_000
+        configuration.requestMilliseconds = 1_000
         try withServer(configuration, handler: { served, exchange in served.waiting.append(exchange) }) {
             loop, served in
             let asking = try TestClient(port: served.port)
             try asking.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            served.requests.wait { $0.count == 1 }
+            try #require(served.requests.wait { $0.count == 1 }.count == 1)
             let idle = try TestClient(port: served.port)
             #expect(try idle.receive().isEmpty)
             _ = loop.run {

@@ -173,7 +173,7 @@ def survives(connection):
     try:
         connection.socket.sendall(encode(pb.Ping(nonce=77)))
         while True:
-            message = connection.frame(timeout=20)
+            message = connection.frame(timeout=120)
             if isinstance(message, pb.Pong) and message.nonce == 77:
                 return True
             if isinstance(message, pb.Close):

@@ -1,5 +1,6 @@
 """longwire bench against a real gateway: short runs whose figures do not matter, but whose books must agree."""
 
+import contextlib
 import html.parser
 import json
 import os
@@ -74,8 +75,8 @@ def test_live_at_the_maximum_and_at_a_rate(loaded):
     agree(report(loaded, "live", "--devices", "60", "--in-flight", "50", *QUICKLY), None)
     paced = report(loaded, "live", "--devices", "60", "--rate", "500", "--senders", "1", *QUICKLY)
     agree(paced, None)
-    # 0.7 s in all; what falls due at its last moment may be in or out.
-    assert 1 <= paced["metrics"]["accepted"] <= 351
+    # 0.7 s in all; a busy machine may fall behind, never go ahead.
+    assert 1 <= paced["metrics"]["accepted"] <= 350
     assert paced["metrics"]["deliver.p50"] > 0 and paced["metrics"]["sendLag.p50"] >= 0
 
 
@@ -156,12 +157,16 @@ def test_a_terminal_sees_a_progress_bar_and_the_table_stays_clean(loaded):
     ours, theirs = pty.openpty()
     try:
         words = command_line(loaded, "live", "--devices", "20", "--rate", "300", *QUICKLY)
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=60)
+        running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, text=True)
         os.close(theirs)
-        drawn = os.read(ours, 1 << 16).decode()
+        drawn = ""
+        with contextlib.suppress(OSError):  # what a terminal reads when its last writer has gone
+            while piece := os.read(ours, 1 << 16):
+                drawn += piece.decode()
+        table, _ = running.communicate(timeout=60)
     finally:
         os.close(ours)
-    assert done.returncode == 0 and "\r" not in done.stdout
+    assert running.returncode == 0 and "\r" not in table
     assert "[#" in drawn and "publishing" in drawn
 
 

@@ -1,11 +1,12 @@
 """Broadcasts to all and to tags, over real sockets: online, offline, the enumerator's jobs, a kill in its midst, a stop."""
 
+import contextlib
 import time
 import uuid
 
 import pytest
 from conftest import QUICK
-from gateway import Refused, eventually
+from gateway import Refused, eventually, wait_out_midnight
 from longwire_client import Closed, pb
 
 ALERT = {"ios": {"type": "notify", "aps": {"alert": {"title": "News", "body": "…"}}}}
@@ -262,12 +263,19 @@ def test_an_ack_above_the_log_closes_the_session(house, new_device):
 
 
 def test_broadcast_quotas_have_their_own_codes(own_gateway):
+    def soon_refused(call):
+        """The minute may end between two calls; the first call of a new one uses it up again."""
+        with contextlib.suppress(Refused):
+            call()
+        return refusal(call)
+
+    wait_out_midnight()
     minute = own_gateway(app={"push": {"broadcastsPerMinute": 1, "fastTagBroadcastsPerMinute": 1}})
     broadcast(minute)
-    assert refusal(lambda: broadcast(minute))[:2] == (403, 30014)
+    assert soon_refused(lambda: broadcast(minute))[:2] == (403, 30014)
     one = {"audience": {"fast_custom_tag": "t"}, "path": "push/fast_custom_tag"}
     broadcast(minute, **one)
-    assert refusal(lambda: broadcast(minute, **one))[:2] == (403, 30013)
+    assert soon_refused(lambda: broadcast(minute, **one))[:2] == (403, 30013)
     day = own_gateway(app={"push": {"broadcastsPerDay": 1, "fastTagBroadcastsPerDay": 1}})
     broadcast(day)
     assert refusal(lambda: broadcast(day))[:2] == (403, 30007)

@@ -96,7 +96,12 @@ def test_kill_between_answers_and_deliveries(own_gateway, new_device, seed):
 
     # Half of the present devices read and ack while we publish; the others let it pile up in their sockets.
     stop = threading.Event()
-    readers = [threading.Thread(target=app.take) for app in here[:10]]
+
+    def read_on(app):
+        while not stop.is_set():  # a gateway that is silent for a while may only be busy
+            app.take()
+
+    readers = [threading.Thread(target=read_on, args=(app,)) for app in here[:10]]
     result = {}
     writer = threading.Thread(target=lambda: result.update(zip(("accepted", "attempted"), sent_to(devices, gateway, stop))))
     for thread in [*readers, writer]:

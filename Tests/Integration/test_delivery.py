@@ -229,8 +229,8 @@ def test_heartbeat_is_negotiated_and_pings_are_answered(gateway, new_device):
 
 def test_silence_closes(own_gateway, new_device):
     gateway = own_gateway(limits={"heartbeatMinimumSeconds": 1, "heartbeatDefaultSeconds": 30})
-    device = new_device(gateway, heartbeat_seconds=1)
     begin = time.monotonic()
+    device = new_device(gateway, heartbeat_seconds=1)
     close = None
     while close is None:
         frame = device.connection.frame(timeout=15)

@@ -138,7 +138,8 @@ def test_an_ack_after_the_lease_is_alerted_twice(gateway, away):
     assert gateway.trace(message["msgId"])["state"] == "deliveredOffline"
 
 
-def test_strategy_4_goes_live_when_the_vendor_fails(gateway, new_device):
+def test_strategy_4_goes_live_when_the_vendor_fails(own_gateway, new_device):
+    gateway = own_gateway(limits={**QUICK, "vendorFirstPatienceMilliseconds": 60_000})
     device = new_device(gateway, token="dd" * 32)
     accepted, refused = (gateway.push(device.cid, text, strategy=4, alert="A") for text in ("vendor", "live"))
     jobs = {job["msgId"]: job for job in gateway.lease(wait=5)}

@@ -10,6 +10,7 @@ import subprocess
 import threading
 
 import pytest
+from conftest import QUICK
 from gateway import Refused, eventually
 from longwire_client import Closed, Connection, Sender, encode, pb
 
@@ -155,11 +156,12 @@ def test_a_hook_can_be_added_at_a_reload(own_gateway, new_device):
 
 
 def test_a_stop_answers_every_publish_it_took(own_gateway, new_device):
-    gateway = own_gateway(app={"queue": {"messages": 1_000_000, "bytes": 1 << 30}}, loops=2)
+    gateway = own_gateway(
+        app={"queue": {"messages": 1_000_000, "bytes": 1 << 30}}, loops=2, limits={**QUICK, "stopTimeoutSeconds": 60})
     devices = [new_device(gateway) for _ in range(8)]
     for device in devices:
         device.close()
-    sender = Sender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"])
+    sender = Sender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"], timeout=60)
 
     def send():
         frames = b"".join(encode(pb.Publish(request=1, cid=device.state.cid, payload=b"x")) for device in devices)
@@ -179,9 +181,9 @@ def test_a_stop_answers_every_publish_it_took(own_gateway, new_device):
             if accepted == 500:
                 gateway.process.send_signal(signal.SIGTERM)
     assert closed.value.code == 200
-    assert gateway.process.wait(20) == 0
     sender.close()
-    sending.join(20)
+    assert gateway.process.wait(60) == 0
+    sending.join(60)
     gateway.start()
     assert sum(gateway.view(device.cid)["queue"]["messages"] for device in devices) == accepted
 

@@ -4,9 +4,11 @@ import resource
 
 import pytest
 
+from conftest import QUICK
 from gateway import eventually
 from hook_receiver import Receiver
 
+CALM = {**QUICK, "liveDeadlineMilliseconds": 600_000, "suspectSilenceMilliseconds": 600_000}
 LIMIT = 200
 LOOPS = 6
 # More than one table has room for, and what six hold with a margin for the chance by which connections are spread.
@@ -18,7 +20,7 @@ SECRET = "whsec_bG9uZ3dpcmUtdGVzdC1ob29rLXNlY3JldA=="
 def gateway(own_gateway):
     receiver = Receiver(SECRET, lambda jobs: (200, b""))
     hook = {"url": receiver.url, "secret": SECRET}
-    yield own_gateway(loops=LOOPS, loopTables="own", limits={}, hook=hook)
+    yield own_gateway(loops=LOOPS, loopTables="own", limits=CALM, hook=hook)
     receiver.shutdown()
     receiver.server_close()
 

@@ -32,8 +32,8 @@ struct RunTests {
     func paced() throws {
         try withGateway { gateway, folder in
             let report = try run(gateway, folder, ["live", "--devices", "10", "--rate", "2000"] + short)
-            // 0.1 s of warm-up and 0.3 s measured; the tick that ends exactly at the end may be in or out.
-            #expect((1...801).contains(value(report, "accepted")))
+            // 0.1 s of warm-up and 0.3 s measured; a busy machine may fall behind, never go ahead.
+            #expect((1...800).contains(value(report, "accepted")))
             #expect(value(report, "loss") == 0)
         }
     }
@@ -46,7 +46,9 @@ struct RunTests {
                 gateway, folder, ["live", "--devices", "5", "--rate", "2000", "--drain", "0.2"] + short)
             let accepted = value(report, "accepted")
             #expect(value(report, "loss") > 0)
-            #expect(value(report, "loss") == accepted - value(report, "delivered"))
+            // What was delivered may not have been answered when the time to drain was over.
+            let missing = value(report, "loss") - (accepted - value(report, "delivered"))
+            #expect((0...value(report, "unanswered")).contains(missing))
             #expect(value(report, "repeats") > 0)
             #expect(value(report, "refused") > 0)
             #expect(report.failures.keys.contains("publish refused with 20001 not today"))
@@ -202,17 +204,18 @@ struct RunTests {
 
     @Test("jobs that are lost or leased twice are counted, whoever leased them")
     func handoffMisbehaviour() throws {
-        try withGateway(FakeGateway.Behaviour(losesEvery: 10, leasesTwiceEvery: 7)) { gateway, folder in
+        try withGateway(FakeGateway.Behaviour(losesEvery: 10, leasesTwiceEvery: 9)) { gateway, folder in
             let report = try run(
                 gateway, folder,
                 [
                     "handoff", "--devices", "10", "--messages", "10", "--lease", "4", "--connections", "2", "--threads",
-                    "2", "--drain", "0.5",
+                    "2",
                 ])
             #expect(value(report, "jobs") == 100)
-            // One worker's tenth and seventh are not the other's: the gateway counts all publishes together.
+            // One worker's tenth and ninth are not the other's: the gateway counts all publishes together. The ninetieth is
+            // lost and not leased again, so that as many are leased as were accepted, and the run ends with the last.
             #expect(value(report, "loss") == 10)
-            #expect(value(report, "repeats") == 13)
+            #expect(value(report, "repeats") == 10)
         }
     }
 

@@ -112,9 +112,12 @@ private final class StoreLife {
     private func close() {
         guard let fixture else { return }
         note()
+        let store = fixture.embedded
         // Handed over or not: what is written is seen at the next start.
         fixture.close()
         self.fixture = nil
+        // The spiller may have met the fault just before its end.
+        if let failure = store.spiller.failures.last { told.append(failure) }
         if let error = fatal.value { told.append("\(error)") }
     }
 

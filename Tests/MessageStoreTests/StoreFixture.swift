@@ -1,5 +1,6 @@
 import Delivery
 import Foundation
+import Platform
 import Synchronization
 import TestKit
 import Wire
@@ -99,9 +100,11 @@ final class StoreFixture {
 
     /// Turns the loop until `isDone`.
     func wait(_ what: String, until isDone: () -> Bool) throws {
-        let limit = Date(timeIntervalSinceNow: 60)
+        let limit = SystemClock.monotonicMilliseconds + 60_000
         while !isDone() {
-            guard Date() < limit else { throw WaitFailed(description: "waited in vain for \(what)") }
+            guard SystemClock.monotonicMilliseconds < limit else {
+                throw WaitFailed(description: "waited in vain for \(what)")
+            }
             loop.turn(waitingAtMost: 0.05)
         }
     }
@@ -119,8 +122,10 @@ final class StoreFixture {
     }
 }
 
-/// A failed expectation shows its operands and all that they hold, and ends the process at the first part that cannot be
-/// copied, such as a lock. What conforms here shows nothing, so that a failure stays a failure.
+/// Shows nothing of itself in a failed expectation.
+///
+/// Otherwise that shows its operands and all that they hold, and ends the process at the first part that cannot be
+/// copied, such as a lock.
 protocol ShowsNothing: CustomReflectable {}
 
 extension ShowsNothing {

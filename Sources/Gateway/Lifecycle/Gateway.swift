@@ -279,7 +279,10 @@ final class Gateway {
         for closing in closings { closing.run() }
         for member in context.members { member.submit { $0.beginStop() } }
         let deadline = ClockReader.monotonic() + configuration.limits.stopTimeoutSeconds * 1_000
-        while ClockReader.monotonic() < deadline, !isQuiet() { usleep(20_000) }
+        while ClockReader.monotonic() < deadline, isAnyLoop({ $0.hasWorkUnderWay }) { usleep(20_000) }
+        // What was answered must get there, too; a peer that is out of reach is not waited for longer than at any close.
+        let sent = min(deadline, ClockReader.monotonic() + Int64(EventLoops.Limits.closeMilliseconds))
+        while ClockReader.monotonic() < sent, isAnyLoop({ $0.loop.isSending }) { usleep(5_000) }
         let record = clock.record(ClockReader.reading())
         let isWritten = Flag()
         context.members[0].submit { MetaRows.write(record, on: $0) { isWritten.set() } }
@@ -291,24 +294,21 @@ final class Gateway {
         log.flush()
     }
 
-    /// True when no loop has work under way that somebody waits for.
-    private func isQuiet() -> Bool {
-        let busy = Lock(0)
-        let answered = Lock(0)
-        let count = members.count
+    /// Asks every loop; one that does not answer within a second counts as a yes.
+    private func isAnyLoop(_ condition: @escaping @Sendable (GatewayLoop) -> Bool) -> Bool {
+        let answers = Lock((count: 0, hasYes: false))
         for member in context.members {
             member.submit { loop in
-                let isBusy = loop.hasWorkUnderWay
-                if isBusy { busy.withLock { $0 += 1 } }
-                answered.withLock { $0 += 1 }
+                let isTrue = condition(loop)
+                answers.withLock { $0 = ($0.count + 1, $0.hasYes || isTrue) }
             }
         }
         let deadline = ClockReader.monotonic() + 1_000
-        while answered.withLock({ $0 }) < count {
-            guard ClockReader.monotonic() < deadline else { return false }
+        while answers.withLock({ $0.count }) < members.count {
+            guard ClockReader.monotonic() < deadline else { return true }
             usleep(2_000)
         }
-        return busy.withLock { $0 } == 0
+        return answers.withLock { $0.hasYes }
     }
 
     var demo: GeneratedCredentials.Demo? { generated.demo }

@@ -81,6 +81,9 @@ final class SenderConnection: StreamDelegate, Handshaking {
     }
 
     private func hello(_ hello: Hello, _ transcript: HelloTranscript) {
+        guard !owner.context.isStopping else {
+            return close(.shuttingDown, reason: "the gateway is stopping")
+        }
         guard hello.role == .sender else {
             return close(.wrongListener, reason: "this listener is for senders; devices have their own")
         }

@@ -49,7 +49,7 @@ extension Worker {
         var paced: UInt64 = 0
         while now < end, tally.fatal == nil {
             if !isMeasuring, now >= measureFrom { begin(at: now) }
-            let wait = plan.rate.map { publishPaced(start, $0, &paced) } ?? publishClosed()
+            let wait = plan.rate.map { publishPaced(start, $0, &paced, before: end) } ?? publishClosed()
             flushSenders()
             turn(nanoseconds: max(0, min(wait, end - now)))
         }
@@ -69,13 +69,16 @@ extension Worker {
         return Self.idleTurn
     }
 
-    /// Publishes all that is due by now, each with the time it was due at, however late this comes.
+    /// Publishes all that is due by now and before `end`, each with the time it was due at, however late this comes.
     ///
-    /// - Returns: how long until the next is due.
-    private mutating func publishPaced(_ start: Int64, _ rate: Double, _ count: inout UInt64) -> Int64 {
+    /// Returns how long until the next is due.
+    private mutating func publishPaced(
+        _ start: Int64, _ rate: Double, _ count: inout UInt64, before end: Int64
+    ) -> Int64 {
         now = Clocks.now()
         while outstanding < Limits.outstandingCount {
             let dueAt = start + Pace.due(count, rate: rate)
+            guard dueAt < end else { return Self.idleTurn }
             guard dueAt <= now else { return dueAt - now }
             guard let device = randomReadyDevice(), publish(to: device, dueAt: dueAt, isMeasured: isMeasuring) else {
                 if isMeasuring { tally.stalls += 1 }

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "Tests/Integration"))
 import gateway as integration  # noqa: E402
 
 HELLO, WELCOME, CLOSE, PING, PONG, DELIVER, ACK, PUBLISH, RESULT = 1, 2, 3, 4, 5, 6, 7, 14, 15
-PATIENCE = 60.0  # the bound of every wait; an instrumented gateway is fifty times slower
+PATIENCE = 180.0  # the bound of every wait; an instrumented gateway is fifty times slower
 
 
 def varint(value):
@@ -106,6 +106,8 @@ class Link:
 
 class Gateway(integration.Gateway):
     """A gateway under a tool: `words` stand before its command line, `environment` is added to its own."""
+
+    patience = PATIENCE
 
     def __init__(self, words=(), environment=None, **sections):
         super().__init__(**sections)

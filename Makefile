@@ -47,7 +47,7 @@ check: dependencies-build ## Warnings as errors, formatting, import rules, shell
 	for script in $(shell_scripts); do bash -n "$$script"; done
 	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/check/*.py Tests/API/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
-	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/check/allocations.c
+	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/peers/bare_router.c Tests/Benchmarks/check/allocations.c
 	Tests/Proof/table.py --check
 
 # SECONDS is bash's own word: only what is said on make's command line counts.

@@ -71,15 +71,42 @@ extension Shard {
                 return
             }
             shard.readTrace(message, bucket: bucket) { shard, trace, _ in
-                guard let trace else {
-                    shard.tell(.messageTrace(origin, nil))
-                    return
-                }
-                shard.addLateEvents(trace, origin)
+                if let trace { return shard.addLateEvents(trace, origin) }
+                shard.searchPending(message, bucket: bucket, origin)
             }
         }
     }
 
+    /// Finds a message that neither memory nor a job nor a trace knows: sent before a restart, say, to a device that has
+    /// not come back, with nothing to hand to the vendor.
+    ///
+    /// Nothing leads from a message to its device, so a reader looks at all messages of the bucket. Those of a device
+    /// that has left memory are found once they have, too: within a minute.
+    private mutating func searchPending(_ message: MessageID, bucket: Bucket, _ origin: Origin) {
+        let isIt: @Sendable (UnsafeRawBufferPointer) -> Bool = { MessageRow($0)?.messageID == message }
+        let tables: [StoreKey.Table] = [.message, .vendorMessage]
+        read(tables.map { .search(bucket: bucket, table: $0, matches: isIt) }) { shard, reply in
+            for case .row(let stored?) in reply.results {
+                guard let row = MessageRow(stored.value) else { continue }
+                let key = stored.key
+                let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
+                let facts = row.facts(cid: cid, table: key.table, item: key.item)
+                // As for one that is brought into memory.
+                let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= shard.now
+                return shard.tell(
+                    .messageTrace(
+                        origin,
+                        Self.pendingTrace(facts, steps: [], isOffline: facts.flags.contains(.offline) || isMissed)))
+            }
+            // It may have ended meanwhile.
+            shard.readTrace(message, bucket: bucket) { shard, trace, _ in
+                if let trace { return shard.addLateEvents(trace, origin) }
+                shard.tell(.messageTrace(origin, nil))
+            }
+        }
+    }
+
+    /// Tells it once everything written so far is durable.
     private mutating func tell(_ effect: Effect) {
         pending.append(PendingEffect(ticket: lastTicket, kind: .told(effect)))
         releaseDue()

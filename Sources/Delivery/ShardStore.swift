@@ -62,6 +62,10 @@ public enum StoreRead: Sendable {
     /// How many rows the partition holds, the sum of their value bytes, and its first and last item, looking at up to
     /// `rowLimit` rows.
     case measure(partition: StoreKey, rowLimit: Int)
+    /// A row by its value, which `matches` knows: the first among those of the bucket's table that have left memory.
+    ///
+    /// A reader looks at all of them, so this is for people's questions.
+    case search(bucket: Bucket, table: StoreKey.Table, matches: @Sendable (UnsafeRawBufferPointer) -> Bool)
 }
 
 /// The answer to one `StoreRead`.

@@ -153,6 +153,12 @@ extension EmbeddedShardStore {
             }
             if rowCount < rowLimit, !part.isComplete { return nil }
             return .measure(rowCount: rowCount, byteCount: byteCount, firstItem: first, lastItem: last)
+        case .search:
+            guard let cold = part.rows.first else { return .row(nil) }
+            if let number = index.find(cold.key) {
+                return .row(index[number].pointee.isDeleted ? nil : keep(number, operation))
+            }
+            return .row(StoredRow(key: cold.key, wakeAt: cold.wakeAt, value: cold.value))
         }
     }
 

@@ -57,6 +57,16 @@ final class Readers: Sendable {
                 try scan(&operation.parts[index], start, rowLimit, byteLimit, operation, isValueNeeded: true)
             case .measure(let start, let rowLimit):
                 try scan(&operation.parts[index], start, rowLimit, .max, operation, isValueNeeded: false)
+            case .search(let bucket, let table, let matches):
+                let iterator = try DatabaseIterator(database, database.family(of: table))
+                try iterator.visit(table, of: bucket.index) { key, stored in
+                    guard matches(UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])) else {
+                        return true
+                    }
+                    if let row = Self.row(key, stored, operation) { operation.parts[index].rows.append(row) }
+                    return false
+                }
+                operation.parts[index].isComplete = true
             }
         }
         guard var alarms = operation.alarms else { return }
@@ -202,6 +212,7 @@ final class Readers: Sendable {
                     StoredRow(
                         key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
                         value: UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
+                return true
             }
         }
     }

@@ -335,10 +335,10 @@ struct DatabaseIterator: ~Copyable {
         try check()
     }
 
-    /// Visits every row of a table in one bucket; `body` gets the key and the stored bytes, valid during the call.
+    /// Visits the rows of a table in one bucket, as long as `body` says so; it gets key and stored bytes, valid in the call.
     func visit(
         _ table: StoreKey.Table, of bucket: UInt16,
-        _ body: (StoreKey, UnsafeRawBufferPointer) throws(StoreError) -> Void
+        _ body: (StoreKey, UnsafeRawBufferPointer) throws(StoreError) -> Bool
     ) throws(StoreError) {
         let prefix = [UInt8(bucket >> 8), UInt8(bucket & 0xFF), table.rawValue]
         let failure: StoreError? = prefix.withUnsafeBytes { bytes in
@@ -351,7 +351,7 @@ struct DatabaseIterator: ~Copyable {
         while let (bytes, stored) = current, let key = KeyCoding.readKey(bytes), key.bucket.index == bucket,
             key.table == table, stored.count >= KeyCoding.rowPrefixByteCount
         {
-            try body(key, stored)
+            guard try body(key, stored) else { return }
             try advance()
         }
     }

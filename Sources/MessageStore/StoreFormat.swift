@@ -81,6 +81,7 @@ struct StoreFormat {
                 try iterator.visit(table, of: bucket) { key, stored throws(StoreError) in
                     KeyCoding.write(key, to: keyStart)
                     try writer.put(UnsafeRawBufferPointer(keyBytes), stored)
+                    return true
                 }
             }
         }

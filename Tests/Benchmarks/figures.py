@@ -10,6 +10,8 @@ that is to be measured; default: under .build), which goes with it.
 """
 
 import argparse
+import hashlib
+import http.client
 import json
 import math
 import os
@@ -212,6 +214,54 @@ class Figures:
             if not ended or ended < count:
                 raise SystemExit(f"only {ended} of {count} messages were delivered")
             self.note("disk for each acked message (trace and request id, kept a day)", "", "B", (left - before) / count, command)
+        self.expired_disk(devices, command)
+
+    def expired_disk(self, devices, command):
+        """What is left on disk of messages that nobody fetched in their time, moved to the ordered store before that."""
+        count, milliseconds = devices * 50, 240_000
+        with self.gateway() as server:
+            server.bench("idle", "--connections", str(devices), "--hold", "0")
+            data = server.folder / "data"
+            cids = [line.split()[0] for line in (data / "bench-devices").read_text().splitlines()[1:]]
+            before = disk(data)
+            self.push(server, cids, count, milliseconds)
+            queued = self.settled_disk(data, 75)
+            state = 'longwire_messages_ended_total{state="expired"}'
+            if self.metric(server, state):
+                raise SystemExit("messages expired before they had moved to the ordered store")
+            end = time.monotonic() + milliseconds / 1000 + 120
+            while (self.metric(server, state) or 0) < count:
+                if time.monotonic() > end:
+                    raise SystemExit(f"only {self.metric(server, state)} of {count} messages expired")
+                time.sleep(5)
+            left = self.settled_disk(data, 180)
+            self.note("disk for each message queued with a TTL", "", "B", (queued - before) / count, command)
+            self.note("disk for each expired message (trace and request id, kept a day)", "", "B", (left - before) / count, command)
+
+    @staticmethod
+    def push(server, cids, count, milliseconds):
+        """`count` messages in batches of a hundred, each with its request id, over one connection."""
+        host, port = "127.0.0.1", server.addresses["http"]
+        connection = http.client.HTTPConnection(host, port, timeout=60)
+
+        def call(path, body, token=""):
+            headers = {"Content-Type": "application/json;charset=utf-8", "token": token}
+            connection.request("POST", f"/v2/{APP['appId']}/{path}", json.dumps(body), headers)
+            answer = json.loads(connection.getresponse().read())
+            if answer["code"] != 0:
+                raise SystemExit(f"{path}: {answer}")
+            return answer["data"]
+
+        now = str(int(time.time() * 1000))
+        sign = hashlib.sha256((APP["appKey"] + now + APP["masterSecret"]).encode()).hexdigest()
+        token = call("auth", {"sign": sign, "timestamp": now, "appkey": APP["appKey"]})["token"]
+        for first in range(0, count, 100):
+            messages = [{
+                "request_id": f"expiring-{number:024}", "audience": {"cid": [cids[number % len(cids)]]},
+                "settings": {"ttl": milliseconds}, "push_message": {"transmission": "x" * 256},
+            } for number in range(first, first + 100)]
+            call("push/single/batch/cid", {"is_async": True, "msg_list": messages}, token)
+        connection.close()
 
     def settled_disk(self, data, least):
         """The folder's size when it has not changed by a hundredth for half a minute, `least` seconds from now or later."""

@@ -15,6 +15,8 @@ server's CPU a message, which is the steadiest figure on a noisy machine. What i
              in a stream a device
     stream   the same, but with one stream for all: Redis at its best, though no device could drain its own from it
     handoff  lease and settle jobs 500 at a time: likewise, with a consumer group
+    bare     live, beside a router in C in one thread that authenticates nobody and stores nothing: what this machine and
+             this generator allow; bare-paced and bare-storm likewise
 
 Everything is on loopback and in a folder of its own, which must be on the disk that is to be measured (--folder; default:
 under .build). What is started is stopped by its process id, and the folder is removed. Needs `swift build -c release`
@@ -299,7 +301,47 @@ class Handoff(Comparison):
         return self.driver(Redis, "redis", "handoff", *self.words(), "--senders", "8", "--batch", "500")
 
 
-COMPARISONS = {"live": Live, "paced": Paced, "absent": Absent, "storm": Storm, "enqueue": Enqueue, "stream": OneStream,
+class Bare(Longwire):
+    """The router of bare_router.c on Longwire's ports; `longwire bench` is told where they are as always."""
+
+    def start(self):
+        self.port, senders, http, admin = free_ports(4)
+        data = self.folder / "data"
+        data.mkdir(mode=0o700)
+        addresses = {"device": self.port, "senders": senders, "http": http, "admin": admin}
+        demo = {**APP, "adminToken": ADMIN_TOKEN}
+        demo |= {f"{name}Address": f"127.0.0.1:{port}" for name, port in addresses.items()}
+        (data / "demo.json").write_text(json.dumps(demo))
+        self.spawn(str(self.folder.parent / "bare_router"), str(self.port), str(senders))
+
+
+class BareLive(Live):
+    peer = "bare router"
+
+    def theirs(self):
+        with Bare(self.settings.folder, self.settings.binaries) as server:
+            server.bench("idle", "--connections", str(self.settings.devices), "--hold", "0")
+            return server.bench(self.mode, *self.words())
+
+    mode = "live"
+
+
+class BarePaced(BareLive):
+    rows, words = Paced.rows, Paced.words
+
+
+class BareStorm(BareLive):
+    rows = [("authenticated a second", "helloRate", "helloRate", "/s"), ("CPU a Hello", "serverCPU", "serverCPU", "µs")]
+    mode = "storm"
+
+    def words(self):
+        return ["--devices", str(self.settings.devices), "--messages", "0", "--handshakes", "1000"]
+
+    def ours(self):
+        return self.longwire("storm", *self.words())
+
+
+COMPARISONS = {"bare": BareLive, "bare-paced": BarePaced, "bare-storm": BareStorm, "live": Live, "paced": Paced, "absent": Absent, "storm": Storm, "enqueue": Enqueue, "stream": OneStream,
                "handoff": Handoff}
 
 
@@ -347,7 +389,8 @@ def main():
     unknown = [name for name in chosen if name not in COMPARISONS]
     if unknown:
         parser.error(f"--only: {', '.join(unknown)}; there are {', '.join(COMPARISONS)}")
-    for program in {"mosquitto" if COMPARISONS[name].peer == "mosquitto" else "redis-server" for name in chosen}:
+    programs = {"mosquitto": "mosquitto", "redis": "redis-server"}
+    for program in {programs[COMPARISONS[name].peer] for name in chosen if COMPARISONS[name].peer in programs}:
         if not shutil.which(program):
             raise SystemExit(f"there is no {program}: deploy/install-dependencies.sh bench")
 
@@ -371,6 +414,8 @@ def main():
         for program in ("mqtt", "redis"):
             subprocess.run(["cc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-o", str(settings.folder / f"{program}_load"),
                             str(sources / f"{program}_load.c"), str(sources / "net.c")], check=True)
+        subprocess.run(["cc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-o", str(settings.folder / "bare_router"),
+                        str(sources / "bare_router.c")], check=True)
         rows, measured, warnings = [], {}, []
         for name in chosen:
             found, measured[name], limits = compare(name, COMPARISONS[name](settings), settings.rounds)

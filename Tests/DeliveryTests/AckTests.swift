@@ -154,4 +154,27 @@ import Wire
         harness.crash()
         #expect(harness.finalState(outcome.message) == .delivered)
     }
+
+    @Test(
+        "a message that was sent before a crash is known though its device has not come back", arguments: [false, true])
+    func traceAfterCrash(comesBack: Bool) {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        // Nothing for the vendor, so there is no job that would lead to it.
+        let outcome = harness.publish(phone, strategy: .liveOnly, vendor: false)
+        harness.crash()
+        let trace = harness.trace(outcome.message)
+        #expect(trace?.finalState == nil && trace?.cid == phone.cid && trace?.sequence == 1)
+        #expect(trace?.isOffline == false, "its live attempt has time yet")
+        harness.letTimePass(harness.limits.liveDeadline + 1)
+        #expect(harness.trace(outcome.message)?.isOffline == true)
+        #expect(harness.trace(MessageID(high: outcome.message.high, low: 1)) == nil)
+        guard comesBack else { return }
+        harness.connect(&phone)
+        // It ends while a reader looks for it.
+        harness.shard.trace(of: outcome.message, origin: .none, now: harness.now)
+        harness.acknowledge(phone, 1)
+        #expect(harness.traces.last??.message == outcome.message)
+        #expect(harness.finalState(outcome.message) == .deliveredOffline)
+    }
 }

@@ -141,6 +141,21 @@ def test_kill_between_answers_and_deliveries(own_gateway, new_device, seed):
     assert all(gateway.view(app.device.cid)["queue"]["messages"] == 0 for app in apps)
 
 
+def test_what_was_sent_before_a_kill_is_known_while_its_device_is_away(own_gateway, new_device):
+    gateway = own_gateway(limits=CALM)
+    device = new_device(gateway)
+    messages = [gateway.push(device.cid, "x", strategy=strategy)["msgId"] for strategy in (1, 3)]
+    for _ in messages:
+        device.receive()
+    gateway.kill()
+    gateway.start()
+    for message in messages:
+        trace = gateway.trace(message)
+        assert trace["state"] == "pending" and trace["cid"] == device.cid
+    with pytest.raises(Refused):
+        gateway.trace(messages[0][:16] + "0" * 16)
+
+
 def test_nothing_answered_is_lost_over_many_kills(own_gateway, new_device):
     gateway = own_gateway(limits=CALM)
     app = App(new_device(gateway))

@@ -158,6 +158,36 @@ struct SpillTests {
         #expect(fixture.shards[0].nextAlarm == 500)
     }
 
+    @Test("a row is found by its value once it has left memory, with what was changed since, and not when it is gone")
+    func search() throws {
+        let folder = try TemporaryFolder()
+        let fixture = try StoreFixture(StoreFixture.configuration(folder))
+        defer { fixture.close() }
+        let collector = ReplyCollector()
+        let shard = fixture.shards[0]
+        shard.observer = collector
+        for number in UInt64(0)..<200 { fixture.put(StoreFixture.key(number), "text \(number)") }
+        func found(_ text: String, bucket: UInt16 = 5) throws -> String? {
+            let token = shard.read([
+                .search(bucket: Bucket(bucket), table: .message) { $0.elementsEqual(text.utf8) }
+            ])
+            try fixture.wait("a reply") { collector.replies[token] != nil }
+            return collector.replies[token] ?? nil
+        }
+        try fixture.sync()
+        try fixture.spillAll()
+        // 37 is in bucket 5 of 16.
+        #expect(try found("text 37") == "text 37")
+        #expect(try found("text 38") == nil && found("text 38", bucket: 6) == "text 38")
+        fixture.put(StoreFixture.key(37), "other", prior: .maybe(wakeAt: 0))
+        #expect(try found("text 37") == "other")
+        fixture.delete(StoreFixture.key(37))
+        #expect(try found("text 37") == nil)
+        try fixture.sync()
+        try fixture.spillAll()
+        #expect(try found("text 37") == nil)
+    }
+
     @Test("deleted rows give their space back")
     func spaceComesBack() throws {
         let folder = try TemporaryFolder()

@@ -345,6 +345,12 @@ public final class MemoryShardStore: ShardStore {
             return .measure(
                 rowCount: rows.count, byteCount: rows.reduce(0) { $0 + $1.1.value.count },
                 firstItem: rows.first?.0.item ?? 0, lastItem: rows.last?.0.item ?? 0)
+        case .search(let bucket, let table, let matches):
+            let keys = cold.keys.filter { $0.bucket == bucket && $0.table == table }.sorted()
+            guard let key = keys.first(where: { cold[$0].map { $0.value.withUnsafeBytes(matches) } == true }) else {
+                return .row(nil)
+            }
+            return .row(visible(key).map { bytes.row(key, $0.wakeAt, $0.value) })
         }
     }
 

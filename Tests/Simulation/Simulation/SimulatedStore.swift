@@ -498,6 +498,13 @@ public final class SimulatedStore: ShardStore {
                 bytes += cell.isYoung ? cell.byteCount : cell.cold?.bytes.count ?? 0
             }
             return .measure(rowCount: count, byteCount: bytes, firstItem: first, lastItem: last)
+        case .search(let bucket, let table, let matches):
+            let found = cells.values.filter { cell in
+                guard cell.key.bucket == bucket, cell.key.table == table, let cold = cell.cold else { return false }
+                return Array(cold.bytes).withUnsafeBytes(matches)
+            }
+            guard let cell = found.min(by: { $0.key < $1.key }), cell.isPresent else { return .row(nil) }
+            return .row(kept.row(cell.key, visible(cell)))
         }
     }
 

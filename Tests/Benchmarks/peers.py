@@ -331,7 +331,7 @@ class BarePaced(BareLive):
 
 
 class BareStorm(BareLive):
-    rows = [("authenticated a second", "helloRate", "helloRate", "/s"), ("CPU a Hello", "serverCPU", "serverCPU", "µs")]
+    rows = [("authenticated a second", "helloRate", "helloRate", "/s"), ("CPU a Hello", "helloServerCPU", "helloServerCPU", "µs")]
     mode = "storm"
 
     def words(self):

@@ -23,7 +23,7 @@ public enum Effect {
     /// Jobs became due where there were none: long polls may lease now.
     case jobsAvailable
     indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
-    indirect case messageTrace(Origin, MessageTrace?)
+    indirect case messageTrace(Origin, TraceAnswer)
     indirect case directoryAnswered(Origin, DirectoryReply)
     indirect case task(Origin, TaskAnswer)
     /// A task's time has come, or it was left half done: the gateway goes on with it.
@@ -179,6 +179,20 @@ public struct ResultVerdict: Sendable, Equatable {
     public var job: MessageID
     public var verdict: Verdict
     public init(job: MessageID, verdict: Verdict) { (self.job, self.verdict) = (job, verdict) }
+}
+
+/// What a question for a message finds.
+public enum TraceAnswer: Sendable {
+    case known(MessageTrace)
+    /// No such message, or it ended longer ago than traces are kept.
+    case unknown
+    /// Its rows could not be read, or too many look for theirs already: ask again.
+    case unreadable
+
+    /// The trace, if there is one.
+    public var trace: MessageTrace? {
+        if case .known(let trace) = self { trace } else { nil }
+    }
 }
 
 /// What a question for a device finds.

@@ -40,10 +40,13 @@ extension Shard {
         }
     }
 
-    /// Tells a message's life so far, as `.messageTrace`; `nil` in it: not known, or no longer.
+    /// Tells a message's life so far, as `.messageTrace`.
     ///
-    /// Rare and for people: a message that is only in memory is found by looking at all of them.
-    public mutating func trace(of message: MessageID, origin: Origin, now: GatewayTime) {
+    /// Rare and for people: a message that is only in memory is found by looking at all of them, and so is one that is only
+    /// in the store, unless it is known that it cannot be pending.
+    public mutating func trace(
+        of message: MessageID, mayBePending: Bool = true, origin: Origin, now: GatewayTime
+    ) {
         begin(now)
         for slot in 0..<messages.highWater where messages.isOccupied(slot) {
             let entry = messages.pointer(slot)
@@ -55,23 +58,24 @@ extension Shard {
             }
             tell(
                 .messageTrace(
-                    origin, Self.pendingTrace(entry.pointee.facts, steps: steps, isOffline: entry.pointee.isOffline)))
+                    origin,
+                    .known(
+                        Self.pendingTrace(entry.pointee.facts, steps: steps, isOffline: entry.pointee.isOffline))))
             return
         }
-        findJob(message) { shard, job, _ in
+        findJob(message) { shard, job, ok in
             if let job {
                 let row = shard.jobs.pointer(job).pointee.row
-                shard.tell(
-                    .messageTrace(origin, Self.pendingTrace(row.facts, steps: row.steps, isOffline: true)))
                 shard.dropJobIfDone(job)
-                return
+                return shard.tell(
+                    .messageTrace(origin, .known(Self.pendingTrace(row.facts, steps: row.steps, isOffline: true))))
             }
-            guard let bucket = message.bucket else {
-                shard.tell(.messageTrace(origin, nil))
-                return
-            }
-            shard.readTrace(message, bucket: bucket) { shard, trace, _ in
+            guard ok else { return shard.tell(.messageTrace(origin, .unreadable)) }
+            guard let bucket = message.bucket else { return shard.tell(.messageTrace(origin, .unknown)) }
+            shard.readTrace(message, bucket: bucket) { shard, trace, ok in
                 if let trace { return shard.addLateEvents(trace, origin) }
+                guard ok else { return shard.tell(.messageTrace(origin, .unreadable)) }
+                guard mayBePending else { return shard.tell(.messageTrace(origin, .unknown)) }
                 shard.searchPending(message, bucket: bucket, origin)
             }
         }
@@ -80,12 +84,30 @@ extension Shard {
     /// Finds a message that neither memory nor a job nor a trace knows: sent before a restart, say, to a device that has
     /// not come back, with nothing to hand to the vendor.
     ///
-    /// Nothing leads from a message to its device, so a reader looks at all messages of the bucket. Those of a device
-    /// that has left memory are found once they have, too: within a minute.
+    /// Nothing leads from a message to its device, so a reader looks at all messages of the bucket that have left memory;
+    /// one shard has one such search under way at a time.
     private mutating func searchPending(_ message: MessageID, bucket: Bucket, _ origin: Origin) {
+        // Its id says when it was accepted: nothing waits for longer than the longest TTL, or has yet to come.
+        let age = now - message.acceptedAtMilliseconds
+        guard (-limits.clockTolerance...Self.longestWait).contains(age) else {
+            return tell(.messageTrace(origin, .unknown))
+        }
+        guard !isSearching else {
+            guard searches.count < Self.waitingSearchCount else { return tell(.messageTrace(origin, .unreadable)) }
+            return searches.append((message, bucket, origin))
+        }
+        isSearching = true
         let isIt: @Sendable (UnsafeRawBufferPointer) -> Bool = { MessageRow($0)?.messageID == message }
         let tables: [StoreKey.Table] = [.message, .vendorMessage]
         read(tables.map { .search(bucket: bucket, table: $0, matches: isIt) }) { shard, reply in
+            shard.isSearching = false
+            defer {
+                if !shard.searches.isEmpty {
+                    let next = shard.searches.removeFirst()
+                    shard.searchPending(next.message, bucket: next.bucket, next.origin)
+                }
+            }
+            guard reply.failure == nil else { return shard.tell(.messageTrace(origin, .unreadable)) }
             for case .row(let stored?) in reply.results {
                 guard let row = MessageRow(stored.value) else { continue }
                 let key = stored.key
@@ -93,18 +115,22 @@ extension Shard {
                 let facts = row.facts(cid: cid, table: key.table, item: key.item)
                 // As for one that is brought into memory.
                 let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= shard.now
+                let isOffline = facts.flags.contains(.offline) || isMissed
                 return shard.tell(
-                    .messageTrace(
-                        origin,
-                        Self.pendingTrace(facts, steps: [], isOffline: facts.flags.contains(.offline) || isMissed)))
+                    .messageTrace(origin, .known(Self.pendingTrace(facts, steps: [], isOffline: isOffline))))
             }
             // It may have ended meanwhile.
-            shard.readTrace(message, bucket: bucket) { shard, trace, _ in
+            shard.readTrace(message, bucket: bucket) { shard, trace, ok in
                 if let trace { return shard.addLateEvents(trace, origin) }
-                shard.tell(.messageTrace(origin, nil))
+                shard.tell(.messageTrace(origin, ok ? .unknown : .unreadable))
             }
         }
     }
+
+    /// How many may wait for the one that is under way.
+    private static let waitingSearchCount = 64
+    /// A month, the most that `longestTtlMilliseconds` allows, and a day.
+    private static let longestWait: Int64 = 31 * 86_400_000
 
     /// Tells it once everything written so far is durable.
     private mutating func tell(_ effect: Effect) {
@@ -140,11 +166,12 @@ extension Shard {
             shard.tell(
                 .messageTrace(
                     origin,
-                    MessageTrace(
-                        message: facts.message, task: facts.task, cid: facts.cid, app: facts.app,
-                        strategy: facts.strategy, isOffline: trace.isOffline, sequence: facts.sequence,
-                        acceptedAt: facts.acceptedAt, expiresAt: facts.expiresAt, finalState: trace.finalState,
-                        finalReason: trace.reason, steps: (known + late).sorted { $0.time < $1.time })))
+                    .known(
+                        MessageTrace(
+                            message: facts.message, task: facts.task, cid: facts.cid, app: facts.app,
+                            strategy: facts.strategy, isOffline: trace.isOffline, sequence: facts.sequence,
+                            acceptedAt: facts.acceptedAt, expiresAt: facts.expiresAt, finalState: trace.finalState,
+                            finalReason: trace.reason, steps: (known + late).sorted { $0.time < $1.time }))))
         }
         guard !asked.isEmpty else {
             finish(&self, [])

@@ -278,13 +278,16 @@ extension Shard {
         lookUp(key) { shard, bytes, _, ok in
             guard ok else { return shard.answer(origin, .busy) }
             var message: MessageID?
+            var mayBePending = true
             if let bytes, task.hasLedger, let row = LedgerRow(bytes), row.app == app, row.cid == cid {
                 message = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
+                // What has ended outlives its trace here, and a broadcast's message is in no list of its device.
+                mayBePending = row.state == nil && row.table != .broadcast
             } else if let bytes, !task.hasLedger, let row = SingleTaskRow(bytes), row.app == app, row.cid == cid {
                 message = row.message
             }
             guard let message else { return shard.answer(origin, .unknown) }
-            shard.trace(of: message, origin: origin, now: shard.now)
+            shard.trace(of: message, mayBePending: mayBePending, origin: origin, now: shard.now)
         }
     }
 

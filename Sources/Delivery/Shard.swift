@@ -53,6 +53,9 @@ public struct Shard: ~Copyable {
     var waitLists = Slab<WaitList>()
     var waitingCount = 0
     var evictionHand: UInt32 = 0
+    /// A reader looks for a message that nothing leads to; and those that are to be looked for next.
+    var isSearching = false
+    var searches: [(message: MessageID, bucket: Bucket, origin: Origin)] = []
     var loadedCount = 0
 
     var lastTicket: Ticket = 0

@@ -62,9 +62,10 @@ public enum StoreRead: Sendable {
     /// How many rows the partition holds, the sum of their value bytes, and its first and last item, looking at up to
     /// `rowLimit` rows.
     case measure(partition: StoreKey, rowLimit: Int)
-    /// A row by its value, which `matches` knows: the first among those of the bucket's table that have left memory.
+    /// A row by its value, as `.row`: the first of the bucket's table that has left memory and whose value there `matches`.
     ///
-    /// A reader looks at all of them, so this is for people's questions.
+    /// The answer is the row as it is now, or none if it is gone. `matches` runs on a reader's thread. It looks at all of
+    /// them, so this is for people's questions.
     case search(bucket: Bucket, table: StoreKey.Table, matches: @Sendable (UnsafeRawBufferPointer) -> Bool)
 }
 

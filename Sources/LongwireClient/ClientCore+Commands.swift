@@ -18,7 +18,8 @@ extension ClientCore {
             // The update that announces the suspension is not the one that ends it.
             if isSuspended { dropRule = .untilNextUpdate }
         case .badge(let badge):
-            if phase == .ready { update(at: now) { $0.badge = badge } } else { pendingBadge = badge }
+            pendingBadge = badge
+            update(at: now) { $0.badge = badge }
         case .token(let token):
             setToken(token)
             update(at: now) { $0.tokens = [token] }
@@ -55,7 +56,10 @@ extension ClientCore {
         let update = pendingUpdates.removeValue(forKey: result.request)
         if result.code == 0, let update {
             if let isOff = update.pushModeOff, pushModeOff == isOff { pushModeOff = nil }
-            if update.badge == pendingBadge { pendingBadge = nil }
+            // One that was set again since is still to be confirmed, though to the same value.
+            if update.badge == pendingBadge, !pendingUpdates.values.contains(where: { $0.badge != nil }) {
+                pendingBadge = nil
+            }
         }
         if result.heartbeatSeconds != 0 { heartbeatMilliseconds = Int64(result.heartbeatSeconds) * 1_000 }
         if dropRule == .untilResult(of: result.request) { dropRule = isSuspended ? .untilNextUpdate : .none }

@@ -265,10 +265,6 @@ package struct ClientCore {
         owesAck = false
         pingSentAt = nil
         reportedOpened = nil
-        // Of several that were not answered the newest counts.
-        if pendingBadge == nil {
-            pendingBadge = pendingUpdates.filter { $0.value.badge != nil }.max { $0.key < $1.key }?.value.badge
-        }
         pendingUpdates = [:]
     }
 

@@ -114,8 +114,11 @@ final class Spiller: @unchecked Sendable {
                     // Under a load that does not end there is always another segment.
                     try keepHouse(now)
                 }
-                // A request that came meanwhile is for what was written meanwhile.
-                if ledger.segmentCount == 0 { state.withLock { $0.spillsDone = requests } }
+                // A request that came meanwhile is for what was written meanwhile; what the committer still has to write
+                // has no segment yet.
+                if committer.uncommittedByteCount == 0, ledger.segmentCount == 0 {
+                    state.withLock { $0.spillsDone = requests }
+                }
                 try keepHouse(now)
                 calm.look(at: run.database, now: now, isWriting: committer.uncommittedByteCount > 0)
             }

@@ -257,7 +257,7 @@ class Figures:
         token = call("auth", {"sign": sign, "timestamp": now, "appkey": APP["appKey"]})["token"]
         for first in range(0, count, 100):
             messages = [{
-                "request_id": f"expiring-{number:024}", "audience": {"cid": [cids[number % len(cids)]]},
+                "request_id": f"expiring-{number:020}", "audience": {"cid": [cids[number % len(cids)]]},
                 "settings": {"ttl": milliseconds}, "push_message": {"transmission": "x" * 256},
             } for number in range(first, first + 100)]
             call("push/single/batch/cid", {"is_async": True, "msg_list": messages}, token)

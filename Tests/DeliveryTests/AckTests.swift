@@ -1,7 +1,8 @@
-import Delivery
 import TestKit
 import Testing
 import Wire
+
+@testable import Delivery
 
 @Suite("Acks, rejections and feedback") struct AckTests {
     @Test("cumulative and ranged acks end what they name")
@@ -170,11 +171,19 @@ import Wire
         #expect(harness.trace(outcome.message)?.isOffline == true)
         #expect(harness.trace(MessageID(high: outcome.message.high, low: 1)) == nil)
         guard comesBack else { return }
-        harness.connect(&phone)
-        // It ends while a reader looks for it.
+        // It ends while a reader looks for it: the job and the trace were asked for, the search is under way.
         harness.shard.trace(of: outcome.message, origin: .none, now: harness.now)
-        harness.acknowledge(phone, 1)
-        #expect(harness.traces.last??.message == outcome.message)
+        harness.drain()
+        while !harness.shard.isSearching, harness.store.waitingReadCount > 0 { harness.store.deliverReplies() }
+        var isSearching = harness.shard.isSearching
+        #expect(isSearching)
+        harness.shard.trace(of: outcome.message, origin: .none, now: harness.now)
+        harness.connect(&phone, flushing: false) {
+            $0.positions = [StreamPosition(stream: 0, sequence: 1)]
+        }
+        harness.flush()
+        isSearching = harness.shard.isSearching
+        #expect(!isSearching)
         #expect(harness.finalState(outcome.message) == .deliveredOffline)
     }
 }

@@ -248,7 +248,7 @@ struct ByteStreamTests {
             for (first, count) in [(UInt8(1), 6 << 20), (2, 64 << 10)] {
                 let client = try TestClient(port: port, receiveBufferByteCount: 4096)
                 try client.send([first])
-                while loop.run({ loop.isSending }) == false { usleep(1_000) }
+                #expect(becomes(true, on: loop))
                 var left = count
                 while left > 0 {
                     let piece = try client.receive().count
@@ -256,10 +256,15 @@ struct ByteStreamTests {
                     left -= piece
                 }
                 #expect(left == 0)
-                while loop.run({ loop.isSending }) == true { usleep(1_000) }
+                #expect(becomes(false, on: loop))
                 client.close()
             }
         }
+    }
+
+    private func becomes(_ isSending: Bool, on loop: EventLoop) -> Bool {
+        for _ in 0..<patience where loop.run({ loop.isSending }) != isSending { usleep(1_000) }
+        return loop.run { loop.isSending } == isSending
     }
 
     @Test("a peer that never closes its half does not keep a closing stream")

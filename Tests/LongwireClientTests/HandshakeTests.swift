@@ -102,6 +102,30 @@ struct HandshakeTests {
         #expect(driver.updates.contains { $0.pushModeOff == true })
     }
 
+    @Test("of several badges that were not confirmed the newest is said again, until it is confirmed")
+    func newestBadge() throws {
+        var driver = CoreDriver(state: CoreDriver.registered)
+        driver.start()
+        driver.perform(.badge(2))
+        try driver.welcome()
+        driver.perform(.badge(3))
+        // The first is confirmed, the second is lost with the connection.
+        let first = try #require(driver.updates.first { $0.badge == 2 })
+        var result = UpdateResult()
+        result.request = first.request
+        try driver.receive(result)
+        driver.core.disconnected(reason: "x", at: driver.now)
+        #expect(driver.core.pendingBadge == 3)
+        driver.pass(milliseconds: 600_000)
+        driver.connect()
+        try driver.welcome()
+        let last = try #require(driver.updates.last { $0.badge != nil })
+        #expect(last.badge == 3)
+        result.request = last.request
+        try driver.receive(result)
+        #expect(driver.core.pendingBadge == nil)
+    }
+
     @Test("a frame before Welcome, and a second Welcome, end the connection with a code")
     func order() throws {
         var early = CoreDriver(state: CoreDriver.registered)

@@ -55,6 +55,7 @@ public final class DeliveryHarness: ShardStoreObserver {
     public var statuses: [DeviceStatus?] = []
     public var deviceAnswers: [DeviceAnswer] = []
     public var traces: [MessageTrace?] = []
+    public var traceAnswers: [TraceAnswer] = []
     /// By the request's number.
     public var directoryReplies: [UInt64: DirectoryReply] = [:]
     public var taskAnswers: [UInt64: TaskAnswer] = [:]
@@ -203,7 +204,9 @@ public final class DeliveryHarness: ShardStoreObserver {
         case .deviceStatus(_, _, let answer):
             statuses.append(answer.status)
             deviceAnswers.append(answer)
-        case .messageTrace(_, let trace): traces.append(trace)
+        case .messageTrace(_, let answer):
+            traces.append(answer.trace)
+            traceAnswers.append(answer)
         case .directoryAnswered(let origin, let reply):
             directoryReplies[origin.request] = reply
             order.append("directory")

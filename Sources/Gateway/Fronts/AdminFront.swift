@@ -105,11 +105,14 @@ final class AdminFront {
         respond(waiting.exchange, AdminAnswer.device(answer.status, at: device, registry: api.registry))
     }
 
-    func answered(_ route: Route, _ trace: MessageTrace?) {
+    func answered(_ route: Route, _ answer: TraceAnswer) {
         guard let waiting = pending.remove(route.slot, route.stamp), case .message(let scope) = waiting.question else {
             return
         }
-        respond(waiting.exchange, AdminAnswer.trace(trace, scope: scope, registry: api.registry))
+        if case .unreadable = answer {
+            return respond(waiting.exchange, .adminUnavailable("the message's rows cannot be read now, retry"))
+        }
+        respond(waiting.exchange, AdminAnswer.trace(answer.trace, scope: scope, registry: api.registry))
     }
 
     private func respond(_ exchange: HTTPExchange, _ response: APIResponse) {

@@ -11,7 +11,7 @@ internal import Wire
 final class CampaignDesk {
     enum Answer {
         case task(TaskAnswer)
-        case trace(MessageTrace?)
+        case trace(TraceAnswer)
     }
 
     private final class Ask {

@@ -309,7 +309,8 @@ final class CampaignFront {
             query.task, query.device.app, cid: query.device.cid, bucket: query.device.bucket, digest: query.digest)
         desk.ask(query.device.bucket.loop(of: owner.loopCount), command) { (answer: CampaignDesk.Answer) in
             switch answer {
-            case .trace(let trace): respond(CampaignAnswer.detail(trace, query))
+            case .trace(.unreadable): respond(.busy)
+            case .trace(let answer): respond(CampaignAnswer.detail(answer.trace, query))
             case .task(.unknown): respond(CampaignAnswer.detail(nil, query))
             case .task: respond(.busy)
             }

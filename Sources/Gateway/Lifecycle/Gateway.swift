@@ -281,12 +281,13 @@ final class Gateway {
         let deadline = ClockReader.monotonic() + configuration.limits.stopTimeoutSeconds * 1_000
         while ClockReader.monotonic() < deadline, isAnyLoop({ $0.hasWorkUnderWay }) { usleep(20_000) }
         // What was answered must get there, too; a peer that is out of reach is not waited for longer than at any close.
-        let sent = min(deadline, ClockReader.monotonic() + Int64(EventLoops.Limits.closeMilliseconds))
-        while ClockReader.monotonic() < sent, isAnyLoop({ $0.loop.isSending }) { usleep(5_000) }
+        let sent = ClockReader.monotonic() + Int64(EventLoops.Limits.closeMilliseconds)
+        while ClockReader.monotonic() < sent, isAnyLoop({ $0.loop.isSending }) { usleep(20_000) }
         let record = clock.record(ClockReader.reading())
         let isWritten = Flag()
         context.members[0].submit { MetaRows.write(record, on: $0) { isWritten.set() } }
-        while ClockReader.monotonic() < deadline, !isWritten.isSet { usleep(5_000) }
+        let written = max(deadline, ClockReader.monotonic() + 1_000)
+        while ClockReader.monotonic() < written, !isWritten.isSet { usleep(5_000) }
         for member in members { member.loop.stop() }
         for member in members { member.loop.join() }
         context.store.close()

@@ -44,7 +44,7 @@ enum LoopAnswer: Sendable {
     indirect case leased(Origin, [Job])
     indirect case settled(Origin, [ResultVerdict])
     indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
-    indirect case trace(Origin, MessageTrace?)
+    indirect case trace(Origin, TraceAnswer)
     indirect case directory(Origin, DirectoryReply)
     indirect case charged(Origin, QuotaVerdict)
     indirect case task(Origin, TaskAnswer)

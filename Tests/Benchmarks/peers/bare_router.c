@@ -132,6 +132,7 @@ static uint64_t number_of(const uint8_t *cid) {
 static void hello(struct connection *one, const uint8_t *at, const uint8_t *end) {
     struct field field;
     uint64_t device = 0, is_sender = 0, is_registration = 0;
+    if (one->device) return;
     while (next(&at, end, &field)) {
         if (field.number == 2) is_sender = field.value;
         if (field.number == 3 && field.value == 16) device = number_of(field.bytes);

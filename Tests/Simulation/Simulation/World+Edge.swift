@@ -241,7 +241,7 @@ extension World {
         case .settled(let origin, let verdicts): settled(origin, verdicts)
         case .jobsAvailable: break
         case .deviceStatus: break
-        case .messageTrace(let origin, let trace): oracle.traced(Int(origin.request), trace)
+        case .messageTrace(let origin, let answer): oracle.traced(Int(origin.request), answer.trace)
         case .directoryAnswered(let origin, let reply): directed(Int(origin.request), reply, loop)
         case .task(let origin, let answer): taskAnswered(origin, answer)
         case .broadcast(let session, let effect):

@@ -250,7 +250,7 @@ class Figures:
             answer = json.loads(connection.getresponse().read())
             if answer["code"] != 0:
                 raise SystemExit(f"{path}: {answer}")
-            return answer["data"]
+            return answer.get("data")
 
         now = str(int(time.time() * 1000))
         sign = hashlib.sha256((APP["appKey"] + now + APP["masterSecret"]).encode()).hexdigest()

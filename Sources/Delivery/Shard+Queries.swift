@@ -96,6 +96,10 @@ extension Shard {
             guard searches.count < Self.waitingSearchCount else { return tell(.messageTrace(origin, .unreadable)) }
             return searches.append((message, bucket, origin))
         }
+        search(message, bucket: bucket, origin)
+    }
+
+    private mutating func search(_ message: MessageID, bucket: Bucket, _ origin: Origin) {
         isSearching = true
         let isIt: @Sendable (UnsafeRawBufferPointer) -> Bool = { MessageRow($0)?.messageID == message }
         let tables: [StoreKey.Table] = [.message, .vendorMessage]
@@ -104,7 +108,7 @@ extension Shard {
             defer {
                 if !shard.searches.isEmpty {
                     let next = shard.searches.removeFirst()
-                    shard.searchPending(next.message, bucket: next.bucket, next.origin)
+                    shard.search(next.message, bucket: next.bucket, next.origin)
                 }
             }
             guard reply.failure == nil else { return shard.tell(.messageTrace(origin, .unreadable)) }

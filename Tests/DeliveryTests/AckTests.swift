@@ -186,4 +186,42 @@ import Wire
         #expect(!isSearching)
         #expect(harness.finalState(outcome.message) == .deliveredOffline)
     }
+
+    @Test("searches take turns, a few wait, and what could not be read or looked for is not said to be unknown")
+    func searches() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        let outcomes = (0..<3).map { _ in harness.publish(phone, strategy: .liveOnly, vendor: false) }
+        harness.crash()
+        for outcome in outcomes { harness.shard.trace(of: outcome.message, origin: .none, now: harness.now) }
+        harness.flush()
+        #expect(harness.traces.map { $0?.message } == outcomes.map(\.message))
+        // The one under way, 64 that wait, and the others are told to come again.
+        for _ in 0..<70 { harness.shard.trace(of: outcomes[0].message, origin: .none, now: harness.now) }
+        harness.flush()
+        let told = harness.traceAnswers.dropFirst(3)
+        #expect(told.count == 70 && told.count { if case .unreadable = $0 { true } else { false } } == 5)
+        harness.store.readsFailFrom = 0
+        #expect(harness.trace(outcomes[0].message) == nil)
+        guard case .unreadable? = harness.traceAnswers.last else {
+            Issue.record("\(String(describing: harness.traceAnswers.last))")
+            return
+        }
+        // Nothing waits for longer than a month.
+        harness.store.readsFailFrom = .max
+        let old = MessageID(bucket: phone.bucket, acceptedAt: harness.now - 32 * 86_400_000, digest: 1)
+        let young = MessageID(bucket: phone.bucket, acceptedAt: harness.now - 30 * 86_400_000, digest: 1)
+        for (message, isSearched) in [(old, false), (young, true)] {
+            harness.shard.trace(of: message, origin: .none, now: harness.now)
+            harness.drain()
+            while harness.store.waitingReadCount > 0, !harness.shard.isSearching { harness.store.deliverReplies() }
+            let isSearching = harness.shard.isSearching
+            #expect(isSearching == isSearched)
+            harness.flush()
+            guard case .unknown? = harness.traceAnswers.last else {
+                Issue.record("\(String(describing: harness.traceAnswers.last))")
+                return
+            }
+        }
+    }
 }

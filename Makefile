@@ -12,7 +12,7 @@ check_flags := --scratch-path .build/check
 endif
 
 python := .build/python/bin/python
-shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-imports.sh \
+shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-clocks.sh Tests/check-imports.sh \
 	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh
 
 .PHONY: help
@@ -39,11 +39,13 @@ test: dependencies-test ## Installs what is missing and runs all tests, Swift's 
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q Tests/Integration
 
 .PHONY: check
-check: dependencies-build ## Warnings as errors, formatting, import rules, shell syntax.
+check: dependencies-build ## Warnings as errors, formatting, import and clock rules, shell syntax.
 	LONGWIRE_CI=1 swift build $(check_flags) --build-tests
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests
 	Tests/check-imports.sh --self-test
 	Tests/check-imports.sh
+	Tests/check-clocks.sh --self-test
+	Tests/check-clocks.sh
 	for script in $(shell_scripts); do bash -n "$$script"; done
 	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/check/*.py Tests/API/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
@@ -86,8 +88,9 @@ soak_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 SEED ?= 1
 EXAMPLES ?= 60
 ROUNDS ?= 50
+CUTS ?= 500
 .PHONY: soak
-soak: simulate rounds ## Simulates for SECONDS=60 from SEED=1 on, then kills a real gateway ROUNDS=50 times under load.
+soak: simulate rounds power ## Simulates for SECONDS=60 from SEED=1 on, kills a real gateway ROUNDS=50 times under load, and lets its power fail CUTS=500 times.
 
 .PHONY: simulate
 simulate: dependencies-build ## The simulation's half of soak alone; figures go to .build/proof/soak.json.
@@ -101,6 +104,13 @@ rounds: dependencies-test ## The crash rounds' half of soak alone; figures go to
 	mkdir -p .build/proof
 	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/rounds.py --rounds $(ROUNDS) --seconds-per-round 5 \
 		--seed $(SEED) --json .build/proof/rounds.json
+
+.PHONY: power
+power: dependencies-test ## The power failures' part of soak alone; figures go to .build/proof/power.json.
+	swift build -c release --product longwired
+	mkdir -p .build/proof
+	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/power.py --cuts $(CUTS) --seed $(SEED) \
+		--json .build/proof/power.json
 
 .PHONY: proof
 proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their table into docs/Testing.md: about three hours.

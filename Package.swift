@@ -67,7 +67,11 @@ let package = Package(
                 "CCurl", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery", "Directory", "Wire",
                 "Cryptography", "Platform", "Structures",
             ], swiftSettings: common),
-        .target(name: "LongwireClient", dependencies: ["Wire", "Cryptography"], swiftSettings: common),
+        .target(
+            name: "LongwireClient",
+            // Apple's systems have CryptoKit; OpenSSL is not to be asked for there.
+            dependencies: ["Wire", .target(name: "Cryptography", condition: .when(platforms: [.linux]))],
+            swiftSettings: common),
         .target(
             name: "LoadGenerator", dependencies: ["Wire", "Cryptography", "Platform"], swiftSettings: common),
         .target(
@@ -94,7 +98,10 @@ let package = Package(
         .testTarget(name: "CampaignsTests", dependencies: ["Campaigns", "Delivery", "Wire"], swiftSettings: common),
         .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),
         .testTarget(
-            name: "GatewayTests", dependencies: ["Gateway", "Delivery", "Platform", "Wire", "TestKit"],
+            name: "GatewayTests",
+            dependencies: [
+                "Gateway", "Delivery", "EventLoops", "MessageStore", "Platform", "PushAPI", "Wire", "TestKit",
+            ],
             swiftSettings: common),
         .testTarget(name: "LongwireClientTests", dependencies: ["LongwireClient", "TestKit"], swiftSettings: common),
         .testTarget(
@@ -118,7 +125,7 @@ let package = Package(
             name: "FuzzTargets",
             dependencies: [
                 "Gateway", "EventLoops", "LongwireClient", "PushAPI", "Campaigns", "Journal", "Delivery", "Directory",
-                "Wire", "Cryptography", "Platform", "TestKit",
+                "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),
         .testTarget(
             name: "FuzzReplayTests", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzReplayTests",

@@ -37,8 +37,11 @@ public final class Fanout: Sendable {
     }
 
     /// Calls `body` with each device's command; its pointers die when `body` returns.
-    public func forEach(_ body: (PublishCommand) -> Void) {
-        for (place, target) in targets {
+    public func forEach(_ body: (PublishCommand) -> Void) { forEach(in: targets.indices, body) }
+
+    /// The same for some of its devices; `part` lies within `targets.indices`.
+    public func forEach(in part: Range<Int>, _ body: (PublishCommand) -> Void) {
+        for (place, target) in targets[part] {
             var address = MessageContent.Target(
                 origin: Origin(route: route, request: UInt64(place)), app: app, bucket: target.bucket,
                 cid: target.cid, task: task, messageDigest: target.digest)

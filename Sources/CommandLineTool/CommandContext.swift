@@ -1,4 +1,5 @@
 internal import Foundation
+internal import Glibc
 
 /// The surroundings of a command, so that tests can give it others.
 public struct CommandContext: Sendable {
@@ -22,7 +23,30 @@ public struct CommandContext: Sendable {
             environment: ProcessInfo.processInfo.environment,
             readInput: { Array(FileHandle.standardInput.readDataToEndOfFile()) },
             // One write a line: readers of a pipe see a line as soon as it is there, and lines never mix.
-            write: { FileHandle.standardOutput.write(Data(($0 + "\n").utf8)) },
-            complain: { FileHandle.standardError.write(Data(($0 + "\n").utf8)) })
+            write: { line in
+                guard let failure = put(line, on: STDOUT_FILENO) else { return }
+                // Whoever reads the answer would take what came for all of it.
+                _ = put("longwire: standard output cannot be written: \(failure)", on: STDERR_FILENO)
+                _exit(ExitCode.unwritable.rawValue)
+            },
+            complain: { _ = put($0, on: STDERR_FILENO) })
+    }
+
+    /// Writes a line; the reason if that fails.
+    private static func put(_ line: String, on descriptor: CInt) -> String? {
+        let bytes = Array((line + "\n").utf8)
+        var offset = 0
+        while offset < bytes.count {
+            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + offset, $0.count - offset) }
+            if count > 0 {
+                offset += count
+            } else if count < 0, errno == EAGAIN {
+                var look = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                _ = poll(&look, 1, -1)
+            } else if count < 0, errno != EINTR {
+                return String(cString: strerror(errno))
+            }
+        }
+        return nil
     }
 }

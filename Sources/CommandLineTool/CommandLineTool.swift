@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// The `longwire` command: finds the subcommand, parses its words and runs it.
 public enum CommandLineTool {
     public static let version = "0.1.0"
@@ -10,6 +12,22 @@ public enum CommandLineTool {
             return .done
         },
     ]
+
+    /// Prepares the process, before anything is opened.
+    ///
+    /// A reader that left is an error of a write, not a signal. Standard descriptors that are closed become the null
+    /// device: otherwise a connection gets the number 1, and a gateway what was meant for the terminal.
+    public static func prepareProcess() {
+        signal(SIGPIPE, SIG_IGN)
+        for descriptor: CInt in 0...2 where fcntl(descriptor, F_GETFD) < 0 {
+            // One that can only be read, so that writing to it fails.
+            let opened = open("/dev/null", descriptor == 1 ? O_RDONLY : O_RDWR)
+            if opened >= 0, opened != descriptor {
+                dup2(opened, descriptor)
+                close(opened)
+            }
+        }
+    }
 
     /// Runs one command line, given without the program's own name, and says how to exit.
     public static func run(_ arguments: [String], in context: CommandContext = .process) -> ExitCode {
@@ -71,7 +89,8 @@ public enum CommandLineTool {
                 "LONGWIRE_APP_KEY, LONGWIRE_APP_SECRET, LONGWIRE_MASTER_SECRET, LONGWIRE_ADMIN_TOKEN, LONGWIRE_DEVICE,",
                 "LONGWIRE_HTTP, LONGWIRE_ADMIN); demo.json in the gateway's data folder (--data, LONGWIRE_DATA, else",
                 "./longwire-data), which a gateway without a configuration writes.", "",
-                "Exit codes: 0 done, 1 refused by the gateway, 64 wrong usage, 69 nobody answers.",
+                "Exit codes: 0 done, 1 refused by the gateway, 64 wrong usage, 69 nobody answers, 74 standard output cannot be",
+                "written.",
             ]).joined(separator: "\n")
     }
 }

@@ -7,6 +7,8 @@ public enum ExitCode: Int32, Sendable {
     case usage = 64
     /// Nobody answers there (EX_UNAVAILABLE).
     case unreachable = 69
+    /// Standard output cannot be written: what stands there is not all (EX_IOERR).
+    case unwritable = 74
 }
 
 /// Ends a command with a message for the terminal.

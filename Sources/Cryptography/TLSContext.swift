@@ -54,6 +54,15 @@ package final class TLSContext: @unchecked Sendable {
         self.raw = raw
     }
 
+    /// What clients will find wrong with the certificate's dates; `nil`: nothing, today.
+    package func dateProblem() -> String? {
+        guard let certificate = SSL_CTX_get0_certificate(raw) else { return "there is no certificate" }
+        // Below zero: in the past; above: in the future; zero: the date cannot be read.
+        if X509_cmp_current_time(X509_get0_notBefore(certificate)) >= 0 { return "the certificate is not valid yet" }
+        if X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0 { return "the certificate has expired" }
+        return nil
+    }
+
     /// A client's context.
     package init(trusting trust: Trust) throws(TLSFailure) {
         let raw = try Self.makeContext(TLS_client_method())

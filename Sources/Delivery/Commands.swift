@@ -188,6 +188,8 @@ public struct JobResult: Sendable {
 /// An app as the shards need it; a new snapshot replaces the old one at a reload.
 public struct AppSettings: Sendable {
     public enum OverflowPolicy: Sendable { case reject, dropOldest }
+    /// How many messages an operator may let one device's queue hold.
+    public static let queuedMessageLimits: ClosedRange<Int64> = 1...1_000_000
     public var key: AppKey
     public var appID: String
     /// The topic of tokens that name none.
@@ -221,11 +223,16 @@ public struct ShardLimits: Sendable {
     /// Commands that wait for one device's record, and for all of them.
     public var waitingPerDevice = 64
     public var waitingInAll = 16_384
-    /// Due jobs held in memory; more stay in the store until these are drained.
+    /// Due jobs held in memory, and as many held ones.
+    ///
+    /// More stay in the store until these are drained. An app that has its share may go on while all together are below it.
     public var dueJobReadAhead = 65_536
+    static let smallestDueShare = 256
+    /// When held jobs that are not in memory are looked at again: at the end of the first, but within these.
+    public var heldJobPause: ClosedRange<Int64> = 60_000...600_000
     public var cachedDeviceCount = 200_000
-    /// Rows looked at when a device's queue is measured; above any app's queue limit.
-    public var measuredRowCount = 100_000
+    /// Rows looked at when a device's queue is measured: all that any app's queue may hold.
+    public var measuredRowCount = Int(AppSettings.queuedMessageLimits.upperBound)
     /// Alarms of cold rows taken from the store at a time.
     public var alarmBatch = 256
     /// The longest pause before a job is offered again when its result names none.
@@ -237,10 +244,19 @@ public struct ShardLimits: Sendable {
     public var devicesPerAlias = 10
     public var tagsPerDevice = 100
     public var tagCharactersPerDevice = 512
+    /// Characters of one tag and of one alias: callers hold them to these.
+    public var tagCharacters = 32
+    public var aliasCharacters = 39
     /// How often one device's tags may be replaced on one day (UTC); 0: any number.
     public var tagReplacementsPerDay = 100
     /// Walks through all tag rows that one loop does at a time.
     public var tagWalks = 4
+    /// Devices times tags and conditions that one of them looks at in a turn: a fraction of a millisecond.
+    public var tagWalkWork = 65_536
+    /// Messages that one turn ends, or makes jobs for, on its own account: about a millisecond's work.
+    ///
+    /// The rest waits for the next turn.
+    public var sliceCount = 512
     /// A reserved alias that its device has not taken by then is not taken any more.
     public var aliasReservationLifetime: Int64 = 30_000
     /// How long reports know a task.

@@ -48,6 +48,8 @@ struct Device {
         static let damaged = Flags(rawValue: 1 << 23)
         /// Its profile lies in a cell of `ProfileCells`.
         static let profileInCell = Flags(rawValue: 1 << 24)
+        /// Held jobs of it were given back to the store.
+        static let heldInStore = Flags(rawValue: 1 << 26)
         static let silenced: Flags = [.pushModeOff, .blacklisted]
         static let allTokens: Flags = [.alertToken, .voipToken, .liveActivityToken]
 
@@ -90,6 +92,8 @@ struct Device {
     private var packedRegisteredAt = Packed48()
     private var packedWakeAt = Packed48()
     var state = ApplicationState.terminated
+    /// Counts, modulo 256, the values that the client or its server set the badge to.
+    var badgeRound: UInt8 = 0
 
     init(cid: DeviceID, bucket: Bucket, queue: DeviceQueue.Pointer) {
         (self.cid, self.bucket, self.queue) = (cid, bucket, queue)
@@ -143,6 +147,12 @@ struct Device {
         set { packedWakeAt.value = UInt64(max(0, newValue)) }
     }
 
+    /// Sets the badge to a value that is not a message's doing.
+    mutating func setBadge(_ value: Int32) {
+        badge = max(0, value)
+        badgeRound &+= 1
+    }
+
     var isStored: Bool {
         get { flags.contains(.stored) }
         set { if newValue { flags.insert(.stored) } else { flags.remove(.stored) } }
@@ -150,6 +160,11 @@ struct Device {
 
     var isLoaded: Bool { flags.contains(.loaded) }
     var isConnected: Bool { flags.contains(.connected) }
+
+    /// When the device last said Hello: a registration's time, or the timestamp of the last Hello after it.
+    ///
+    /// Its clock may run ahead of the gateway's by the tolerance, never ahead of the last frame.
+    var lastLoginAt: GatewayTime { min(lastHeardAt, max(registeredAt, Int64(clamping: lastTimestamp))) }
 
     /// Semantics, "Reachability": foreground, or background and kept running; not suspect; push mode on, not blacklisted.
     var isReachable: Bool {

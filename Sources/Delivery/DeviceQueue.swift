@@ -42,6 +42,8 @@ struct DeviceQueue {
     /// Digests of collapse keys among cold rows; all ones until they were looked through.
     var coldKeys: UInt64 = 0
     var suspectSince: GatewayTime = 0
+    /// When its rows on disk were last looked through for a message that feedback names.
+    var queuedSearchAt: GatewayTime = 0
     /// Counts messages of the live stream that were left to the disk: a page asked for before does not have them.
     var departures: UInt32 = 0
     /// Its place in `waitLists`.
@@ -241,6 +243,11 @@ extension Device {
     var suspectSince: GatewayTime {
         @inline(__always) get { queue.pointee.suspectSince }
         @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.suspectSince = newValue } }
+    }
+
+    var queuedSearchAt: GatewayTime {
+        @inline(__always) get { queue.pointee.queuedSearchAt }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.queuedSearchAt = newValue } }
     }
 
     var departures: UInt32 {

@@ -7,8 +7,14 @@ public import Wire
 public struct AliasName: Hashable, Sendable {
     public let high: UInt64
     public let low: UInt64
+    /// The digest of the app's own kind of alias; 0 for aliases without a type.
+    ///
+    /// A device has one alias of each type, and the same text under two types is two aliases.
+    public let type: UInt64
     public let text: String
-    public init(high: UInt64, low: UInt64, text: String) { (self.high, self.low, self.text) = (high, low, text) }
+    public init(high: UInt64, low: UInt64, type: UInt64 = 0, text: String) {
+        (self.high, self.low, self.type, self.text) = (high, low, type, text)
+    }
 
     public var bucket: Bucket { Bucket(digest: high) }
     public static func == (left: AliasName, right: AliasName) -> Bool {
@@ -119,7 +125,8 @@ public enum DirectoryReply: Sendable, Equatable {
 
 /// A device as the user endpoints show it.
 public struct DeviceDetail: Sendable, Equatable {
-    public var alias: AliasName?
+    /// At most one of each type.
+    public var aliases: [AliasName]
     public var tags: [TagName]
     public var badge: Int32
     public var isBlacklisted: Bool
@@ -135,13 +142,16 @@ public struct DeviceDetail: Sendable, Equatable {
     public var topic: String
 
     public init(
-        alias: AliasName? = nil, tags: [TagName] = [], badge: Int32 = 0, isBlacklisted: Bool = false,
+        aliases: [AliasName] = [], tags: [TagName] = [], badge: Int32 = 0, isBlacklisted: Bool = false,
         isConnected: Bool = false, isReachable: Bool = false, pushModeOff: Bool = false, registeredAt: GatewayTime = 0,
         lastSeenAt: GatewayTime = 0, sessionCount: UInt64 = 0, token: String = "", topic: String = ""
     ) {
-        (self.alias, self.tags, self.badge, self.isBlacklisted) = (alias, tags, badge, isBlacklisted)
+        (self.aliases, self.tags, self.badge, self.isBlacklisted) = (aliases, tags, badge, isBlacklisted)
         (self.isConnected, self.isReachable, self.pushModeOff) = (isConnected, isReachable, pushModeOff)
         (self.registeredAt, self.lastSeenAt, self.sessionCount) = (registeredAt, lastSeenAt, sessionCount)
         (self.token, self.topic) = (token, topic)
     }
+
+    /// The alias of a type; 0 for the one without a type.
+    public func alias(ofType type: UInt64 = 0) -> AliasName? { aliases.first { $0.type == type } }
 }

@@ -98,6 +98,8 @@ public struct PublishOutcome: Sendable, Equatable {
         case ignored
         /// The task was stopped: it reaches nobody any more.
         case stopped
+        /// Its row would not fit the store; nothing was accepted, and nothing will be.
+        case tooLarge
     }
     public enum Fallback: UInt8, Sendable { case none = 0, armed, due }
     public enum FallbackReason: UInt8, Sendable {
@@ -116,15 +118,17 @@ public struct PublishOutcome: Sendable, Equatable {
     public var timeToLive: Int64
     /// An answer given before to the same request id.
     public var isRepeat: Bool
+    /// It ended as it was accepted: it was sent nowhere and waits for nothing.
+    public var endedAs: FinalState?
 
     public init(
         code: Code, cid: DeviceID, message: MessageID = .none, task: TaskID, isLive: Bool = false,
         fallback: Fallback = .none, fallbackReason: FallbackReason = .applies, timeToLive: Int64 = 0,
-        isRepeat: Bool = false
+        isRepeat: Bool = false, endedAs: FinalState? = nil
     ) {
         (self.code, self.cid, self.message, self.task, self.isLive) = (code, cid, message, task, isLive)
         (self.fallback, self.fallbackReason) = (fallback, fallbackReason)
-        (self.timeToLive, self.isRepeat) = (timeToLive, isRepeat)
+        (self.timeToLive, self.isRepeat, self.endedAs) = (timeToLive, isRepeat, endedAs)
     }
 }
 
@@ -232,6 +236,8 @@ public struct DeviceStatus: Sendable {
     public var generation: UInt64
     public var heartbeatSeconds: Int64
     public var lastSeenAt: GatewayTime
+    /// Of the last accepted Hello, as the device's corrected clock had it.
+    public var lastLoginAt: GatewayTime
     public var registeredAt: GatewayTime
     public var queuedMessageCount: Int
     public var queuedByteCount: Int
@@ -243,13 +249,14 @@ public struct DeviceStatus: Sendable {
     public init(
         app: AppKey, isConnected: Bool, isReachable: Bool, isSuspect: Bool, applicationState: ApplicationState,
         keepsRunning: Bool, generation: UInt64, heartbeatSeconds: Int64, lastSeenAt: GatewayTime,
-        registeredAt: GatewayTime, queuedMessageCount: Int, queuedByteCount: Int, inFlightCount: Int,
+        lastLoginAt: GatewayTime, registeredAt: GatewayTime, queuedMessageCount: Int, queuedByteCount: Int,
+        inFlightCount: Int,
         nextSequence: UInt64, badge: Int32, pushModeOff: Bool, tokens: [Token]
     ) {
         (self.app, self.isConnected, self.isReachable, self.isSuspect) = (app, isConnected, isReachable, isSuspect)
         (self.applicationState, self.keepsRunning) = (applicationState, keepsRunning)
         (self.generation, self.heartbeatSeconds) = (generation, heartbeatSeconds)
-        (self.lastSeenAt, self.registeredAt) = (lastSeenAt, registeredAt)
+        (self.lastSeenAt, self.lastLoginAt, self.registeredAt) = (lastSeenAt, lastLoginAt, registeredAt)
         (self.queuedMessageCount, self.queuedByteCount) = (queuedMessageCount, queuedByteCount)
         (self.inFlightCount, self.nextSequence, self.badge) = (inFlightCount, nextSequence, badge)
         (self.pushModeOff, self.tokens) = (pushModeOff, tokens)
@@ -286,6 +293,9 @@ public struct MessageTrace: Sendable {
     /// `nil`: still pending.
     public var finalState: FinalState?
     public var finalReason: String
+    /// What the answer to its publish said of its fallback; `nil`: it ended before a version that keeps that.
+    public var fallback: PublishOutcome.Fallback?
+    public var fallbackReason = PublishOutcome.FallbackReason.applies
     public var steps: [Step]
     public init(
         message: MessageID, task: TaskID, cid: DeviceID, app: AppKey, strategy: Strategy, isOffline: Bool,
@@ -303,7 +313,7 @@ public struct MessageTrace: Sendable {
 /// Raw values are stored.
 public enum TraceEvent: UInt8, Sendable, CaseIterable {
     case accepted = 1, sent, resent, timedOut, jobDue, leased, leaseLapsed, vendorAccepted, vendorRetry, vendorRejected,
-        badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended
+        badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended, action
 }
 
 public struct LogEvent: Sendable {

@@ -6,8 +6,9 @@ internal import Wire
 /// The batch that is being written.
 struct OpenBatch {
     var device: UInt32 = .max
-    /// The counters row that changed in it.
+    /// The counters row that changed in it, and that of the day before.
     var counters: UInt32 = .max
+    var earlierCounters: UInt32 = .max
     var rowCount = 0
 
     var isOpen: Bool { device != .max }
@@ -28,7 +29,7 @@ extension Shard {
     mutating func closeBatch() -> Ticket {
         let device = devices.pointer(batch.device)
         if device.pointee.flags.contains(.dirty) { writeDevice(device) }
-        if batch.counters != .max { writeCounters(device.pointee.bucket) }
+        writeCounters(device.pointee.bucket)
         let slot = batch.device
         batch.device = .max
         lastTicket = store.endBatch()
@@ -43,6 +44,11 @@ extension Shard {
         let device = batch.device
         closeBatch()
         openBatch(device)
+    }
+
+    /// Before an independent change of one device: in the open batch, unless that is long.
+    mutating func openOrBreakBatch(_ device: UInt32) {
+        if batch.isOpen { breakLongBatch() } else { openBatch(device) }
     }
 
     private func writeDevice(_ device: UnsafeMutablePointer<Device>) {
@@ -60,7 +66,7 @@ extension Shard {
             registeredAt: device.pointee.registeredAt, lastSeenAt: device.pointee.lastHeardAt,
             broadcastSettled: settledCursor(device),
             broadcastMetBeyond: UInt16(clamping: device.pointee.broadcastMet &- settledCursor(device)),
-            dropped: device.pointee.dropped)
+            badgeRound: device.pointee.badgeRound, dropped: device.pointee.dropped)
         device.pointee.flags.remove(.cursorMoved)
         let profile = device.pointee.profileBytes
         // A device that was never seen again is collected a day after it was last seen.
@@ -79,6 +85,7 @@ extension Shard {
 
     mutating func keepCounters(_ row: CountersRow, bucket: Bucket) {
         let slot = counters.insert(row)
+        counterSlots[row.app, default: []].append(slot)
         counterIndex.set(row.app.word, Self.counterKey(bucket, row.day), slot)
     }
 
@@ -102,15 +109,45 @@ extension Shard {
     }
 
     /// Counts in a batch of the store that no device has opened.
-    mutating func countLate(_ extras: [CountersRow.Extra], app: AppKey, bucket: Bucket) {
-        batch.counters = todaysCounters(app, bucket)
-        for extra in extras { counters.pointer(batch.counters).pointee.extra[extra] &+= 1 }
-        writeCounters(bucket)
+    mutating func countLate(_ reach: CountersRow.Reach, of facts: MessageFacts) {
+        if let slot = countersOfTheDayBefore(facts) {
+            batch.earlierCounters = slot
+            counters.pointer(slot).pointee.count(reach)
+        } else {
+            batch.counters = todaysCounters(facts.app, facts.bucket)
+            counters.pointer(batch.counters).pointee.count(reach)
+        }
+        writeCounters(facts.bucket)
     }
 
+    /// Counts, in the open batch, on which channels a message went out: on the day of its acceptance, so that a day's
+    /// messages and their targets are one set; today if that day is longer ago than yesterday.
+    mutating func countReached(_ reach: CountersRow.Reach, of facts: MessageFacts) {
+        guard !reach.isEmpty else { return }
+        if let slot = countersOfTheDayBefore(facts) {
+            batch.earlierCounters = slot
+            counters.pointer(slot).pointee.count(reach)
+        } else {
+            changingCounters().pointee.count(reach)
+        }
+    }
+
+    /// Yesterday's counters, for a message that was accepted then.
+    private mutating func countersOfTheDayBefore(_ facts: MessageFacts) -> UInt32? {
+        let day = CountersRow.day(of: facts.acceptedAt)
+        guard day &+ 1 == CountersRow.day(of: now) else { return nil }
+        return counterIndex[facts.app.word, Self.counterKey(facts.bucket, day)]
+    }
+
+    /// Writes, in the open batch, the counters that changed: a batch counts for one app and bucket.
     private mutating func writeCounters(_ bucket: Bucket) {
-        let row = counters.pointer(batch.counters)
-        batch.counters = .max
+        if batch.counters != .max { writeCounters(batch.counters, bucket) }
+        if batch.earlierCounters != .max { writeCounters(batch.earlierCounters, bucket) }
+        (batch.counters, batch.earlierCounters) = (.max, .max)
+    }
+
+    private mutating func writeCounters(_ slot: UInt32, _ bucket: Bucket) {
+        let row = counters.pointer(slot)
         store.put(
             CountersRow.key(bucket, app: row.pointee.app, day: row.pointee.day), wakeAt: 0,
             prior: .maybe(wakeAt: 0), byteCount: CountersRow.byteCount
@@ -123,14 +160,12 @@ extension Shard {
         numbers.pending += 1
     }
 
-    private mutating func countEnded(_ state: FinalState, wasSent: Bool, wasAlerted: Bool) {
+    private mutating func countEnded(_ state: FinalState, _ reach: CountersRow.Reach, _ facts: MessageFacts) {
         let index = Int(state.rawValue) - 1
         if isPlanted(.expiryUncounted), state == .expired { return }
         let row = changingCounters()
         row.pointee.finals[index] &+= 1
-        if wasSent { row.pointee.extra[.sent] &+= 1 }
-        if wasAlerted { row.pointee.extra[.alerted] &+= 1 }
-        if wasSent || wasAlerted { row.pointee.extra[.reached] &+= 1 }
+        countReached(reach, of: facts)
         numbers.finals[index] &+= 1
         numbers.pending -= 1
     }
@@ -138,8 +173,9 @@ extension Shard {
     /// Counts, in the open batch, something that is no acceptance and no end.
     mutating func count(_ extra: CountersRow.Extra) { changingCounters().pointee.extra[extra] &+= 1 }
 
-    /// Forgets the counters of days gone by; their rows stay in the store.
-    mutating func dropOldCounters(before day: UInt32) {
+    /// Forgets the counters of days before yesterday; their rows stay in the store, and do not change any more.
+    mutating func dropOldCounters(before today: UInt32) {
+        let day = today - min(1, today)
         for bucket in UInt16(0)..<UInt16(Bucket.count) {
             for app in apps {
                 for old in stride(from: Int64(day) - 3, to: Int64(day), by: 1) where old >= 0 {
@@ -150,6 +186,10 @@ extension Shard {
                     }
                 }
             }
+        }
+        counterSlots.removeAll(keepingCapacity: true)
+        for slot in 0..<counters.highWater where counters.isOccupied(slot) {
+            counterSlots[counters.pointer(slot).pointee.app, default: []].append(slot)
         }
     }
 
@@ -218,21 +258,32 @@ extension Shard {
         // Of a message from another life it is only known whether it was accepted for a device in reach.
         let wasSent =
             sentAt > 0 || isAcked || isStored && !isRemembered && !facts.flags.contains(.offline)
-            || row?.steps.contains { $0.event == .sent } ?? false
+            || facts.flags.contains(.sendCounted) || row?.steps.contains { $0.event == .sent } ?? false
         let wasAlerted = state == .handedOff || state == .opened || row.map { $0.alertedAt > 0 } ?? false
-        noteEnded(facts, state, reason: reason, wasSent: wasSent, wasAlerted: wasAlerted, isNew: !isStored)
-        countEnded(state, wasSent: wasSent, wasAlerted: wasAlerted)
+        let isAlertCounted = row?.isAlertCounted ?? false
+        noteEnded(
+            facts, state, reason: reason, wasSent: wasSent, wasAlerted: wasAlerted, isNew: !isStored,
+            alarm: ledgerAlarm(facts, isAlertCounted: isAlertCounted))
+        // What was counted when it happened is not counted again.
+        let isSendCounted = facts.flags.contains(.sendCounted)
+        var reach: CountersRow.Reach = []
+        if wasSent, !isSendCounted { reach.insert(.sent) }
+        if wasAlerted, !isAlertCounted { reach.insert(.alerted) }
+        if wasSent || wasAlerted, !isSendCounted, !isAlertCounted { reach.insert(.reached) }
+        countEnded(state, reach, facts)
         if device.pointee.dropped.count(state) { device.pointee.flags.insert(.dirty) }
         if job != .max, !keepsJob { forgetJob(job) }
         if message != .max { forgetMessage(message) }
     }
 
-    /// Notes what happened to a message after its end.
-    mutating func noteLate(_ event: TraceEvent, of message: MessageID, detail: String) {
+    /// Notes, in the open batch, what happened to a message apart from its job and its end; `known` stands there already.
+    mutating func noteLate(
+        _ event: TraceEvent, of message: MessageID, detail: String, beside known: [MessageTrace.Step] = []
+    ) {
         guard let key = Self.lateKey(event, message) else { return }
-        let step = MessageTrace.Step(event: event, time: now, detail: detail)
-        store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: LateEventRow.byteCount(step)) {
-            LateEventRow.write(step, into: $0)
+        let steps = known + [MessageTrace.Step(event: event, time: now, detail: detail)]
+        store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: LateEventRow.byteCount(steps)) {
+            LateEventRow.write(steps, into: $0)
         }
     }
 

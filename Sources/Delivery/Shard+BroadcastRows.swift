@@ -11,22 +11,32 @@ private final class Resolution {
     var outstanding = 1
     var isWhole = true
     var withJob: Set<MessageID> = []
+    /// How many messages of the device had ended when the rows were asked for.
+    let endings: UInt32
     let completion: (inout Shard, Bool) -> Void
-    init(_ completion: @escaping (inout Shard, Bool) -> Void) { self.completion = completion }
+
+    init(endings: UInt32, _ completion: @escaping (inout Shard, Bool) -> Void) {
+        (self.endings, self.completion) = (endings, completion)
+    }
 }
 
 extension Shard {
     /// Brings every pending message of a live broadcast into memory, if it is not there yet.
     ///
-    /// The device is ready; it is busy for as long as this lasts. The completion gets false when a read failed.
+    /// The device is ready; it is busy for as long as this lasts, which keeps in memory what is there already. The
+    /// completion gets false when a read failed.
     mutating func resolveBroadcasts(_ slot: UInt32, completion: @escaping (inout Shard, Bool) -> Void) {
-        let device = devices.pointer(slot)
-        guard !device.pointee.flags.contains(.resolved) else {
+        guard !devices.pointer(slot).pointee.flags.contains(.resolved) else {
             completion(&self, true)
             return
         }
+        askLedger(slot, completion: completion)
+    }
+
+    private mutating func askLedger(_ slot: UInt32, completion: @escaping (inout Shard, Bool) -> Void) {
+        let device = devices.pointer(slot)
         var asked: [(broadcast: LiveBroadcast, key: StoreKey)] = []
-        let resolution = Resolution(completion)
+        let resolution = Resolution(endings: device.pointee.endings, completion)
         for broadcast in broadcastLog(device)?.live ?? []
         where broadcast.number > device.pointee.broadcastSettled {
             let facts = facts(slot, broadcast)
@@ -77,6 +87,7 @@ extension Shard {
     private static func pending(_ row: LedgerRow, _ wakeAt: GatewayTime, _ facts: MessageFacts) -> MessageFacts {
         var facts = facts
         if !row.flags.contains(.live) { facts.flags.insert(.offline) }
+        if row.flags.contains(.sendCounted) { facts.flags.insert(.sendCounted) }
         if row.fallback != .none { facts.flags.insert(.isArmed) }
         facts.wakeAt = wakeAt
         if row.fallback == .armed { facts.fallbackAt = wakeAt }
@@ -99,9 +110,13 @@ extension Shard {
     private mutating func listResolved(_ resolution: Resolution, _ slot: UInt32) {
         resolution.outstanding -= 1
         guard resolution.outstanding == 0 else { return }
+        let device = devices.pointer(slot)
+        if resolution.isWhole, device.pointee.endings != resolution.endings {
+            // Something ended while rows and jobs were read, and must not come back as it was: look again.
+            return askLedger(slot, completion: resolution.completion)
+        }
         let hasLost = resolution.found.contains { facts, _ in
             resolution.withJob.contains(facts.message) && jobIndex[facts.message.high, facts.message.low] == nil
-                && isPending(facts)
         }
         if hasLost, resolution.isWhole {
             // A job left memory while the others were read: look again, so that it does not get a second row.
@@ -109,11 +124,10 @@ extension Shard {
             resolution.outstanding = 1
             return resolved(resolution, slot)
         }
-        let device = devices.pointer(slot)
         device.pointee.flags.remove(.busy)
         if resolution.isWhole {
             for (facts, wasLive) in resolution.found
-            where listedMessage(table: .broadcast, item: facts.item, of: slot) == nil && isPending(facts) {
+            where listedMessage(table: .broadcast, item: facts.item, of: slot) == nil {
                 var message = Message(facts: facts, device: slot)
                 message.flags = [.cold]
                 message.fallbackAt = facts.flags.contains(.isArmed) ? max(1, facts.fallbackAt) : 0
@@ -131,12 +145,6 @@ extension Shard {
         }
         resolution.completion(&self, resolution.isWhole)
         if devices.isOccupied(slot) { drainWaiting(slot) }
-    }
-
-    /// Whether a message that a row told of as pending still is: its row may have changed while its job was read.
-    private func isPending(_ facts: MessageFacts) -> Bool {
-        guard case .found(let location, _) = store.young(Self.ledgerKey(facts)) else { return true }
-        return LedgerRow(store.value(at: location))?.state == nil
     }
 
     /// The device of a broadcast's message, ready and with all its pending messages in memory.
@@ -157,16 +165,16 @@ extension Shard {
         withBroadcasts(of: row.cid, key.bucket) { shard, slot, readiness in
             defer { shard.alarmDone() }
             guard readiness == .ready else {
-                if readiness == .failed { shard.rungAgain.append((key, shard.now + 1_000)) }
+                if readiness.mayBeRepeated { shard.rungAgain.append((key, shard.now + 1_000)) }
                 return
             }
             if let listed = shard.listedMessage(table: .broadcast, item: number, of: slot) {
                 // In memory it has a timer of its own, which may be for later.
                 if !shard.devices.pointer(slot).pointee.isConnected { shard.messageTimerFired(listed) }
-                if shard.devices.isOccupied(slot) { shard.leaveBroadcasts(slot) }
             } else if shard.broadcast(number, of: app)?.task != task {
                 shard.endForgotten(key, slot)
             }
+            if shard.devices.isOccupied(slot) { shard.leaveBroadcasts(slot) }
         }
     }
 

@@ -124,7 +124,7 @@ extension Shard {
     /// Does one step of a walk; `.walked` when all that it wrote is durable, `.busy` when it must be done again.
     mutating func walk(_ walk: BroadcastWalk, _ origin: Origin) {
         guard let plan = walk.record.broadcast, store.acceptsWrites else { return answer(origin, .busy) }
-        if walk.purpose == .enumerate, dueCount + numbers.heldJobs >= limits.dueJobReadAhead {
+        if walk.purpose == .enumerate, isFull(Int(appIndex(walk.record.app))) {
             // The senders are behind; more jobs would only fill the memory.
             return answer(origin, .busy)
         }
@@ -165,7 +165,7 @@ extension Shard {
                 let isPassedOver =
                     shard.devices.pointer(slot).pointee.flags.contains(.damaged)
                     || step.walk.purpose == .deal && shard.isPlanted(.dealtPastUnread)
-                if readiness == .failed, !isPassedOver { step.isWhole = false }
+                if readiness.mayBeRepeated, !isPassedOver { step.isWhole = false }
                 return shard.stepDone(step)
             }
             switch step.walk.purpose {

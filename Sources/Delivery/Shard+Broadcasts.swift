@@ -2,9 +2,23 @@
 //
 // A device *meets* the live broadcasts of its app in the order of their numbers, each once: then its tags are looked at,
 // and either it is passed over or the broadcast becomes a message of its own, whose only row is its ledger row. From there
-// on that message is like any other: in flight, acked, timed out, alerted, expired. `broadcastMet` is how far the device
-// has come; a message exists only for numbers up to it. `broadcastSettled` is below everything that is pending, so that a
-// device's return looks at the ledger only for what is live above it.
+// on that message is like any other: in flight, acked, timed out, alerted, expired.
+//
+// What always holds:
+//
+// 1. `broadcastMet` is how far the device has come: a message exists only for numbers up to it. Meeting moves it (`meet`,
+//    `pass`), and so does a resolution, to the highest number that has a ledger row: rows are written in the order of the
+//    numbers, so whatever is below that row was met. A client's position does not carry it past a broadcast that means the
+//    device and that the device has not met.
+// 2. `broadcastSettled` is below everything that is pending: a device's return looks at the ledger only for what is live
+//    above it. It moves only while the device is resolved, since only then everything that is pending is in memory.
+// 3. `resolved` means: every pending message of a live broadcast is in memory. A device that is connected is resolved.
+//    `leaveToStore` ends it, and is refused while the device is connected or busy; so nothing that a resolution (or any other
+//    step between a read and its continuation) has seen in memory leaves before it is done. What ends meanwhile makes a
+//    resolution look again.
+// 4. A session sends pending messages in the order of their numbers. One that it does not send is *passed over*, for a reason
+//    that can still be told after a restart: its time is over, its broadcast is over, or it had one attempt only. Hence a
+//    position is evidence for every number it names but those (`isEvidence`), which keep their own end.
 
 internal import Structures
 public import Wire
@@ -184,6 +198,10 @@ extension Shard {
             timeToLive: facts.timeToLive)
         openBatch(slot)
         countAccepted()
+        if goesOut {
+            facts.flags.insert(.sendCounted)
+            countReached([.sent, .reached], of: facts)
+        }
         // Nothing comes of it when it is over already; but nobody whom it meant is left without an end.
         let isExpired = isOver(facts.expiresAt) || !goesOut && !isArmed && facts.isOneShot
         if let state = broadcast.endsAs ?? (isExpired ? .expired : isSuperseded(slot, broadcast) ? .collapsed : nil) {
@@ -259,8 +277,9 @@ extension Shard {
             guard entry.pointee.ticket <= committedTicket || isPlanted(.broadcastBeforeSync) else { return false }
             guard let broadcast = broadcast(entry.pointee.facts.item, of: entry.pointee.facts.app), !broadcast.isOver
             else {
-                // Its end is under way; a position beyond it says nothing of it.
-                if !entry.pointee.flags.contains(.attempted) { entry.pointee.flags.insert(.passedOver) }
+                // Its end is under way. An earlier attempt may have been lost: what comes behind it says nothing of it.
+                entry.pointee.flags.insert(.passedOver)
+                entry.pointee.flags.remove(.sentHere)
                 continue
             }
             if isOver(entry.pointee.facts.expiresAt) {
@@ -370,18 +389,29 @@ extension Shard {
         var next = device.pointee.firstBroadcast
         while next != .max {
             let entry = messages.pointer(next)
-            if position.names(entry.pointee.facts.item), !entry.pointee.flags.contains(.passedOver),
-                !entry.pointee.facts.isOneShot || entry.pointee.flags.contains(.attempted),
-                entry.pointee.facts.expiresAt > now || entry.pointee.flags.contains(.attempted)
-            {
-                named.append(next)
-            }
+            if position.names(entry.pointee.facts.item), isEvidence(next) { named.append(next) }
             next = entry.pointee.next
         }
         endAcked(named, slot)
-        // Whatever stands below cannot reach this client in stream 1 any more.
-        pass(slot, to: position.sequence)
+        // What was passed over below it need not be looked at again. What the device has not met stays unmet: no position
+        // makes up for a message that was never there.
+        let unmet = broadcastLog(device)?.live.first {
+            $0.number > device.pointee.broadcastMet && $0.number <= position.sequence && isTarget(slot, $0)
+        }
+        pass(slot, to: unmet.map { $0.number - 1 } ?? position.sequence)
         if !named.isEmpty { cursorMoved(slot) }
+    }
+
+    /// Whether a position that names a message is evidence that it was processed: unless a session may have passed over
+    /// it, in this life or before.
+    private func isEvidence(_ message: UInt32) -> Bool {
+        let entry = messages.pointer(message)
+        let (facts, flags) = (entry.pointee.facts, entry.pointee.flags)
+        guard !flags.contains(.passedOver) else { return false }
+        // In memory since it was sent: the session that it was sent in passed over nothing of it.
+        if flags.contains(.attempted) { return true }
+        guard !facts.isOneShot, facts.expiresAt > now else { return false }
+        return broadcast(facts.item, of: facts.app)?.isOver == false
     }
 
     // MARK: The session's end
@@ -404,9 +434,12 @@ extension Shard {
         }
     }
 
-    /// The device is not there: what needs no timer of ours is left to its rows.
+    /// The device is not there, and no step is under way for it: what needs no timer of ours is left to its rows.
+    ///
+    /// Who ends a step comes through `drainWaiting`, which does this.
     mutating func leaveBroadcasts(_ deviceSlot: UInt32) {
-        guard !devices.pointer(deviceSlot).pointee.isConnected else { return }
+        let flags = devices.pointer(deviceSlot).pointee.flags
+        guard !flags.contains(.connected), !flags.contains(.busy) else { return }
         var next = devices.pointer(deviceSlot).pointee.firstBroadcast
         while next != .max {
             let slot = next

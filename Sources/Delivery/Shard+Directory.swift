@@ -22,7 +22,7 @@ extension Shard {
             onDevice(command, cid) { $0.clearAlias($1, name, stamp: stamp) }
         case .holds(let cid, let name, let stamp):
             onDevice(command, cid) { shard, slot in
-                shard.profile(slot).names.alias == name ? .held : shard.notHeld(stamp)
+                shard.profile(slot).names.held(name) != nil ? .held : shard.notHeld(stamp)
             }
         case .replaceTags(let cid, let tags): onDevice(command, cid) { $0.replaceTags($1, tags) }
         case .addTag(let cid, let tag): onDevice(command, cid) { $0.addTag($1, tag) }
@@ -46,7 +46,7 @@ extension Shard {
         whenReady(deviceSlot(cid, bucket: command.bucket)) { shard, slot, readiness in
             switch readiness {
             case .unknown: shard.reply(origin, .unknown)
-            case .failed: shard.reply(origin, .failed)
+            case .failed, .crowded: shard.reply(origin, .failed)
             case .ready:
                 let device = shard.devices.pointer(slot)
                 guard shard.apps[Int(device.pointee.appIndex)].key == app else {
@@ -68,25 +68,28 @@ extension Shard {
         var profile = profile(slot)
         // Later ones of the same alias were set, given up and released meanwhile, and this one's entry with them.
         guard !profile.names.isOvertaken(name, stamp: stamp) else { return .overtaken }
-        if profile.names.alias == name {
-            profile.names.aliasStamp = max(profile.names.aliasStamp, stamp)
+        if let held = profile.names.held(name) {
+            profile.names.take(name, stamp: max(held.stamp, stamp))
             save(profile, slot)
             return .aliasSet(previous: nil, stamp: 0)
         }
-        let (previous, previousStamp) = (profile.names.alias, profile.names.aliasStamp)
-        if previous != nil { profile.names.giveUpAlias(forgettingBefore: now - limits.aliasReservationLifetime) }
-        (profile.names.alias, profile.names.aliasStamp) = (name, stamp)
+        let previous = profile.names.alias(ofType: name.type)
+        guard previous != nil || profile.names.aliases.count < Limits.aliasesPerDevice else { return .tooMany }
+        if previous != nil {
+            profile.names.giveUpAlias(
+                ofType: name.type, forgettingBefore: now - limits.aliasReservationLifetime)
+        }
+        profile.names.take(name, stamp: stamp)
         save(profile, slot)
-        return .aliasSet(previous: previous, stamp: previousStamp)
+        return .aliasSet(previous: previous?.name, stamp: previous?.stamp ?? 0)
     }
 
     private mutating func clearAlias(_ slot: UInt32, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
         var profile = profile(slot)
-        guard profile.names.alias == name else { return notHeld(stamp) }
-        let given = profile.names.aliasStamp
-        profile.names.giveUpAlias(forgettingBefore: now - limits.aliasReservationLifetime)
+        guard let given = profile.names.held(name) else { return notHeld(stamp) }
+        profile.names.giveUpAlias(ofType: name.type, forgettingBefore: now - limits.aliasReservationLifetime)
         save(profile, slot)
-        return .aliasCleared(stamp: given)
+        return .aliasCleared(stamp: given.stamp)
     }
 
     private func notHeld(_ stamp: GatewayTime) -> DirectoryReply {
@@ -195,7 +198,7 @@ extension Shard {
     private mutating func setBadge(_ slot: UInt32, _ change: BadgeChange) -> DirectoryReply {
         let device = devices.pointer(slot)
         switch change {
-        case .set(let value): device.pointee.badge = max(0, value)
+        case .set(let value): device.pointee.setBadge(value)
         case .add(let value): device.pointee.badge = Int32(clamping: max(0, Int64(device.pointee.badge) + Int64(value)))
         }
         save(slot)
@@ -209,7 +212,7 @@ extension Shard {
         let token = profile.tokens.first { $0.kind == .alert && !$0.isQuarantined }
         let topic = token?.topic ?? ""
         return DeviceDetail(
-            alias: profile.names.alias, tags: profile.names.tags, badge: device.pointee.badge,
+            aliases: profile.names.aliases.map(\.name), tags: profile.names.tags, badge: device.pointee.badge,
             isBlacklisted: device.pointee.flags.contains(.blacklisted), isConnected: device.pointee.isConnected,
             isReachable: device.pointee.isReachable, pushModeOff: device.pointee.flags.contains(.pushModeOff),
             registeredAt: device.pointee.registeredAt,

@@ -93,6 +93,7 @@ extension Shard {
     /// Keeps whom a task is for, before any of them gets it.
     mutating func keepSiblings(_ task: TaskID, _ siblings: [DeviceID], _ origin: Origin) {
         guard store.acceptsWrites else { return answer(origin, .busy) }
+        guard siblings.count <= TaskBounds.targetsOfARow else { return answer(origin, .tooLarge) }
         let key = StoreKey(task.home, .taskTargets, task)
         // A call that is repeated after a crash has the same ones: the first call's.
         lookUp(key) { shard, bytes, _, ok in

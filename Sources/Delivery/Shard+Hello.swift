@@ -19,6 +19,7 @@ extension Shard {
             case .ready: shard.authenticate(command, slot)
             case .unknown: shard.turnAway(command, .unknownDevice, "this cid is not known here: register anew")
             case .failed: shard.turnAway(command, .storeUnavailable, "the device's record cannot be read now")
+            case .crowded: shard.turnAway(command, .storeUnavailable, "too many commands wait for device records")
             }
         }
     }
@@ -113,13 +114,32 @@ extension Shard {
             settleOpened(command, slot)
             return
         }
+        settleListed(command, slot, position, highest: highest)
+    }
+
+    /// Ends the messages in memory that a position names, a slice a turn, then those on disk.
+    private mutating func settleListed(
+        _ command: HelloCommand, _ slot: UInt32, _ position: StreamPosition, highest: UInt64
+    ) {
+        let device = devices.pointer(slot)
         var named: [UInt32] = []
         var next = device.pointee.firstMessage
-        while next != .max {
-            if position.names(messages.pointer(next).pointee.facts.item), mayHaveArrived(next) { named.append(next) }
+        while next != .max, named.count < limits.sliceCount {
+            let item = messages.pointer(next).pointee.facts.item
+            guard item <= highest else { break }
+            if position.names(item), mayHaveArrived(next) { named.append(next) }
             next = messages.pointer(next).pointee.next
         }
         endAcked(named, slot)
+        guard named.count < limits.sliceCount else {
+            device.pointee.flags.insert(.busy)
+            later { shard in
+                shard.devices.pointer(slot).pointee.flags.remove(.busy)
+                shard.settleListed(command, slot, position, highest: highest)
+                shard.drainWaiting(slot)
+            }
+            return
+        }
         guard device.pointee.coldMessageCount > 0, highest > 0 else {
             settleOpened(command, slot)
             return
@@ -240,7 +260,7 @@ extension Shard {
 
     private mutating func welcome(_ command: HelloCommand, _ slot: UInt32, isRegistration: Bool) {
         // Whoever hung up meanwhile has no session; what its Hello settled stays settled.
-        guard isAwaited(command.session) else { return }
+        guard isAwaited(command.session) else { return leaveBroadcasts(slot) }
         let hello = command.hello
         let device = devices.pointer(slot)
         device.pointee.generation &+= 1
@@ -249,6 +269,7 @@ extension Shard {
         if !isRegistration { device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, hello.timestamp) }
         device.pointee.session = command.session
         device.pointee.flags.formUnion([.connected, .gated])
+        connectedByApp[Int(device.pointee.appIndex)] += 1
         device.pointee.gates = 1
         device.pointee.state = hello.applicationState
         if hello.keepsRunning {
@@ -261,8 +282,8 @@ extension Shard {
         } else {
             device.pointee.flags.remove(.replayOpened)
         }
-        if let badge = hello.badge { device.pointee.badge = max(0, badge) }
-        if !hello.tokens.isEmpty { register(hello.tokens, slot) }
+        if let badge = hello.badge { device.pointee.setBadge(badge) }
+        if !hello.tokens.isEmpty { register(hello.tokens, slot, isAgain: false) }
         device.pointee.heartbeatSeconds = heartbeat(wish: hello.heartbeatSeconds)
         let window = hello.window == 0 ? limits.window : min(limits.window, Int(hello.window))
         device.pointee.window = UInt16(clamping: max(1, window))

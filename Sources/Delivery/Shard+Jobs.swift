@@ -78,6 +78,7 @@ extension Shard {
             if isHeld(slot) {
                 entry.pointee.place = .held
                 numbers.heldJobs += 1
+                dueLists[dueIndex(row)].heldCount += 1
             } else {
                 entry.pointee.place = .due
                 appendDue(slot)
@@ -122,13 +123,15 @@ extension Shard {
         while slot != .max {
             let next = jobs.pointer(slot).pointee.nextOfDevice
             placeJob(slot)
+            leaveIfHeld(slot)
             slot = next
         }
+        recallJobs(of: device)
     }
 
     private mutating func appendDue(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
-        let index = Int(entry.pointee.appIndex) * 2 + (entry.pointee.row.facts.flags.contains(.bulk) ? 1 : 0)
+        let index = dueIndex(entry)
         let wasEmpty = dueLists[index].first == .max
         entry.pointee.previous = dueLists[index].last
         entry.pointee.next = .max
@@ -138,6 +141,7 @@ extension Shard {
             jobs.pointer(dueLists[index].last).pointee.next = slot
         }
         dueLists[index].last = slot
+        dueLists[index].count += 1
         dueCount += 1
         if wasEmpty { effects.append(.jobsAvailable) }
     }
@@ -147,13 +151,16 @@ extension Shard {
         let entry = jobs.pointer(slot)
         switch entry.pointee.place {
         case .due:
-            let index = Int(entry.pointee.appIndex) * 2 + (entry.pointee.row.facts.flags.contains(.bulk) ? 1 : 0)
+            let index = dueIndex(entry)
             let (next, previous) = (entry.pointee.next, entry.pointee.previous)
             if next != .max { jobs.pointer(next).pointee.previous = previous } else { dueLists[index].last = previous }
             if previous != .max { jobs.pointer(previous).pointee.next = next } else { dueLists[index].first = next }
             (entry.pointee.next, entry.pointee.previous) = (.max, .max)
+            dueLists[index].count -= 1
             dueCount -= 1
-        case .held: numbers.heldJobs -= 1
+        case .held:
+            numbers.heldJobs -= 1
+            dueLists[dueIndex(entry)].heldCount -= 1
         case .none, .leasing: break
         }
         if entry.pointee.countsAsLeased {
@@ -193,8 +200,9 @@ extension Shard {
         else { return }
         switch entry.pointee.place {
         case .due, .held:
-            // Its alarm is past, so the store reports it again when the due lists have room.
-            if dueCount + numbers.heldJobs > limits.dueJobReadAhead,
+            // Its alarm is past, so the store reports it when its app has room.
+            let app = Int(entry.pointee.appIndex)
+            if entry.pointee.place == .due ? isOverfull(app) : isHeldOverfull(app),
                 entry.pointee.row.wakeAt == entry.pointee.storedWakeAt,
                 !entry.pointee.wasReported
             {
@@ -320,6 +328,7 @@ extension Shard {
         default: break
         }
         entry.pointee.row.state = state
+        if entry.pointee.row.alertedAt == 0 { moveBadge(slot, isTakenBack: true) }
         if facts.table == .vendorMessage, facts.strategy == .vendorElseLive, !facts.isOneShot, facts.expiresAt > now,
             !isPlanted(.vendorFirstNeverLive)
         {

@@ -46,7 +46,7 @@ extension Shard {
             }
             operation.outstanding += 1
             whenReady(jobs.pointer(slot).pointee.device) { shard, _, readiness in
-                if readiness == .failed { operation.unreadable.insert(id) }
+                if readiness.mayBeRepeated { operation.unreadable.insert(id) }
                 if readiness == .unknown { operation.orphaned.insert(id) }
                 shard.leasePartDone(operation)
             }
@@ -115,6 +115,7 @@ extension Shard {
         let facts = entry.pointee.row.facts
         guard entry.pointee.row.state == .due, !isOver(facts.expiresAt), !isHeld(slot) else {
             placeJob(slot)
+            leaveIfHeld(slot)
             return nil
         }
         let bytes: UnsafeRawBufferPointer
@@ -143,7 +144,8 @@ extension Shard {
             return nil
         }
         let tokens = profile(deviceSlot).tokens
-        guard let token = tokens.first(where: { $0.kind == content.tokenKind && !$0.isQuarantined }) else {
+        // The one that was registered last.
+        guard let token = tokens.last(where: { $0.kind == content.tokenKind && !$0.isQuarantined }) else {
             entry.pointee.row.note(.vendorRejected, now, "noToken")
             movable = (facts.message, bytes)
             endVendorPart(slot, device: deviceSlot, state: .rejected, reason: "noToken")
@@ -161,11 +163,13 @@ extension Shard {
             case .add(let value): device.pointee.badge = max(0, Int32(clamping: Int64(before) + Int64(value)))
             }
             if device.pointee.badge != before { device.pointee.flags.insert(.dirty) }
+            entry.pointee.row.badgeChange = Int32(clamping: Int64(device.pointee.badge) - Int64(before))
+            entry.pointee.row.badgeRound = device.pointee.badgeRound
         }
         let until = now + max(1, operation.command.leaseMilliseconds)
         entry.pointee.row.state = .leased
         entry.pointee.row.attempts &+= 1
-        entry.pointee.row.lease = operation.command.leaseID
+        entry.pointee.row.give(operation.command.leaseID)
         entry.pointee.row.leasedUntil = until
         entry.pointee.row.sentToken = token.digest
         entry.pointee.row.sentKind = token.kind
@@ -187,6 +191,22 @@ extension Shard {
         placeJob(slot)
         if entry.pointee.message != .max { armTimer(entry.pointee.message) }
         return job
+    }
+
+    /// Takes back what a job's lease did to its device's badge, or does it again, with the next write of the device.
+    ///
+    /// The client's own value wins: what was set since the lease stays.
+    mutating func moveBadge(_ slot: UInt32, isTakenBack: Bool) {
+        let entry = jobs.pointer(slot)
+        guard entry.pointee.row.badgeApplied, entry.pointee.row.isBadgeTakenBack != isTakenBack else { return }
+        entry.pointee.row.isBadgeTakenBack = isTakenBack
+        let device = devices.pointer(entry.pointee.device)
+        guard entry.pointee.row.badgeChange != 0, entry.pointee.row.badgeRound == device.pointee.badgeRound else {
+            return
+        }
+        let change = Int64(entry.pointee.row.badgeChange)
+        device.pointee.badge = Int32(clamping: max(0, Int64(device.pointee.badge) + (isTakenBack ? -change : change)))
+        device.pointee.flags.insert(.dirty)
     }
 
     /// Fills the holes of a rendered body: the msgId's digits over their place, the badge's between what surrounds it.

@@ -26,8 +26,10 @@ extension Shard {
     mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome, isTracked: Bool) {
         if facts.task.hasLedger {
             acceptances.insert(facts.task, facts.message.low, now: now)
+            var flags: LedgerRow.Flags = outcome.isLive ? .live : []
+            if facts.flags.contains(.sendCounted) { flags.insert(.sendCounted) }
             let row = LedgerRow(
-                cid: facts.cid, app: facts.app, flags: outcome.isLive ? .live : [], state: nil,
+                cid: facts.cid, app: facts.app, flags: flags, state: nil,
                 fallback: outcome.fallback, fallbackReason: outcome.fallbackReason, acceptedAt: facts.acceptedAt,
                 timeToLive: facts.timeToLive, table: facts.table, item: facts.item)
             store.put(Self.ledgerKey(facts), wakeAt: ledgerAlarm(facts), prior: .none, byteCount: row.byteCount) {
@@ -45,18 +47,51 @@ extension Shard {
         }
     }
 
-    /// Writes, in the open batch, how a task's message ended.
+    /// The alarm of a pending row whose message the vendor accepted: its fallback is no matter any more.
+    private func alertedAlarm(_ facts: MessageFacts) -> GatewayTime {
+        facts.table == .broadcast ? facts.expiresAt : ledgerEnd(facts)
+    }
+
+    /// The alarm that stands at a pending message's row.
+    func ledgerAlarm(_ facts: MessageFacts, isAlertCounted: Bool) -> GatewayTime {
+        isAlertCounted ? alertedAlarm(facts) : ledgerAlarm(facts)
+    }
+
+    private func ledgerFlags(_ facts: MessageFacts, wasSent: Bool, wasAlerted: Bool) -> LedgerRow.Flags {
+        var flags: LedgerRow.Flags = facts.flags.contains(.offline) ? [] : .live
+        if facts.flags.contains(.sendCounted) { flags.insert(.sendCounted) }
+        if wasSent { flags.insert(.sent) }
+        if wasAlerted { flags.insert(.alerted) }
+        return flags
+    }
+
+    /// Writes, in the open batch, that the vendor accepted a task's message, which stays pending.
+    mutating func noteAlerted(_ facts: MessageFacts, wasSent: Bool) {
+        guard facts.task.hasLedger else { return }
+        let (fallback, fallbackReason) = facts.fallback
+        let row = LedgerRow(
+            cid: facts.cid, app: facts.app, flags: ledgerFlags(facts, wasSent: wasSent, wasAlerted: true), state: nil,
+            fallback: fallback, fallbackReason: fallbackReason, acceptedAt: facts.acceptedAt,
+            timeToLive: facts.timeToLive, table: facts.table, item: facts.item)
+        store.put(
+            Self.ledgerKey(facts), wakeAt: alertedAlarm(facts), prior: .maybe(wakeAt: ledgerAlarm(facts)),
+            byteCount: row.byteCount
+        ) { row.write(into: $0) }
+        batch.rowCount += 1
+    }
+
+    /// Writes, in the open batch, how a task's message ended; `alarm` stands at its row.
     mutating func noteEnded(
-        _ facts: MessageFacts, _ state: FinalState, reason: String, wasSent: Bool, wasAlerted: Bool, isNew: Bool
+        _ facts: MessageFacts, _ state: FinalState, reason: String, wasSent: Bool, wasAlerted: Bool, isNew: Bool,
+        alarm: GatewayTime
     ) {
         guard facts.task.hasLedger else { return }
         if isNew { acceptances.insert(facts.task, facts.message.low, now: now) }
-        var flags: LedgerRow.Flags = facts.flags.contains(.offline) ? [] : .live
-        if wasSent { flags.insert(.sent) }
-        if wasAlerted { flags.insert(.alerted) }
+        var flags = ledgerFlags(facts, wasSent: wasSent, wasAlerted: wasAlerted)
+        if isNew { flags.insert(.endedAtOnce) }
         let isFirstAck = facts.flags.contains(.firstAckWins) && Self.isFirstAck(state)
         if isFirstAck { flags.insert(.firstAck) }
-        let (fallback, fallbackReason) = Self.fallback(facts)
+        let (fallback, fallbackReason) = facts.fallback
         let row = LedgerRow(
             cid: facts.cid, app: facts.app, flags: flags, state: state, fallback: fallback,
             fallbackReason: fallbackReason, acceptedAt: facts.acceptedAt, endedAt: now, timeToLive: facts.timeToLive,
@@ -65,25 +100,10 @@ extension Shard {
         // Until its siblings have ended the row must be looked at again.
         store.put(
             Self.ledgerKey(facts), wakeAt: isFirstAck ? min(end, now + limits.taskPatience) : end,
-            prior: isNew ? .none : .maybe(wakeAt: ledgerAlarm(facts)), byteCount: row.byteCount
+            prior: isNew ? .none : .maybe(wakeAt: alarm), byteCount: row.byteCount
         ) { row.write(into: $0) }
         batch.rowCount += 1
         if isFirstAck { noteFirstAck(facts) }
-    }
-
-    /// What the answer to this message's publish said of its fallback.
-    private static func fallback(
-        _ facts: MessageFacts
-    ) -> (PublishOutcome.Fallback, PublishOutcome.FallbackReason) {
-        if facts.strategy == .vendorOnly || facts.strategy == .vendorElseLive {
-            return facts.flags.contains(.hasVendorContent) ? (.due, .applies) : (.none, .noContent)
-        }
-        if facts.flags.contains(.isArmed) { return (facts.fallbackAt > 0 ? .armed : .due, .applies) }
-        let reason: PublishOutcome.FallbackReason =
-            facts.strategy == .liveOnly
-            ? .strategy
-            : facts.timeToLive == 0 ? .timeToLive : facts.flags.contains(.hasVendorContent) ? .noToken : .noContent
-        return (.none, reason)
     }
 
     /// Writes, in the open batch, what a user did with a message; the same event again changes nothing.
@@ -108,7 +128,8 @@ extension Shard {
             code: .accepted, cid: command.cid,
             message: MessageID(bucket: command.bucket, acceptedAt: row.acceptedAt, digest: command.messageDigest),
             task: command.task, isLive: row.flags.contains(.live), fallback: row.fallback,
-            fallbackReason: row.fallbackReason, timeToLive: row.timeToLive, isRepeat: true)
+            fallbackReason: row.fallbackReason, timeToLive: row.timeToLive, isRepeat: true,
+            endedAs: row.flags.contains(.endedAtOnce) ? row.state : nil)
     }
 
     // MARK: Looking a row up

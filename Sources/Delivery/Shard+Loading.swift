@@ -8,8 +8,12 @@ enum Readiness {
     case ready
     /// There is no such device.
     case unknown
-    /// The store could not be read, or too many commands wait: say it again later.
+    /// The store could not be read: say it again later.
     case failed
+    /// Too many commands wait already: say it again later.
+    case crowded
+
+    var mayBeRepeated: Bool { self == .failed || self == .crowded }
 }
 
 /// Commands that wait for one device.
@@ -70,7 +74,7 @@ extension Shard {
         }
         let count = device.pointee.waiting == .max ? 0 : waitLists.pointer(device.pointee.waiting).pointee.count
         guard count < limits.waitingPerDevice, waitingCount < limits.waitingInAll else {
-            command(&self, slot, .failed)
+            command(&self, slot, .crowded)
             if devices.isOccupied(slot) { freeIfEmpty(slot) }
             return
         }
@@ -99,6 +103,7 @@ extension Shard {
             command(&self, slot, readiness == .ready && !device.pointee.isLoaded ? .unknown : readiness)
         }
         guard devices.isOccupied(slot) else { return }
+        leaveBroadcasts(slot)
         releaseQueue(slot)
         freeIfEmpty(slot)
     }
@@ -169,6 +174,8 @@ extension Shard {
             }
             if device.pointee.messageCount > 0 { device.pointee.flags.insert(.coldAhead) }
             device.pointee.coldKeys = device.pointee.messageCount + device.pointee.vendorCount > 0 ? .max : 0
+            let held = AlarmPile(app: row.app, isHeld: true)
+            if shard.store.alarmPiles.contains(held) { device.pointee.flags.insert(.heldInStore) }
             shard.placeJobs(of: slot)
             shard.evictIdle()
             shard.drainWaiting(slot)
@@ -186,7 +193,7 @@ extension Shard {
         if row.flags.contains(.established) { device.pointee.flags.insert(.established) }
         if row.flags.contains(.blacklisted) { device.pointee.flags.insert(.blacklisted) }
         if row.flags.contains(.listed) { device.pointee.flags.insert(.listed) }
-        device.pointee.badge = row.badge
+        (device.pointee.badge, device.pointee.badgeRound) = (row.badge, row.badgeRound)
         device.pointee.generation = row.generation
         device.pointee.lastTimestamp = row.lastTimestamp
         // What the reserved block held may have been given: the next number is beyond it.

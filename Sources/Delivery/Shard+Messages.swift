@@ -119,9 +119,13 @@ extension Shard {
             default: (device.pointee.firstVendor, device.pointee.lastVendor)
             }
         if last != .max, messages.pointer(last).pointee.facts.item == item { return last }
+        // Two of the lists are in the order of their items.
+        let isOrdered = table != .vendorMessage
         var slot = first
         while slot != .max {
-            if messages.pointer(slot).pointee.facts.item == item { return slot }
+            let found = messages.pointer(slot).pointee.facts.item
+            if found == item { return slot }
+            if isOrdered, found > item { return nil }
             slot = messages.pointer(slot).pointee.next
         }
         return nil

@@ -116,13 +116,11 @@ extension Shard {
                 shard.meetUpTo(broadcast, slot, earlierIsLive: isReachable)
             }
             guard let listed = shard.listedMessage(table: .broadcast, item: broadcast.number, of: slot) else {
-                shard.leaveBroadcasts(slot)
                 return shard.endWithdrawal(kept, slot, false)  // not one of those whom it meant
             }
             shard.devices.pointer(slot).pointee.flags.insert(.busy)
             let id = shard.messages.pointer(listed).pointee.facts.message
             shard.endPending(id, .broadcast, broadcast.number, slot, reason: "") { shard, wasSeen, ok in
-                shard.leaveBroadcasts(slot)
                 shard.endWithdrawal(kept, slot, ok ? wasSeen ?? false : nil)
             }
         }
@@ -171,7 +169,8 @@ extension Shard {
 extension TraceRow {
     /// True when it went out on the live channel, as the counters have it.
     var wasReached: Bool {
-        finalState == .delivered || finalState == .deliveredOffline || steps.contains { $0.event == .sent }
+        finalState == .delivered || finalState == .deliveredOffline || wasSentLive
+            || steps.contains { $0.event == .sent }
     }
 
     /// True when the device may have seen the message.

@@ -16,6 +16,16 @@ extension Shard {
             refuse(command, .busy)
             return
         }
+        guard MessageRow.byteCount(command) <= StoreBounds.valueByteCount else {
+            refuse(command, .tooLarge)
+            return
+        }
+        // What is left is for those who have not had their share.
+        if isShortOfRoom, isOverShare(command.app) {
+            numbers.refusedOverShare &+= 1
+            refuse(command, .busy)
+            return
+        }
         guard !retiredApps.contains(command.app) else {
             refuse(command, .unknownDevice)
             return
@@ -29,8 +39,8 @@ extension Shard {
             switch readiness {
             case .ready: shard.admit(kept.command, slot)
             case .unknown: shard.refuse(kept.command, .unknownDevice)
-            case .failed:
-                shard.refuse(kept.command, shard.waitingCount >= shard.limits.waitingInAll ? .busy : .storeFailed)
+            case .crowded: shard.refuse(kept.command, .busy)
+            case .failed: shard.refuse(kept.command, .storeFailed)
             }
         }
     }
@@ -121,8 +131,24 @@ extension Shard {
 
     // MARK: Collapse and overflow among cold rows
 
-    /// Brings those cold messages into memory that this one may end, then decides.
+    /// Makes the room that the device's queue must have, then decides.
     mutating func makeRoom(_ command: PublishCommand, _ slot: UInt32) {
+        guard standingExcess(slot).isAny else {
+            bringCollapsible(command, slot)
+            return
+        }
+        // A bound that was lowered leaves any number above it: these end in batches and turns of their own.
+        let kept = KeptPublish(command)
+        devices.pointer(slot).pointee.flags.insert(.busy)
+        shed(slot) { shard, ok in
+            shard.devices.pointer(slot).pointee.flags.remove(.busy)
+            if ok { shard.bringCollapsible(kept.command, slot) } else { shard.refuse(kept.command, .storeFailed) }
+            shard.drainWaiting(slot)
+        }
+    }
+
+    /// Brings those cold messages into memory that this one may end, then decides.
+    private mutating func bringCollapsible(_ command: PublishCommand, _ slot: UInt32) {
         let device = devices.pointer(slot)
         let hash = command.collapseKey.isEmpty ? 0 : Fingerprint.of(command.collapseKey)
         if hash != 0, device.pointee.coldKeys & Self.keyBit(hash) != 0,
@@ -229,7 +255,7 @@ extension Shard {
         accept(command, slot, hash: hash, dropping: dropping)
     }
 
-    private func mayDrop(_ slot: UInt32) -> Bool {
+    func mayDrop(_ slot: UInt32) -> Bool {
         let entry = messages.pointer(slot)
         if entry.pointee.flags.contains(.inFlight), !isPlanted(.overflowDropsInFlight) { return false }
         guard entry.pointee.job != .max else { return true }
@@ -342,6 +368,7 @@ extension Shard {
             if command.timeToLive <= 0 { plan.expiresAt = now + limits.noStorageLeasable }
             guard command.vendor != nil, hasToken else {
                 guard command.isBulk else { return nil }
+                plan.isArmed = false
                 plan.endsAs = .failed
                 plan.endReason = "noToken"
                 plan.reason = command.vendor == nil ? .noContent : .noToken
@@ -390,9 +417,10 @@ extension Shard {
             refuse(command, .noToken, reason: command.vendor == nil ? .noContent : .noToken)
             return
         }
+        if hash != 0, plan.endsAs == nil { endCollapsed(slot, hash: hash) }
         openBatch(slot)
         if plan.endsAs == nil {
-            for message in dropping {
+            for message in dropping where messages.isOccupied(message) {
                 let entry = messages.pointer(message)
                 end(entry.pointee.facts, .overflowed, message: message, job: entry.pointee.job)
             }
@@ -411,7 +439,14 @@ extension Shard {
         if plan.isArmed { facts.flags.insert(.isArmed) }
         if !command.revokes.isNone { facts.flags.insert(.revoke) }
         if command.firstAckWins { facts.flags.insert(.firstAckWins) }
+        // It gets no place in the stream.
+        if plan.endsAs != nil, facts.table == .message { facts.item = 0 }
         countAccepted()
+        noteUse(of: Int(device.pointee.appIndex), byteCount: Int(facts.byteCount))
+        if plan.isLive {
+            facts.flags.insert(.sendCounted)
+            countReached([.sent, .reached], of: facts)
+        }
         var listed: UInt32?
         if let state = plan.endsAs {
             end(facts, state, reason: plan.endReason, message: .max, job: .max, isStored: false)
@@ -420,7 +455,8 @@ extension Shard {
         }
         let outcome = PublishOutcome(
             code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
-            fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive)
+            fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive,
+            endedAs: plan.endsAs)
         if let listed {
             noteAccepted(messages.pointer(listed).pointee.facts, outcome, isTracked: command.isTracked)
         } else if command.isTracked, !command.task.hasLedger {
@@ -476,7 +512,28 @@ extension Shard {
         return device.pointee.takeSequence()
     }
 
+    /// Ends those under a key that an earlier message has collapsed durably and that have come free, as many as there are:
+    /// their ends need not be in the batch of the newer one.
+    private mutating func endCollapsed(_ slot: UInt32, hash: UInt64) {
+        for first in [devices.pointer(slot).pointee.firstMessage, devices.pointer(slot).pointee.firstVendor] {
+            var next = first
+            while next != .max {
+                let message = next
+                let entry = messages.pointer(message)
+                next = entry.pointee.next
+                guard entry.pointee.collapseHash == hash, entry.pointee.flags.contains(.collapsed),
+                    !entry.pointee.flags.contains(.inFlight), !isPlanted(.collapseKeepsOlder)
+                else { continue }
+                openOrBreakBatch(slot)
+                end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+            }
+        }
+        if batch.isOpen { closeBatch() }
+    }
+
     /// Ends older messages under a key; one in flight is only marked, durably, and ends when it comes free un-acked.
+    ///
+    /// One that is marked already stays as it is, so that few are written, whatever the window.
     private mutating func collapse(_ slot: UInt32, hash: UInt64) {
         for first in [devices.pointer(slot).pointee.firstMessage, devices.pointer(slot).pointee.firstVendor] {
             var next = first
@@ -489,6 +546,7 @@ extension Shard {
                     end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
                     continue
                 }
+                guard !entry.pointee.flags.contains(.collapsed) else { continue }
                 entry.pointee.flags.insert(.collapsed)
                 if entry.pointee.job == .max {
                     let row = JobRow(facts: entry.pointee.facts, state: .cancelled, dueAt: now)
@@ -504,8 +562,8 @@ extension Shard {
     }
 }
 
-/// How far a queue would be over its bounds.
-private struct Excess {
+/// How far a queue is, or would be, over its bounds.
+struct Excess {
     var count: Int
     var bytes: Int
     var isAny: Bool { count > 0 || bytes > 0 }

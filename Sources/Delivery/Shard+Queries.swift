@@ -12,7 +12,7 @@ extension Shard {
         begin(now)
         whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
-                shard.tell(.deviceStatus(origin, cid, readiness == .failed ? .unreadable : .unknown))
+                shard.tell(.deviceStatus(origin, cid, readiness.mayBeRepeated ? .unreadable : .unknown))
                 return
             }
             let device = shard.devices.pointer(slot)
@@ -30,7 +30,7 @@ extension Shard {
                 isSuspect: device.pointee.flags.contains(.suspect), applicationState: device.pointee.state,
                 keepsRunning: device.pointee.flags.contains(.keepsRunning), generation: device.pointee.generation,
                 heartbeatSeconds: Int64(device.pointee.heartbeatSeconds),
-                lastSeenAt: device.pointee.lastHeardAt,
+                lastSeenAt: device.pointee.lastHeardAt, lastLoginAt: device.pointee.lastLoginAt,
                 registeredAt: device.pointee.registeredAt,
                 queuedMessageCount: Int(device.pointee.messageCount + device.pointee.vendorCount),
                 queuedByteCount: Int(device.pointee.messageBytes + device.pointee.vendorBytes),
@@ -42,38 +42,65 @@ extension Shard {
 
     /// Tells a message's life so far, as `.messageTrace`.
     ///
-    /// Rare and for people: a message that is only in memory is found by looking at all of them, and so is one that is only
-    /// in the store, unless it is known that it cannot be pending.
+    /// With its device, which is among this device's messages in memory or nowhere there. Without, it is found by looking at
+    /// all of them, some in each turn: rare and for people. One that is only in the store is searched for, unless it is known
+    /// that it cannot be pending.
     public mutating func trace(
-        of message: MessageID, mayBePending: Bool = true, origin: Origin, now: GatewayTime
+        of message: MessageID, cid: DeviceID? = nil, mayBePending: Bool = true, origin: Origin, now: GatewayTime
     ) {
         begin(now)
-        for slot in 0..<messages.highWater where messages.isOccupied(slot) {
-            let entry = messages.pointer(slot)
-            guard entry.pointee.facts.message == message else { continue }
-            let row = entry.pointee.job == .max ? nil : jobs.pointer(entry.pointee.job).pointee.row
-            var steps = row?.steps ?? []
-            if entry.pointee.sentAt > 0, !steps.contains(where: { $0.event == .sent }) {
-                steps.insert(MessageTrace.Step(event: .sent, time: entry.pointee.sentAt), at: 0)
+        if let cid {
+            if let device = knownDevice(cid), let slot = listedMessage(message, of: device) {
+                return tellPending(slot, origin)
             }
-            tell(
-                .messageTrace(
-                    origin,
-                    .known(
-                        Self.pendingTrace(entry.pointee.facts, steps: steps, isOffline: entry.pointee.isOffline))))
-            return
+            return traceStored(message, mayBePending: mayBePending, origin)
         }
+        look(MessageWalk(message: message, origin: origin))
+    }
+
+    /// Goes on with the oldest walk over the messages in memory.
+    mutating func walkMessages() {
+        guard !messageWalks.isEmpty else { return }
+        look(messageWalks.removeFirst())
+    }
+
+    private mutating func look(_ walk: MessageWalk) {
+        let end = min(messages.highWater, walk.next + messageWalkSlice)
+        for slot in walk.next..<max(walk.next, end)
+        where messages.isOccupied(slot) && messages.pointer(slot).pointee.facts.message == walk.message {
+            return tellPending(slot, walk.origin)
+        }
+        // What comes into memory behind the walk is found in the store: it is cold, or it was accepted after the question.
+        guard end < messages.highWater else { return traceStored(walk.message, mayBePending: true, walk.origin) }
+        guard messageWalks.count < Self.waitingSearchCount else { return tell(.messageTrace(walk.origin, .unreadable)) }
+        var rest = walk
+        rest.next = end
+        messageWalks.append(rest)
+    }
+
+    private mutating func tellPending(_ slot: UInt32, _ origin: Origin) {
+        let entry = messages.pointer(slot)
+        let row = entry.pointee.job == .max ? nil : jobs.pointer(entry.pointee.job).pointee.row
+        var steps = row?.steps ?? []
+        if entry.pointee.sentAt > 0, !steps.contains(where: { $0.event == .sent }) {
+            steps.insert(MessageTrace.Step(event: .sent, time: entry.pointee.sentAt), at: 0)
+        }
+        let trace = Self.pendingTrace(entry.pointee.facts, steps: steps, isOffline: entry.pointee.isOffline)
+        addLateEvents(trace, origin)
+    }
+
+    private mutating func traceStored(_ message: MessageID, mayBePending: Bool, _ origin: Origin) {
         findJob(message) { shard, job, ok in
             if let job {
                 let row = shard.jobs.pointer(job).pointee.row
                 shard.dropJobIfDone(job)
-                return shard.tell(
-                    .messageTrace(origin, .known(Self.pendingTrace(row.facts, steps: row.steps, isOffline: true))))
+                return shard.addLateEvents(
+                    Self.pendingTrace(row.facts, steps: row.steps, isOffline: true), origin)
             }
             guard ok else { return shard.tell(.messageTrace(origin, .unreadable)) }
             guard let bucket = message.bucket else { return shard.tell(.messageTrace(origin, .unknown)) }
             shard.readTrace(message, bucket: bucket) { shard, trace, ok in
-                if let trace { return shard.addLateEvents(trace, origin) }
+                if let trace { return shard.addLateEvents(Self.endedTrace(trace), origin) }
                 guard ok else { return shard.tell(.messageTrace(origin, .unreadable)) }
                 guard mayBePending else { return shard.tell(.messageTrace(origin, .unknown)) }
                 shard.searchPending(message, bucket: bucket, origin)
@@ -120,12 +147,11 @@ extension Shard {
                 // As for one that is brought into memory.
                 let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= shard.now
                 let isOffline = facts.flags.contains(.offline) || isMissed
-                return shard.tell(
-                    .messageTrace(origin, .known(Self.pendingTrace(facts, steps: [], isOffline: isOffline))))
+                return shard.addLateEvents(Self.pendingTrace(facts, steps: [], isOffline: isOffline), origin)
             }
             // It may have ended meanwhile.
             shard.readTrace(message, bucket: bucket) { shard, trace, ok in
-                if let trace { return shard.addLateEvents(trace, origin) }
+                if let trace { return shard.addLateEvents(Self.endedTrace(trace), origin) }
                 shard.tell(.messageTrace(origin, ok ? .unknown : .unreadable))
             }
         }
@@ -145,37 +171,44 @@ extension Shard {
     private static func pendingTrace(
         _ facts: MessageFacts, steps: [MessageTrace.Step], isOffline: Bool
     ) -> MessageTrace {
-        MessageTrace(
+        var trace = MessageTrace(
             message: facts.message, task: facts.task, cid: facts.cid, app: facts.app, strategy: facts.strategy,
             isOffline: isOffline, sequence: facts.sequence, acceptedAt: facts.acceptedAt, expiresAt: facts.expiresAt,
             finalState: nil, finalReason: "",
             steps: [MessageTrace.Step(event: .accepted, time: facts.acceptedAt)] + steps)
+        (trace.fallback, trace.fallbackReason) = facts.fallback
+        return trace
     }
 
-    private mutating func addLateEvents(_ trace: TraceRow, _ origin: Origin) {
-        var steps = trace.steps
+    private static func endedTrace(_ row: TraceRow) -> MessageTrace {
+        var trace = MessageTrace(
+            message: row.facts.message, task: row.facts.task, cid: row.facts.cid, app: row.facts.app,
+            strategy: row.facts.strategy, isOffline: row.isOffline, sequence: row.facts.sequence,
+            acceptedAt: row.facts.acceptedAt, expiresAt: row.facts.expiresAt, finalState: row.finalState,
+            finalReason: row.reason, steps: row.steps)
+        if let fallback = row.fallback { (trace.fallback, trace.fallbackReason) = fallback }
+        return trace
+    }
+
+    /// Tells a trace with what was recorded beside it.
+    private mutating func addLateEvents(_ trace: MessageTrace, _ origin: Origin) {
+        var steps: [MessageTrace.Step] = []
         var asked: [StoreRead] = []
         for event in LateEventRow.events {
-            guard let key = Self.lateKey(event, trace.facts.message) else { continue }
+            guard let key = Self.lateKey(event, trace.message) else { continue }
             switch store.young(key) {
-            case .found(let location, _):
-                if let step = LateEventRow.read(store.value(at: location)) { steps.append(step) }
+            case .found(let location, _): steps += LateEventRow.read(store.value(at: location))
             case .deleted: break
             case .unknown: if !store.isCertainlyAbsent(key) { asked.append(.get(key)) }
             }
         }
         let known = steps
         let finish: (inout Shard, [MessageTrace.Step]) -> Void = { shard, late in
-            let facts = trace.facts
-            shard.tell(
-                .messageTrace(
-                    origin,
-                    .known(
-                        MessageTrace(
-                            message: facts.message, task: facts.task, cid: facts.cid, app: facts.app,
-                            strategy: facts.strategy, isOffline: trace.isOffline, sequence: facts.sequence,
-                            acceptedAt: facts.acceptedAt, expiresAt: facts.expiresAt, finalState: trace.finalState,
-                            finalReason: trace.reason, steps: (known + late).sorted { $0.time < $1.time }))))
+            var told = trace
+            if !known.isEmpty || !late.isEmpty {
+                told.steps = (trace.steps + known + late).sorted { $0.time < $1.time }
+            }
+            shard.tell(.messageTrace(origin, .known(told)))
         }
         guard !asked.isEmpty else {
             finish(&self, [])
@@ -183,10 +216,16 @@ extension Shard {
         }
         read(asked) { shard, reply in
             var late: [MessageTrace.Step] = []
-            for case .row(let stored?) in reply.results {
-                if let step = LateEventRow.read(stored.value) { late.append(step) }
-            }
+            for case .row(let stored?) in reply.results { late += LateEventRow.read(stored.value) }
             finish(&shard, late)
         }
     }
+}
+
+/// A walk over the messages in memory, for one of which only the id is known.
+struct MessageWalk {
+    var message: MessageID
+    var origin: Origin
+    /// The slot where it goes on.
+    var next: UInt32 = 0
 }

@@ -3,12 +3,6 @@
 internal import Structures
 internal import Wire
 
-/// Which app and day a row of totals is for.
-struct DayKey: Hashable {
-    var app: AppKey
-    var day: UInt32
-}
-
 /// A walk over a task's partitions in many buckets, a bounded number at a time.
 private final class TaskWalk {
     var left: [StoreKey]
@@ -66,8 +60,9 @@ private final class Gathering {
             if row.flags.contains(.alerted) { found.insert(.alerted) }
             if state == .delivered || state == .deliveredOffline { found.insert(.arrived) }
             if state == .opened { found.formUnion([.alerted, .shownVendor, .clickedVendor]) }
-        } else if row.flags.contains(.live) {
-            found.insert(.sent)
+        } else {
+            if !row.flags.isDisjoint(with: [.live, .sent]) { found.insert(.sent) }
+            if row.flags.contains(.alerted) { found.insert(.alerted) }
         }
         marks[Self.place(key.bucket, key.item), default: []].formUnion(found)
     }
@@ -169,26 +164,47 @@ extension Shard {
             }
             shard.readTrace(row.message, bucket: task.home) { shard, trace, ok in
                 guard ok else { return shard.answer(origin, .busy) }
+                guard let trace else { return shard.pendingTotals(row, origin) }
                 var totals = TaskTotals()
                 totals.accepted = 1
-                if let trace {
-                    totals[trace.finalState] += 1
-                    if trace.finalState == .failed { totals.failures[trace.reason, default: 0] += 1 }
-                    let isAcked = trace.finalState == .delivered || trace.finalState == .deliveredOffline
-                    let isOpened = trace.finalState == .opened
-                    let wasSent = isAcked || trace.steps.contains { $0.event == .sent }
-                    let wasAlerted =
-                        isOpened || trace.finalState == .handedOff
-                        || trace.steps.contains { $0.event == .vendorAccepted }
-                    totals.live.sent = wasSent ? 1 : 0
-                    totals.live.received = isAcked ? 1 : 0
-                    totals.vendor.sent = wasAlerted ? 1 : 0
-                    (totals.vendor.received, totals.vendor.shown) = (isOpened ? 1 : 0, isOpened ? 1 : 0)
-                    totals.vendor.clicked = isOpened ? 1 : 0
-                    totals.all.sent = wasSent || wasAlerted ? 1 : 0
-                    totals.all.received = isAcked || isOpened ? 1 : 0
-                    (totals.all.shown, totals.all.clicked) = (totals.vendor.shown, totals.vendor.clicked)
-                }
+                totals[trace.finalState] += 1
+                if trace.finalState == .failed { totals.failures[trace.reason, default: 0] += 1 }
+                let isAcked = trace.finalState == .delivered || trace.finalState == .deliveredOffline
+                let isOpened = trace.finalState == .opened
+                let wasAlerted =
+                    isOpened || trace.finalState == .handedOff || trace.steps.contains { $0.event == .vendorAccepted }
+                totals.takeOut(
+                    wasSent: isAcked || trace.wasSentLive || trace.steps.contains { $0.event == .sent },
+                    wasAlerted: wasAlerted)
+                totals.live.received = isAcked ? 1 : 0
+                (totals.vendor.received, totals.vendor.shown) = (isOpened ? 1 : 0, isOpened ? 1 : 0)
+                totals.vendor.clicked = isOpened ? 1 : 0
+                totals.all.received = isAcked || isOpened ? 1 : 0
+                (totals.all.shown, totals.all.clicked) = (totals.vendor.shown, totals.vendor.clicked)
+                shard.answer(origin, .totals(totals))
+            }
+        }
+    }
+
+    /// Where a pending single push has gone out: its job's row says it, or its own.
+    private mutating func pendingTotals(_ row: SingleTaskRow, _ origin: Origin) {
+        findJob(row.message) { shard, job, ok in
+            guard ok else { return shard.answer(origin, .busy) }
+            var totals = TaskTotals()
+            totals.accepted = 1
+            if let job {
+                let found = shard.jobs.pointer(job).pointee.row
+                shard.dropJobIfDone(job)
+                totals.takeOut(
+                    wasSent: !found.facts.flags.contains(.offline) || found.steps.contains { $0.event == .sent },
+                    wasAlerted: found.alertedAt > 0)
+                return shard.answer(origin, .totals(totals))
+            }
+            guard let bucket = row.message.bucket else { return shard.answer(origin, .unknown) }
+            shard.lookUp(StoreKey(bucket, row.table, row.cid, item: row.item)) { shard, bytes, _, ok in
+                guard ok else { return shard.answer(origin, .busy) }
+                let facts = bytes.flatMap { MessageRow($0) }?.facts(cid: row.cid, table: row.table, item: row.item)
+                totals.takeOut(wasSent: facts.map { !$0.flags.contains(.offline) } ?? false, wasAlerted: false)
                 shard.answer(origin, .totals(totals))
             }
         }
@@ -295,7 +311,7 @@ extension Shard {
 
     /// Keeps a row's numbers when the row leaves memory; rows of the day are summed where they are.
     mutating func noteDay(_ row: CountersRow) {
-        let key = DayKey(app: row.app, day: row.day)
+        let key = CounterDay(app: row.app, day: row.day)
         dayTotals[key, default: CountersRow(app: row.app, day: row.day)].add(row)
     }
 
@@ -308,7 +324,7 @@ extension Shard {
             if part.day == day { row.add(part) }
         }
         for part in dayTotals.values { take(part) }
-        for slot in 0..<counters.highWater where counters.isOccupied(slot) { take(counters.pointer(slot).pointee) }
+        for slot in counterSlots[app] ?? [] { take(counters.pointer(slot).pointee) }
         sum.registered = Int(row.extra[.registered])
         sum.active = Int(row.extra[.active])
         sum.messages.accepted = Int(row.accepted)
@@ -331,11 +347,7 @@ extension Shard {
 
     func onlineCounts() -> [AppKey: Int] {
         var counts: [AppKey: Int] = [:]
-        for slot in 0..<devices.highWater where devices.isOccupied(slot) {
-            let device = devices.pointer(slot)
-            guard device.pointee.isConnected else { continue }
-            counts[apps[Int(device.pointee.appIndex)].key, default: 0] += 1
-        }
+        for (app, count) in zip(apps, connectedByApp) where count > 0 { counts[app.key] = count }
         return counts
     }
 }

@@ -7,26 +7,32 @@ public import Wire
 /// Verdicts being gathered, in the order asked.
 private final class VerdictOperation {
     let origin: Origin
+    /// Apps that whoever asks may see; `nil`: all.
+    let apps: Set<AppKey>?
     var verdicts: [ResultVerdict]
     var outstanding: Int
 
-    init(_ origin: Origin, _ jobs: [MessageID]) {
-        self.origin = origin
+    init(_ origin: Origin, _ apps: Set<AppKey>?, _ jobs: [MessageID]) {
+        (self.origin, self.apps) = (origin, apps)
         verdicts = jobs.map { ResultVerdict(job: $0, verdict: .unknownJob) }
         outstanding = jobs.count + 1
     }
+
+    func sees(_ app: AppKey) -> Bool { apps?.contains(app) ?? true }
 }
 
 extension Shard {
     /// Takes results; the verdicts come as `.settled` when all that they changed is durable.
-    public mutating func settle(_ results: [JobResult], origin: Origin, now: GatewayTime) {
+    ///
+    /// A job of an app that is not among `apps` (`nil`: all) is unknown to whoever asks.
+    public mutating func settle(_ results: [JobResult], apps: Set<AppKey>?, origin: Origin, now: GatewayTime) {
         begin(now)
-        let operation = VerdictOperation(origin, results.map(\.job))
+        let operation = VerdictOperation(origin, apps, results.map(\.job))
         for (index, result) in results.enumerated() {
             withJob(result.job, operation, index) { shard, job, device in
                 shard.settle(result, job: job, device: device)
-            } ended: { shard, trace in
-                shard.settleEnded(result, trace)
+            } ended: { shard, trace, done in
+                shard.settleEnded(result, trace, completion: done)
             }
         }
         verdictDone(operation)
@@ -34,10 +40,11 @@ extension Shard {
 
     /// Prolongs leases by so many milliseconds from now; the verdicts come as `.settled`.
     public mutating func extend(
-        _ jobs: [(job: MessageID, leaseID: (UInt64, UInt64))], milliseconds: Int64, origin: Origin, now: GatewayTime
+        _ jobs: [(job: MessageID, leaseID: (UInt64, UInt64))], milliseconds: Int64, apps: Set<AppKey>?, origin: Origin,
+        now: GatewayTime
     ) {
         begin(now)
-        let operation = VerdictOperation(origin, jobs.map(\.job))
+        let operation = VerdictOperation(origin, apps, jobs.map(\.job))
         for (index, wanted) in jobs.enumerated() {
             withJob(wanted.job, operation, index) { shard, job, device in
                 let entry = shard.jobs.pointer(job)
@@ -51,8 +58,8 @@ extension Shard {
                 shard.closeBatch()
                 shard.placeJob(job)
                 return .recorded
-            } ended: { _, _ in
-                .cancelled
+            } ended: { shard, _, done in
+                done(&shard, .cancelled)
             }
         }
         verdictDone(operation)
@@ -62,7 +69,10 @@ extension Shard {
     private mutating func withJob(
         _ message: MessageID, _ operation: VerdictOperation, _ index: Int,
         pending act: @escaping (inout Shard, UInt32, UInt32) -> ResultVerdict.Verdict,
-        ended: @escaping (inout Shard, TraceRow) -> ResultVerdict.Verdict
+        ended:
+            @escaping (
+                inout Shard, TraceRow, @escaping (inout Shard, ResultVerdict.Verdict) -> Void
+            ) -> Void
     ) {
         findJob(message) { shard, job, ok in
             guard ok else {
@@ -76,15 +86,27 @@ extension Shard {
                     return
                 }
                 shard.readTrace(message, bucket: bucket) { shard, trace, ok in
-                    operation.verdicts[index].verdict =
-                        !ok ? .storeFailed : trace.map { ended(&shard, $0) } ?? .unknownJob
-                    shard.verdictDone(operation)
+                    guard let trace, operation.sees(trace.facts.app) else {
+                        operation.verdicts[index].verdict = ok ? .unknownJob : .storeFailed
+                        shard.verdictDone(operation)
+                        return
+                    }
+                    ended(&shard, trace) { shard, verdict in
+                        operation.verdicts[index].verdict = verdict
+                        shard.verdictDone(operation)
+                    }
                 }
+                return
+            }
+            guard operation.sees(shard.jobs.pointer(job).pointee.row.facts.app) else {
+                // Nothing tells whoever may not see the app that there is such a job.
+                shard.dropJobIfDone(job)
+                shard.verdictDone(operation)
                 return
             }
             shard.whenReady(shard.jobs.pointer(job).pointee.device) { shard, device, readiness in
                 if readiness != .ready {
-                    operation.verdicts[index].verdict = readiness == .failed ? .storeFailed : .unknownJob
+                    operation.verdicts[index].verdict = readiness.mayBeRepeated ? .storeFailed : .unknownJob
                     shard.verdictDone(operation)
                     return
                 }
@@ -115,23 +137,19 @@ extension Shard {
 
     private mutating func settle(_ result: JobResult, job slot: UInt32, device: UInt32) -> ResultVerdict.Verdict {
         let entry = jobs.pointer(slot)
+        guard let given = entry.pointee.row.leases.first(where: { $0.id == result.leaseID }) else {
+            // Nobody was given this lease for this job, or too many came after it.
+            numbers.resultsStale &+= 1
+            return .stale
+        }
+        if given.hasTaken(result.outcome) { return .recorded }
         let isCurrent = entry.pointee.row.state == .leased && entry.pointee.row.lease == result.leaseID
-        if !isCurrent {
-            if entry.pointee.row.settledLease == result.leaseID,
-                entry.pointee.row.settledOutcome == result.outcome.rawValue
-            {
-                return .recorded
-            }
-            guard result.outcome == .accepted || isPlanted(.lateResultCounts), entry.pointee.row.attempts > 0,
-                result.leaseID != (0, 0)
-            else {
-                numbers.resultsStale &+= 1
-                return .stale
-            }
+        guard isCurrent || result.outcome == .accepted || isPlanted(.lateResultCounts) else {
+            numbers.resultsStale &+= 1
+            return .stale
         }
         let reason = result.reason.bounded(64)
-        entry.pointee.row.settledLease = result.leaseID
-        entry.pointee.row.settledOutcome = result.outcome.rawValue
+        entry.pointee.row.settle(result.leaseID, result.outcome)
         if entry.pointee.place == .leasing { entry.pointee.place = .none }
         switch result.outcome {
         case .accepted: vendorAccepted(slot, result, device)
@@ -152,12 +170,19 @@ extension Shard {
         // The vendor's own time, unless it lies outside what can be.
         let facts = entry.pointee.row.facts
         let isPlausible = result.timestamp >= facts.acceptedAt && result.timestamp <= now
-        entry.pointee.row.alertedAt = isPlausible ? result.timestamp : now
+        if entry.pointee.row.alertedAt == 0 { entry.pointee.row.alertedAt = isPlausible ? result.timestamp : now }
         entry.pointee.row.state = .accepted
+        // It was given up, and shown all the same.
+        moveBadge(slot, isTakenBack: false)
         openBatch(device)
         if facts.table == .vendorMessage && facts.strategy != .liveElseVendor || facts.expiresAt <= now {
             end(facts, .handedOff, message: entry.pointee.message, job: slot)
         } else {
+            if !entry.pointee.row.isAlertCounted {
+                entry.pointee.row.isAlertCounted = true
+                countReached(facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
+                noteAlerted(facts, wasSent: entry.pointee.row.steps.contains { $0.event == .sent })
+            }
             writeJob(slot)
             placeJob(slot)
         }
@@ -228,28 +253,39 @@ extension Shard {
     }
 
     /// A result for a message that ended already.
-    private mutating func settleEnded(_ result: JobResult, _ trace: TraceRow) -> ResultVerdict.Verdict {
-        if trace.settledLease == result.leaseID, trace.settledOutcome == result.outcome.rawValue { return .recorded }
-        guard result.outcome == .accepted, trace.attempts > 0 else {
+    ///
+    /// What was counted before is known by its row, however long ago that was.
+    private mutating func settleEnded(
+        _ result: JobResult, _ trace: TraceRow,
+        completion: @escaping (inout Shard, ResultVerdict.Verdict) -> Void
+    ) {
+        guard let given = trace.leases.first(where: { $0.id == result.leaseID }) else {
             numbers.resultsStale &+= 1
-            return .stale
+            return completion(&self, .stale)
         }
+        if given.hasTaken(result.outcome) { return completion(&self, .recorded) }
         // The vendor showed an alert for what the device had already: seen, not hidden.
         let event: TraceEvent =
             trace.finalState == .delivered || trace.finalState == .deliveredOffline || trace.finalState == .opened
             ? .alertedTwice : .vendorAccepted
-        if let key = Self.lateKey(event, trace.facts.message), case .found = store.young(key) { return .recorded }
-        numbers.resultsAccepted &+= 1
-        if event == .alertedTwice { numbers.alertedTwice &+= 1 }
-        store.beginBatch(trace.facts.bucket)
-        noteLate(event, of: trace.facts.message, detail: result.vendorID.bounded(64))
-        noteTaskEvent(.alerted, isVendor: true, task: trace.facts.task, message: trace.facts.message)
-        let wasAlerted = trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
-        let wasReached = wasAlerted || trace.wasReached
-        if !wasAlerted {
-            countLate(wasReached ? [.alerted] : [.alerted, .reached], app: trace.facts.app, bucket: trace.facts.bucket)
+        guard result.outcome == .accepted, let key = Self.lateKey(event, trace.facts.message) else {
+            numbers.resultsStale &+= 1
+            return completion(&self, .stale)
         }
-        lastTicket = store.endBatch()
-        return .recorded
+        lookUp(key) { shard, bytes, _, ok in
+            guard ok, bytes == nil else { return completion(&shard, ok ? .recorded : .storeFailed) }
+            shard.numbers.resultsAccepted &+= 1
+            if event == .alertedTwice { shard.numbers.alertedTwice &+= 1 }
+            shard.store.beginBatch(trace.facts.bucket)
+            shard.noteLate(event, of: trace.facts.message, detail: result.vendorID.bounded(64))
+            shard.noteTaskEvent(.alerted, isVendor: true, task: trace.facts.task, message: trace.facts.message)
+            let wasAlerted = trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
+            let wasReached = wasAlerted || trace.wasReached
+            if !wasAlerted {
+                shard.countLate(wasReached ? [.alerted] : [.alerted, .reached], of: trace.facts)
+            }
+            shard.lastTicket = shard.store.endBatch()
+            completion(&shard, .recorded)
+        }
     }
 }

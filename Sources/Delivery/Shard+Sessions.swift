@@ -96,6 +96,7 @@ extension Shard {
             sessions.pointer(device.pointee.session.slot).pointee.device = SessionPlace.over
         }
         numbers.sessions -= 1
+        connectedByApp[Int(device.pointee.appIndex)] -= 1
         device.pointee.session = .none
         device.pointee.flags.subtract([.connected, .gated, .suspect])
         device.pointee.state = .terminated
@@ -107,8 +108,11 @@ extension Shard {
     }
 
     /// The device left: every un-acked message's job is due now.
+    ///
+    /// The first of them at once; those beyond what one turn does have their timers make it, a slice a turn.
     mutating func makeAllDue(_ slot: UInt32) {
         let device = devices.pointer(slot)
+        var count = 0
         for first in [device.pointee.firstMessage, device.pointee.firstBroadcast] {
             var next = first
             while next != .max {
@@ -117,7 +121,13 @@ extension Shard {
                 next = entry.pointee.next
                 entry.pointee.flags.insert(.missed)
                 guard entry.pointee.job == .max, entry.pointee.facts.expiresAt > now else { continue }
-                if batch.isOpen { breakLongBatch() } else { openBatch(slot) }
+                count += 1
+                guard count <= limits.sliceCount else {
+                    entry.pointee.fallbackAt = now
+                    armTimer(message)
+                    continue
+                }
+                openOrBreakBatch(slot)
                 createJob(message, dueAt: now, timedOut: true)
                 armTimer(message)
             }
@@ -168,7 +178,7 @@ extension Shard {
         }
         var isStored = false
         if let badge = update.badge {
-            device.pointee.badge = max(0, badge)
+            device.pointee.setBadge(badge)
             isStored = true
         }
         if let off = update.pushModeOff, off != device.pointee.flags.contains(.pushModeOff) {
@@ -176,7 +186,7 @@ extension Shard {
             isStored = true
         }
         if !update.tokens.isEmpty {
-            register(update.tokens, slot)
+            register(update.tokens, slot, isAgain: true)
             isStored = true
         }
         if update.heartbeatSeconds > 0 {
@@ -211,19 +221,28 @@ extension Shard {
         releaseDue()
     }
 
-    /// Takes over the tokens a client named; one a kind, an empty one removes it.
-    mutating func register(_ tokens: [VendorToken], _ slot: UInt32) {
+    /// Takes over the tokens a client named: one for each kind, environment and topic; an empty one removes its kind's.
+    ///
+    /// A Hello names what the client has, each time the same: only with `isAgain`, in an update, does the app say that the
+    /// vendor gave it a known token again, which ends its quarantine.
+    mutating func register(_ tokens: [VendorToken], _ slot: UInt32, isAgain: Bool) {
         var profile = profile(slot)
-        for token in tokens.prefix(Limits.tokensPerFrame) {
+        for token in tokens {
             let kind = TokenKind(rawValue: token.kind.rawValue) ?? .alert
-            profile.tokens.removeAll { $0.kind == kind }
-            guard !token.token.isEmpty, token.token.utf8.count <= Limits.tokenByteCount,
-                token.topic.utf8.count <= Limits.topicByteCount
-            else { continue }
-            profile.tokens.append(
-                DeviceToken(
-                    kind: kind, environment: TokenEnvironment(rawValue: token.environment.rawValue) ?? .production,
-                    topic: token.topic, token: token.token, registeredAt: now, isQuarantined: false))
+            guard !token.token.isEmpty else {
+                profile.tokens.removeAll { $0.kind == kind }
+                continue
+            }
+            let new = DeviceToken(
+                kind: kind, environment: TokenEnvironment(rawValue: token.environment.rawValue) ?? .production,
+                topic: token.topic, token: token.token, registeredAt: now, isQuarantined: false)
+            let isKnown = profile.tokens.contains { $0.isLike(new) && $0.token == new.token }
+            if isKnown, !isAgain { continue }
+            profile.tokens.removeAll { $0.isLike(new) || $0.kind == kind && $0.token == new.token }
+            profile.tokens.append(new)
+        }
+        while profile.tokens.count > Limits.tokensPerDevice {
+            profile.tokens.remove(at: profile.tokens.firstIndex { $0.isQuarantined } ?? 0)
         }
         keepProfile(slot, profile)
     }

@@ -40,9 +40,10 @@ private struct BucketMerge {
     let bucket: Bucket
     var lanes: [Lane]
 
-    /// Goes on until a page is missing or nothing is left.
-    mutating func merge(_ expression: TagExpression, into found: inout [DeviceID]) {
-        while true {
+    /// Goes on until a page is missing, nothing is left, or the work that a turn may do is done.
+    mutating func merge(_ expression: TagExpression, into found: inout [DeviceID], work: inout Int) {
+        let cost = expression.work
+        while work > 0 {
             var lowest: DeviceID?
             for lane in lanes {
                 if lane.needsPage { return }
@@ -51,6 +52,7 @@ private struct BucketMerge {
                 if lowest.map({ (head.low, head.high) < ($0.low, $0.high) }) ?? true { lowest = head }
             }
             guard let lowest else { return }
+            work -= cost
             var present: UInt64 = 0
             for index in lanes.indices {
                 let place = lanes[index].place
@@ -109,15 +111,19 @@ extension Shard {
             finish(&self, true)
             return
         }
-        guard tagWalkCount < limits.tagWalks else {
+        // One walk each app always has: others' walks do not keep it from asking.
+        guard tagWalkCount < limits.tagWalks || tagWalkCounts[app] == nil else {
             finish(&self, false)
             return
         }
         tagWalkCount += 1
+        tagWalkCounts[app, default: 0] += 1
         step(
             TagWalk(app: app, expression: expression, first: first, stride: stride, end: end, visit: visit) {
                 shard, isWhole in
                 shard.tagWalkCount -= 1
+                let count = shard.tagWalkCounts[app, default: 1] - 1
+                shard.tagWalkCounts[app] = count > 0 ? count : nil
                 finish(&shard, isWhole)
             })
     }
@@ -148,14 +154,24 @@ extension Shard {
                 guard case .rows(let rows, let isComplete) = result else { continue }
                 walk.merges[place.merge].lanes[place.lane].take(rows, isComplete: isComplete)
             }
-            for index in walk.merges.indices {
-                var found: [DeviceID] = []
-                walk.merges[index].merge(walk.expression, into: &found)
-                if !found.isEmpty { walk.visit(&shard, walk.merges[index].bucket, found) }
-            }
-            walk.merges.removeAll { merge in merge.lanes.allSatisfy { !$0.needsPage } }
-            shard.step(walk)
+            shard.merge(walk)
         }
+    }
+
+    /// Merges what was read, as much as one turn may, then asks for more.
+    private mutating func merge(_ walk: TagWalk) {
+        var work = limits.tagWalkWork
+        for index in walk.merges.indices where work > 0 {
+            var found: [DeviceID] = []
+            walk.merges[index].merge(walk.expression, into: &found, work: &work)
+            if !found.isEmpty { walk.visit(&self, walk.merges[index].bucket, found) }
+        }
+        guard work > 0 else {
+            later { $0.merge(walk) }
+            return
+        }
+        walk.merges.removeAll { merge in merge.lanes.allSatisfy { !$0.needsPage } }
+        step(walk)
     }
 
     /// `DirectoryStep.count`.

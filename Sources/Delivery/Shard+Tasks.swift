@@ -35,6 +35,10 @@ extension Shard {
         case .sweep(let task, let app, let share): sweep(task, app, share, origin)
         case .totals(let task, let app, let share): totals(of: task, app, share, origin)
         case .day(let app, let day): answer(origin, .day(dayTotals(of: app, day: day)))
+        case .foldable: answer(origin, .foldable(foldableCounters()))
+        case .removeCounters(let days, let share):
+            removeCounters(days, share)
+            answer(origin, .done)
         case .online: answer(origin, .online(onlineCounts()))
         case .message(let task, let app, let cid, let bucket, let digest):
             findMessage(task, app, cid, bucket, digest, origin)
@@ -63,6 +67,7 @@ extension Shard {
             answer(origin, .busy)
             return
         }
+        guard TaskRow.byteCount(record) <= StoreBounds.valueByteCount else { return answer(origin, .tooLarge) }
         guard key != CallKey(high: 0, low: 0) else {
             guard mayBroadcast(record) else { return answer(origin, .full) }
             store.beginBatch(record.id.home)
@@ -211,6 +216,7 @@ extension Shard {
     // MARK: Devices of a scheduled task
 
     private mutating func park(_ task: TaskID, _ app: AppKey, _ targets: [DeviceID], _ origin: Origin) {
+        guard targets.count <= TaskBounds.targetsOfARow else { return answer(origin, .tooLarge) }
         guard store.acceptsWrites else { return answer(origin, .busy) }
         withTask(task, app, origin) { shard, record, _ in
             guard record.state == .scheduled else { return shard.answer(origin, .refused(record.state)) }
@@ -285,6 +291,7 @@ extension Shard {
     private mutating func beginCall(
         _ key: CallKey, _ digest: UInt64, _ task: TaskID, _ targets: [DeviceID], _ origin: Origin
     ) {
+        guard targets.count <= TaskBounds.callTargets else { return answer(origin, .tooLarge) }
         if let running = calls[key] {
             guard running.digest == digest else { return answer(origin, .conflict) }
             calls[key]?.waiting.append(origin)
@@ -328,7 +335,7 @@ extension Shard {
 
     private mutating func endCall(_ key: CallKey, _ outcomes: [PublishOutcome]?, _ origin: Origin) {
         guard let call = calls[key] else { return answer(origin, .unknown) }
-        guard let outcomes else { return dropCall(key, origin, .busy) }
+        guard let outcomes, outcomes.count <= TaskBounds.callTargets else { return dropCall(key, origin, .busy) }
         store.beginBatch(key.bucket)
         store.put(
             CallRow.answerKey(key), wakeAt: 0, prior: .maybe(wakeAt: 0),

@@ -13,22 +13,17 @@ extension Shard {
         let today = CountersRow.day(of: now)
         if today != before { dropOldCounters(before: today) }
 
-        var fired: [UInt32] = []
-        swap(&fired, &expired)
-        fired.removeAll(keepingCapacity: true)
-        messageTimers.advance(to: now, expired: &fired)
-        for slot in fired where messages.isOccupied(slot) { messageTimerFired(slot) }
-        fired.removeAll(keepingCapacity: true)
-        jobTimers.advance(to: now, expired: &fired)
-        for slot in fired where jobs.isOccupied(slot) { jobTimerFired(slot) }
-        fired.removeAll(keepingCapacity: true)
-        deviceTimers.advance(to: now, expired: &fired)
-        for slot in fired where devices.isOccupied(slot) { deviceTimerFired(slot) }
-        swap(&fired, &expired)
+        messageTimers.advance(to: now, expired: &firedMessages.slots)
+        jobTimers.advance(to: now, expired: &firedJobs.slots)
+        deviceTimers.advance(to: now, expired: &firedDevices.slots)
+        goOn()
+        ageUse()
         ringFailedAlarms()
         ringTasks()
         writeCursors()
         walkSessions()
+        walkMessages()
+        removeCounterSlice()
         ringFirstAcks()
         askForAlarms()
         releaseDue()
@@ -101,36 +96,12 @@ extension Shard {
 
     // MARK: Alarms of cold rows
 
-    /// One batch of alarms at a time, none while the due lists are full, and none for a second after a failed read.
-    ///
-    /// The store's next alarm stays in the past then, and a failing disk must not be asked as fast as it can answer.
-    var mayAskForAlarms: Bool {
-        !alarmsAsked && now >= alarmsPausedUntil && alarmWork == 0
-            && dueCount + numbers.heldJobs < limits.dueJobReadAhead
-    }
-
-    /// Takes due alarms from the store, a bounded number at a time, while there is room for what they bring.
-    mutating func askForAlarms() {
-        guard mayAskForAlarms, store.nextAlarm <= now else { return }
-        alarmsAsked = true
-        let token = store.requestAlarms(upTo: now, limit: limits.alarmBatch)
-        continuations[token] = { shard, reply in
-            shard.alarmsAsked = false
-            if reply.failure != nil { shard.alarmsPausedUntil = shard.now + 1_000 }
-            guard case .rows(let rows, _)? = reply.results.first else { return }
-            // Held until all are started, so that finished ones do not ask for more in between.
-            shard.alarmWork += 1
-            for row in rows { shard.alarmRang(row) }
-            shard.alarmDone()
-        }
-    }
-
     mutating func alarmDone() {
         alarmWork -= 1
         askForAlarms()
     }
 
-    private mutating func alarmRang(_ stored: StoredRow) {
+    mutating func alarmRang(_ stored: StoredRow) {
         switch stored.key.table {
         case .job:
             guard let row = JobRow(stored.value) else {
@@ -140,6 +111,7 @@ extension Shard {
             let slot = adopt(row, storedWakeAt: stored.wakeAt, isStored: true)
             jobs.pointer(slot).pointee.wasReported = true
             if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
+            leaveIfOverfull(slot)
         case .message, .vendorMessage:
             messageRang(stored.key)
         case .device:
@@ -176,7 +148,7 @@ extension Shard {
         alarmWork += 1
         whenReady(deviceSlot(cid, bucket: key.bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
-                if readiness == .failed { shard.ringAgain(key) }
+                if readiness.mayBeRepeated { shard.ringAgain(key) }
                 if readiness == .unknown { shard.log(.error, "orphanedMessage", "a message's device is not known") }
                 shard.alarmDone()
                 return

@@ -31,10 +31,18 @@ public struct Shard: ~Copyable {
     var messageTimers: TimerWheel
     var deviceTimers: TimerWheel
     var jobTimers: TimerWheel
-    var expired: [UInt32] = []
+    /// Timers that have fired, and other work that goes on turn by turn (Shard+Slices).
+    var firedMessages = FiredTimers()
+    var firedJobs = FiredTimers()
+    var firedDevices = FiredTimers()
+    var slices: [Slice] = []
+    /// Some of these wait for a turn.
+    public internal(set) var hasSlicesAtHand = false
 
     /// By the loop's session slot.
     var sessions = PagedArray(repeating: SessionPlace())
+    /// By app: sessions that are open.
+    var connectedByApp: [Int] = []
     /// One above the highest slot that a session ever had.
     var sessionSlotCount = 0
     /// By app: single pushes first, then bulk.
@@ -43,6 +51,8 @@ public struct Shard: ~Copyable {
 
     var counters = Slab<CountersRow>()
     var counterIndex = WideMap()
+    /// By app: a report looks at one app's.
+    var counterSlots: [AppKey: [UInt32]] = [:]
 
     var effects: [Effect] = []
     var pending = Ring<PendingEffect>(capacity: 256)
@@ -56,6 +66,9 @@ public struct Shard: ~Copyable {
     /// A reader looks for a message that nothing leads to; and those that are to be looked for next.
     var isSearching = false
     var searches: [(message: MessageID, bucket: Bucket, origin: Origin)] = []
+    /// Walks over the messages in memory, and how many of these a turn looks at.
+    var messageWalks: [MessageWalk] = []
+    var messageWalkSlice: UInt32 = 16_384
     var loadedCount = 0
 
     var lastTicket: Ticket = 0
@@ -66,6 +79,13 @@ public struct Shard: ~Copyable {
     /// Their last reading failed: not asked for before this.
     var alarmsPausedUntil: GatewayTime = 0
     var alarmWork = 0
+    /// The turn of a pile of alarms comes after one of what no pile has.
+    var isPilesTurn = false
+    var pileHand = 0
+    var usage = AppUsage()
+    var usageAgedAt: GatewayTime = 0
+    /// Tag walks under way, by app.
+    var tagWalkCounts: [AppKey: Int] = [:]
     /// Alarms whose reading failed; the store does not repeat them.
     var rungAgain: [(key: StoreKey, at: GatewayTime)] = []
     var retiredApps: Set<AppKey> = []
@@ -105,39 +125,53 @@ public struct Shard: ~Copyable {
     /// So many stopped tasks are remembered before those of old are looked for.
     var stoppedTaskLimit = 4_096
     /// What this shard counted, by app and day, over all its buckets, of days whose rows are not in memory.
-    var dayTotals: [DayKey: CountersRow] = [:]
+    var dayTotals: [CounterDay: CountersRow] = [:]
+    /// Days that are folded, and those of them of which a start found rows that are still to be removed.
+    var foldedCounters: Set<CounterDay> = []
+    var staleCounters: Set<CounterDay> = []
+    var counterRemovals: [CounterRemoval] = []
+    var counterRemovalAt = GatewayTime.max
 
     /// What to do with a reader's answer.
     typealias Continuation = (inout Shard, StoreReply) -> Void
 
     /// Creates the shard of one loop.
     ///
-    /// `counters` are the counters rows of this shard's buckets, today's at least; others only serve the `pending`
-    /// gauge. `queueEpoch` names the store's life; devices get it at registration (semantics, "Sequences").
+    /// `counters` are the counters rows of this shard's buckets: today's and yesterday's one by one, others as sums.
+    /// `queueEpoch` names the store's life; devices get it at registration (semantics, "Sequences").
     public init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
-        queueEpoch: UInt64, counters: [StoredRow], broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
+        queueEpoch: UInt64, counters: CounterStart, broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
     ) {
         (self.limits, self.store, self.verifier, self.queueEpoch) = (limits, store, verifier, queueEpoch)
         self.apps = apps
         self.now = now
         dueLists = Array(repeating: DueList(), count: apps.count * 2)
+        connectedByApp = Array(repeating: 0, count: apps.count)
         messageTimers = TimerWheel(resolution: 1, now: now)
         deviceTimers = TimerWheel(resolution: 64, now: now)
         jobTimers = TimerWheel(resolution: 1, now: now)
         committedTicket = store.committedTicket
         lastTicket = committedTicket
         acceptances = AcceptanceFilter(now: now, byteLimit: limits.acceptanceFilterByteCount)
-        let today = CountersRow.day(of: now)
-        for stored in counters {
-            guard let row = CountersRow(stored.value) else {
-                numbers.damagedRows += 1
-                continue
-            }
-            numbers.pending += Int64(bitPattern: row.accepted &- row.ended)
-            if row.day == today { keepCounters(row, bucket: stored.key.bucket) } else { noteDay(row) }
-        }
+        numbers.pending = counters.pending
+        numbers.damagedRows += UInt64(counters.damagedRowCount)
+        for entry in counters.current { keepCounters(entry.row, bucket: entry.bucket) }
+        dayTotals = counters.sums
+        (foldedCounters, staleCounters) = (counters.counted.union(counters.folded), counters.folded)
         restore(broadcasts)
+    }
+
+    /// The same with rows that nobody has folded.
+    public init(
+        limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
+        queueEpoch: UInt64, counters: [StoredRow], broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
+    ) {
+        var start = CounterStart(now: now)
+        for row in counters { start.take(row) }
+        self.init(
+            limits: limits, apps: apps, store: store, verifier: verifier, queueEpoch: queueEpoch, counters: start,
+            broadcasts: broadcasts, now: now)
     }
 
     deinit {
@@ -168,7 +202,8 @@ public struct Shard: ~Copyable {
 
     /// No timer of this shard is due before this; call `advance(to:)` then, and at least once a second.
     public var nextTimer: GatewayTime {
-        let alarm = mayAskForAlarms ? store.nextAlarm : .max
+        if hasSlicesAtHand || !messageWalks.isEmpty { return now }
+        let alarm = mayAskForAlarms ? min(store.nextAlarm, nextPileAlarm) : .max
         let task = taskTimers.first?.at ?? .max
         let broadcast = min(cursorsDueAt, nextBroadcastStep)
         return min(
@@ -202,6 +237,7 @@ public struct Shard: ~Copyable {
                 apps.append(settings)
                 dueLists.append(DueList())
                 dueLists.append(DueList())
+                connectedByApp.append(0)
             }
         }
         retiredApps = Set(apps.map(\.key)).subtracting(new.map(\.key))
@@ -239,6 +275,9 @@ struct SessionPlace: BitwiseCopyable {
 struct DueList {
     var first: UInt32 = .max
     var last: UInt32 = .max
+    var count = 0
+    /// Held jobs of the app and kind, which stand in no list.
+    var heldCount = 0
 }
 
 /// Something that leaves the shard once its ticket is durable.

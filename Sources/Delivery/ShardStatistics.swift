@@ -5,6 +5,8 @@ public struct ShardStatistics: Sendable {
     /// By `FinalState`'s raw value, less one.
     public var finals = InlineArray<9, UInt64>(repeating: 0)
     public var refusedBusy: UInt64 = 0
+    /// Of those: while room was short, of apps that had taken more than their share.
+    public var refusedOverShare: UInt64 = 0
     public var refusedQueueFull: UInt64 = 0
     public var repeatedRequests: UInt64 = 0
     public var deliversSent: UInt64 = 0
@@ -18,6 +20,8 @@ public struct ShardStatistics: Sendable {
     /// Acks that named something not sent in their session.
     public var acksIgnored: UInt64 = 0
     public var acksAboveHighest: UInt64 = 0
+    /// Feedback that was not recorded: another number than an action's, too many actions, no such message, no room.
+    public var feedbackIgnored: UInt64 = 0
     public var missedAckDeadlines: UInt64 = 0
     public var heartbeatTimeouts: UInt64 = 0
     public var suspectTimeouts: UInt64 = 0

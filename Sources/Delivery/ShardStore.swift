@@ -28,6 +28,56 @@ public struct ValueLocation: Sendable, Equatable {
     }
 }
 
+/// What every store takes; a store's own bound for a batch's bytes is `ShardStore.batchByteCount`.
+///
+/// Delivery keeps within them: it refuses at admission what would go beyond, before it changes anything, and a test multiplies
+/// out that nothing that is admitted does. A store that is handed more all the same neither ends the process nor drops what was
+/// written: see `StoreBreach`.
+public enum StoreBounds {
+    /// A row's value: the largest message with its vendor content, and room to grow.
+    public static let valueByteCount = 128 << 10
+    /// Operations of one batch.
+    public static let operationCount = 65_535
+    /// Every store that an operator can configure takes a batch of so many bytes, headers included.
+    public static let smallestBatchByteCount = (2 << 20) - 64
+}
+
+/// A store was handed what is beyond its bounds: a fault of its caller, told so that somebody hears of it.
+public struct StoreBreach: Error, Sendable, Equatable {
+    public enum Kind: Sendable, Equatable {
+        /// Above `StoreBounds.valueByteCount`: it was taken.
+        case largeValue(byteCount: Int)
+        /// Above `ShardStore.batchByteCount`: it was not taken.
+        case unfitValue(byteCount: Int)
+        /// The batch has too many operations or bytes: it goes on as another one. Both are in one write, so that only a power
+        /// cut in that write can part them.
+        case longBatch(operationCount: Int, byteCount: Int)
+        /// A row of a table without alarms came with one: it has none.
+        case alarm
+    }
+
+    public var kind: Kind
+    /// The row at hand.
+    public var key: StoreKey
+
+    public init(_ kind: Kind, _ key: StoreKey) { (self.kind, self.key) = (kind, key) }
+}
+
+extension StoreBreach: CustomStringConvertible {
+    public var description: String {
+        let what =
+            switch kind {
+            case .largeValue(let count): "a value of \(count) bytes, taken"
+            case .unfitValue(let count): "a value of \(count) bytes, not taken"
+            case .longBatch(let operations, let bytes):
+                "a batch of \(operations) operations and \(bytes) bytes, written as two"
+            case .alarm: "an alarm where there is none"
+            }
+        let owner = DeviceID(high: key.ownerHigh, low: key.ownerLow)
+        return "\(what): table \(key.table), bucket \(key.bucket.index), owner \(owner), item \(key.item)"
+    }
+}
+
 /// What the store needs to know about the row that a write replaces or removes.
 public enum PriorRow: Sendable, Equatable {
     /// There has never been a row under this key: a later delete of the young row leaves nothing to tell the disk.
@@ -108,6 +158,12 @@ public protocol ShardStoreObserver: AnyObject {
     /// This young row is cold now: its location is invalid, its alarm is the store's business. Only for rows of
     /// `device`, `message`, `vendorMessage` and `job`.
     func storeCooled(_ key: StoreKey)
+    /// A write that the observer made was beyond the store's bounds. Comes inside that write, so the shard must not be called.
+    func storeBreached(_ breach: StoreBreach)
+}
+
+extension ShardStoreObserver {
+    public func storeBreached(_ breach: StoreBreach) {}
 }
 
 /// The store as one shard sees it.
@@ -120,6 +176,9 @@ public protocol ShardStore: AnyObject {
     /// Set once before the first call; a store may hold it until it is closed, and not longer.
     var observer: (any ShardStoreObserver)? { get set }
 
+    /// The bytes that one batch may have, each operation with a header of 48.
+    var batchByteCount: Int { get }
+
     /// Starts a batch of rows of one bucket. Batches do not nest.
     func beginBatch(_ bucket: Bucket)
 
@@ -129,7 +188,7 @@ public protocol ShardStore: AnyObject {
     ///   - key: in the open batch's bucket.
     ///   - wakeAt: the row's alarm in gateway milliseconds, 0 for none.
     ///   - prior: what may stand under the key already.
-    ///   - byteCount: the value's exact size, up to 128 KiB.
+    ///   - byteCount: the value's exact size, up to `StoreBounds.valueByteCount`.
     ///   - write: fills all `byteCount` bytes.
     /// - Returns: where the value now stands.
     @discardableResult
@@ -150,6 +209,9 @@ public protocol ShardStore: AnyObject {
     /// retryable error, but go on settling what is here.
     var acceptsWrites: Bool { get }
 
+    /// True when most of that room is taken: what is left is for apps that have taken less than their share.
+    var isShortOfRoom: Bool { get }
+
     /// The value of a young row.
     func value(at location: ValueLocation) -> UnsafeRawBufferPointer
 
@@ -162,14 +224,37 @@ public protocol ShardStore: AnyObject {
     /// Asks a reader thread. The reply comes through the observer in a later turn, never inside this call.
     func read(_ requests: [StoreRead]) -> ReadToken
 
-    /// Asks for rows gone cold whose alarm is at or before `time`, at most `limit`, each reported once per start (or
-    /// again after its alarm changed). The reply holds one `.rows` result with the rows' current values, `isComplete`
-    /// false when more are due; rows found before a failure come with it.
-    func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken
+    /// Asks for rows gone cold whose alarm is at or before the request's time, at most its limit, each reported once per
+    /// start (or again after its alarm changed). The reply holds one `.rows` result with the rows' current values,
+    /// `isComplete` false when more are due; rows found before a failure come with it.
+    ///
+    /// What the request leaves is not reported and stops nothing behind it; a later request names its pile. A pile may
+    /// tell an alarm of its app again that was told before.
+    func requestAlarms(_ request: AlarmRequest) -> ReadToken
 
     /// The earliest alarm that the store itself keeps, or `Int64.max`: no use in asking before. After a start a store that has
     /// not looked everywhere yet says 0.
     var nextAlarm: Int64 { get }
+
+    /// The piles that have alarms.
+    var alarmPiles: [AlarmPile] { get }
+
+    /// When a pile's next alarm is to be looked at, or `Int64.max`.
+    func nextAlarm(of pile: AlarmPile) -> Int64
+
+    /// Gives back a cold row's alarm that was reported: the pile reports it again, not before `until` unless it is recalled
+    /// or asked for eagerly.
+    func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64)
+
+    /// Has what the pile holds of a bucket looked at now.
+    func recallAlarms(of pile: AlarmPile, in bucket: Bucket)
+}
+
+extension ShardStore {
+    /// Asks for alarms of all apps.
+    public func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
+        requestAlarms(AlarmRequest(upTo: time, limit: limit))
+    }
 }
 
 /// What memory knows of a key.

@@ -19,6 +19,9 @@ public struct TagExpression: Sendable, Equatable {
         var mask: UInt64
     }
 
+    /// Groups that one expression may have: as many as a request may have conditions.
+    public static let groupLimit = 100
+
     /// Without repetitions.
     public private(set) var tags: [TagName] = []
     private(set) var groups: [Group] = []
@@ -28,7 +31,7 @@ public struct TagExpression: Sendable, Equatable {
     /// True for every device of the app.
     public init() {}
 
-    /// Narrows the expression; false when it would name more than `tagLimit` tags.
+    /// Narrows the expression; false when it would name more than `tagLimit` tags, or have more than `groupLimit` groups.
     public mutating func add(_ combination: Combination, _ names: [TagName]) -> Bool {
         var mask: UInt64 = 0
         for name in names {
@@ -42,8 +45,31 @@ public struct TagExpression: Sendable, Equatable {
             }
             mask |= 1 << UInt64(place)
         }
-        groups.append(Group(combination: combination, mask: mask))
-        return true
+        insert(Group(combination: combination, mask: mask))
+        return groups.count <= Self.groupLimit
+    }
+
+    /// Takes a group in, so that none says what another says already: a walk asks all of them for each device.
+    private mutating func insert(_ group: Group) {
+        switch group.combination {
+        case .all, .none: merge(group)
+        case .any where group.mask.nonzeroBitCount == 1: merge(Group(combination: .all, mask: group.mask))
+        case .any:
+            // Whoever has one of a few has one of the many, too.
+            let isImplied = groups.contains { $0.combination == .any && $0.mask & ~group.mask == 0 }
+            guard !isImplied else { return }
+            groups.removeAll { $0.combination == .any && group.mask & ~$0.mask == 0 }
+            groups.append(group)
+        }
+    }
+
+    /// Two groups that want all, or none, of their tags are one that wants all, or none, of both.
+    private mutating func merge(_ group: Group) {
+        if let place = groups.firstIndex(where: { $0.combination == group.combination }) {
+            groups[place].mask |= group.mask
+        } else {
+            groups.append(group)
+        }
     }
 
     /// Adds a condition that does not depend on the device.
@@ -74,6 +100,14 @@ public struct TagExpression: Sendable, Equatable {
 
 // As it stands in a task's row.
 extension TagExpression {
+    /// The largest expression's size, with tags of so many bytes each.
+    static func byteCountLimit(tagByteCount: Int) -> Int {
+        4 + 9 * groupLimit + tagLimit * (8 + 1 + min(tagByteCount, 255))
+    }
+
+    /// What one device costs a walk, in steps of a few nanoseconds.
+    var work: Int { 2 * (tags.count + 1) + groups.count }
+
     var byteCount: Int { tags.reduce(4 + 9 * groups.count) { $0 + 8 + RowWriter.byteCount(text: $1.text) } }
 
     func write(_ writer: inout RowWriter) {
@@ -102,7 +136,7 @@ extension TagExpression {
         for _ in 0..<groupCount {
             guard let combination = Combination(rawValue: reader.next() ?? .max), let mask = reader.next(UInt64.self)
             else { return nil }
-            groups.append(Group(combination: combination, mask: mask))
+            insert(Group(combination: combination, mask: mask))
         }
     }
 }

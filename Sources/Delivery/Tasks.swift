@@ -3,6 +3,18 @@
 
 public import Wire
 
+/// Bounds of calls that reach many devices, from what a row holds.
+public enum TaskBounds {
+    /// Getui: a group's name.
+    public static let groupByteCount = 100
+    /// Devices of one call whose outcomes fit one row.
+    ///
+    /// A larger one, of many aliases, is repeated safely too: its devices know whether they have the task.
+    public static let callTargets = StoreBounds.valueByteCount / RequestRow.byteCount
+    /// Devices in one row of those that wait for a scheduled task, or whose first ack wins.
+    public static let targetsOfARow = (StoreBounds.valueByteCount - 8) / 16
+}
+
 /// Where a task stands.
 ///
 /// Raw values are stored.
@@ -86,6 +98,10 @@ public enum TaskCommand: Sendable {
     case totals(TaskID, AppKey, LoopShare)
     /// What this shard counted for an app on a day.
     case day(AppKey, day: UInt32)
+    /// What this shard counted on days that are to be folded.
+    case foldable
+    /// Removes the counters rows of folded days from these buckets.
+    case removeCounters([CounterDay], LoopShare)
     /// How many devices of each app are connected.
     case online
     /// The life of a task's message for one device; answered as `.messageTrace`.
@@ -159,8 +175,11 @@ public enum TaskAnswer: Sendable {
     case walked(Int, [DeviceID])
     /// The app has as many live broadcasts as it may.
     case full
+    /// Its row would not fit the store.
+    case tooLarge
     case totals(TaskTotals)
     case day(DayTotals)
+    case foldable([CountersRow])
     case online([AppKey: Int])
     case begun(TaskID, [DeviceID])
     /// The same call was answered before.
@@ -208,6 +227,13 @@ public struct TaskTotals: Sendable, Equatable {
 
     public var ended: Int { finals.reduce(0, +) }
     public var pending: Int { accepted - ended }
+
+    /// Counts, for one message, the channels that it went out on.
+    mutating func takeOut(wasSent: Bool, wasAlerted: Bool) {
+        live.sent += wasSent ? 1 : 0
+        vendor.sent += wasAlerted ? 1 : 0
+        all.sent += wasSent || wasAlerted ? 1 : 0
+    }
 
     public mutating func add(_ other: TaskTotals) {
         accepted += other.accepted

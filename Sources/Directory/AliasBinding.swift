@@ -86,6 +86,8 @@ struct AliasBinding: Sendable {
         case (.setting, .overtaken): return end(.done)
         case (.setting(let stamp), .unknown):
             return release(item.name, stamp: stamp, .unknown)
+        case (.setting(let stamp), .tooMany):
+            return release(item.name, stamp: stamp, .tooMany)
         case (.clearing, .aliasCleared(let stamp)):
             return release(item.name, stamp: stamp, .done)
         case (.clearing, .notHeld): return end(.notHeld)

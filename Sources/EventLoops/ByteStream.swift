@@ -160,6 +160,7 @@ public struct ByteStream {
         markDirty(slot)
         // A paused stream may have missed the edge of what is to be ignored now.
         enqueueReadAgain()
+        StreamTable.beginClosing(self, on: loop)
     }
 
     /// Takes the connection off this loop, to be attached to another; no `closed` will be told.
@@ -196,6 +197,7 @@ public struct ByteStream {
     func finish(_ reason: CloseReason) {
         guard let slot else { return }
         let (descriptor, delegate) = (slot.pointee.descriptor, slot.pointee.delegate)
+        if slot.pointee.flags.contains(.isClosing) { table.pointee.endClosing() }
         table.pointee.endings.append(
             .init(stream: self, delegate: delegate, tag: slot.pointee.tag, reason: reason))
         release(slot)

@@ -1,3 +1,4 @@
+internal import CLibevent
 internal import Cryptography
 internal import Glibc
 internal import Platform
@@ -41,6 +42,20 @@ package final class DetachedConnection: @unchecked Sendable {
 
     /// Whether the other end is on this machine.
     package var isLoopback: Bool { peer?.isLoopback ?? false }
+
+    /// Sends a last word, as far as the socket takes it at once, and closes: for a newcomer for whom there is no room.
+    ///
+    /// What the peer has sent already is read, since unread bytes would reset the connection before the word arrives.
+    package func turnAway(with word: UnsafeRawBufferPointer) {
+        let descriptor = take().descriptor
+        defer { Glibc.close(descriptor) }
+        guard let start = word.baseAddress, !word.isEmpty else { return }
+        _ = send(descriptor, start, word.count, CInt(MSG_NOSIGNAL | MSG_DONTWAIT))
+        shutdown(descriptor, CInt(SHUT_WR))
+        withUnsafeTemporaryAllocation(byteCount: Limits.drainedByteCount, alignment: 16) { room in
+            _ = recv(descriptor, room.baseAddress, room.count, CInt(MSG_DONTWAIT))
+        }
+    }
 
     func take() -> Content {
         // Acquire and release: the winner sees the content as the maker left it.

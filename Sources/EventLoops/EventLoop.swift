@@ -57,6 +57,8 @@ package final class EventLoop: @unchecked Sendable {
     private var wakeEvent: UnsafeMutablePointer<event>?
     private var tickEvent: UnsafeMutablePointer<event>?
     private var cachedNow: UInt64 = 0
+    /// Somebody else's clock and ticks drive this loop; see `step`.
+    private var isStepped = false
     private var beforeFlush: [() -> Void] = []
     private var afterFlush: [() -> Void] = []
     private var tickHooks: [(UInt64) -> Void] = []
@@ -199,6 +201,12 @@ package final class EventLoop: @unchecked Sendable {
         return streams.pointee.isSending()
     }
 
+    /// Streams that may wait for their peer's end after `closeAfterFlush`, each with its descriptor; beyond it the longest
+    /// waiting one ends at once.
+    ///
+    /// Set before the loop starts, or on the loop.
+    package var closingStreamLimit = Int.max
+
     /// Waits for the end of the loop's thread; the caller owns the loop afterwards.
     package func join() {
         precondition(!isInLoop || !isRunning.load(ordering: .relaxed), "a loop cannot join itself")
@@ -219,7 +227,10 @@ package final class EventLoop: @unchecked Sendable {
         cachedNow = 0
         // Work was put off: look for events, but do not wait for one.
         let flags = EVLOOP_ONCE | (streams.pointee.hasDeferredWork ? EVLOOP_NONBLOCK : 0)
-        let result = event_base_loop(base, CInt(flags))
+        finishTurn(event_base_loop(base, CInt(flags)))
+    }
+
+    private func finishTurn(_ result: CInt) {
         precondition(result >= 0, "libevent's poller failed")
         StreamTable.runDeferred(on: self)
         for hook in beforeFlush { hook() }
@@ -227,10 +238,31 @@ package final class EventLoop: @unchecked Sendable {
         for hook in afterFlush { hook() }
     }
 
+    /// Makes the calling thread the owner of a loop that does not run; nobody else uses it meanwhile.
+    package func takeOver() {
+        precondition(!isRunning.load(ordering: .relaxed), "a running loop keeps its thread")
+        owner.store(Thread.currentIdentifier, ordering: .relaxed)
+    }
+
+    /// Runs one turn on the caller's thread with what is there already: for a test that is the clock and waits itself.
+    ///
+    /// - Parameters:
+    ///   - now: the loop's time from here on, in milliseconds; it does not fall.
+    ///   - isTick: runs the hooks of `onTick` and the streams' timeouts first, which nothing else does from now on.
+    package func step(at now: UInt64, isTick: Bool) {
+        preconditionInLoop()
+        precondition(!isRunning.load(ordering: .relaxed) && !isTornDown, "a loop that runs steps itself")
+        if !isStepped, let tickEvent { event_del(tickEvent) }
+        isStepped = true
+        cachedNow = now
+        if isTick { tick() }
+        finishTurn(event_base_loop(base, CInt(EVLOOP_ONCE | EVLOOP_NONBLOCK)))
+    }
+
     private func tearDown() {
         guard !isTornDown else { return }
         isTornDown = true
-        cachedNow = 0
+        if !isStepped { cachedNow = 0 }
         takeMail()
         takePassengers(limit: .max)
         for hook in stopHooks { hook() }
@@ -390,6 +422,12 @@ package final class EventLoop: @unchecked Sendable {
     func remove(_ resident: Resident) {
         preconditionInLoop()
         residents.removeAll { $0 === resident }
+    }
+
+    /// Open streams that do not merely wait for their peer's end.
+    package var servingStreamCount: Int {
+        preconditionInLoop()
+        return streams.pointee.openCount - streams.pointee.closingCount
     }
 
     /// Open streams on this loop.

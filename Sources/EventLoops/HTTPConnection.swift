@@ -24,11 +24,21 @@ final class HTTPConnection: StreamDelegate {
     private var isTimed = false
     /// Where the server keeps this connection.
     var position = 0
+    /// What it does, since when, and its neighbours who do the same; kept by the room.
+    var place = HTTPRoom.Place.working
+    var placedAt: UInt64 = 0
+    unowned(unsafe) var before: HTTPConnection?
+    unowned(unsafe) var after: HTTPConnection?
+    let network: UInt64
+    /// What the body under way has reserved.
+    private var share = HTTPBodyBudget.Share()
 
     init(_ connection: DetachedConnection, server: HTTPServer) {
         (self.server, loop, peer) = (server, server.loop, connection.peer)
+        network = connection.peer?.network ?? 0
         reader = HTTPReader(
-            headerByteLimit: server.configuration.headerByteLimit, bodyByteLimit: server.configuration.bodyByteLimit)
+            headerByteLimit: server.configuration.headerByteLimit, bodyByteLimit: server.configuration.bodyByteLimit,
+            isJudged: server.isJudging)
         super.init()
         let tls = server.configuration.tls
         stream = ByteStream(
@@ -38,6 +48,11 @@ final class HTTPConnection: StreamDelegate {
             afterMilliseconds: tls == nil
                 ? server.configuration.idleMilliseconds
                 : min(server.configuration.requestMilliseconds, Limits.handshakeMilliseconds))
+    }
+
+    deinit {
+        // An exchange may have held the request beyond the connection's end.
+        server.configuration.bodies?.release(&share, network: network)
     }
 
     var peerHost: String { peer?.host ?? "" }
@@ -75,12 +90,16 @@ final class HTTPConnection: StreamDelegate {
             }
             switch step {
             case .complete: complete()
+            case .needsJudgement:
+                beginTimer()
+                guard admitBody() else { return bytes.count }
             case .expectsContinue:
                 beginTimer()
                 _ = write("HTTP/1.1 100 Continue\r\n\r\n")
                 return offset
             case .incomplete:
                 beginTimer()
+                guard reserveGrown() else { return bytes.count }
                 return offset
             }
         }
@@ -92,13 +111,71 @@ final class HTTPConnection: StreamDelegate {
     private func beginTimer() {
         guard !isTimed else { return }
         isTimed = true
+        server.room.move(self, to: .unproven, now: loop.now)
         stream?.setTimeout(afterMilliseconds: server.configuration.requestMilliseconds)
     }
 
     private func complete() {
         phase = .answering
         isTimed = false
+        server.room.move(self, to: .working, now: loop.now)
         server.handle(HTTPExchange(self, method: reader.method, server: server))
+    }
+
+    // MARK: Bodies
+
+    private func head(bodyByteCount: Int) -> HTTPRequestHead {
+        HTTPRequestHead(
+            connection: self, method: reader.method, target: reader.target, bodyByteCount: bodyByteCount,
+            isLoopback: isLoopback)
+    }
+
+    /// Asks whether the body is wanted, before any of it is kept; false when the request was refused.
+    private func admitBody() -> Bool {
+        let announced = reader.announcedByteCount ?? 0
+        if reader.announcedByteCount != nil, announced <= Limits.freeBodyByteCount {
+            // Refused behind its body, a request costs its sender no connection: clients renew a stale token on theirs.
+            reader.allow(byteLimit: announced)
+            if reader.expectsContinue { _ = write("HTTP/1.1 100 Continue\r\n\r\n") }
+            return true
+        }
+        switch server.judgement(head(bodyByteCount: announced)) {
+        case .refuse(let reply):
+            end(with: reply)
+            return false
+        case .take(let limit, let isProven):
+            guard announced <= limit else {
+                refuse(HTTPHead.Refusal(status: 413, reason: "the body is too large"))
+                return false
+            }
+            guard reserve(announced) else { return false }
+            reader.allow(byteLimit: limit)
+            if isProven { server.room.move(self, to: .working, now: loop.now) }
+            if reader.expectsContinue { _ = write("HTTP/1.1 100 Continue\r\n\r\n") }
+            return true
+        }
+    }
+
+    /// A body of chunks reserves as it grows, some ahead of what is there.
+    private func reserveGrown() -> Bool {
+        guard reader.announcedByteCount == nil,
+            reader.receivedByteCount > max(share.byteCount, Limits.freeBodyByteCount)
+        else { return true }
+        return reserve(reader.receivedByteCount + Limits.reservedBodyByteCount)
+    }
+
+    private func reserve(_ byteCount: Int) -> Bool {
+        guard let bodies = server.configuration.bodies, !bodies.grow(&share, to: byteCount, network: network) else {
+            return true
+        }
+        end(with: server.configuration.busyReply)
+        return false
+    }
+
+    /// Forgets the request and gives back what it held.
+    private func forgetRequest() {
+        reader.next()
+        server.configuration.bodies?.release(&share, network: network)
     }
 
     // MARK: What an exchange sees
@@ -124,13 +201,13 @@ final class HTTPConnection: StreamDelegate {
             HTTPAnswer(
                 status: status, contentType: contentType, headers: headers, body: body,
                 showsBody: reader.method != .head, isLast: isLast, isHTTP10: reader.isHTTP10), date: server.date())
-        reader.next()
+        forgetRequest()
         guard !isLast, isSent else {
-            phase = .over
-            stream?.closeAfterFlush()
+            sayGoodbye()
             return isSent
         }
         phase = .reading
+        if stream != nil { server.room.move(self, to: .idle, now: loop.now) }
         stream?.setTimeout(afterMilliseconds: server.configuration.idleMilliseconds)
         stream?.resumeReading()
         return true
@@ -138,15 +215,34 @@ final class HTTPConnection: StreamDelegate {
 
     /// Answers a request that reaches no handler, and ends the connection.
     private func refuse(_ refusal: HTTPHead.Refusal) {
-        server.noteRefusal()
+        // Too large a body is answered in the API's own words, as far as there are any.
+        if refusal.status == 413, server.isJudging,
+            case .refuse(let reply) = server.judgement(head(bodyByteCount: .max))
+        {
+            return end(with: reply)
+        }
         let text = UnsafeRawBufferPointer(start: refusal.reason.utf8Start, count: refusal.reason.utf8CodeUnitCount)
-        _ = write(
-            HTTPAnswer(
-                status: refusal.status, contentType: "text/plain", headers: [], body: text, showsBody: true,
-                isLast: true, isHTTP10: false), date: server.date())
+        end(with: HTTPReply(status: refusal.status, body: Array(text)))
+    }
+
+    private func end(with reply: HTTPReply) {
+        server.noteRefusal()
+        reply.body.withUnsafeBytes { body in
+            _ = write(
+                HTTPAnswer(
+                    status: reply.status, contentType: reply.contentType, headers: reply.headers, body: body,
+                    showsBody: true, isLast: true, isHTTP10: false), date: server.date())
+        }
+        forgetRequest()
+        sayGoodbye()
+    }
+
+    /// The last answer is written: what still comes is read and dropped until the peer's end, for a short time.
+    private func sayGoodbye() {
         phase = .over
-        reader.next()
-        stream?.closeAfterFlush()
+        guard let stream else { return }
+        server.room.move(self, to: .over, now: loop.now)
+        stream.closeAfterFlush()
     }
 
     private func write(_ answer: HTTPAnswer, date: HTTPDate) -> Bool {
@@ -180,7 +276,23 @@ final class HTTPConnection: StreamDelegate {
 
     override func closed(_ stream: ByteStream, _ reason: CloseReason) {
         self.stream = nil
+        // While an answer is owed the request stays, and with it its share.
+        if case .reading = phase { forgetRequest() }
         server.remove(self)
+    }
+
+    /// Nobody would miss it: nothing waits to be sent, and nothing has come that was not looked at.
+    var isDisposable: Bool {
+        guard let slot = stream?.slot, slot.pointee.outbox.byteCount == 0 else { return stream == nil }
+        return place == .over || !Sockets.hasInput(descriptor: slot.pointee.descriptor)
+    }
+
+    /// Ends the connection at once to make room for another.
+    func displace() {
+        phase = .over
+        forgetRequest()
+        server.remove(self)
+        stream?.close()
     }
 
     /// Ends the connection at once, because the server goes.

@@ -5,6 +5,8 @@ package struct HTTPReader: ~Copyable {
     private enum Place {
         /// Gathers a head; so many of its bytes were looked through.
         case head(searched: Int)
+        /// The head is here, and somebody must say whether its body is wanted.
+        case judging
         case body(missing: Int)
         case chunks
         case complete
@@ -15,12 +17,16 @@ package struct HTTPReader: ~Copyable {
         case incomplete
         /// More bytes are needed, and the client waits to be told to send them.
         case expectsContinue
+        /// A head is here and not all of its body: call `allow(byteLimit:)`, or end the connection.
+        case needsJudgement
         /// A whole request is here; nothing further is taken before `next()`.
         case complete
     }
 
     private let headerByteLimit: Int
-    private let bodyByteLimit: Int
+    /// Of the request under way.
+    private var bodyByteLimit: Int
+    private let isJudged: Bool
     private var place = Place.head(searched: 0)
     private var head = HTTPHead()
     private var chunks = HTTPChunks()
@@ -29,8 +35,9 @@ package struct HTTPReader: ~Copyable {
     /// Something of a request has come.
     package private(set) var hasBegun = false
 
-    package init(headerByteLimit: Int, bodyByteLimit: Int) {
-        (self.headerByteLimit, self.bodyByteLimit) = (headerByteLimit, bodyByteLimit)
+    /// With `isJudged` a body that does not come together with its head is asked about before it is kept.
+    package init(headerByteLimit: Int, bodyByteLimit: Int, isJudged: Bool = false) {
+        (self.headerByteLimit, self.bodyByteLimit, self.isJudged) = (headerByteLimit, bodyByteLimit, isJudged)
     }
 
     /// Takes received bytes.
@@ -52,6 +59,10 @@ package struct HTTPReader: ~Copyable {
                 guard count > 0 else { return (offset, step) }
                 offset += count
                 if head.expectsContinue { step = .expectsContinue }
+            case .judging:
+                // A body that is whole here takes no more memory than this read did.
+                guard case .length(let count) = head.body, count <= rest.count else { return (offset, .needsJudgement) }
+                place = .body(missing: count)
             case .body(let missing):
                 let count = min(missing, rest.count)
                 buffer.append(UnsafeRawBufferPointer(rebasing: rest[..<count]))
@@ -68,8 +79,23 @@ package struct HTTPReader: ~Copyable {
                 }
             }
         }
-        if case .complete = place { return (offset, .complete) }
-        return (offset, step)
+        switch place {
+        case .complete: return (offset, .complete)
+        case .judging: return (offset, .needsJudgement)
+        case .head, .body, .chunks: return (offset, step)
+        }
+    }
+
+    /// After `needsJudgement`: the body is wanted, up to so many bytes.
+    package mutating func allow(byteLimit: Int) {
+        guard case .judging = place else { return }
+        bodyByteLimit = byteLimit
+        switch head.body {
+        case .length(let count):
+            buffer.expect(headByteCount + count)
+            place = .body(missing: count)
+        case .chunks: beginChunks()
+        }
     }
 
     /// Forgets the request, to begin the next.
@@ -86,6 +112,13 @@ package struct HTTPReader: ~Copyable {
     package var method: HTTPMethod { head.method }
     var keepsAlive: Bool { head.keepsAlive }
     var isHTTP10: Bool { head.isHTTP10 }
+    var expectsContinue: Bool { head.expectsContinue }
+    /// What the head announces; `nil` for chunks.
+    package var announcedByteCount: Int? {
+        if case .length(let count) = head.body { count } else { nil }
+    }
+    /// What has come of the body.
+    var receivedByteCount: Int { max(0, buffer.count - headByteCount) }
 
     package var target: UnsafeRawBufferPointer { part(head.target) }
 
@@ -148,14 +181,18 @@ package struct HTTPReader: ~Copyable {
 
     private mutating func readHead() throws(HTTPHead.Refusal) {
         headByteCount = buffer.count
-        try head.read(buffer.bytes, bodyLimit: bodyByteLimit)
+        try head.read(buffer.bytes, bodyLimit: isJudged ? .max : bodyByteLimit)
         switch head.body {
         case .length(0): complete()
+        case .length where isJudged, .chunks where isJudged: place = .judging
         case .length(let count): place = .body(missing: count)
-        case .chunks:
-            place = .chunks
-            chunks = HTTPChunks()
+        case .chunks: beginChunks()
         }
+    }
+
+    private mutating func beginChunks() {
+        place = .chunks
+        chunks = HTTPChunks()
     }
 
     private mutating func complete() {

@@ -5,6 +5,8 @@ struct HTTPRequestBuffer: ~Copyable {
     private var start: UnsafeMutableRawPointer?
     private var capacity = 0
     private(set) var count = 0
+    /// What will come in all, if that is known: no more memory than that is asked for.
+    private var expected = Int.max
 
     deinit { free(start) }
 
@@ -19,6 +21,9 @@ struct HTTPRequestBuffer: ~Copyable {
         count += more.count
     }
 
+    /// Says how many bytes will come in all.
+    mutating func expect(_ byteCount: Int) { expected = byteCount }
+
     mutating func removeLast(to newCount: Int) { count = min(count, newCount) }
 
     /// Writes the zeros behind the bytes.
@@ -31,6 +36,7 @@ struct HTTPRequestBuffer: ~Copyable {
     /// Forgets the bytes; the memory is kept for the next request unless it is more than most need.
     mutating func removeAll() {
         count = 0
+        expected = .max
         guard capacity > Limits.keptRequestByteCount else { return }
         free(start)
         (start, capacity) = (nil, 0)
@@ -39,7 +45,8 @@ struct HTTPRequestBuffer: ~Copyable {
     private mutating func reserve(_ wanted: Int) {
         let needed = wanted + Limits.bodyPaddingByteCount
         guard needed > capacity else { return }
-        let new = max(needed, capacity * 2, Limits.firstRequestByteCount)
+        let most = expected == .max ? Int.max : expected + Limits.bodyPaddingByteCount
+        let new = max(needed, min(max(capacity * 2, Limits.firstRequestByteCount), most))
         guard let memory = realloc(start, new) else { preconditionFailure("out of memory") }
         (start, capacity) = (memory, new)
     }

@@ -19,15 +19,20 @@ package final class HTTPServer: Resident {
         package var requestMilliseconds: UInt64 = 15_000
         /// A connection without a request, or one that does not take its answer.
         package var idleMilliseconds: UInt64 = 75_000
-        /// Open connections on this loop; further ones wait in the kernel.
+        /// Open connections on this loop, unless the server shares an `HTTPRoom` with others.
         package var connectionLimit = 4096
+        /// For bodies that do not come together with their heads.
+        package var bodies: HTTPBodyBudget?
+        /// Answers a request for whose body there is no room now.
+        package var busyReply = HTTPReply(status: 503, body: Array("too many requests are under way, retry\n".utf8))
         /// For HTTPS.
         package var tls: TLSContext?
+        /// Seconds since 1970 for the field `Date`.
+        package var unixSeconds: @Sendable () -> UInt64 = { 0 }
 
         package init() {}
     }
 
-    package let address: SocketAddress
     /// Requests that got an answer, whether or not their connection still lived.
     package private(set) var answeredCount: UInt64 = 0
     /// Answers for which the connection had gone.
@@ -39,6 +44,8 @@ package final class HTTPServer: Resident {
     private(set) var isClosing = false
     private(set) var configuration: Configuration
     private let handler: (HTTPExchange) -> Void
+    private let judge: ((HTTPRequestHead) -> HTTPJudgement)?
+    package let room: HTTPRoom
     private var listener: Listener?
     private var isOpen = true
     private var connections: [HTTPConnection] = []
@@ -47,17 +54,34 @@ package final class HTTPServer: Resident {
     private var dates = HTTPDateCache()
 
     /// Serves on `socket`; `handler` gets each request on the loop and answers then or later.
-    package init(
+    ///
+    /// Servers of one loop may share a `room`. `judge` looks at a head whose body has not come along, before any of it is
+    /// kept; without it a body may have `bodyByteLimit` bytes.
+    package convenience init(
         on loop: EventLoop, socket: consuming ListeningSocket, configuration: Configuration = Configuration(),
+        room: HTTPRoom? = nil, judge: ((HTTPRequestHead) -> HTTPJudgement)? = nil,
         handler: @escaping (HTTPExchange) -> Void
     ) throws(SystemError) {
+        self.init(on: loop, configuration: configuration, room: room, judge: judge, handler: handler)
+        try listen(socket)
+    }
+
+    /// Serves what `accept` is given and listens nowhere.
+    package init(
+        on loop: EventLoop, configuration: Configuration = Configuration(), room: HTTPRoom? = nil,
+        judge: ((HTTPRequestHead) -> HTTPJudgement)? = nil, handler: @escaping (HTTPExchange) -> Void
+    ) {
         loop.preconditionInLoop()
-        (self.loop, self.configuration, self.handler) = (loop, configuration, handler)
-        address = socket.address
+        (self.loop, self.configuration, self.handler, self.judge) = (loop, configuration, handler, judge)
+        self.room = room ?? HTTPRoom(limit: configuration.connectionLimit)
         super.init()
-        listener = try Listener(on: loop, socket: socket) { [unowned self] connection in accept(connection) }
         // The loop keeps the server alive until it is closed.
         loop.add(self)
+    }
+
+    /// Takes connections from `socket`, too; once at most.
+    package func listen(_ socket: consuming ListeningSocket) throws(SystemError) {
+        listener = try Listener(on: loop, socket: socket) { [unowned self] connection in accept(connection) }
     }
 
     /// Takes new certificates for the connections to come; those that are open keep theirs.
@@ -73,21 +97,42 @@ package final class HTTPServer: Resident {
     /// Requests whose answer is owed.
     package var waitingCount: Int { waiting.count }
 
-    private func accept(_ detached: DetachedConnection) {
+    /// Takes a connection: the listener's, or one that the caller has made.
+    package func accept(_ detached: DetachedConnection) {
+        guard room.enter(detached.peer?.network ?? 0, now: loop.now) else {
+            refusedCount += 1
+            return turnAway(detached)
+        }
         let connection = HTTPConnection(detached, server: self)
         connection.position = connections.count
         connections.append(connection)
-        if connections.count >= configuration.connectionLimit { listener?.pause() }
+        room.move(connection, to: .idle, now: loop.now)
+    }
+
+    /// There is no room, and nobody who could make any.
+    private func turnAway(_ detached: DetachedConnection) {
+        guard configuration.tls == nil else {
+            return detached.turnAway(with: UnsafeRawBufferPointer(start: nil, count: 0))
+        }
+        let text: StaticString = "all connections are in use, retry\n"
+        let answer = HTTPAnswer(
+            status: 503, contentType: "text/plain", headers: [("Retry-After", "1")],
+            body: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount), showsBody: true,
+            isLast: true, isHTTP10: false)
+        var bytes: [UInt8] = []
+        answer.withHead(date: date()) { bytes += $0 }
+        bytes += answer.sentBody
+        bytes.withUnsafeBytes { detached.turnAway(with: $0) }
     }
 
     func remove(_ connection: HTTPConnection) {
         guard connection.position < connections.count, connections[connection.position] === connection else { return }
+        room.leave(connection)
         let last = connections.removeLast()
         if last !== connection {
             connections[connection.position] = last
             last.position = connection.position
         }
-        if connections.count == configuration.connectionLimit - 1 { listener?.resume() }
     }
 
     // MARK: Requests
@@ -96,6 +141,13 @@ package final class HTTPServer: Resident {
         exchange.position = waiting.count
         waiting.append(Unmanaged.passUnretained(exchange))
         handler(exchange)
+    }
+
+    /// What becomes of a request whose body is still to come.
+    var isJudging: Bool { judge != nil }
+
+    func judgement(_ head: HTTPRequestHead) -> HTTPJudgement {
+        judge?(head) ?? .take(byteLimit: configuration.bodyByteLimit, isProven: false)
     }
 
     func noteRefusal() { refusedCount += 1 }
@@ -110,7 +162,7 @@ package final class HTTPServer: Resident {
         }
     }
 
-    func date() -> HTTPDate { dates.date(atSecond: SystemClock.wallMilliseconds / 1_000) }
+    func date() -> HTTPDate { dates.date(atSecond: configuration.unixSeconds()) }
 
     // MARK: End
 

@@ -55,6 +55,21 @@ package enum Limits {
     static let keptRequestByteCount = 4096
     /// Answers that wait to be sent on one connection before its next request is looked at.
     static let waitingAnswerByteCount = 64 * 1024
+    /// Bodies of this size count against no bound: ten thousand connections with one each hold 40 MB.
+    package static let freeBodyByteCount = 4096
+    /// Bodies of this size count against the bound of all, and not against their network's.
+    static let uncountedBodyByteCount = 64 * 1024
+    /// What a growing body of chunks reserves at a time.
+    static let reservedBodyByteCount = 64 * 1024
+    /// Longest waiting connections among which a newcomer's own network is looked for.
+    static let displacementLookCount = 32
+    /// A connection with its last answer keeps its place so long: a round trip of a slow network.
+    static let farewellMilliseconds: UInt64 = 500
+    /// Somebody who sends a request keeps the place so long, if nothing vouches for the request.
+    static let unprovenMilliseconds: UInt64 = 1_000
+    /// What is read of somebody who is turned away, so that unread bytes do not reset the answer.
+    static let drainedByteCount = 64 * 1024
+
     /// One answer; the largest ones are leases of a few hundred jobs.
     static let answerByteCount = 1 << 28
 

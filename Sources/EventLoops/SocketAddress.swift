@@ -9,6 +9,8 @@ package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
     package let isIPv6: Bool
     /// On this machine: 127.0.0.0/8, ::1, or an IPv4 loopback address mapped into IPv6.
     package let isLoopback: Bool
+    /// What bounds "per address" go by: an IPv4 address, or the half of an IPv6 one that a customer gets as a whole.
+    package let network: UInt64
 
     package var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
 
@@ -24,22 +26,26 @@ package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
             port = UInt16(bigEndian: address.pointee.sin_port)
             isIPv6 = false
             isLoopback = UInt32(bigEndian: number.s_addr) >> 24 == 127
+            network = Self.network(ofIPv4: UInt32(bigEndian: number.s_addr))
         case AF_INET6:
             let address = raw.assumingMemoryBound(to: sockaddr_in6.self)
             var number = address.pointee.sin6_addr
             guard inet_ntop(AF_INET6, &number, &text, socklen_t(text.count)) != nil else { return nil }
             port = UInt16(bigEndian: address.pointee.sin6_port)
             isIPv6 = true
-            isLoopback = withUnsafeBytes(of: number) { bytes in
-                let isSelf = bytes.prefix(15).allSatisfy { $0 == 0 } && bytes[15] == 1
-                let isMapped =
-                    bytes.prefix(10).allSatisfy { $0 == 0 } && bytes[10] == 255 && bytes[11] == 255 && bytes[12] == 127
-                return isSelf || isMapped
+            (isLoopback, network) = withUnsafeBytes(of: number) { bytes in
+                func number(_ range: Range<Int>) -> UInt64 { bytes[range].reduce(0) { $0 << 8 | UInt64($1) } }
+                let isMapped = number(0..<8) == 0 && number(8..<12) == 0xFFFF
+                if isMapped { return (bytes[12] == 127, Self.network(ofIPv4: UInt32(number(12..<16)))) }
+                return (number(0..<8) == 0 && number(8..<16) == 1, number(0..<8))
             }
         default: return nil
         }
         host = text.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
     }
+
+    /// Beside those of IPv6: no network there begins with these bits.
+    private static func network(ofIPv4 address: UInt32) -> UInt64 { 0xFFFF << 48 | UInt64(address) }
 
     static func local(of descriptor: CInt) -> SocketAddress? {
         var storage = sockaddr_storage()

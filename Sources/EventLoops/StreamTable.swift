@@ -83,6 +83,10 @@ struct StreamTable {
     var drained: [ByteStream] = []
     var endings: [Ending] = []
     private(set) var openCount = 0
+    /// Streams that wait for their peer's end, oldest first, with some that are over among them.
+    private var closings: [ByteStream] = []
+    private var firstClosing = 0
+    private(set) var closingCount = 0
     /// Where `isSending` found something last.
     private var lastSending = 0
     /// Where every stream receives: room for what was unconsumed, then room for what is new.
@@ -239,6 +243,42 @@ struct StreamTable {
             }
         }
         return due
+    }
+
+    // MARK: Streams that are closing
+
+    /// A stream waits for its peer's end from now on; the one that has waited longest ends when there are too many.
+    static func beginClosing(_ stream: ByteStream, on loop: EventLoop) {
+        let (table, limit) = (loop.streams, loop.closingStreamLimit)
+        table.pointee.closingCount += 1
+        guard limit < Int.max else { return }
+        table.pointee.closings.append(stream)
+        while let longest = table.pointee.popClosing(beyond: limit) {
+            // Its last words go out as far as the socket takes them.
+            longest.flush()
+            longest.close()
+        }
+    }
+
+    /// A stream that was closing is over.
+    mutating func endClosing() { closingCount -= 1 }
+
+    private mutating func popClosing(beyond limit: Int) -> ByteStream? {
+        while firstClosing < closings.count {
+            let stream = closings[firstClosing]
+            // Those that are over are taken out on the way, so the list stays as long as what really waits.
+            guard !stream.isOpen || closingCount > limit else { break }
+            firstClosing += 1
+            if stream.isOpen { return stream }
+        }
+        if firstClosing > closings.count / 2 {
+            closings.removeSubrange(..<firstClosing)
+            firstClosing = 0
+        } else if closings.count - firstClosing > 2 * max(closingCount, 64) {
+            closings = closings[firstClosing...].filter { $0.isOpen }
+            firstClosing = 0
+        }
+        return nil
     }
 
     // MARK: Work of a turn

@@ -33,6 +33,9 @@ package final class Committer: @unchecked Sendable {
         /// On the disk.
         case fsync
         /// With the operating system: outlasts the process, not the machine.
+        ///
+        /// The segments say so: after a power failure a start goes on with what was written up to some moment, and whoever
+        /// gives a segment back calls `SegmentLedger.synchronize()` before.
         case os
     }
 
@@ -120,15 +123,21 @@ package final class Committer: @unchecked Sendable {
 
     package var statistics: JournalStatistics { statisticsLock.withLock { $0 } }
 
+    /// Counts bytes that a shard has encoded and will hand over later in its turn; a negative number takes some back.
+    package func announce(byteCount: Int) { uncommitted.add(byteCount, ordering: .relaxed) }
+
     /// Hands over batches, whole and in the order of their tickets; never waits for the disk.
     ///
     /// - Parameters:
     ///   - pieces: the batches' parts.
     ///   - shard: whose they are.
     ///   - byteCount: of their records.
+    ///   - announcedByteCount: those of them that `announce` has counted.
     ///   - isAwaited: false when nobody waits for them to be durable: they may then take some milliseconds longer.
-    package func submit(_ pieces: [BatchPiece], shard: Int, byteCount: Int, isAwaited: Bool = true) {
-        uncommitted.add(byteCount, ordering: .relaxed)
+    package func submit(
+        _ pieces: [BatchPiece], shard: Int, byteCount: Int, announcedByteCount: Int = 0, isAwaited: Bool = true
+    ) {
+        uncommitted.add(byteCount - announcedByteCount, ordering: .relaxed)
         let mustWake: Bool = queue.withLock { queue in
             let wasEmpty = queue.pieces.isEmpty
             for piece in pieces { queue.pieces.append(Queued(piece: piece, shard: shard)) }
@@ -229,10 +238,13 @@ package final class Committer: @unchecked Sendable {
         if isFirst {
             SegmentHeader(
                 generation: segment.generation, segmentByteCount: segmentByteCount,
-                previousGeneration: segment.previousGeneration, previousEnd: segment.previousEnd
+                previousGeneration: segment.previousGeneration, previousEnd: segment.previousEnd,
+                isUnsynced: configuration.durability == .os
             ).write(to: headerBytes)
             vectors.append(UnsafeRawBufferPointer(headerBytes))
         }
+        // What was not synced is not claimed to have been.
+        let syncedEnd = configuration.durability == .fsync ? groupStart : 0
         var end = groupStart
         var next = first
         var batches = 0
@@ -240,7 +252,7 @@ package final class Committer: @unchecked Sendable {
             let piece = work[next].piece
             if piece.recordByteCount > 0 {
                 if end + piece.recordByteCount > segmentByteCount { break }
-                RecordHeader.seal(piece.start, generation: segment.generation, groupStart: groupStart)
+                RecordHeader.seal(piece.start, generation: segment.generation, groupStart: syncedEnd)
                 end += piece.recordByteCount
                 batches += 1
             }

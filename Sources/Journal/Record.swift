@@ -3,7 +3,8 @@
 // The loop that encodes a batch fills in everything but the last three fields, which only the committer knows: the
 // generation of the segment, the offset at which the group of this batch begins, and the header's checksum. The
 // checksum is seeded with the generation, so that what an earlier life of the file left behind never passes. The
-// group's start says what was synced when this record was written: everything before it.
+// group's start says what was synced when this record was written: everything before it. With durability `os` nothing
+// was, and it is 0.
 //
 //     0  body bytes    u32     8  body CRC32C  u32     16  generation   u64     32  header CRC32C  u32
 //     4  bucket        u16    12  reserved     u32     24  group start  u64     36  reserved       u32

@@ -7,6 +7,10 @@
 // one of these ways: a later record of the segment says that its group began, everything before being synced, behind
 // the mismatch; a later segment says that this one ended elsewhere; a file is shorter than it was made; a segment
 // between two others is missing.
+//
+// Segments that were written with durability `os` claim no sync. A power failure may have taken any page of them, early
+// ones and late ones, and kept others: the journal then ends at the first byte that is missing, and the segments behind it
+// are discarded, since what they say rests on what is lost.
 
 internal import Platform
 
@@ -24,6 +28,12 @@ package struct Recovery {
     package private(set) var segments: [Segment] = []
     /// The torn write behind the last record, if there is one.
     package private(set) var tornTail: (generation: UInt64, offset: Int)?
+    /// Segments behind a loss that was allowed; their records are not replayed.
+    package private(set) var discarded: [UInt64] = []
+    /// What was written behind the place where the journal ends now, as far as it shows.
+    package private(set) var cutByteCount = 0
+    /// The journal was not synced, so what was cut may have been answered.
+    package private(set) var isUnsynced = false
 
     /// Checks the whole journal and changes nothing.
     ///
@@ -32,22 +42,58 @@ package struct Recovery {
         self.folder = folder
         var previous: SegmentHeader?
         let file = SegmentBuffer()
+        var lastExtent = 0
         for generation in try folder.segments() {
             try file.read(folder.segmentPath(generation))
             let scan = try Self.scan(file, generation: generation)
+            isUnsynced = isUnsynced || scan.isUnsynced
+            guard discarded.isEmpty else {
+                discarded.append(generation)
+                cutByteCount += scan.extent
+                continue
+            }
             guard let header = scan.header else {
                 // Taken from the pool and never written; or its first group was torn.
                 segments.append(Segment(generation: generation, end: 0, batchCount: 0))
+                lastExtent = scan.extent
                 continue
             }
             if header.previousGeneration != 0, let last = segments.last {
                 try Self.check(last, previous, against: header, in: folder)
+                if last.end != header.previousEnd {
+                    discarded.append(generation)
+                    cutByteCount += max(0, header.previousEnd - last.end) + scan.extent
+                    tornTail = (last.generation, last.end)
+                    continue
+                }
             }
             previous = header
             segments.append(
                 Segment(generation: generation, end: scan.end, batchCount: scan.batchCount))
+            lastExtent = scan.extent
             tornTail = scan.isTorn ? (generation, scan.end) : nil
         }
+        if discarded.isEmpty, let last = segments.last { cutByteCount = max(0, lastExtent - last.end) }
+    }
+
+    /// Ends the lives of the segments that are not replayed; before the first of the others is given back.
+    ///
+    /// The newest first: a start that is cut off in between finds the same loss again.
+    package func discard() throws(JournalError) {
+        for generation in discarded.reversed() { try folder.recycle(generation) }
+    }
+
+    /// Brings the journal to the disk as it was read.
+    ///
+    /// A process that was killed leaves what it had written and not synced in the kernel's cache, where a start finds it. Were
+    /// its rows moved, family by family, and the power failed in between, some rows of a batch would be there for good and the
+    /// others gone with the journal's tail.
+    package func synchronize() throws(JournalError) {
+        do throws(SystemError) {
+            for segment in segments where segment.end > 0 {
+                try File(path: folder.segmentPath(segment.generation), mode: .readWrite).synchronizeData()
+            }
+        } catch { throw .system(error) }
     }
 
     package var batchCount: Int { segments.reduce(0) { $0 + $1.batchCount } }
@@ -85,6 +131,9 @@ package struct Recovery {
         var end = 0
         var batchCount = 0
         var isTorn = false
+        /// The end of the last record that shows, whole or not.
+        var extent = 0
+        var isUnsynced = false
     }
 
     private static func scan(_ file: SegmentBuffer, generation: UInt64) throws(JournalError) -> Scan {
@@ -107,7 +156,9 @@ package struct Recovery {
         } else {
             offset = 0
         }
-        // Whatever is behind the first mismatch must have been written in the same group as it.
+        scan.extent = scan.end
+        scan.isUnsynced = scan.header?.isUnsynced ?? false
+        // Whatever is behind the first mismatch must have been written in the same group as it, unless nothing was synced.
         var probe = offset + (offset == 0 ? SegmentHeader.byteCount : 0)
         while probe + RecordHeader.byteCount <= file.bytes.count {
             if let later = RecordHeader(in: file.bytes, at: probe, generation: generation) {
@@ -120,6 +171,8 @@ package struct Recovery {
                     )
                 }
                 scan.isTorn = true
+                scan.isUnsynced = scan.isUnsynced || later.groupStart == 0
+                scan.extent = max(scan.extent, min(probe + later.recordByteCount, file.bytes.count))
             }
             probe += Limits.alignment
         }
@@ -138,7 +191,7 @@ package struct Recovery {
         return Checksum.crc32c(body) == header.bodyChecksum
     }
 
-    /// A segment that follows another proves that the other one was synced to its end.
+    /// A segment that follows another proves that the other one is there, and that it was synced to its end if any was.
     private static func check(
         _ last: Segment, _ lastHeader: SegmentHeader?, against next: SegmentHeader, in folder: SegmentFolder
     ) throws(JournalError) {
@@ -148,7 +201,7 @@ package struct Recovery {
                 what: "the file is missing, though \(SegmentFolder.name("segment", last.generation)) before it is there"
             )
         }
-        guard last.end == next.previousEnd else {
+        guard last.end == next.previousEnd || next.isUnsynced else {
             throw .damaged(
                 file: folder.segmentPath(last.generation), offset: last.end,
                 what: "its records end here, but they were synced up to byte \(next.previousEnd)")

@@ -24,6 +24,8 @@ package final class SegmentLedger: Sendable {
     private struct State: ~Copyable {
         var sealed: [SealedSegment] = []
         var spares: [UInt64] = []
+        /// Taken, and not known to be on the disk whole; the last one may be the committer's.
+        var unsynced: [UInt64] = []
         var nextGeneration: UInt64
         var nextSpareName: UInt64
         var isOpen = true
@@ -60,6 +62,7 @@ package final class SegmentLedger: Sendable {
         if spare == nil { try folder.makeSpare(generation) }
         let file = try folder.open(spare: spare ?? generation, as: generation)
         segmentsInUse.add(1, ordering: .relaxed)
+        state.withLock { $0.unsynced.append(generation) }
         return TakenSegment(file: file, generation: generation)
     }
 
@@ -97,6 +100,24 @@ package final class SegmentLedger: Sendable {
         }
     }
 
+    /// Brings everything written so far to the disk, where the committer does not do it itself (durability `os`).
+    ///
+    /// A row that was replaced or removed leaves with its segment. If a later one, which says so, were lost after that, the
+    /// row would be missing though it is old.
+    ///
+    /// - Throws: `.system` when a file cannot be synced; what it holds may be lost.
+    package func synchronize() throws(JournalError) {
+        let (generations, sealed) = state.withLock { state in
+            (state.unsynced, Set(state.sealed.map(\.generation)))
+        }
+        do throws(SystemError) {
+            for generation in generations {
+                try File(path: folder.segmentPath(generation), mode: .readWrite).synchronizeData()
+            }
+        } catch { throw .system(error) }
+        state.withLock { state in state.unsynced.removeAll { generations.contains($0) && sealed.contains($0) } }
+    }
+
     package func wake() { state.broadcast { $0.wakeCount += 1 } }
     package func close() { state.broadcast { $0.isOpen = false } }
 
@@ -110,6 +131,7 @@ package final class SegmentLedger: Sendable {
         segmentsInUse.subtract(1, ordering: .relaxed)
         let surplus: UInt64? = state.withLock { state in
             state.sealed.removeFirst()
+            state.unsynced.removeAll { $0 == oldest.generation }
             state.spares.append(oldest.generation)
             return state.spares.count > limit ? state.spares.removeFirst() : nil
         }

@@ -1,6 +1,7 @@
 // The operators' load generator behind `longwire bench`: loads a running gateway and reports what it did.
 
 internal import Glibc
+internal import Platform
 
 public enum LoadGenerator {
     /// Runs one benchmark, bounded in time, and prints its report.
@@ -10,7 +11,7 @@ public enum LoadGenerator {
     ///
     /// - Parameter arguments: what stands behind `longwire bench`; `--help` explains all of it.
     /// - Returns: the exit code: 0 done, 1 a `--require` condition does not hold, 64 usage, 69 the gateway could not be
-    ///   reached or refused the generator, 70 a failure of the generator itself.
+    ///   reached or refused the generator, 70 a failure of the generator itself, 74 standard output cannot be written.
     public static func run(arguments: [String]) -> Int32 {
         do {
             if arguments.first == ProcessCrew.argument, arguments.count == 2, let workers = Int(arguments[1]) {
@@ -18,7 +19,7 @@ public enum LoadGenerator {
             }
             let options = try BenchOptions(parsing: arguments)
             if options.wantsHelp {
-                print(Help.text, terminator: "")
+                try tell(Help.text)
                 return ExitCode.done
             }
             try prepare(options)
@@ -28,6 +29,9 @@ public enum LoadGenerator {
         } catch let error as UsageError {
             complain(error.description)
             return ExitCode.usage
+        } catch let error as UnwritableError {
+            complain("standard output cannot be written: \(error.reason)")
+            return ExitCode.unwritable
         } catch let error as UnavailableError {
             complain(error.description)
             return ExitCode.unavailable
@@ -48,7 +52,7 @@ public enum LoadGenerator {
         }
     }
 
-    private static func publish(_ report: Report, _ options: BenchOptions) throws(UsageError) {
+    private static func publish(_ report: Report, _ options: BenchOptions) throws {
         let json = options.jsonFile.map { ($0, report.json(mode: options.mode, options.requirements)) }
         if let (path, text) = json, path != "-" { try TextFile.replace(path, with: Array(text.utf8)) }
         if let path = options.htmlFile {
@@ -56,12 +60,21 @@ public enum LoadGenerator {
             try TextFile.replace(path, with: Array(page.text.utf8))
         }
         if options.isJSONPrinted, let json {
-            print(json.1, terminator: "")
+            try tell(json.1)
         } else {
-            print(report.table(options.requirements), terminator: "")
+            try tell(report.table(options.requirements))
         }
-        _ = fflush(nil)
         for line in report.verdicts(report.failed(options.requirements)) { complain(line) }
+    }
+
+    private struct UnwritableError: Error {
+        var reason: SystemError
+    }
+
+    private static func tell(_ text: String) throws(UnwritableError) {
+        if case .failed(let error) = BoundedWriter.write(text, to: STDOUT_FILENO) {
+            throw UnwritableError(reason: error)
+        }
     }
 
     private static func complain(_ text: String) {

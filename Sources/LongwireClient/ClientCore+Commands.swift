@@ -84,7 +84,10 @@ extension ClientCore {
         configuration.tokens.removeAll {
             $0.kind == token.kind && ($0.topic == token.topic || token.token.isEmpty || $0.topic.isEmpty)
         }
-        if !token.token.isEmpty { configuration.tokens.append(token) }
+        if !token.token.isEmpty {
+            configuration.tokens.append(token)
+            if phase != .ready { renewedTokens = renewedTokens.filter { $0 != token } + [token] }
+        }
         let surplus = configuration.tokens.count - Limits.tokenCount
         if surplus > 0 { configuration.tokens.removeFirst(surplus) }
     }

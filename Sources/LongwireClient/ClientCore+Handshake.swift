@@ -15,6 +15,8 @@ extension ClientCore {
             hello.opened = Array(state.unreportedOpened.prefix(Limits.openedPerHelloCount))
         } else {
             hello.registration = true
+            // A registration is proven with a secret that many share: equal ones of one moment would be a replay.
+            hello.nonce = withUnsafeBytes(of: cryptography.randomWord()) { Array($0) }
         }
         hello.applicationState = configuration.applicationState
         hello.keepsRunning = configuration.keepsRunning
@@ -89,7 +91,9 @@ extension ClientCore {
             perform(.applicationState(applicationState, keepsRunning: keepsRunning), at: now)
         }
         let removed = greeted.tokens.filter { old in !configuration.tokens.contains { $0.kind == old.kind } }
-        let added = configuration.tokens.filter { !greeted.tokens.contains($0) }
+        // A Hello renews no token that the gateway has: what the app set meanwhile, the vendor gave it again.
+        let added = configuration.tokens.filter { !greeted.tokens.contains($0) || renewedTokens.contains($0) }
+        renewedTokens = []
         let changes = removed.map { VendorToken(kind: $0.kind, environment: $0.environment, topic: $0.topic) } + added
         for start in stride(from: 0, to: changes.count, by: Limits.tokenCount) {
             update(at: now) { $0.tokens = Array(changes[start...].prefix(Limits.tokenCount)) }

@@ -9,6 +9,7 @@ extension ClientCore {
             code: .refused, message: "the gateway closed with code \(close.code): \(close.reason)",
             closeCode: close.code)
         guard configuration.reconnects || isCorrection(close.code) else { return halt(error) }
+        forgiveFailures(at: now)
 
         switch close.code / 100 {
         case 2:
@@ -20,16 +21,19 @@ extension ClientCore {
             guard close.code == CloseCode.replaced.rawValue else { return halt(error) }
             wait(Limits.replacedMilliseconds + backoff.next(), at: now)
         default:
-            let stayedLong = phase == .ready && now.monotonic - welcomedAt >= Limits.steadyMilliseconds
-            if stayedLong { backoff.reset() }
             wait(window(of: close) ?? backoff.next(), at: now)
         }
+    }
+
+    /// A session that lasted makes the next failure the first one again.
+    private mutating func forgiveFailures(at now: ClientTime) {
+        if phase == .ready, now.monotonic - welcomedAt >= Limits.steadyMilliseconds { backoff.reset() }
     }
 
     /// After a failure without a Close.
     mutating func retry(at now: ClientTime, error: LongwireClientError) {
         guard configuration.reconnects else { return halt(error) }
-        if phase == .ready, now.monotonic - welcomedAt >= Limits.steadyMilliseconds { backoff.reset() }
+        forgiveFailures(at: now)
         // An alternate that does not answer is forgotten.
         if phase != .ready { endpoint = Endpoint(host: configuration.host, port: configuration.port) }
         wait(backoff.next(), at: now)

@@ -95,6 +95,8 @@ package struct ClientCore {
     /// Given to the handler, which has not returned yet: another copy read meanwhile is not given to it again.
     var handling: [StreamPlace] = []
     var pendingRejections: [Rejected] = []
+    /// Tokens that the app set while there was no session.
+    var renewedTokens: [VendorToken] = []
     var owesAck = false
     var isDirty = false
     var dropRule = DropRule.none

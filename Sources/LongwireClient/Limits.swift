@@ -12,7 +12,7 @@ enum Limits {
     /// Hello beyond them as a whole.
     static let tokenCount = 16
     static let tokenByteCount = 512
-    static let topicByteCount = 256
+    static let topicByteCount = 255
     /// Streams that are remembered, one position each in a Hello or an Ack; two exist today.
     static let streamCount = 8
     /// Rejections in one Ack; more of them take several.
@@ -30,11 +30,11 @@ enum Limits {
     static let welcomeMilliseconds: Int64 = 10_000
     /// A Ping without any answer for so long means the path is dead.
     static let pongMilliseconds: Int64 = 10_000
-    /// Full jitter: a random time below base · 2ⁿ, and never above the cap.
+    /// Full jitter: a random time below base · 2ⁿ, and never above the cap (Protocol.md, "The algorithm").
     static let backoffBaseMilliseconds: Int64 = 1_000
-    static let backoffCapMilliseconds: Int64 = 300_000
+    static let backoffCapMilliseconds: Int64 = 120_000
     /// A session that lived so long makes the next failure the first one again.
-    static let steadyMilliseconds: Int64 = 30_000
+    static let steadyMilliseconds: Int64 = 60_000
     /// After Close(replaced): the other session is most likely the same person's newer process.
     static let replacedMilliseconds: Int64 = 30_000
     /// A gateway may not send a client away for longer than this.

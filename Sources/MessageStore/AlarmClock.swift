@@ -18,6 +18,7 @@ struct AlarmClock: ~Copyable {
     private var cursors: [Alarm?]
     private var late: [Alarm] = []
     private(set) var next = Int64.max
+    private(set) var piles = AlarmPiles()
 
     /// Without alarms on the disk (`hasAlarms`) nobody needs to look.
     init(shardIndex: Int, shardCount: Int, hasAlarms: Bool) {
@@ -43,13 +44,31 @@ struct AlarmClock: ~Copyable {
         next = min(next, alarm.wakeAt)
     }
 
-    /// What to look at for alarms up to `time`.
-    mutating func makeWork(upTo time: Int64, limit: Int) -> ReadOperation.AlarmWork {
-        var work = ReadOperation.AlarmWork(time: time, limit: max(limit, 1), scans: [], late: [])
+    private func place(of key: StoreKey) -> Int { Int(key.bucket.index) / shardCount }
+
+    /// A told alarm is given back: it is told again as one of its pile.
+    mutating func leave(_ alarm: Alarm, in pile: AlarmPile, until: Int64) {
+        piles.add(alarm, to: pile, place: place(of: alarm.key), until: until)
+    }
+
+    mutating func recall(_ pile: AlarmPile, _ bucket: Bucket) {
+        piles.recall(pile, place: Int(bucket.index) / shardCount)
+    }
+
+    /// What to look at for the alarms that are asked for.
+    mutating func makeWork(_ request: AlarmRequest) -> ReadOperation.AlarmWork {
+        let time = request.time
+        var work = ReadOperation.AlarmWork(request: request, scans: [], late: [])
+        if let pile = request.pile {
+            // Of its own copy: the piles are being changed meanwhile.
+            let cursors = cursors
+            work.scans = piles.scans(request, pile) { cursors[$0] }
+            return work
+        }
         if !late.isEmpty {
             var rest: [Alarm] = []
             for alarm in late {
-                if alarm.wakeAt <= time, work.late.count < work.limit {
+                if alarm.wakeAt <= time, work.late.count < work.request.limit {
                     work.late.append(alarm)
                 } else {
                     rest.append(alarm)
@@ -61,7 +80,7 @@ struct AlarmClock: ~Copyable {
             work.scans.append(
                 AlarmScan(
                     place: place, bucket: UInt16(place * shardCount + shardIndex), cursor: cursors[place],
-                    isFirstLook: watermarks[place] == Self.unknown))
+                    bound: nil, isFirstLook: watermarks[place] == Self.unknown))
         }
         // Earliest first: with a limit, the most overdue buckets must not wait for the others.
         work.scans.sort { watermarks[$0.place] < watermarks[$1.place] }
@@ -75,10 +94,14 @@ struct AlarmClock: ~Copyable {
     ///
     /// The bucket in which that was is asked again later, or no other would get its turn.
     mutating func finish(_ work: ReadOperation.AlarmWork) {
+        if let pile = work.request.pile {
+            piles.finish(work, pile)
+            return
+        }
         late.append(contentsOf: work.late)
         for (index, scan) in work.scans.enumerated() where scan.wasRead || index == work.underWay {
             cursors[scan.place] = scan.cursor
-            watermarks[scan.place] = scan.wasRead ? scan.nextAlarm : work.time + Limits.alarmRetryMilliseconds
+            watermarks[scan.place] = scan.wasRead ? scan.nextAlarm : work.request.time + Limits.alarmRetryMilliseconds
         }
         recompute()
     }

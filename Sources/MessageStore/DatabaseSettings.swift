@@ -11,10 +11,10 @@ final class DatabaseSettings {
     private let cache: OpaquePointer
     private let cacheByteCount: Int
 
-    init(cacheByteCount: Int) {
+    init(cacheByteCount: Int, openFileLimit: Int = Limits.openFileCount) {
         self.cacheByteCount = cacheByteCount
         cache = rocksdb_cache_create_lru(cacheByteCount)
-        options = Self.makeOptions(cache: cache)
+        options = Self.makeOptions(cache: cache, openFileLimit: openFileLimit)
         ephemeralOptions = Self.makeEphemeralOptions(from: options)
         readOptions = rocksdb_readoptions_create()
         ingestOptions = rocksdb_ingestexternalfileoptions_create()
@@ -61,7 +61,7 @@ final class DatabaseSettings {
         return ephemeral
     }
 
-    private static func makeOptions(cache: OpaquePointer) -> OpaquePointer {
+    private static func makeOptions(cache: OpaquePointer, openFileLimit: Int) -> OpaquePointer {
         let options: OpaquePointer = rocksdb_options_create()
         rocksdb_options_set_create_if_missing(options, 1)
         rocksdb_options_set_create_missing_column_families(options, 1)
@@ -71,7 +71,7 @@ final class DatabaseSettings {
         rocksdb_options_set_max_background_jobs(options, 2)
         // Until `allowCompaction`.
         rocksdb_options_set_disable_auto_compactions(options, 1)
-        rocksdb_options_set_max_open_files(options, 512)
+        rocksdb_options_set_max_open_files(options, CInt(clamping: openFileLimit))
         rocksdb_options_set_target_file_size_base(options, 32 << 20)
         rocksdb_options_set_max_bytes_for_level_base(options, Limits.levelBaseByteCount)
         rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1)

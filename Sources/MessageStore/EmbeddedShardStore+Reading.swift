@@ -6,7 +6,7 @@
 // when the loop learned of the spill has been answered. Epochs count that: each batch of cooled rows begins a new one.
 
 public import Delivery
-internal import Wire
+public import Wire
 
 /// Reads under way by the epoch in which they were asked for.
 struct ReadEpochs {
@@ -55,23 +55,30 @@ extension EmbeddedShardStore {
         return lastToken
     }
 
-    public func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
+    public func requestAlarms(_ request: AlarmRequest) -> ReadToken {
         lastToken += 1
         // One at a time, since each begins where the one before it ended.
         if isReadingAlarms {
-            waitingAlarmRequests.append((lastToken, time, limit))
+            waitingAlarmRequests.append((lastToken, request))
         } else {
-            startAlarmRead(token: lastToken, upTo: time, limit: limit)
+            startAlarmRead(token: lastToken, request)
         }
         return lastToken
     }
 
+    public var alarmPiles: [AlarmPile] { clock.piles.names }
+    public func nextAlarm(of pile: AlarmPile) -> Int64 { isReadingAlarms ? .max : clock.piles.next(of: pile) }
+    public func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
+        clock.leave(Alarm(wakeAt: wakeAt, key: key), in: pile, until: until)
+    }
+    public func recallAlarms(of pile: AlarmPile, in bucket: Bucket) { clock.recall(pile, bucket) }
+
     /// While a request for alarms is under way there is no use in another one.
     public var nextAlarm: Int64 { isReadingAlarms ? .max : clock.next }
 
-    private func startAlarmRead(token: ReadToken, upTo time: Int64, limit: Int) {
+    private func startAlarmRead(token: ReadToken, _ request: AlarmRequest) {
         isReadingAlarms = true
-        let work = clock.makeWork(upTo: time, limit: limit)
+        let work = clock.makeWork(request)
         send(ReadOperation(token: token, epoch: epochs.begin(), mailbox: mailbox, parts: [], alarms: work))
     }
 
@@ -208,11 +215,16 @@ extension EmbeddedShardStore {
         clock.finish(work)
         if !work.stale.isEmpty { store.dropStale(work.stale) }
         // A young row has its alarm with Delivery, or had it cleared.
+        for left in work.left where index.find(left.alarm.key) == nil {
+            clock.leave(left.alarm, in: left.pile, until: left.until)
+        }
         let rows = work.rows.filter { index.find($0.key) == nil }
             .map { StoredRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }
         epochs.end(operation.epoch)
+        let next = work.request.pile.map { clock.piles.next(of: $0) } ?? clock.next
+        let isComplete = next > (work.request.isEager ? .max - 1 : work.request.time)
         let reply = StoreReply(
-            token: operation.token, results: [.rows(rows, isComplete: clock.next > work.time)],
+            token: operation.token, results: [.rows(rows, isComplete: isComplete)],
             failure: operation.failure,
             owner: operation)
         alarmReadEnded()
@@ -222,7 +234,7 @@ extension EmbeddedShardStore {
     private func alarmReadEnded() {
         isReadingAlarms = false
         guard !waitingAlarmRequests.isEmpty else { return }
-        let (token, time, limit) = waitingAlarmRequests.removeFirst()
-        startAlarmRead(token: token, upTo: time, limit: limit)
+        let (token, request) = waitingAlarmRequests.removeFirst()
+        startAlarmRead(token: token, request)
     }
 }

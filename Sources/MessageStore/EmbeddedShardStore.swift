@@ -19,6 +19,7 @@ public final class EmbeddedShardStore: ShardStore {
     let store: EmbeddedStore
     let shardIndex: Int
     let shardCount: Int
+    public let batchByteCount: Int
     let mailbox: ShardMailbox
     private let committerShard: Int
     private let core: UnsafeMutablePointer<Core>
@@ -31,7 +32,7 @@ public final class EmbeddedShardStore: ShardStore {
     var lastToken: ReadToken = 0
     var epochs = ReadEpochs()
     var isReadingAlarms = false
-    var waitingAlarmRequests: [(token: ReadToken, time: Int64, limit: Int)] = []
+    var waitingAlarmRequests: [(token: ReadToken, request: AlarmRequest)] = []
 
     // Rows on their way out, see `EmbeddedShardStore+Spilling`.
     var content = ShardMailbox.Content()
@@ -60,10 +61,14 @@ public final class EmbeddedShardStore: ShardStore {
         var firstPiece = 0
         var earlierByteCount = 0
         var operationCount = 0
+        /// With its header and what fills it up at its end.
+        var batchByteCount = 0
 
         var seconds: UInt64 = 0
         var pieces: [BatchPiece] = []
         var pieceByteCount = 0
+        /// Those of them that the committer has counted already.
+        var announcedByteCount = 0
         var lastTicket: Ticket = 0
         var submittedTicket: Ticket = 0
         var committedTicket: Ticket = 0
@@ -93,6 +98,7 @@ public final class EmbeddedShardStore: ShardStore {
     ) {
         (self.store, self.shardIndex, self.shardCount) = (store, shardIndex, shardCount)
         (self.mailbox, self.committerShard) = (mailbox, committerShard)
+        batchByteCount = store.configuration.segmentByteCount - Self.segmentOverhead
         clock = AlarmClock(shardIndex: shardIndex, shardCount: shardCount, hasAlarms: hasAlarms)
         mayBeCold = (0...255).map { raw in
             guard let table = StoreKey.Table(rawValue: UInt8(raw)) else { return true }
@@ -118,6 +124,10 @@ public final class EmbeddedShardStore: ShardStore {
         precondition(!core.pointee.isBatchOpen, "batches do not nest")
         core.pointee.isBatchOpen = true
         core.pointee.openBucket = bucket.index
+        beginRecord()
+    }
+
+    private func beginRecord() {
         pool.align(core.pointee.batchBlock)
         if pool.room(core.pointee.batchBlock) < RecordHeader.byteCount + 8 {
             changeBatchBlock(atLeast: RecordHeader.byteCount + 8)
@@ -126,16 +136,29 @@ public final class EmbeddedShardStore: ShardStore {
         core.pointee.firstPiece = core.pointee.pieces.count
         core.pointee.earlierByteCount = 0
         core.pointee.operationCount = 0
+        core.pointee.batchByteCount = Self.recordOverhead
     }
+
+    /// The header, and zeros up to a multiple of eight.
+    private static let recordOverhead = RecordHeader.byteCount + 8
+    private static let segmentOverhead = 64
 
     @discardableResult
     public func put(
         _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
     ) -> ValueLocation {
         check(key)
-        precondition(byteCount >= 0 && byteCount <= Limits.valueByteCount, "a value has at most 128 KiB")
-        precondition(wakeAt == 0 || key.isReportedWhenCooled, "this table has no alarms")
-        let header = reserve(Operation.headerByteCount + byteCount)
+        var wakeAt = wakeAt
+        if byteCount > StoreBounds.valueByteCount {
+            let isFit = Self.recordOverhead + Operation.headerByteCount + byteCount <= batchByteCount
+            tell(isFit ? .largeValue(byteCount: byteCount) : .unfitValue(byteCount: byteCount), key)
+            guard isFit else { return ValueLocation(block: core.pointee.batchBlock, offset: 0, byteCount: 0) }
+        }
+        if wakeAt != 0, !key.isReportedWhenCooled {
+            tell(.alarm, key)
+            wakeAt = 0
+        }
+        let header = reserve(Operation.headerByteCount + byteCount, key)
         let value = UnsafeMutableRawBufferPointer(start: header + Operation.headerByteCount, count: byteCount)
         write(value)
         if key.table.isLogged { return putLogged(key, prior, value, to: header) }
@@ -195,7 +218,7 @@ public final class EmbeddedShardStore: ShardStore {
         check(key)
         precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
         if prior == .none, index.find(key) == nil { return }  // nothing here, nothing there
-        let header = reserve(Operation.headerByteCount)
+        let header = reserve(Operation.headerByteCount, key)
         let number = index.findOrInsert(key)
         let slot = index[number]
         let state = enter(slot, prior)
@@ -211,13 +234,16 @@ public final class EmbeddedShardStore: ShardStore {
     public func endBatch() -> Ticket {
         precondition(core.pointee.isBatchOpen, "no batch is open")
         core.pointee.isBatchOpen = false
+        endRecord()
+        return core.pointee.lastTicket
+    }
+
+    private func endRecord() {
         let last = UnsafeRawBufferPointer(
             start: pool.start(core.pointee.batchBlock) + core.pointee.pieceOffset,
             count: pool.used(core.pointee.batchBlock) - core.pointee.pieceOffset)
         let bodyByteCount = core.pointee.earlierByteCount + last.count - RecordHeader.byteCount
         let recordByteCount = RecordHeader.recordByteCount(bodyByteCount: bodyByteCount)
-        precondition(core.pointee.operationCount <= UInt16.max, "a batch has at most 65,535 rows")
-        precondition(recordByteCount <= store.batchByteLimit, "the batch is larger than a segment")
         var checksum: UInt32 = 0
         for (number, piece) in core.pointee.pieces[core.pointee.firstPiece...].enumerated() {
             let skipped = number == 0 ? RecordHeader.byteCount : 0
@@ -243,7 +269,12 @@ public final class EmbeddedShardStore: ShardStore {
             bodyChecksum: checksum,
             to: core.pointee.pieces[core.pointee.firstPiece].start)
         core.pointee.pieceByteCount += recordByteCount
-        return core.pointee.lastTicket
+        let untold = core.pointee.pieceByteCount - core.pointee.announcedByteCount
+        if untold >= Limits.announcedByteCount {
+            // A turn may encode far more than the bound allows: the other loops must see it before the turn ends.
+            store.committer.announce(byteCount: untold)
+            core.pointee.announcedByteCount += untold
+        }
     }
 
     /// Hands the turn's batches to the committer; the loop calls it once at the end of each turn.
@@ -254,10 +285,11 @@ public final class EmbeddedShardStore: ShardStore {
         guard !core.pointee.pieces.isEmpty else { return }
         store.committer.submit(
             core.pointee.pieces, shard: committerShard, byteCount: core.pointee.pieceByteCount,
-            isAwaited: awaited > core.pointee.submittedTicket)
+            announcedByteCount: core.pointee.announcedByteCount, isAwaited: awaited > core.pointee.submittedTicket)
         core.pointee.submittedTicket = core.pointee.lastTicket
         core.pointee.pieces.removeAll(keepingCapacity: true)
         core.pointee.pieceByteCount = 0
+        core.pointee.announcedByteCount = 0
     }
 
     /// To be called about once a second.
@@ -266,7 +298,14 @@ public final class EmbeddedShardStore: ShardStore {
         if core.pointee.seconds % Limits.spareSeconds == 0 { pool.dropUnusedSpares() }
     }
 
-    public var acceptsWrites: Bool { store.acceptsWrites }
+    public var acceptsWrites: Bool { store.acceptsWrites(beside: untoldByteCount) }
+    public var isShortOfRoom: Bool { store.isShortOfRoom(beside: untoldByteCount) }
+
+    /// Whether a list may go on: lists leave half of the room to single publishes, which cannot wait for any.
+    public var hasRoomForLists: Bool { store.hasRoomForLists(beside: untoldByteCount) }
+
+    /// What this turn has encoded and the committer does not count yet.
+    private var untoldByteCount: Int { core.pointee.pieceByteCount - core.pointee.announcedByteCount }
 
     @inline(__always) private func check(_ key: StoreKey) {
         precondition(
@@ -275,8 +314,24 @@ public final class EmbeddedShardStore: ShardStore {
         precondition(key.hasItems || key.item == 0, "this table has item 0 only")
     }
 
+    private func tell(_ kind: StoreBreach.Kind, _ key: StoreKey) { observer?.storeBreached(StoreBreach(kind, key)) }
+
+    /// What does not fit the open batch goes on in another one.
+    private func splitBatch(_ key: StoreKey) {
+        tell(
+            .longBatch(operationCount: core.pointee.operationCount, byteCount: core.pointee.batchByteCount), key)
+        endRecord()
+        beginRecord()
+    }
+
     /// Room in the batch, its end included.
-    @inline(__always) private func reserve(_ byteCount: Int) -> UnsafeMutableRawPointer {
+    @inline(__always) private func reserve(_ byteCount: Int, _ key: StoreKey) -> UnsafeMutableRawPointer {
+        if core.pointee.operationCount == StoreBounds.operationCount
+            || core.pointee.batchByteCount + byteCount > batchByteCount
+        {
+            splitBatch(key)
+        }
+        core.pointee.batchByteCount += byteCount
         if pool.room(core.pointee.batchBlock) < byteCount + 8 {
             let start = pool.start(core.pointee.batchBlock) + core.pointee.pieceOffset
             let pieceSize = pool.used(core.pointee.batchBlock) - core.pointee.pieceOffset
@@ -416,6 +471,8 @@ public final class EmbeddedShardStore: ShardStore {
     /// nothing: the journal alone has this shard's young rows.
     public func close() {
         isClosed = true
+        store.committer.announce(byteCount: -core.pointee.announcedByteCount)
+        core.pointee.announcedByteCount = 0
         mailbox.shard = nil
         observer = nil
         store.retire(self)

@@ -38,13 +38,19 @@ public final class EmbeddedStore: @unchecked Sendable {
         public var uncommittedByteLimit = Journal.Limits.uncommittedByteCount
         public var youngMilliseconds = Limits.youngMilliseconds
         public var blockCacheByteCount = Limits.blockCacheByteCount
+        /// Files that the ordered store keeps open; a read of another one opens it.
+        public var openFileLimit = Limits.openFileCount
         public var readerCount = Limits.readerCount
-        public var ephemeralByteLimit = Limits.ephemeralByteCount
+        /// Disk for request ids and, apart from them, for traces; past it the oldest go before their day is over.
+        public var requestByteLimit = Limits.requestByteCount
+        public var traceByteLimit = Limits.traceByteCount
         public var deletionsBeforeCompaction = Limits.deletionsBeforeCompaction
         /// After a small group the committer rests this long, so that the next one gathers; 0 for no rest.
         public var gatherMicroseconds = Journal.Limits.gatherMicroseconds
-        /// Wall-clock milliseconds, for the age of request and trace rows.
-        public var now: @Sendable () -> Int64 = { Int64(SystemClock.wallMilliseconds) }
+        /// Gateway time in milliseconds, for the age of request and trace rows; `nil` as long as it is not known.
+        ///
+        /// Until it is known no row goes for its age. Called on threads of the store.
+        public var now: @Sendable () -> Int64? = { nil }
         /// Called on a thread of the store when it cannot go on.
         ///
         /// By default it says why on standard error and ends the process with code 74; one that returns leaves a store that commits nothing any more.
@@ -62,7 +68,7 @@ public final class EmbeddedStore: @unchecked Sendable {
         package init(code: Int32) { self.code = code }
     }
     /// The points of a spill at which a test may look or stop.
-    package enum SpillStep: Sendable { case collected, ingested, recycled }
+    package enum SpillStep: Sendable { case collected, synchronized, ingested, recycled }
 
     /// What a start found.
     public struct RecoveryReport: Sendable, Equatable {
@@ -70,6 +76,12 @@ public final class EmbeddedStore: @unchecked Sendable {
         public var batchCount = 0
         public var byteCount = 0
         public var hadTornTail = false
+        /// What was written behind the place where the journal ends now, as far as it shows, and how many whole segments of it.
+        ///
+        /// With durability `fsync` none of it was answered; `isUnsynced` says that it was written with `os`.
+        public var cutByteCount = 0
+        public var discardedSegmentCount = 0
+        public var isUnsynced = false
         public var milliseconds = 0
     }
 
@@ -88,8 +100,6 @@ public final class EmbeddedStore: @unchecked Sendable {
     private var threads: [JoinableThread] = []
     private var lock: LockFile?
     private var isOpen = true
-
-    var batchByteLimit: Int { configuration.segmentByteCount - 64 }
 
     /// Opens the folder, made if it is not there, and replays the journal.
     ///
@@ -110,11 +120,12 @@ public final class EmbeddedStore: @unchecked Sendable {
         } catch { throw StoreError(error) }
         try Self.checkDatabaseIsThere(configuration.folder)
         database = try RowDatabase(
-            path: configuration.folder + "/rows", cacheByteCount: configuration.blockCacheByteCount)
+            path: configuration.folder + "/rows", cacheByteCount: configuration.blockCacheByteCount,
+            openFileLimit: configuration.openFileLimit)
         let run = SortedRun(database: database, folder: configuration.folder + "/spill")
         do throws(StoreError) {
             try format.raise(database)
-            try JournalReplay(journal, into: run, period: Periods.current(configuration.now())).perform()
+            try JournalReplay(journal, into: run).perform()
             var hasEphemeral = false
             for family in database.ephemeralFamilies where !hasEphemeral {
                 hasEphemeral = try !database.isEmpty(family.family)
@@ -144,7 +155,9 @@ public final class EmbeddedStore: @unchecked Sendable {
             hasUnknownPeriods: hasColdRows.ephemeral)
         recovery = RecoveryReport(
             segmentCount: journal.segments.count, batchCount: journal.batchCount, byteCount: journal.byteCount,
-            hadTornTail: journal.tornTail != nil, milliseconds: Int(SystemClock.monotonicMilliseconds - began))
+            hadTornTail: journal.tornTail != nil, cutByteCount: journal.cutByteCount,
+            discardedSegmentCount: journal.discarded.count, isUnsynced: journal.isUnsynced,
+            milliseconds: Int(SystemClock.monotonicMilliseconds - began))
         self.lock = consume lock
         try startThreads()
     }
@@ -260,8 +273,22 @@ public final class EmbeddedStore: @unchecked Sendable {
 
     func dropStale(_ alarms: [Alarm]) { spiller.dropStale(alarms) }
 
-    public var acceptsWrites: Bool {
-        committer.uncommittedByteCount < configuration.uncommittedByteLimit
+    /// What is left before `acceptsWrites` ends is for those who need little.
+    func isShortOfRoom(beside untoldByteCount: Int) -> Bool {
+        committer.uncommittedByteCount + untoldByteCount >= configuration.uncommittedByteLimit / 8
+            || ledger.byteCount > configuration.journalByteLimit / 8 * 7
+    }
+
+    public var acceptsWrites: Bool { acceptsWrites(beside: 0) }
+
+    /// As a shard sees it that has encoded more than the committer counts yet.
+    func acceptsWrites(beside untoldByteCount: Int) -> Bool {
+        committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit
+            && ledger.byteCount <= configuration.journalByteLimit
+    }
+
+    func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
+        committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit / 2
             && ledger.byteCount <= configuration.journalByteLimit
     }
 
@@ -305,6 +332,8 @@ public final class EmbeddedStore: @unchecked Sendable {
         readers.close()
         for thread in threads { thread.join() }
         threads.removeAll()
+        // A stop has the time that a publish has not. If it fails, nothing is lost that was promised.
+        if configuration.durability == .os { try? ledger.synchronize() }
         retired.withLock { shards in
             for shard in shards { shard.mailbox.discard() }
             shards.removeAll()

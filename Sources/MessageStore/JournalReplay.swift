@@ -30,15 +30,13 @@ final class JournalReplay: @unchecked Sendable {
 
     private let journal: Recovery
     private let run: SortedRun
-    private let period: Int64
     private let belt: Monitor<Belt>
 
     /// - Parameters:
     ///   - journal: as it was found.
     ///   - run: brings rows into the database.
-    ///   - period: where request and trace rows go.
-    init(_ journal: Recovery, into run: SortedRun, period: Int64) {
-        (self.journal, self.run, self.period) = (journal, run, period)
+    init(_ journal: Recovery, into run: SortedRun) {
+        (self.journal, self.run) = (journal, run)
         belt = Monitor(Belt(free: [SegmentBuffer(), SegmentBuffer()]))
     }
 
@@ -47,7 +45,9 @@ final class JournalReplay: @unchecked Sendable {
     /// - Throws: `.damagedJournal` for a record that is whole and yet makes no sense to this version, `.diskFull`, `.database`
     ///   and `.system`; what came before the failure may have been moved.
     func perform() throws(StoreError) {
+        do throws(JournalError) { try journal.discard() } catch { throw StoreError(error) }
         guard !journal.segments.isEmpty else { return }
+        do throws(JournalError) { try journal.synchronize() } catch { throw StoreError(error) }
         let writer: JoinableThread
         do throws(SystemError) {
             writer = try JoinableThread(named: "replay") { self.write() }
@@ -114,7 +114,8 @@ final class JournalReplay: @unchecked Sendable {
     private func write() {
         do throws(StoreError) {
             while let piece = next() {
-                _ = try run.ingest(piece.rows, period: period)
+                // The time is known only when the rows that tell it are here.
+                _ = try run.ingest(piece.rows, now: Period.undated)
                 guard let ended = piece.ended else { continue }
                 do throws(JournalError) {
                     try journal.folder.recycle(ended)

@@ -1,14 +1,24 @@
+internal import Delivery
 internal import Journal
 
 /// The bounds of this module, each with its reason.
 package enum Limits {
-    /// A row's value: the largest message with its vendor content, and room to grow.
-    package static let valueByteCount = 128 << 10
+    /// The journal's segments for its bound: eight of them at least, so that the spiller can free one while others are
+    /// written, and none smaller than the largest batch.
+    package static func segmentByteCount(journalByteLimit: Int) -> Int {
+        let smallest = StoreBounds.smallestBatchByteCount + 64
+        return min(Journal.Limits.segmentByteCount, max(smallest, journalByteLimit / 8 & ~4_095))
+    }
+
+    /// Bytes encoded and not yet synced: no more than the journal has room for while it is being emptied.
+    package static func uncommittedByteCount(journalByteLimit: Int) -> Int { journalByteLimit / 4 }
     /// A block of a shard's memory.
     ///
     /// A row that stays pins its block, so blocks are small; yet a turn's batches should
     /// stand in one, so that they are one piece of the write.
     static let blockByteCount = 64 << 10
+    /// Bytes that a shard encodes before the committer counts them: one shared number is changed for some thousand rows.
+    static let announcedByteCount = 256 << 10
     /// Free blocks kept for reuse, a shard: what a busy turn and its commit need.
     static let spareBlockCount = 64
     /// Spares that nobody has needed for so long go back to the system.
@@ -31,10 +41,14 @@ package enum Limits {
     static let roomByteCount = 1 << 20
     /// RocksDB's own log of events.
     static let infoLogByteCount = 1 << 20
+    /// Files of the ordered store that stay open.
+    package static let openFileCount = 512
     /// Reader threads: a cold read is one or two seeks; more threads than disks can seek gain nothing.
     package static let readerCount = 2
     /// Buckets that one read looks into for alarms, so that other reads need not wait long.
     static let bucketsPerAlarmRead = 64
+    /// Alarms that one read looks at, with those that it leaves.
+    static let alarmsPerRead = 2_048
     /// A bucket whose alarms could not be read is asked again after this.
     static let alarmRetryMilliseconds: Int64 = 10_000
     /// Rows of a segment that a start sorts and writes at a time: three times as many are in memory, at 112 bytes each.
@@ -49,6 +63,9 @@ package enum Limits {
     static let ephemeralMilliseconds: Int64 = 24 * 3_600_000
     /// One column family a period; it is dropped as a whole a day after its end.
     static let periodMilliseconds: Int64 = 4 * 3_600_000
+    /// A period takes no more than this part of its kind's budget (and one spilled segment): so much goes at once where
+    /// the budget forces it, and so many column families there are at most, besides those of time.
+    static let periodsInBudget = 16
     /// Spilled files of rows before they are merged into the first level: each overlaps all of it, so that merging few at a
     /// time writes the level again and again; a lookup asks the filter of each.
     static let sortedRunCount: Int32 = 16
@@ -58,8 +75,12 @@ package enum Limits {
     static let quietStartSeconds: UInt64 = 20
     /// Sorted files of a period before some are merged: a lookup asks the filter of each.
     static let ephemeralRunCount: Int32 = 16
-    /// Request and trace rows on disk, all periods together; past it the oldest period goes early.
-    package static let ephemeralByteCount = 4 << 30
+    /// Request ids on disk, all periods together; past it the oldest period goes early.
+    ///
+    /// A single push with a request id takes about 220 bytes of it: 28 hours of 770 a second.
+    package static let requestByteCount = 16 << 30
+    /// The same for traces; one takes 190 to 350 bytes.
+    package static let traceByteCount = 4 << 30
     /// A shard's filter of request ids, all periods together: at ten bits an id about 13 million of them.
     static let filterByteCount = 16 << 20
     /// Deletes that reached the ordered store before it is told to compact their range.

@@ -15,12 +15,16 @@ struct AlarmScan {
     /// Its place among the shard's buckets.
     var place: Int
     var bucket: UInt16
-    /// The last alarm looked at.
+    /// The last alarm looked at; of a pile, the first one to look at.
     var cursor: Alarm?
+    /// Of a pile: the last alarm to look at.
+    var bound: Alarm?
     /// Only the first alarm is asked for, and no row.
     var isFirstLook: Bool
-    /// The first one behind `cursor`.
+    /// The first one behind `cursor`; of a pile, when to look at `rest`.
     var nextAlarm = Int64.max
+    /// Of a pile: where to go on.
+    var rest: Alarm?
     var wasRead = false
 }
 
@@ -35,16 +39,21 @@ final class ReadOperation: @unchecked Sendable {
     }
 
     struct AlarmWork {
-        var time: Int64
-        var limit: Int
+        let request: AlarmRequest
         var scans: [AlarmScan]
         /// Alarms that became cold behind their bucket's cursor.
         var late: [Alarm]
         /// Entries of the alarm family without a row that has them.
         var stale: [Alarm] = []
         var rows: [ColdRow] = []
+        /// Due, and left to a pile.
+        var left: [(alarm: Alarm, pile: AlarmPile, until: Int64)] = []
+        /// Alarms looked at.
+        var count = 0
         /// Which of `scans` is being read.
         var underWay: Int?
+
+        var hasRoom: Bool { rows.count < request.limit && count < Limits.alarmsPerRead }
     }
 
     let token: ReadToken

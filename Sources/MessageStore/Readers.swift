@@ -87,7 +87,7 @@ final class Readers: Sendable {
             return found ?? nil
         }
         guard key.table.isEphemeral else { return try find(database.family(of: key.table)) }
-        for family in database.ephemeralFamilies.reversed() {
+        for family in database.families(of: key.table).reversed() {
             if let row = try find(family.family) { return row }
         }
         return nil
@@ -153,9 +153,13 @@ final class Readers: Sendable {
         defer { keyBytes.deallocate() }
         guard let keyStart = keyBytes.baseAddress else { return }
         let iterator = try DatabaseIterator(database, database.alarms)
-        for index in work.scans.indices where work.rows.count < work.limit {
+        for index in work.scans.indices where work.hasRoom {
             let bucket = work.scans[index].bucket
             work.underWay = index
+            if work.request.pile != nil {
+                try readPile(&work, index, iterator, keyBytes, operation)
+                continue
+            }
             if let cursor = work.scans[index].cursor {
                 KeyCoding.write(cursor, to: keyStart)
                 try iterator.seek(UnsafeRawBufferPointer(keyBytes))
@@ -176,15 +180,16 @@ final class Readers: Sendable {
             while let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
                 alarm.key.bucket.index == bucket
             {
-                if alarm.wakeAt > work.time || work.rows.count >= work.limit {
+                if alarm.wakeAt > work.request.time || !work.hasRoom {
                     work.scans[index].nextAlarm = alarm.wakeAt
                     break
                 }
                 if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt {
-                    work.rows.append(row)
+                    take(row, &work)
                 } else {
                     work.stale.append(alarm)
                 }
+                work.count += 1
                 work.scans[index].cursor = alarm
                 try iterator.advance()
             }
@@ -192,10 +197,54 @@ final class Readers: Sendable {
         }
         work.underWay = nil
         // Last: one that cannot be read keeps nothing else from its turn.
-        while let alarm = work.late.last, work.rows.count < work.limit {
-            if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt { work.rows.append(row) }
+        while let alarm = work.late.last, work.rows.count < work.request.limit {
+            if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt { take(row, &work) }
             work.late.removeLast()
         }
+    }
+
+    /// Takes a row whose alarm is due, or leaves it to its pile.
+    private func take(_ row: ColdRow, _ work: inout ReadOperation.AlarmWork) {
+        switch work.request.judge(row.key, row.value) {
+        case .take: work.rows.append(row)
+        case .leave(let pile, let until):
+            work.left.append((Alarm(wakeAt: row.wakeAt, key: row.key), pile, until))
+        case .pass: break
+        }
+    }
+
+    /// Looks at a pile's alarms of one bucket again, up to the first one that is still left.
+    private func readPile(
+        _ work: inout ReadOperation.AlarmWork, _ index: Int, _ iterator: borrowing DatabaseIterator,
+        _ keyBytes: UnsafeMutableRawBufferPointer, _ operation: ReadOperation
+    ) throws(StoreError) {
+        guard let keyStart = keyBytes.baseAddress, let first = work.scans[index].cursor,
+            let bound = work.scans[index].bound
+        else {
+            work.scans[index].wasRead = true
+            return
+        }
+        KeyCoding.write(first, to: keyStart)
+        try iterator.seek(UnsafeRawBufferPointer(keyBytes))
+        while let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
+            alarm.key.bucket == bound.key.bucket, alarm <= bound
+        {
+            guard work.hasRoom else {
+                (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, 0)
+                break
+            }
+            work.count += 1
+            if alarm.key.table == .job, let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt {
+                let verdict = work.request.judge(row.key, row.value)
+                if verdict == .take { work.rows.append(row) }
+                if case .leave(_, let until) = verdict {
+                    (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, until)
+                    break
+                }
+            }
+            try iterator.advance()
+        }
+        work.scans[index].wasRead = true
     }
 
     /// Every cold row of a table in `buckets`, for the start.

@@ -2,8 +2,7 @@
 //
 // Rows come in as sorted files, never through a memtable, so there is no write-ahead log to sync: what an ingestion
 // has taken in is on disk. Column families: `rows`, `alarms`, `start` (the tables that a start reads whole, which it would
-// otherwise have to look for among all messages), and one `ephemeral-PERIOD` for each period whose request and trace rows
-// are still kept.
+// otherwise have to look for among all messages), and one for each `Period` whose request or trace rows are still kept.
 
 internal import CRocksDB
 internal import Delivery
@@ -22,7 +21,7 @@ final class ColumnFamily: @unchecked Sendable {
 
 /// A family of request and trace rows.
 struct EphemeralFamily: Sendable {
-    var period: Int64
+    var period: Period
     var family: ColumnFamily
 }
 
@@ -38,6 +37,8 @@ final class RowDatabase: @unchecked Sendable {
     private var alarmsFamily: ColumnFamily?
     private var startFamily: ColumnFamily?
     private let ephemeral: Lock<[EphemeralFamily]>
+    /// The highest number that a period has had.
+    private let lastPeriod = Atomic<Int64>(0)
     private var isOpen = true
     /// Looks into the database so far.
     private let reads = Atomic<Int>(0)
@@ -51,12 +52,21 @@ final class RowDatabase: @unchecked Sendable {
     func family(of table: StoreKey.Table) -> ColumnFamily { table.isReadAtStart ? start : rows }
     /// Oldest first.
     var ephemeralFamilies: [EphemeralFamily] { ephemeral.withLock { $0 } }
+    /// Those in which rows of the table may lie, oldest first.
+    func families(of table: StoreKey.Table) -> [EphemeralFamily] {
+        let kind = Period.Kind(of: table)
+        return ephemeral.withLock { $0.filter { $0.period.kind.holds(kind) } }
+    }
+    /// The period that takes rows of the kind; `nil` before the first.
+    func newestPeriod(_ kind: Period.Kind) -> EphemeralFamily? {
+        ephemeral.withLock { $0.last { $0.period.kind == kind } }
+    }
 
-    static func ephemeralName(_ period: Int64) -> String { "ephemeral-\(period)" }
-
-    init(path: String, cacheByteCount: Int) throws(StoreError) {
+    init(
+        path: String, cacheByteCount: Int, openFileLimit: Int = Limits.openFileCount
+    ) throws(StoreError) {
         self.path = path
-        settings = DatabaseSettings(cacheByteCount: cacheByteCount)
+        settings = DatabaseSettings(cacheByteCount: cacheByteCount, openFileLimit: openFileLimit)
         var names = Set(["default", "rows", "alarms", "start"])
         try planned("rocksdb open", "open", path)
         if FileSystem.exists(path + "/CURRENT") {
@@ -79,14 +89,15 @@ final class RowDatabase: @unchecked Sendable {
         let pointers = copies.map { UnsafePointer<CChar>?($0) }
         let settings = settings
         let familyOptions: [OpaquePointer?] = ordered.map { name in
-            name.hasPrefix("ephemeral-") ? settings.ephemeralOptions : settings.options
+            Period(name: name) == nil ? settings.options : settings.ephemeralOptions
         }
         let opened = rocksdb_open_column_families(
             settings.options, path, CInt(ordered.count), pointers, familyOptions, &handles, &error)
         if let error { throw StoreError(opening: path, message: take(error)) }
         guard let opened else { throw StoreError(opening: path, message: "no reason given") }
         database = opened
-        var periods: [EphemeralFamily] = []
+        var periods: [Period] = []
+        var families: [String: ColumnFamily] = [:]
         for (name, handle) in zip(ordered, handles) {
             guard let handle else { continue }
             let family = ColumnFamily(name: name, handle: handle)
@@ -95,12 +106,17 @@ final class RowDatabase: @unchecked Sendable {
             case "alarms": alarmsFamily = family
             case "start": startFamily = family
             default:
-                if name.hasPrefix("ephemeral-"), let period = Int64(name.dropFirst(10)) {
-                    periods.append(EphemeralFamily(period: period, family: family))
+                if let period = Period(name: name) {
+                    periods.append(period)
+                    families[name] = family
                 }
             }
         }
-        ephemeral = Lock(periods.sorted { $0.period < $1.period })
+        let all = Period.ordered(periods).compactMap { period in
+            families[period.name].map { EphemeralFamily(period: period, family: $0) }
+        }
+        ephemeral = Lock(all)
+        lastPeriod.store(max(0, all.map(\.period.number).max() ?? 0), ordering: .relaxed)
     }
 
     /// Closes the database; handles go first, since Debian's build asserts that none is left.
@@ -208,24 +224,28 @@ final class RowDatabase: @unchecked Sendable {
         startFamily = try makeFamily("start", settings.options)
     }
 
-    /// The family of `period`, made if it is not there.
-    func ephemeralFamily(_ period: Int64) throws(StoreError) -> ColumnFamily {
-        if let found = ephemeralFamilies.first(where: { $0.period == period }) { return found.family }
-        let family = try makeFamily(Self.ephemeralName(period), settings.ephemeralOptions)
-        ephemeral.withLock { families in
-            families.append(EphemeralFamily(period: period, family: family))
-            families.sort { $0.period < $1.period }
-        }
-        return family
+    /// Begins the next period of a kind; only the thread that writes calls it.
+    func beginPeriod(_ kind: Period.Kind, at time: Int64) throws(StoreError) -> EphemeralFamily {
+        // Counted on after a failure, too: half made, its name may be taken.
+        let number = lastPeriod.add(1, ordering: .relaxed).newValue
+        let period = Period(kind, number: number, begin: time)
+        let new = EphemeralFamily(period: period, family: try makeFamily(period.name, settings.ephemeralOptions))
+        ephemeral.withLock { $0.append(new) }
+        return new
     }
 
     /// Drops a period with all its rows; a reader at work in it finishes unharmed.
-    func dropEphemeral(_ period: Int64) throws(StoreError) {
+    func dropEphemeral(_ period: Period) throws(StoreError) {
         let found: ColumnFamily? = ephemeral.withLock { families in
             guard let index = families.firstIndex(where: { $0.period == period }) else { return nil }
             return families.remove(at: index).family
         }
         if let found { try drop(found) }
+    }
+
+    /// A family as formats up to 5 made them, for tests.
+    func makeFamilyOfFormat5(_ begin: Int64) throws(StoreError) -> ColumnFamily {
+        try makeFamily(Period(.mixed, number: 0, begin: begin).name, settings.ephemeralOptions)
     }
 
     private func makeFamily(_ name: String, _ options: OpaquePointer) throws(StoreError) -> ColumnFamily {

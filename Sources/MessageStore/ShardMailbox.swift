@@ -9,7 +9,7 @@ final class ShardMailbox: @unchecked Sendable {
 
     struct CooledRows {
         var rows: [SpilledRow]
-        /// Where request and trace rows among them went.
+        /// The number of the period that request ids among them went to.
         var period: Int64
     }
 

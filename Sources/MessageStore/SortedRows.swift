@@ -24,22 +24,30 @@ struct RowGroups {
     private(set) var rows: [SpilledRow] = []
     /// What a start reads whole.
     private(set) var start: [SpilledRow] = []
-    private(set) var ephemeral: [SpilledRow] = []
+    private(set) var requests: [SpilledRow] = []
+    private(set) var traces: [SpilledRow] = []
 
-    var count: Int { rows.count + start.count + ephemeral.count }
+    var count: Int { rows.count + start.count + requests.count + traces.count }
 
     /// Empty, with room for as many as `other` has.
     init(asManyAs other: RowGroups = RowGroups(of: [])) {
         rows.reserveCapacity(other.rows.count)
-        ephemeral.reserveCapacity(other.ephemeral.count)
+        requests.reserveCapacity(other.requests.count)
+        traces.reserveCapacity(other.traces.count)
     }
 
     /// The rows of each shard, in the order they were written.
     init(of parts: [[SpilledRow]]) {
         let count = parts.reduce(0) { $0 + $1.count }
-        let ephemeralCount = parts.reduce(0) { sum, rows in sum + rows.count { $0.key.table.isEphemeral } }
-        rows.reserveCapacity(count - ephemeralCount)
-        ephemeral.reserveCapacity(ephemeralCount)
+        func ephemeralCount(_ kind: Period.Kind) -> Int {
+            parts.reduce(0) { sum, rows in
+                sum + rows.count { $0.key.table.isEphemeral && Period.Kind(of: $0.key.table) == kind }
+            }
+        }
+        let (requestCount, traceCount) = (ephemeralCount(.requests), ephemeralCount(.traces))
+        rows.reserveCapacity(count - requestCount - traceCount)
+        requests.reserveCapacity(requestCount)
+        traces.reserveCapacity(traceCount)
         for part in parts {
             for row in part { append(row) }
         }
@@ -47,7 +55,7 @@ struct RowGroups {
 
     mutating func append(_ row: SpilledRow) {
         if row.key.table.isEphemeral {
-            ephemeral.append(row)
+            if Period.Kind(of: row.key.table) == .traces { traces.append(row) } else { requests.append(row) }
         } else if row.key.table.isReadAtStart {
             start.append(row)
         } else {
@@ -124,11 +132,13 @@ struct SortedRows {
 struct SortedRowGroups {
     let rows: SortedRows
     let start: SortedRows
-    let ephemeral: SortedRows
+    let requests: SortedRows
+    let traces: SortedRows
 
     init(_ groups: RowGroups, droppingShortLived: Bool = false) {
         rows = SortedRows(groups.rows, droppingShortLived: droppingShortLived)
         start = SortedRows(groups.start, droppingShortLived: droppingShortLived)
-        ephemeral = SortedRows(groups.ephemeral, droppingShortLived: droppingShortLived)
+        requests = SortedRows(groups.requests, droppingShortLived: droppingShortLived)
+        traces = SortedRows(groups.traces, droppingShortLived: droppingShortLived)
     }
 }

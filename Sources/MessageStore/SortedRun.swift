@@ -23,11 +23,11 @@ struct SortedRun {
     /// Ingests rows, durable on return; of several with one key the last one counts.
     ///
     /// - Parameters:
-    ///   - groups: sorted.
-    ///   - period: where request and trace rows go.
+    ///   - groups: sorted; request and trace rows go to the newest periods of their kinds.
+    ///   - now: gateway time, with which a first period begins; `Period.undated` if it is not known.
     /// - Returns: what went in.
     /// - Throws: `.diskFull`, `.database`; some families may have taken their part, and a repetition is harmless.
-    func ingest(_ groups: SortedRowGroups, period: Int64) throws(StoreError) -> Outcome {
+    func ingest(_ groups: SortedRowGroups, now: Int64) throws(StoreError) -> Outcome {
         var outcome = Outcome()
         if !groups.rows.isEmpty {
             outcome += try write(groups.rows, name: "rows.sst", into: database.rows)
@@ -35,9 +35,14 @@ struct SortedRun {
             try ingestAlarms(of: groups.rows)
         }
         if !groups.start.isEmpty { outcome += try write(groups.start, name: "start.sst", into: database.start) }
-        if !groups.ephemeral.isEmpty {
-            let family = try database.ephemeralFamily(period)
-            outcome += try write(groups.ephemeral, name: "ephemeral.sst", into: family)
+        for (kind, rows) in [(Period.Kind.requests, groups.requests), (.traces, groups.traces)] where !rows.isEmpty {
+            let newest: EphemeralFamily
+            if let found = database.newestPeriod(kind) {
+                newest = found
+            } else {
+                newest = try database.beginPeriod(kind, at: now)
+            }
+            outcome += try write(rows, name: "\(kind.rawValue).sst", into: newest.family)
         }
         return outcome
     }
@@ -49,8 +54,8 @@ struct SortedRun {
         do throws(SystemError) { try FileSystem.removeFile(path) } catch { throw StoreError(error) }
         var outcome = Outcome()
         var writer = try SortedFileWriter(database, path: path)
-        let scratch = UnsafeMutableRawBufferPointer.allocate(
-            byteCount: KeyCoding.rowPrefixByteCount + Limits.valueByteCount, alignment: 8)
+        var scratch = UnsafeMutableRawBufferPointer.allocate(
+            byteCount: KeyCoding.rowPrefixByteCount + StoreBounds.valueByteCount, alignment: 8)
         let keyBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.rowKeyByteCount, alignment: 8)
         defer {
             scratch.deallocate()
@@ -65,6 +70,11 @@ struct SortedRun {
                 try writer.delete(UnsafeRawBufferPointer(keyBytes))
                 outcome.deletionCount += 1
                 continue
+            }
+            if KeyCoding.rowPrefixByteCount + value.count > scratch.count {
+                // Beyond the bound for values: the shard has told of it, and what was written is kept.
+                scratch.deallocate()
+                scratch = .allocate(byteCount: KeyCoding.rowPrefixByteCount + value.count, alignment: 8)
             }
             scratch.storeBytes(of: row.wakeAt, as: Int64.self)
             UnsafeMutableRawBufferPointer(rebasing: scratch[KeyCoding.rowPrefixByteCount...]).copyMemory(from: value)

@@ -36,8 +36,9 @@ final class Spiller: @unchecked Sendable {
     private let state = Monitor(State())
     private let spilledRows = Atomic<Int>(0)
     private let spilledDeletions = Atomic<Int>(0)
-    private let oldestPeriodBegin: Atomic<Int64>
+    private let oldestPeriodNumber: Atomic<Int64>
     private let newestUnknownPeriod: Atomic<Int64>
+    private let droppedEarly = Lock(EarlyDrops())
     private var deletionsSinceCompaction = 0
     private var isCompacting = false
     private let openedAt = SystemClock.monotonicNanoseconds
@@ -51,8 +52,8 @@ final class Spiller: @unchecked Sendable {
     ) {
         (self.run, self.ledger, self.committer) = (run, ledger, committer)
         self.configuration = configuration
-        let periods = run.database.ephemeralFamilies.map(\.period)
-        oldestPeriodBegin = Atomic(periods.first ?? .max)
+        let periods = run.database.families(of: .request).map(\.period.number)
+        oldestPeriodNumber = Atomic(periods.first ?? .max)
         newestUnknownPeriod = Atomic(hasUnknownPeriods ? periods.last ?? .min : .min)
     }
 
@@ -61,7 +62,9 @@ final class Spiller: @unchecked Sendable {
     var spilledRowCount: Int { spilledRows.load(ordering: .relaxed) }
     var spilledDeletionCount: Int { spilledDeletions.load(ordering: .relaxed) }
     var failures: (last: String?, count: Int) { state.withLock { ($0.lastFailure, $0.failureCount) } }
-    var oldestPeriod: Int64 { oldestPeriodBegin.load(ordering: .relaxed) }
+    /// The oldest period of request ids.
+    var oldestPeriod: Int64 { oldestPeriodNumber.load(ordering: .relaxed) }
+    var earlyDrops: EarlyDrops { droppedEarly.withLock { $0 } }
     var hasOnlyKnownPeriods: Bool {
         let newest = newestUnknownPeriod.load(ordering: .relaxed)
         return newest == .min || newest < oldestPeriod
@@ -144,12 +147,18 @@ final class Spiller: @unchecked Sendable {
             asked = next.generation
         }
         configuration.spillFault?(.collected)
+        // What the shards did not give was replaced or removed by later segments: those must be there once this one is gone,
+        // and before the database has rows that are newer than what the journal would end with.
+        if configuration.durability == .os {
+            do throws(JournalError) { try ledger.synchronize() } catch { throw StoreError(error) }
+        }
+        configuration.spillFault?(.synchronized)
         let rows = parts.map(\.rows).filter { !$0.isEmpty }
         let sorted = SortedRowGroups(RowGroups(of: rows))
-        let period = max(Periods.current(configuration.now()), run.database.ephemeralFamilies.last?.period ?? .min)
         while !rows.isEmpty {
             do throws(StoreError) {
-                let outcome = try run.ingest(sorted, period: period)
+                try closeFullPeriods()
+                let outcome = try run.ingest(sorted, now: configuration.now() ?? Period.undated)
                 spilledRows.add(outcome.rowCount, ordering: .relaxed)
                 spilledDeletions.add(outcome.deletionCount, ordering: .relaxed)
                 deletionsSinceCompaction += outcome.deletionCount
@@ -164,6 +173,7 @@ final class Spiller: @unchecked Sendable {
         }
         updatePeriods()
         configuration.spillFault?(.ingested)
+        let period = run.database.newestPeriod(.requests)?.period.number ?? 0
         for part in parts where !part.rows.isEmpty {
             part.mailbox.put { $0.cooled.append(ShardMailbox.CooledRows(rows: part.rows, period: period)) }
         }
@@ -212,25 +222,73 @@ final class Spiller: @unchecked Sendable {
     private func keepHouse(_ now: UInt64) throws(StoreError) {
         try startCompacting(now)
         try cleanAlarms()
-        try dropPeriods()
+        try keepPeriods()
         try compactIfNeeded()
     }
 
     private func updatePeriods() {
-        oldestPeriodBegin.store(run.database.ephemeralFamilies.first?.period ?? .max, ordering: .relaxed)
+        oldestPeriodNumber.store(
+            run.database.families(of: .request).first?.period.number ?? .max, ordering: .relaxed)
+    }
+
+    private func keepPeriods() throws(StoreError) {
+        do throws(StoreError) {
+            try closeFullPeriods()
+            try dropPeriods()
+        } catch {
+            // As for a spill: there may be room again later.
+            guard case .diskFull = error else { throw error }
+            note(error)
+        }
+    }
+
+    /// Begins a new period in place of each that takes no more rows.
+    private func closeFullPeriods() throws(StoreError) {
+        guard let now = configuration.now() else { return }
+        for kind in [Period.Kind.requests, .traces] {
+            let budget = kind == .requests ? configuration.requestByteLimit : configuration.traceByteLimit
+            guard let newest = run.database.newestPeriod(kind) else {
+                // It tells when those of an older format ended.
+                if run.database.ephemeralFamilies.contains(where: { $0.period.kind == .mixed }) {
+                    _ = try run.database.beginPeriod(kind, at: now)
+                }
+                continue
+            }
+            let byteCount = run.database.fileByteCount(newest.family)
+            // One that has no rows may be as old as it likes, but not younger than the clock.
+            guard byteCount > 0 || newest.period.begin > now,
+                newest.period.isFull(now: now, byteCount: byteCount, budget: budget)
+            else { continue }
+            _ = try run.database.beginPeriod(kind, at: now)
+        }
     }
 
     private func dropPeriods() throws(StoreError) {
-        let now = configuration.now()
-        var families = run.database.ephemeralFamilies
-        var byteCount = families.reduce(0) { $0 + run.database.fileByteCount($1.family) }
-        while let oldest = families.first {
-            let isOverBudget = byteCount > configuration.ephemeralByteLimit && families.count > 1
-            guard Periods.isOver(oldest.period, now: now) || isOverBudget else { break }
-            byteCount -= run.database.fileByteCount(oldest.family)
-            try run.database.dropEphemeral(oldest.period)
-            families.removeFirst()
+        guard let now = configuration.now() else { return }
+        let families = run.database.ephemeralFamilies
+        let periods = families.map(\.period)
+        var byteCounts: [Period.Kind: Int] = [:]
+        for family in families {
+            byteCounts[family.period.kind, default: 0] += run.database.fileByteCount(family.family)
+        }
+        for (index, period) in periods.enumerated() {
+            // The one that takes rows has no end and stays.
+            guard let end = periods.end(at: index) else { continue }
+            let isOver = now - end >= Limits.ephemeralMilliseconds
+            let isOverBudget: Bool =
+                switch period.kind {
+                case .requests: byteCounts[.requests, default: 0] > configuration.requestByteLimit
+                case .traces: byteCounts[.traces, default: 0] > configuration.traceByteLimit
+                case .mixed: false  // it grows no more, and is gone in a day
+                }
+            guard isOver || isOverBudget else { continue }
+            let byteCount = run.database.fileByteCount(families[index].family)
+            byteCounts[period.kind, default: 0] -= byteCount
+            try run.database.dropEphemeral(period)
             updatePeriods()
+            if !isOver, byteCount > 0 {
+                droppedEarly.withLock { $0.note(period.kind, keptMilliseconds: max(0, now - end)) }
+            }
         }
     }
 

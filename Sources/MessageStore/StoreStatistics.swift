@@ -2,6 +2,20 @@ internal import Journal
 
 /// The store in numbers, for metrics; times in microseconds, counts since the start.
 public struct StoreStatistics: Sendable, Equatable {
+    /// What is kept of request ids, or of traces.
+    public struct Retention: Sendable, Equatable {
+        /// Size of the files, and what it may come to before the oldest go early.
+        public var byteCount = 0
+        public var byteLimit = 0
+        /// The age of the oldest row, as the begin of its period tells it; 0 if there is none or the time is not known.
+        public var milliseconds: Int64 = 0
+        /// Periods that went before their rows were a day old.
+        public var cutCount = 0
+        /// How long the youngest row of the last such period was kept.
+        public var cutMilliseconds: Int64 = 0
+        public init() {}
+    }
+
     public var batchCount = 0
     public var groupCount = 0
     /// Batches in the largest group.
@@ -20,6 +34,8 @@ public struct StoreStatistics: Sendable, Equatable {
     /// Size of RocksDB's files.
     public var rowFileByteCount = 0
     public var ephemeralFileByteCount = 0
+    public var requests = Retention()
+    public var traces = Retention()
     /// Why the spiller is waiting, or waited last: a full disk.
     public var lastSpillFailure: String?
     /// Attempts to spill, or to make room for it, that failed and will be repeated.
@@ -46,8 +62,47 @@ extension EmbeddedStore {
         result.rowFileByteCount = [database.rows, database.alarms, database.start].reduce(0) {
             $0 + database.fileByteCount($1)
         }
-        result.ephemeralFileByteCount = database.ephemeralFamilies.reduce(0) { $0 + database.fileByteCount($1.family) }
+        let families = database.ephemeralFamilies
+        let byteCounts = families.map { database.fileByteCount($0.family) }
+        result.ephemeralFileByteCount = byteCounts.reduce(0, +)
+        let now = configuration.now()
+        func retention(_ kind: Period.Kind, limit: Int, cuts: Int, cutAt: Int64) -> StoreStatistics.Retention {
+            var retention = StoreStatistics.Retention()
+            retention.byteLimit = limit
+            (retention.cutCount, retention.cutMilliseconds) = (cuts, cutAt)
+            for (family, byteCount) in zip(families, byteCounts) where family.period.kind == kind {
+                retention.byteCount += byteCount
+            }
+            let oldest = zip(families, byteCounts).first { $0.period.kind.holds(kind) && $1 > 0 }
+            if let now, let oldest { retention.milliseconds = max(0, now - min(now, oldest.0.period.begin)) }
+            return retention
+        }
+        let drops = spiller.earlyDrops
+        result.requests = retention(
+            .requests, limit: configuration.requestByteLimit, cuts: drops.requestCount, cutAt: drops.requestMilliseconds
+        )
+        result.traces = retention(
+            .traces, limit: configuration.traceByteLimit, cuts: drops.traceCount, cutAt: drops.traceMilliseconds)
         (result.lastSpillFailure, result.spillFailureCount) = spiller.failures
         return result
+    }
+}
+
+/// Periods that went before their rows were a day old, because their budget was used up.
+struct EarlyDrops: Sendable {
+    private(set) var requestCount = 0
+    private(set) var traceCount = 0
+    /// How long the youngest row of the last such period was kept.
+    private(set) var requestMilliseconds: Int64 = 0
+    private(set) var traceMilliseconds: Int64 = 0
+
+    mutating func note(_ kind: Period.Kind, keptMilliseconds: Int64) {
+        if kind == .requests {
+            requestCount += 1
+            requestMilliseconds = keptMilliseconds
+        } else {
+            traceCount += 1
+            traceMilliseconds = keptMilliseconds
+        }
     }
 }

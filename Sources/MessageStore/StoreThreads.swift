@@ -18,8 +18,8 @@ final class JoinableThread {
 /// The last words of a process that cannot go on.
 enum StandardError {
     static func write(_ text: String) {
-        let bytes = Array(text.utf8)
-        _ = Glibc.write(2, bytes, bytes.count)
+        // The process is about to end, and must end though nobody reads it.
+        _ = BoundedWriter.write(text, to: STDERR_FILENO, atMostMilliseconds: 1_000)
     }
 
     /// Ends the process at once: destructors and other threads must not touch a store that has failed.

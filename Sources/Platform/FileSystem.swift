@@ -2,16 +2,28 @@ internal import Glibc
 
 /// Names in the file system: folders, renames, removal, and the sync of a folder that makes a change of names last.
 package enum FileSystem {
-    /// Makes `path` and the folders above it; a folder that is there already is fine.
+    /// Makes `path` and the folders above it, as far as they are not there, and brings their names to the disk.
+    ///
+    /// A folder that is there already is fine; whoever made it may have been cut off before its name was on the disk.
     package static func createDirectory(_ path: String, permissions: UInt32 = 0o700) throws(SystemError) {
-        if call("mkdir", path, { mkdir(path, mode_t(permissions)) }) == 0 { return }
-        let failure = SystemError.last("mkdir", path)
-        if failure.isNotFound, let parent = parent(of: path), parent != path {
-            try createDirectory(parent, permissions: permissions)
-            if call("mkdir", path, { mkdir(path, mode_t(permissions)) }) == 0 || errno == EEXIST { return }
-            throw .last("mkdir", path)
+        let parent = parent(of: path) ?? "."
+        if call("mkdir", path, { mkdir(path, mode_t(permissions)) }) != 0 {
+            let failure = SystemError.last("mkdir", path)
+            if failure.isNotFound, parent != path {
+                try createDirectory(parent, permissions: permissions)
+                guard call("mkdir", path, { mkdir(path, mode_t(permissions)) }) == 0 || errno == EEXIST else {
+                    throw .last("mkdir", path)
+                }
+            } else {
+                guard failure.isAlreadyThere, isDirectory(path) else { throw failure }
+                do throws(SystemError) { try synchronizeDirectory(parent) } catch {
+                    // A server's user may not be allowed to read the folder above its own: the administrator made this one.
+                    guard error.code == EACCES || error.code == EPERM else { throw error }
+                }
+                return
+            }
         }
-        guard failure.isAlreadyThere, isDirectory(path) else { throw failure }
+        try synchronizeDirectory(parent)
     }
 
     package static func isDirectory(_ path: String) -> Bool {
@@ -89,12 +101,17 @@ package enum FileSystem {
     package static func replace(_ path: String, with content: [UInt8]) throws(SystemError) {
         let draft = path + ".new"
         try removeFile(draft)
-        do {
-            let file = try File(path: draft, mode: .createNew)
-            try file.write(content.span.bytes, at: 0)
-            try file.synchronize()
+        do throws(SystemError) {
+            do {
+                let file = try File(path: draft, mode: .createNew)
+                try file.write(content.span.bytes, at: 0)
+                try file.synchronize()
+            }
+            try rename(draft, to: path)
+        } catch {
+            try? removeFile(draft)
+            throw error
         }
-        try rename(draft, to: path)
         try synchronizeDirectory(parent(of: path) ?? ".")
     }
 

@@ -33,6 +33,12 @@ package enum Sockets {
         }
     }
 
+    /// Whether bytes have come that nobody has read.
+    package static func hasInput(descriptor: CInt) -> Bool {
+        var byte: UInt8 = 0
+        return recv(descriptor, &byte, 1, CInt(MSG_PEEK | MSG_DONTWAIT)) > 0
+    }
+
     /// Whether the peer has closed its side or reset the connection, without taking a byte from it.
     ///
     /// Bytes that wait (a pipelined request) hide an end behind them; then the peer counts as there.

@@ -17,6 +17,11 @@ enum APNsRenderer {
     /// Thirty-two characters that stand in for the msgId.
     private static let messageIDHole: StaticString = "00000000000000000000000000000000"
 
+    /// What is read of `push_channel.ios`; Getui documents no other key.
+    static let keys: [StaticString] = [
+        "type", "aps", "auto_badge", "payload", "multimedia", "apns-collapse-id", "laId",
+    ]
+
     /// Renders a `push_channel.ios` object into an emptied `writer`; `nil` when there is nothing in it to send.
     static func render(
         ios: JSONValue, task: TaskID, numbers: NumberTexts, into writer: inout JSONWriter

@@ -10,7 +10,7 @@ public enum AdminAction {
     /// Lease due jobs, waiting for some if there are none; then `HandoffAnswer.lease`.
     case lease(LeaseRequest)
     /// Settle jobs on their loops (`MessageID.bucket` routes); then `HandoffAnswer.verdicts`.
-    case results([JobResult])
+    case results(ResultsRequest)
     /// Prolong leases; then `HandoffAnswer.verdicts`.
     case extend(ExtendRequest)
     /// Ask the device's loop; then `AdminAnswer.device`.
@@ -43,6 +43,14 @@ public struct LeaseRequest: Sendable {
     }
 }
 
+/// A sender service tells what became of jobs.
+public struct ResultsRequest: Sendable {
+    public var results: [JobResult]
+    /// Apps it may see, or `nil` for all of them; jobs of others are unknown to it.
+    public var apps: Set<AppKey>?
+    public init(results: [JobResult], apps: Set<AppKey>?) { (self.results, self.apps) = (results, apps) }
+}
+
 /// A sender service needs more time for jobs it holds.
 public struct ExtendRequest: Sendable {
     public struct Item: Sendable {
@@ -53,8 +61,10 @@ public struct ExtendRequest: Sendable {
     public var items: [Item]
     /// From now on, not from the lease's old end.
     public var leaseMilliseconds: Int64
-    public init(items: [Item], leaseMilliseconds: Int64) {
-        (self.items, self.leaseMilliseconds) = (items, leaseMilliseconds)
+    /// As in `ResultsRequest`.
+    public var apps: Set<AppKey>?
+    public init(items: [Item], leaseMilliseconds: Int64, apps: Set<AppKey>?) {
+        (self.items, self.leaseMilliseconds, self.apps) = (items, leaseMilliseconds, apps)
     }
 }
 
@@ -95,8 +105,12 @@ public final class AdminAPI {
     ) throws(AdminFault) -> AdminAction {
         switch endpoint {
         case .lease: return .lease(try lease(try body(request, .handoff), request))
-        case .results: return .results(try results(try body(request, .handoff).value))
-        case .extend: return .extend(try extend(try body(request, .handoff).value))
+        case .results:
+            let (value, credential) = try body(request, .handoff)
+            return .results(ResultsRequest(results: try results(value), apps: credential.apps))
+        case .extend:
+            let (value, credential) = try body(request, .handoff)
+            return .extend(try extend(value, apps: credential.apps))
         case .message:
             let credential = try authorize(request, for: .trace)
             guard let message = MessageID(hex: path[2]), message.bucket != nil else {
@@ -120,7 +134,7 @@ public final class AdminAPI {
     }
 
     /// Finds the request's credential and checks that it has `permission`; `nil`: any credential will do.
-    private func authorize(
+    func authorize(
         _ request: APIRequest, for permission: Credential.Permission?
     ) throws(AdminFault) -> Credential {
         if credentials.isLoopbackOnly, !request.peerIsLoopback {
@@ -175,7 +189,7 @@ public final class AdminAPI {
         return results
     }
 
-    private func extend(_ body: JSONValue) throws(AdminFault) -> ExtendRequest {
+    private func extend(_ body: JSONValue, apps: Set<AppKey>?) throws(AdminFault) -> ExtendRequest {
         let fields = try HandoffFields(body, known: ["jobs", "leaseSeconds"])
         guard let seconds = try fields.integer("leaseSeconds", in: Limits.leaseSeconds) else {
             throw .invalid("leaseSeconds is missing")
@@ -187,6 +201,6 @@ public final class AdminAPI {
             let fields = try HandoffFields(item, known: ["jobId", "leaseId"], at: "jobs[\(index)]")
             items.append(ExtendRequest.Item(job: try fields.job(), leaseID: try fields.lease()))
         }
-        return ExtendRequest(items: items, leaseMilliseconds: seconds * 1_000)
+        return ExtendRequest(items: items, leaseMilliseconds: seconds * 1_000, apps: apps)
     }
 }

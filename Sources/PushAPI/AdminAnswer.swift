@@ -106,6 +106,14 @@ public enum AdminAnswer {
             writer.key("reason")
             writer.string(trace.finalReason)
         }
+        if let fallback = trace.fallback {
+            writer.key("fallback")
+            writer.string(fallback.name)
+            if fallback == .none {
+                writer.key("fallbackReason")
+                writer.string(trace.fallbackReason.name)
+            }
+        }
         writer.key("steps")
         writer.beginArray()
         for step in trace.steps {
@@ -175,6 +183,7 @@ extension TraceEvent {
         case .shown: "shown"
         case .acked: "acked"
         case .ended: "ended"
+        case .action: "action"
         }
     }
 }

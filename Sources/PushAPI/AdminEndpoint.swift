@@ -1,8 +1,8 @@
 /// What the admin listener serves; as `PublicEndpoint`.
-enum AdminEndpoint: Sendable, Hashable {
+package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     case lease, results, extend, message, device, metrics, healthz, readyz
 
-    static let table = RouteTable<AdminEndpoint>([
+    package static let table = RouteTable<AdminEndpoint>([
         .init("/v1/handoff/lease", [.post(.lease)]),
         .init("/v1/handoff/results", [.post(.results)]),
         .init("/v1/handoff/extend", [.post(.extend)]),

@@ -1,3 +1,4 @@
+public import Delivery
 public import Wire
 
 /// What an alias names: up to ten devices, in no particular order; none when nobody has it.
@@ -16,5 +17,5 @@ public protocol AliasResolver: AnyObject {
     /// `aliases` are distinct, at most a list call's bound, each a valid alias. `completion` is called once on the same
     /// loop, within this call or later; with `nil` when something could not be read, so that the caller is told to come
     /// back.
-    func resolve(_ aliases: [String], of app: AppKey, completion: @escaping ([ResolvedAlias]?) -> Void)
+    func resolve(_ aliases: [AliasName], of app: AppKey, completion: @escaping ([ResolvedAlias]?) -> Void)
 }

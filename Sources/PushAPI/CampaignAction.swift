@@ -34,6 +34,8 @@ public struct NewTask: Sendable {
     public var fallback: FallbackNote
     /// Keys of a tag condition that say nothing about any device here.
     public var unknownKeys: [String] = []
+    /// What was sent and means nothing here.
+    public var ignoredKeys: [String] = []
 }
 
 /// Why the tasks's messages will have no fallback, as far as that is known before the devices are.
@@ -49,7 +51,7 @@ public struct GroupPlace: Sendable {
 public struct ListCall: Sendable {
     public enum Audience: Sendable {
         case devices([ListTarget])
-        case aliases([String])
+        case aliases([AliasName])
         /// Devices, each under a condition on its tags.
         case conditions([TagCandidate])
     }
@@ -70,7 +72,7 @@ public struct ListCall: Sendable {
 public struct AliasPush: Sendable {
     public var app: App
     public var task: TaskID
-    public var alias: String
+    public var alias: AliasName
     public var content: MessageContent
     public var key: CallKey
     public var digest: UInt64
@@ -91,6 +93,7 @@ public struct TagPush: Sendable {
     public var content: MessageContent
     public var key: CallKey
     public var digest: UInt64
+    public var ignoredKeys: [String] = []
 }
 
 /// `task/detail/{cid}/{taskid}`.
@@ -106,8 +109,15 @@ public struct TaskReportQuery: Sendable {
     /// Texts that are no task's id.
     public var unknown: [String]
     public var isDetailed: Bool
-    /// The actions asked for; empty: all.
+    /// The actions asked for.
     public var actions: Set<UInt32>
+    /// Texts among them that are no number of an action.
+    public var unknownActions: [String] = []
+
+    /// Without a list all are meant.
+    func asks(for action: UInt32) -> Bool {
+        actions.contains(action) || actions.isEmpty && unknownActions.isEmpty
+    }
 }
 
 public struct GroupReportQuery: Sendable {

@@ -44,14 +44,18 @@ public enum CampaignAnswer {
                 writer.bool(true)
             }
             write(task.unknownKeys, as: "unknownKeys", to: &writer)
+            PushAnswer.write(ignoredKeys: task.ignoredKeys, to: &writer)
             writer.endObject()
             writer.endObject()
             return APIResponse(status: 200, body: writer.bytes)
         case .full:
             return APIResponse.getui(
-                .quota, "the app has as many live broadcasts as it may: stop one, or wait until one has expired")
+                .tooManyBroadcasts,
+                "the app has as many live broadcasts as it may: stop one, or wait until one has expired")
         case .conflict:
             return GetuiFault.parameter("request_id cannot be repeat.", "it was used with another body").response
+        case .tooLarge:
+            return GetuiFault.size("push_message", "with its audience it does not fit a row of the store").response
         default: return .busy
         }
     }
@@ -133,9 +137,13 @@ public enum CampaignAnswer {
 
     // MARK: Lists
 
-    /// A list call's devices are kept until the task's time.
-    public static func parked(_ call: ListCall, _ record: TaskRecord, count: Int) -> APIResponse {
-        var writer = JSONWriter(capacity: 192)
+    /// A list call's devices are kept until the task's time: `cids` exist and wait, `unknown` do not exist.
+    ///
+    /// Getui has no word for waiting; `successed_offline` is what its SDKs can read of "taken, not sent yet".
+    public static func parked(
+        _ call: ListCall, _ record: TaskRecord, cids: [DeviceID], unknown: [DeviceID], aliases: [ResolvedAlias]?
+    ) -> APIResponse {
+        var writer = JSONWriter(capacity: 192 + 64 * cids.count)
         writer.beginObject()
         writer.envelope(.ok, "success")
         if !call.isAsync {
@@ -143,6 +151,17 @@ public enum CampaignAnswer {
             writer.beginObject()
             writer.key(record.id.text)
             writer.beginObject()
+            if let aliases {
+                let waiting = Set(cids)
+                for alias in aliases where alias.devices.contains(where: waiting.contains) {
+                    writer.key(alias.alias)
+                    writer.beginObject()
+                    for cid in alias.devices where waiting.contains(cid) { waitingEntry(cid, to: &writer) }
+                    writer.endObject()
+                }
+            } else {
+                for cid in cids { waitingEntry(cid, to: &writer) }
+            }
             writer.endObject()
             writer.endObject()
         }
@@ -151,8 +170,8 @@ public enum CampaignAnswer {
         writer.key("scheduledFor")
         writer.integer(record.scheduleAt)
         writer.key("targets")
-        writer.integer(Int64(count))
-        write(call.malformed, as: "unknown", to: &writer)
+        writer.integer(Int64(cids.count))
+        write(call.malformed + unknown.map(\.description), as: "unknown", to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
@@ -201,7 +220,9 @@ public enum CampaignAnswer {
     }
 
     /// The answer to `push/single/cid_by_tag`: those whose tags were as asked.
-    public static func byTag(_ task: TaskID, _ outcomes: [PublishOutcome], durability: Durability) -> APIResponse {
+    public static func byTag(
+        _ task: TaskID, _ outcomes: [PublishOutcome], ignoredKeys: [String] = [], durability: Durability
+    ) -> APIResponse {
         let reached = outcomes.filter { PushAnswer.fault(of: $0) == nil }
         if reached.isEmpty, let refused = outcomes.first, let fault = PushAnswer.fault(of: refused) {
             return fault.response
@@ -216,21 +237,28 @@ public enum CampaignAnswer {
         for outcome in reached { statusEntry(outcome, to: &writer) }
         writer.endObject()
         writer.endObject()
-        return concluded(outcomes, malformed: [], durability, &writer)
+        return concluded(outcomes, malformed: [], ignoredKeys: ignoredKeys, durability, &writer)
     }
 
     /// Ends an answer with what Longwire says of all of it.
     private static func concluded(
-        _ outcomes: [PublishOutcome], malformed: [String], _ durability: Durability, _ writer: inout JSONWriter
+        _ outcomes: [PublishOutcome], malformed: [String], ignoredKeys: [String] = [], _ durability: Durability,
+        _ writer: inout JSONWriter
     ) -> APIResponse {
         writer.key("longwire")
         writer.beginObject()
         writer.key("durability")
         writer.string(durability.name)
         summarize(outcomes, malformed: malformed, to: &writer)
+        PushAnswer.write(ignoredKeys: ignoredKeys, to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    private static func waitingEntry(_ cid: DeviceID, to writer: inout JSONWriter) {
+        writer.key(identifier: cid)
+        writer.string("successed_offline")
     }
 
     private static func statusEntry(_ outcome: PublishOutcome, to writer: inout JSONWriter) {
@@ -242,7 +270,7 @@ public enum CampaignAnswer {
     private static func summarize(
         _ outcomes: [PublishOutcome], malformed: [String], to writer: inout JSONWriter
     ) {
-        var live = 0, queued = 0, ignored = 0, repeated = 0
+        var live = 0, queued = 0, ignored = 0, repeated = 0, ended = 0
         var unknown = malformed
         var noFallback: [PublishOutcome.FallbackReason: [DeviceID]] = [:]
         var refused: [(cid: DeviceID, fault: GetuiFault)] = []
@@ -250,7 +278,7 @@ public enum CampaignAnswer {
             if outcome.isRepeat { repeated += 1 }
             switch outcome.code {
             case .accepted:
-                if outcome.isLive { live += 1 } else { queued += 1 }
+                if outcome.endedAs != nil { ended += 1 } else if outcome.isLive { live += 1 } else { queued += 1 }
                 if outcome.fallback == .none { noFallback[outcome.fallbackReason, default: []].append(outcome.cid) }
             case .ignored: ignored += 1
             case .unknownDevice: unknown.append(outcome.cid.description)
@@ -261,6 +289,10 @@ public enum CampaignAnswer {
         writer.integer(Int64(live))
         writer.key("queued")
         writer.integer(Int64(queued))
+        if ended > 0 {
+            writer.key("ended")
+            writer.integer(Int64(ended))
+        }
         if ignored > 0 {
             writer.key("ignored")
             writer.integer(Int64(ignored))
@@ -275,7 +307,7 @@ public enum CampaignAnswer {
             for (reason, cids) in noFallback.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
                 writer.key(reason.name)
                 // The same reason for everybody is in the message, not in the devices.
-                if cids.count == live + queued, cids.count > 16 {
+                if cids.count == live + queued + ended, cids.count > 16 {
                     writer.string("all")
                     continue
                 }
@@ -364,6 +396,7 @@ public enum CampaignAnswer {
         }
         writer.endArray()
         if !refused.isEmpty { PushAnswer.write(refused, to: &writer) }
+        PushAnswer.write(ignoredKeys: form.ignoredKeys, to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)

@@ -29,8 +29,6 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
     case broadcastDayQuota = 30007
     /// List calls of this day are used up.
     case listDayQuota = 30008
-    /// A device's queue is full and its app's policy is to refuse.
-    case quota = 30009
     /// Broadcasts of this day are used up; those to conditions share the quota of those to all.
     case tagBroadcastDayQuota = 30010
     /// Tags are set too often: of one device, or by the app in all, on one day.
@@ -45,6 +43,12 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
     case tooManyTags = 30016
     /// Nothing was accepted; repeat the same request with the same request id.
     case busy = 30019
+    // From 30900 on: Longwire's own, where Getui has no code that a client would read rightly. Getui's 30009 is a day's quota,
+    // and a client that obeys it stops for the day; nothing here answers it.
+    /// A device's queue is full and its app's policy is to refuse.
+    case queueFull = 30901
+    /// The app has as many live broadcasts as it may.
+    case tooManyBroadcasts = 30902
 
     /// Only 200, 400, 401, 403 and 404 let Getui's Java SDK see what was said.
     public var httpStatus: Int {
@@ -54,7 +58,8 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
         case .methodNotAllowed: 405
         case .badToken, .authenticationRate, .noDetail, .callRate: 401
         case .parameter, .tagFailed, .alreadyRan, .badSchedule: 400
-        case .quota, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute, .tooManyTags, .listDayQuota, .listRate,
+        case .queueFull, .tooManyBroadcasts, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute, .tooManyTags,
+            .listDayQuota, .listRate,
             .fastTagDayQuota, .broadcastDayQuota, .tagBroadcastDayQuota, .fastTagRate, .broadcastRate:
             403
         }

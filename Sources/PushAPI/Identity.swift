@@ -66,10 +66,14 @@ extension UnsafeMutableRawBufferPointer.SubSequence {
 }
 
 extension AliasName {
-    /// The first 16 bytes of SHA-256(app key ‖ "alias" ‖ 0 ‖ text).
-    public init(app: AppKey, text: String) {
-        let words = nameDigest(app, "alias", text)
-        self.init(high: words.0, low: words.1, text: text)
+    /// The first 16 bytes of SHA-256(app key ‖ "alias" ‖ 0 ‖ text), with a type of text ‖ 0 ‖ type.
+    ///
+    /// Neither has a zero character in it. The type's digest is the first eight bytes of
+    /// SHA-256(app key ‖ "aliasType" ‖ 0 ‖ type), never 0, which stands for no type.
+    public init(app: AppKey, text: String, type: String = "") {
+        let words = nameDigest(app, "alias", type.isEmpty ? text : "\(text)\0\(type)")
+        let digest = type.isEmpty ? 0 : max(1, nameDigest(app, "aliasType", type).0)
+        self.init(high: words.0, low: words.1, type: digest, text: text)
     }
 }
 

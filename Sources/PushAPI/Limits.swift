@@ -1,3 +1,5 @@
+internal import Delivery
+
 /// The bounds of this module, with the reason for each.
 public enum Limits {
     /// A request body.
@@ -6,10 +8,16 @@ public enum Limits {
     /// body fit, with room. Larger ones are answered 400 with 20001, never 413, which Getui's SDKs cannot read; the
     /// HTTP server's own cap must therefore be higher.
     public static let requestBodyByteCount = 8 << 20
+    /// A body of a call that needs no token: a sign takes some two hundred bytes.
+    public static let openBodyByteCount = 4 << 10
     /// Nested containers in a body.
     ///
     /// Getui's deepest documented path has seven.
     public static let jsonDepth = 64
+    /// Conditions of one expression over tags.
+    public static let tagConditionCount = TagExpression.groupLimit
+    /// Values of all conditions of one request, repetitions included: each is hashed.
+    public static let tagValueCount = 10_000
     /// Getui: request_id has 10 to 32 characters.
     public static let requestIDCharacterCount = 10...32
     /// Getui: msg_list.
@@ -21,7 +29,9 @@ public enum Limits {
     /// Getui: an alias has fewer than 40 characters, of up to three bytes each.
     public static let aliasByteCount = 120
     /// Getui: a group's name.
-    public static let groupNameByteCount = 100
+    public static let groupNameByteCount = TaskBounds.groupByteCount
+    /// What is named again of an `actionIdList` that cannot be read.
+    static let reportedActionNames = 32
     /// Getui: reports reach back so far.
     public static let reportDays: Int64 = 90
     /// Getui: items of one `user/bind_dt` call.
@@ -37,20 +47,25 @@ public enum Limits {
     /// Getui: a transmission's characters (Unicode scalars here).
     public static let transmissionCharacterCount = 3_072
     /// A message's payload, whatever it came from (design: kept verbatim, up to 16 KiB).
-    public static let payloadByteCount = 16 << 10
+    public static let payloadByteCount = MessageBounds.payloadByteCount
     /// A key names something; it is no payload.
     ///
     /// Part of every queued row.
-    public static let collapseKeyByteCount = 64
+    public static let collapseKeyByteCount = MessageBounds.collapseKeyByteCount
     /// Apple's bound for apns-collapse-id.
-    public static let apnsCollapseIDByteCount = 64
+    public static let apnsCollapseIDByteCount = MessageBounds.vendorCollapseIDByteCount
     /// Apple's bounds for a notification's body.
-    public static let apnsBodyByteCount = 4_096
-    public static let apnsVoIPBodyByteCount = 5_120
+    public static let apnsBodyByteCount = MessageBounds.vendorBodyByteCount
+    public static let apnsVoIPBodyByteCount = MessageBounds.vendorVoIPBodyByteCount
+    /// Title and body of an alert together: as much as APNs would take, also where APNs is told something else.
+    public static let alertByteCount = MessageBounds.alertByteCount
     /// A frame's `apns` object: one that renders to a full body, written with escapes and white space.
     public static let nativeAPNsByteCount = 32 << 10
     /// A badge is a non-negative 32-bit number: ten digits at most, and the size check counts all ten.
     public static let badgeDigitCount = 10
+    /// Keys without a meaning that an answer names, and what it shows of each.
+    static let ignoredKeyCount = 16
+    static let ignoredKeyByteCount = 64
     /// Getui: attachments of one notification.
     public static let multimediaCount = 3
     /// Getui: three days.

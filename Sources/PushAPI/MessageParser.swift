@@ -15,7 +15,28 @@ struct MessageParser {
     /// The payload when it is rendered from an object.
     private var payloadWriter = JSONWriter(capacity: 1_024)
 
+    /// Keys of the request's `push_channel.ios` that mean nothing here; the answer names them, as they may be mistakes.
+    private var passedOver: [String] = []
+
     init(random: RandomWords) { self.random = random }
+
+    /// Begins a request.
+    mutating func begin() {
+        if !passedOver.isEmpty { passedOver.removeAll() }
+    }
+
+    /// What the request at hand has said in vain so far.
+    var ignoredKeys: [String] { passedOver }
+
+    private mutating func notePassedOver(in ios: JSONValue) {
+        for (key, value) in ios.members where value.hasContent && !APNsRenderer.keys.contains(where: { key.equals($0) })
+        {
+            guard passedOver.count < Limits.ignoredKeyCount else { return }
+            let bytes = key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
+            let name = "push_channel.ios." + String(decoding: bytes.prefix(Limits.ignoredKeyByteCount), as: UTF8.self)
+            if !passedOver.contains(name) { passedOver.append(name) }
+        }
+    }
 
     /// Reads the common body of a push to one device.
     ///
@@ -48,6 +69,7 @@ struct MessageParser {
         var content: APNsContent?
         if let ios = channel?["ios"] {
             content = try APNsRenderer.render(ios: ios, task: task, numbers: numbers, into: &vendorWriter)
+            notePassedOver(in: ios)
         }
 
         var lengths = MessageContent.Lengths()

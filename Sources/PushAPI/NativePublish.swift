@@ -36,6 +36,7 @@ public enum PublishResultCode: UInt32, Sendable, CaseIterable {
         case .storeFailed: self = .storeFailed
         case .ignored: self = .ignored
         case .stopped: self = .stopped
+        case .tooLarge: self = .sizeOverLimit
         }
     }
 
@@ -179,6 +180,9 @@ public final class NativePublisher {
         }
         guard publish.collapseKey.count <= Limits.collapseKeyByteCount else {
             throw .tooLarge("collapse_key size over limit, at most \(Limits.collapseKeyByteCount) bytes")
+        }
+        guard publish.alertTitle.count + publish.alertBody.count <= Limits.alertByteCount else {
+            throw .tooLarge("alert size over limit, at most \(Limits.alertByteCount) bytes in title and body")
         }
         if publish.requestID.count > 0 {
             guard let count = scalarCount(publish.requestID), Limits.requestIDCharacterCount.contains(count) else {

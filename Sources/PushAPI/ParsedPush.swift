@@ -47,5 +47,9 @@ public struct PushForm: Sendable {
 
     public var kind: Kind
     public var refused: [Refused]
-    public init(kind: Kind, refused: [Refused] = []) { (self.kind, self.refused) = (kind, refused) }
+    /// What was sent and means nothing here; see `MessageParser.ignoredKeys`.
+    public var ignoredKeys: [String]
+    public init(kind: Kind, refused: [Refused] = [], ignoredKeys: [String] = []) {
+        (self.kind, self.refused, self.ignoredKeys) = (kind, refused, ignoredKeys)
+    }
 }

@@ -62,7 +62,7 @@ extension PublicAPI {
                 NewTask(
                     record: record, requestKey: key, requestDigest: SHA256.digest(request.body).words.0,
                     group: group.isEmpty ? nil : groupPlace(group, app: app), fallback: note,
-                    unknownKeys: unknownKeys)))
+                    unknownKeys: unknownKeys, ignoredKeys: messages.ignoredKeys)))
     }
 
     private func expression(
@@ -121,7 +121,8 @@ extension PublicAPI {
             .byTag(
                 TagPush(
                     app: app, task: task, candidates: candidates, content: content,
-                    key: CallKey(high: key.0, low: key.1), digest: SHA256.digest(request.body).words.0)))
+                    key: CallKey(high: key.0, low: key.1), digest: SHA256.digest(request.body).words.0,
+                    ignoredKeys: messages.ignoredKeys)))
     }
 
     func pushListByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
@@ -140,9 +141,11 @@ extension PublicAPI {
         guard list.hasContent else { throw .empty("cid_by_tag") }
         var candidates: [TagCandidate] = []
         var seen = Set<DeviceID>()
+        var (count, valueCount) = (0, 0)
         for element in list.elements {
             guard element.kind == .object else { throw .type("cid_by_tag") }
-            guard candidates.count < app.bounds.listTargets else {
+            count += 1
+            guard count <= app.bounds.listTargets else {
                 throw .size("cid_by_tag", "at most \(app.bounds.listTargets)")
             }
             guard let cid = element["cid"] else { throw .null("cid") }
@@ -152,7 +155,13 @@ extension PublicAPI {
             guard tags.kind == .array || tags.isEmptyContainer else { throw .type("tag") }
             guard tags.hasContent else { throw .empty("tag") }
             var names: [TagName] = []
-            for tag in tags.elements { names.append(try tagName(tag, "tag", app: app)) }
+            for tag in tags.elements {
+                valueCount += 1
+                guard valueCount <= Limits.tagValueCount else {
+                    throw .size("tag", "at most \(Limits.tagValueCount) in one request")
+                }
+                names.append(try tagName(tag, "tag", app: app))
+            }
             let combination: TagExpression.Combination
             switch try PushSettings.integer(element, "op_type", 0...2) {
             case 1: combination = .all

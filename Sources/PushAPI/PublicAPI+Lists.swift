@@ -38,7 +38,8 @@ extension PublicAPI {
             .create(
                 NewTask(
                     record: record, requestKey: key, requestDigest: SHA256.digest(request.body).words.0,
-                    group: group.isEmpty ? nil : groupPlace(group, app: app), fallback: note)))
+                    group: group.isEmpty ? nil : groupPlace(group, app: app), fallback: note,
+                    ignoredKeys: messages.ignoredKeys)))
     }
 
     func groupPlace(_ group: String, app: App) -> GroupPlace {
@@ -56,10 +57,11 @@ extension PublicAPI {
         let task = call.task
         let list = try audience(body?["audience"], toAliases ? "alias" : "cid", app: app)
         if toAliases {
-            var aliases: [String] = []
-            var seen = Set<String>()
+            var aliases: [AliasName] = []
+            var seen = Set<AliasName>()
+            let type = try aliasType(body?["audience"]?["alias_type"])
             for element in list.elements {
-                let alias = try Self.alias(element)
+                let alias = AliasName(app: app.key, text: try Self.alias(element), type: type)
                 if seen.insert(alias).inserted { aliases.append(alias) }
             }
             call.audience = .aliases(aliases)
@@ -140,7 +142,7 @@ extension PublicAPI {
         let digest = SHA256.digest(request.body).words.0
         let push = try aliasPush(
             body, app: app, endpoint: "push/single/alias", itemIndex: 0, digest: digest, now: now)
-        return .campaign(.aliases([push], PushForm(kind: .single)))
+        return .campaign(.aliases([push], PushForm(kind: .single, ignoredKeys: messages.ignoredKeys)))
     }
 
     func pushAliasBatch(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
@@ -162,6 +164,7 @@ extension PublicAPI {
             }
         }
         guard !pushes.isEmpty else { return .respond(PushAnswer.nothingAccepted(form.refused)) }
+        form.ignoredKeys = messages.ignoredKeys
         return .campaign(.aliases(pushes, form))
     }
 
@@ -178,7 +181,8 @@ extension PublicAPI {
         var elements = list.elements
         guard let first = elements.next() else { throw .empty("alias") }
         guard elements.next() == nil else { throw .size("alias", "a single push has one") }
-        let alias = try Self.alias(first)
+        let alias = AliasName(
+            app: app.key, text: try Self.alias(first), type: try aliasType(audience["alias_type"]))
         let settings = try PushSettings(body?["settings"], app: app, scope: .alias, now: now)
         // It may reach ten devices, each once, so it is a list as far as tasks go.
         let task = TaskID(kind: .list, now: now, random: random)

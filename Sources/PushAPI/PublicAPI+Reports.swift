@@ -52,8 +52,11 @@ extension PublicAPI {
         guard count > 0 else { throw .empty("taskid") }
         if let list = queryValue("actionIdList", of: request.target) {
             for text in list.split(separator: ",") {
-                guard let action = UInt32(text) else { throw .invalid("actionIdList") }
-                query.actions.insert(action)
+                if let action = UInt32(text) {
+                    query.actions.insert(action)
+                } else if query.unknownActions.count < Limits.reportedActionNames {
+                    query.unknownActions.append(String(text.prefix(64)))
+                }
             }
         }
         return query

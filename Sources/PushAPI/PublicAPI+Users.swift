@@ -13,10 +13,14 @@ extension PublicAPI {
         case .bindAliases: return try aliasList(request, app: app, binds: true)
         case .unbindAliases: return try aliasList(request, app: app, binds: false)
         case .unbindAlias:
-            return UserRequest(app: app, work: .unbindAll(try alias(path[4], app: app)), form: .unbindAll)
-        case .aliasOfDevice: return try one(path[5], app: app, form: .aliasOfDevice)
+            let name = try alias(path[4], type: aliasType(of: request), app: app)
+            return UserRequest(app: app, work: .unbindAll(name), form: .unbindAll)
+        case .aliasOfDevice:
+            let type = AliasName(app: app.key, text: "", type: try aliasType(of: request)).type
+            return try one(path[5], app: app, form: .aliasOfDevice(type: type))
         case .devicesOfAlias:
-            return UserRequest(app: app, work: .resolve([try alias(path[5], app: app)]), form: .devicesOfAlias)
+            let name = try alias(path[5], type: aliasType(of: request), app: app)
+            return UserRequest(app: app, work: .resolve([name]), form: .devicesOfAlias)
         case .replaceTags: return try replaceTags(request, path[5], app: app)
         case .tagsOfDevice: return try one(path[5], app: app, form: .tagsOfDevice, counted: .tagQuery)
         case .addTag: return try tagBatch(request, path[5], app: app, adds: true)
@@ -43,23 +47,45 @@ extension PublicAPI {
 
     // MARK: Names
 
-    private func alias(_ value: JSONValue?, app: App) throws(GetuiFault) -> AliasName {
-        guard let value else { throw .null("alias") }
+    /// `alias` and `alias_type` of one object.
+    private func alias(of item: JSONValue, app: App) throws(GetuiFault) -> AliasName {
+        guard let value = item["alias"] else { throw .null("alias") }
         guard let text = value.lenientText else { throw .type("alias") }
-        return try alias(text, app: app)
+        return try alias(text, type: aliasType(item["alias_type"]), app: app)
     }
 
-    private func alias(_ bytes: ArraySlice<UInt8>, app: App) throws(GetuiFault) -> AliasName {
-        try alias(String(decoding: bytes, as: UTF8.self), app: app)
+    /// `alias_type` of a body's object: an app's own kind of alias; empty when there is none.
+    func aliasType(_ value: JSONValue?) throws(GetuiFault) -> String {
+        guard let value, value.hasContent else { return "" }
+        guard let text = value.lenientText else { throw .type("alias_type") }
+        return try checked(aliasType: text)
     }
 
-    private func alias(_ text: String, app: App) throws(GetuiFault) -> AliasName {
+    /// The query parameter `alias_type`.
+    private func aliasType(of request: APIRequest) throws(GetuiFault) -> String {
+        try checked(aliasType: queryValue("alias_type", of: request.target) ?? "")
+    }
+
+    private func checked(aliasType text: String) throws(GetuiFault) -> String {
+        guard text.unicodeScalars.count <= userLimits.aliasCharacters, text.isEmpty || NameRules.isAlias(text) else {
+            throw .invalid(
+                "alias_type",
+                "letters, digits, _ and Chinese characters, at most \(userLimits.aliasCharacters) of them")
+        }
+        return text
+    }
+
+    private func alias(_ bytes: ArraySlice<UInt8>, type: String, app: App) throws(GetuiFault) -> AliasName {
+        try alias(String(decoding: bytes, as: UTF8.self), type: type, app: app)
+    }
+
+    private func alias(_ text: String, type: String, app: App) throws(GetuiFault) -> AliasName {
         guard !text.isEmpty else { throw .empty("alias") }
         guard text.unicodeScalars.count <= userLimits.aliasCharacters else {
             throw .size("alias", "at most \(userLimits.aliasCharacters) characters")
         }
         guard NameRules.isAlias(text) else { throw .invalid("alias", "letters, digits, _ and Chinese characters") }
-        return AliasName(app: app.key, text: text)
+        return AliasName(app: app.key, text: text, type: type)
     }
 
     private func tag(_ text: String, app: App) throws(GetuiFault) -> TagName {
@@ -121,7 +147,7 @@ extension PublicAPI {
         guard list.kind == .array || list.isEmptyContainer else { throw .type("data_list") }
         guard list.hasContent else { throw .empty("data_list") }
         var items: [AliasItem] = []
-        var places: [DeviceID: Int] = [:]
+        var places: [HeldType: Int] = [:]
         var unbound = Set<AliasItem>()
         var notCIDs: [String] = []
         var count = 0
@@ -132,17 +158,18 @@ extension PublicAPI {
             guard let value = element["cid"] else { throw .null("cid") }
             guard let bytes = value.stringBytes else { throw .type("cid") }
             guard !bytes.isEmpty else { throw .empty("cid") }
-            let name = try alias(element["alias"], app: app)
+            let name = try alias(of: element, app: app)
             guard let cid = DeviceID(hex: bytes) else {
                 notCIDs.append(String(decoding: bytes.prefix(64), as: UTF8.self))
                 continue
             }
             let item = AliasItem(device: DevicePlace(cid: cid, bucket: app.bucket(of: cid)), name: name)
-            // A device has one alias: of several items for it the last one counts.
-            if binds, let place = places[cid] {
+            // A device has one alias of each type: of several items for one the last counts.
+            let held = HeldType(cid: cid, type: name.type)
+            if binds, let place = places[held] {
                 items[place] = item
             } else if binds || unbound.insert(item).inserted {
-                places[cid] = items.count
+                places[held] = items.count
                 items.append(item)
             }
         }
@@ -160,7 +187,12 @@ extension PublicAPI {
         var tags: [TagName] = []
         var seen = Set<TagName>()
         var characters = 0
+        var count = 0
         for element in value.elements {
+            count += 1
+            guard count <= Limits.tagValueCount else {
+                throw .size("custom_tag", "at most \(Limits.tagValueCount) values")
+            }
             guard let text = element.lenientText else { throw .type("custom_tag") }
             let tag = try tag(text, app: app)
             // Tags are a set.
@@ -208,6 +240,12 @@ extension PublicAPI {
         return UserRequest(
             app: app, work: .count(expression), form: .count, unknownKeys: conditions.unknownKeys)
     }
+}
+
+/// A device's one alias of a type.
+private struct HeldType: Hashable {
+    let cid: DeviceID
+    let type: UInt64
 }
 
 /// Cids as a caller lists them: without repetitions, up to a limit.

@@ -62,6 +62,7 @@ public final class PublicAPI {
     }
 
     private func route(_ request: APIRequest, now: GatewayTime) throws(GetuiFault) -> PublicAction {
+        messages.begin()
         let path = RequestPath(request.target)
         switch PublicEndpoint.table.match(path, request.method) {
         case .endpoint(let endpoint): return try perform(endpoint, request, path, now: now)
@@ -118,6 +119,15 @@ public final class PublicAPI {
     func authenticated(
         _ request: APIRequest, _ path: RequestPath, now: GatewayTime
     ) throws(GetuiFault) -> App {
+        let app = try identified(request, path, now: now)
+        try take(.call, app, now: now)
+        return app
+    }
+
+    /// The same without counting a call.
+    func identified(
+        _ request: APIRequest, _ path: RequestPath, now: GatewayTime
+    ) throws(GetuiFault) -> App {
         guard let text = request.token, let token = lastToken.parse(text),
             let app = registry[path.text(1)], token.app == app.key
         else { throw .token }
@@ -126,7 +136,6 @@ public final class PublicAPI {
             cache.insert(token)
         }
         guard tokens.isInForce(token, now: now) else { throw .token }
-        try take(.call, app, now: now)
         return app
     }
 

@@ -1,7 +1,7 @@
 /// What the push listener serves.
 ///
 /// A new call needs a case, a line in `table`, its branch in `PublicAPI`, and its paragraph in docs/openapi.yaml.
-enum PublicEndpoint: Sendable, Hashable {
+package enum PublicEndpoint: Sendable, Hashable {
     case healthz, readyz, check
     case authenticate, revokeToken
     case pushSingle, pushBatch, pushAlias, pushAliasBatch
@@ -19,7 +19,7 @@ enum PublicEndpoint: Sendable, Hashable {
     case uploadLog
 
     /// The most frequent ones first.
-    static let table = RouteTable<PublicEndpoint>([
+    package static let table = RouteTable<PublicEndpoint>([
         .init("/v2/{appId}/push/single/cid", [.post(.pushSingle)]),
         .init("/v2/{appId}/push/list/cid", [.post(.pushList)]),
         .init("/v2/{appId}/push/single/batch/cid", [.post(.pushBatch)]),

@@ -66,9 +66,18 @@ public enum PushAnswer {
         for outcome in reached { describe(outcome, to: &writer) }
         writer.endArray()
         if !refused.isEmpty { write(refused, to: &writer) }
+        write(ignoredKeys: form.ignoredKeys, to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    static func write(ignoredKeys: [String], to writer: inout JSONWriter) {
+        guard !ignoredKeys.isEmpty else { return }
+        writer.key("ignoredKeys")
+        writer.beginArray()
+        for key in ignoredKeys { writer.string(key) }
+        writer.endArray()
     }
 
     /// A batch of which nothing was accepted: the first refusal speaks, unless waiting could help.
@@ -134,7 +143,11 @@ public enum PushAnswer {
         writer.key("ttl")
         writer.integer(outcome.timeToLive)
         writer.key("channel")
-        writer.string(outcome.isLive ? "live" : "queued")
+        writer.string(outcome.endedAs != nil ? "none" : outcome.isLive ? "live" : "queued")
+        if let state = outcome.endedAs {
+            writer.key("state")
+            writer.string(state.name)
+        }
         writer.key("fallback")
         writer.string(outcome.fallback.name)
         if outcome.fallback == .none {
@@ -149,7 +162,8 @@ public enum PushAnswer {
     }
 
     static func statusWord(_ outcome: PublishOutcome) -> StaticString {
-        if outcome.code == .ignored { return "successed_ignore" }
+        // What has ended already is not on its way to anybody.
+        if outcome.code == .ignored || outcome.endedAs != nil { return "successed_ignore" }
         return outcome.isLive ? "successed_online" : "successed_offline"
     }
 
@@ -158,11 +172,12 @@ public enum PushAnswer {
         switch outcome.code {
         case .accepted, .ignored: nil
         case .unknownDevice: .targetUser
-        case .queueFull: GetuiFault(code: .quota, message: "the queue of cid \(outcome.cid) is full")
+        case .queueFull: GetuiFault(code: .queueFull, message: "the queue of cid \(outcome.cid) is full")
         case .noToken where outcome.fallbackReason == .noContent:
             .invalid("strategy", "2 and 4 need something in push_channel.ios to send")
         case .noToken: .invalid("strategy", "2 and 4 need a usable device token, and cid \(outcome.cid) has none")
         case .stopped: .invalid("taskid", "the task was stopped")
+        case .tooLarge: .size("push_message", "with push_channel it does not fit a row of the store")
         case .requestConflict: .parameter("request_id cannot be repeat.", "it was used with another body")
         case .requestPending:
             GetuiFault(code: .busy, message: "the same request is under way, repeat it to get its answer")
@@ -213,7 +228,7 @@ public enum StatusAnswer {
             writer.key(device.cid.description)
             writer.beginObject()
             writer.key("last_login_time")
-            writer.string(String(status.lastSeenAt))
+            writer.string(String(status.lastLoginAt))
             writer.key("status")
             writer.string(status.isReachable ? "online" : "offline")
             writer.endObject()

@@ -28,7 +28,7 @@ public enum ReportAnswer {
                 writer.key("actionCntMap")
                 writer.beginObject()
                 for (action, count) in totals.actions.sorted(by: { $0.key < $1.key })
-                where query.actions.isEmpty || query.actions.contains(action) {
+                where query.asks(for: action) {
                     writer.key(String(action))
                     writer.integer(Int64(count))
                 }
@@ -50,6 +50,12 @@ public enum ReportAnswer {
             writer.key("unknown")
             writer.beginArray()
             for text in unknown { writer.string(text) }
+            writer.endArray()
+        }
+        if !query.unknownActions.isEmpty {
+            writer.key("unknownActions")
+            writer.beginArray()
+            for text in query.unknownActions { writer.string(text) }
             writer.endArray()
         }
         writer.endObject()

@@ -43,6 +43,11 @@ package struct RouteTable<Endpoint: Sendable>: Sendable {
         }
     }
 
+    /// Each path with each of its methods, `POST /v2/{appId}/auth`.
+    package var calls: [String] {
+        routes.flatMap { route in route.methods.map { "\("\($0.method)".uppercased()) \(route.path)" } }
+    }
+
     func match(_ path: RequestPath, _ method: APIRequest.Method) -> Match {
         guard !path.isTooDeep else { return .none }
         for index in routes.indices where isMatch(index, path) {

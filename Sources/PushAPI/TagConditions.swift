@@ -10,6 +10,8 @@ struct TagConditions {
     let limits: UserLimits
     /// Keys that say nothing about any device here; the answer names them.
     private(set) var unknownKeys: [String] = []
+    /// Values of all conditions so far.
+    private var valueCount = 0
 
     init(app: App, limits: UserLimits) { (self.app, self.limits) = (app, limits) }
 
@@ -18,7 +20,12 @@ struct TagConditions {
         guard value.kind == .array || value.isEmptyContainer else { throw .type("tag") }
         guard value.hasContent else { throw .empty("tag") }
         var expression = TagExpression()
+        var count = 0
         for condition in value.elements {
+            count += 1
+            guard count <= Limits.tagConditionCount else {
+                throw .size("tag", "at most \(Limits.tagConditionCount) conditions")
+            }
             guard condition.kind == .object else { throw .type("tag") }
             try add(condition, to: &expression)
         }
@@ -34,6 +41,10 @@ struct TagConditions {
         guard list.hasContent else { throw .empty("values") }
         var values: [String] = []
         for element in list.elements {
+            valueCount += 1
+            guard valueCount <= Limits.tagValueCount else {
+                throw .size("values", "at most \(Limits.tagValueCount) in one request")
+            }
             guard let text = element.lenientText else { throw .type("values") }
             guard !text.isEmpty else { throw .empty("values") }
             values.append(text)

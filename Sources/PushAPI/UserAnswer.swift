@@ -49,12 +49,12 @@ private struct Answer {
                 writer.endArray()
                 writer.endObject()
             }
-        case .aliasOfDevice:
+        case .aliasOfDevice(let type):
             let detail = try onlyDevice()
             return envelope { writer in
                 writer.beginObject()
                 writer.key("alias")
-                writer.string(detail.alias?.text ?? "")
+                writer.string(detail.alias(ofType: type)?.text ?? "")
                 writer.endObject()
             }
         case .tagsOfDevice:
@@ -94,6 +94,11 @@ private struct Answer {
             let text = "cid \(request.devices[place]) was not bound: the alias has as many as it may"
             let count = outcomes.count { $0 == .full }
             throw .size("alias", count == 1 ? text : "\(text), and \(count - 1) more")
+        }
+        if let place = outcomes.firstIndex(of: .tooMany) {
+            throw .size(
+                "alias_type",
+                "cid \(request.devices[place]) has aliases of as many types as it may: unbind one of them first")
         }
         let unknown = self.unknown
         guard unknown.count < request.devices.count + request.notCIDs.count else { throw .targetUser }

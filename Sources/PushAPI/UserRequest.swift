@@ -8,7 +8,7 @@ public struct UserRequest: Sendable {
         /// Code and message only; `subject` names what may be refused as invalid.
         case change
         case unbindAll
-        case aliasOfDevice
+        case aliasOfDevice(type: UInt64)
         case devicesOfAlias
         case tagsOfDevice
         case tagsReplaced

@@ -133,6 +133,10 @@ extension ByteSink {
         if let value { present(UInt64(UInt32(bitPattern: value << 1 ^ value >> 31)), field) }
     }
 
+    mutating func optional(_ value: Int64?, _ field: some MessageField) {
+        if let value { present(UInt64(bitPattern: value << 1 ^ value >> 63), field) }
+    }
+
     mutating func optional(_ value: ApplicationState?, _ field: some MessageField) {
         if let value { present(UInt64(value.rawValue), field) }
     }

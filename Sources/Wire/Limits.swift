@@ -19,15 +19,18 @@ public enum Limits {
     public static let rejectedCount = 32
     /// Opened msgIds in one Hello; the rest follows as Feedback.
     public static let openedCount = 32
-    /// Vendor tokens in one Hello or DeviceUpdate: three kinds in two environments, and room for several topics.
+    /// Vendor tokens in one Hello or DeviceUpdate, and of one device: three kinds in two environments, and room for
+    /// several topics.
     public static let tokenCount = 16
+    /// Custom actions in Feedback: Getui's numbers for them.
+    public static let actions: ClosedRange<UInt32> = 90_001...90_999
     /// Reasons in Welcome's `dropped`: there are nine final states.
     public static let droppedCount = 16
 
     /// An app id is a short name in the configuration.
     public static let appIDByteCount = 64
-    /// APNs topics are bundle ids with a suffix, at most 255 characters of ASCII.
-    public static let topicByteCount = 256
+    /// APNs topics are bundle ids with a suffix, of ASCII; a device's row has one byte for the length.
+    public static let topicByteCount = 255
     /// Vendor tokens are hex; Live Activity tokens are the longest seen, near 200 digits.
     public static let tokenByteCount = 512
     /// 128 characters of up to four bytes.
@@ -38,6 +41,8 @@ public enum Limits {
     public static let alternateByteCount = 264
     /// A proof is an HMAC-SHA256 of 32 bytes; a wrong length below this is a wrong proof, not a malformed body.
     public static let proofByteCount = 64
+    /// Keeps two Hellos of one moment apart; sixteen random bytes never meet twice.
+    public static let nonceByteCount = 16
     /// A device secret is 32 bytes.
     public static let secretByteCount = 64
 }

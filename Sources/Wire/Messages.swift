@@ -55,6 +55,7 @@ public struct Hello: Equatable, Sendable {
     public var replayOpened = false
     public var client = ""
     public var window: UInt32 = 0
+    public var nonce: [UInt8] = []
     public init() {}
 }
 
@@ -186,7 +187,9 @@ public struct Publish: Equatable, Sendable {
     public var request: UInt64 = 0
     public var cid = DeviceID.none
     public var payload: [UInt8] = []
-    public var timeToLive: Int64 = 0
+    /// `nil`: not given.
+    public var timeToLive: Int64?
+    /// Older senders' way to give a TTL of 0.
     public var hasTimeToLive = false
     public var strategy: UInt32 = 0
     public var collapseKey = ""

@@ -10,7 +10,7 @@ extension Publish: WireMessage {
             switch self {
             case .request: .uint64
             case .cid, .payload, .apns: .bytes
-            case .ttlMs: .sint64
+            case .ttlMs: .sint64.optional
             case .hasTtl: .bool
             case .strategy: .uint32
             case .collapseKey, .requestId: .string
@@ -41,7 +41,7 @@ extension Publish: WireMessage {
         sink.number(request, Field.request)
         sink.identifier(cid, Field.cid)
         sink.bytes(payload, Field.payload)
-        sink.number(timeToLive, Field.ttlMs)
+        sink.optional(timeToLive, Field.ttlMs)
         sink.flag(hasTimeToLive, Field.hasTtl)
         sink.number(strategy, Field.strategy)
         sink.text(collapseKey, Field.collapseKey)

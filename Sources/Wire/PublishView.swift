@@ -30,6 +30,7 @@ public struct PublishView: Equatable, Sendable {
     public private(set) var cid = DeviceID.none
     public private(set) var payload = BodyRange.empty
     public private(set) var timeToLive: Int64 = 0
+    /// A TTL was given: the field is there, or an older sender says so of a 0 that its encoder left out.
     public private(set) var hasTimeToLive = false
     public private(set) var strategy: UInt32 = 0
     public private(set) var collapseKey = BodyRange.empty
@@ -51,8 +52,8 @@ public struct PublishView: Equatable, Sendable {
             case .request: request = try cursor.varint(in: body)
             case .cid: cid = try cursor.identifier(DeviceID.self, field, in: body)
             case .payload: payload = BodyRange(try cursor.lengthDelimited(in: body))
-            case .ttlMs: timeToLive = try cursor.sint64(in: body)
-            case .hasTtl: hasTimeToLive = try cursor.bool(in: body)
+            case .ttlMs: (timeToLive, hasTimeToLive) = (try cursor.sint64(in: body), true)
+            case .hasTtl: if try cursor.bool(in: body) { hasTimeToLive = true }
             case .strategy: strategy = try cursor.uint32(in: body)
             case .collapseKey: collapseKey = BodyRange(try cursor.text(field, in: body))
             case .requestId: requestID = BodyRange(try cursor.text(field, in: body))

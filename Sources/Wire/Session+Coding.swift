@@ -5,13 +5,13 @@ extension Hello: WireMessage {
 
     package enum Field: UInt32, MessageField {
         case appId = 1, role, cid, registration, timestamp, proof, queueEpoch, positions, applicationState,
-            keepsRunning, heartbeatSeconds, badge, tokens, opened, replayOpened, client, window
+            keepsRunning, heartbeatSeconds, badge, tokens, opened, replayOpened, client, window, nonce
 
         package var shape: FieldShape {
             switch self {
             case .appId, .client: .string
             case .role, .applicationState: .enumeration
-            case .cid, .proof: .bytes
+            case .cid, .proof, .nonce: .bytes
             case .opened: .bytes.repeated
             case .registration, .keepsRunning, .replayOpened: .bool
             case .timestamp, .queueEpoch: .uint64
@@ -51,6 +51,7 @@ extension Hello: WireMessage {
             case .replayOpened: replayOpened = try cursor.bool(in: bytes)
             case .client: client = try cursor.string(field, limit: Limits.clientByteCount, in: bytes)
             case .window: window = try cursor.uint32(in: bytes)
+            case .nonce: nonce = try cursor.array(field, limit: Limits.nonceByteCount, in: bytes)
             }
         }
     }
@@ -73,6 +74,7 @@ extension Hello: WireMessage {
         sink.flag(replayOpened, Field.replayOpened)
         sink.text(client, Field.client)
         sink.number(window, Field.window)
+        sink.bytes(nonce, Field.nonce)
     }
 }
 

@@ -5,6 +5,7 @@ internal import LoadGenerator
 @main
 struct Longwire {
     static func main() {
+        CommandLineTool.prepareProcess()
         let arguments = Array(CommandLine.arguments.dropFirst())
         // The load generator has a parser and exit codes of its own.
         if arguments.first == "bench" { exit(LoadGenerator.run(arguments: Array(arguments.dropFirst()))) }

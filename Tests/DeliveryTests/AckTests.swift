@@ -187,6 +187,40 @@ import Wire
         #expect(harness.finalState(outcome.message) == .deliveredOffline)
     }
 
+    @Test("a message's life is found among its device's messages, or a slice of all messages at a time")
+    func boundedTrace() throws {
+        let harness = DeliveryHarness()
+        let phones = (0..<6).map { _ in harness.register() }
+        let outcomes = phones.map { harness.publish($0) }
+        harness.shard.messageWalkSlice = 2
+        // Whoever knows the device: at once, however many messages there are.
+        harness.shard.trace(of: outcomes[5].message, cid: phones[5].cid, origin: .none, now: harness.now)
+        #expect(harness.shard.messageWalks.count == 0)
+        harness.flush()
+        #expect(harness.traces.last??.message == outcomes[5].message)
+        // Whoever has the id alone: some in each turn, and an end in between is seen.
+        for index in [1, 5] {
+            harness.shard.trace(of: outcomes[index].message, origin: .none, now: harness.now)
+        }
+        #expect(harness.shard.messageWalks.count == 1)
+        harness.acknowledge(phones[5], 1)
+        for _ in 0..<3 {
+            let next = harness.shard.nextTimer
+            #expect(next <= harness.now || harness.shard.messageWalks.count == 0)
+            harness.shard.advance(to: harness.now)
+        }
+        harness.flush()
+        #expect(harness.shard.messageWalks.count == 0)
+        #expect(harness.traces.suffix(2).map { $0?.message } == [outcomes[1].message, outcomes[5].message])
+        #expect(harness.traces.last??.finalState == .delivered)
+        // More of them than may wait are told to come again.
+        for _ in 0..<70 { harness.shard.trace(of: outcomes[4].message, origin: .none, now: harness.now) }
+        #expect(harness.shard.messageWalks.count == 64)
+        for _ in 0..<300 { harness.shard.advance(to: harness.now) }
+        harness.flush()
+        #expect(harness.traceAnswers.suffix(70).count { if case .unreadable = $0 { true } else { false } } == 6)
+    }
+
     @Test("searches take turns, a few wait, and what could not be read or looked for is not said to be unknown")
     func searches() {
         let harness = DeliveryHarness()

@@ -123,7 +123,10 @@ struct BroadcastTaskTests {
         let first = harness.lease()
         #expect(first.count == 4)
         for job in first { harness.settle(job, .accepted) }
+        // What the vendor took is told while it is pending.
+        #expect(world.totals(record).vendor.sent == 4 && world.totals(record).pending == 4)
         harness.crash()
+        #expect(world.totals(record).vendor.sent == 4)
         harness.dueTasks = []
         harness.advance(10)
         #expect(harness.dueTasks.map { $0.broadcast?.position } == [2], "at once, not when a minute is over")
@@ -131,6 +134,13 @@ struct BroadcastTaskTests {
         let rest = harness.lease()
         #expect(rest.count == 2 && Set((first + rest).map(\.cid)) == Set(phones.map(\.cid)))
         #expect(world.totals(record).accepted == 6)
+        for job in rest { harness.settle(job, .accepted) }
+        harness.store.cool()
+        harness.advance(7_300_000)
+        world.runWalks()
+        let totals = world.totals(record)
+        #expect(totals[.handedOff] == 6 && totals.vendor.sent == 6 && totals.all.sent == 6 && totals.pending == 0)
+        #expect(harness.store.violations.isEmpty)
     }
 
     @Test("a walk done again finds everybody as they are")

@@ -40,7 +40,7 @@ import Wire
         #expect(harness.ask(.setBadge(phone.cid, .set(7)), phone.bucket) == .done)
         for _ in 0..<2 {
             let found = try #require(detail(harness, phone))
-            #expect(found.alias?.text == "alice")
+            #expect(found.alias()?.text == "alice")
             #expect(found.tags.map(\.text) == ["vip", "广州"])
             #expect(found.isBlacklisted)
             #expect(found.badge == 7)
@@ -200,7 +200,39 @@ import Wire
             return
         }
         #expect(harness.ask(.clearAlias(phone.cid, Self.alice, stamp: 0), phone.bucket) == .notHeld(isStale: true))
-        #expect(detail(harness, phone)?.alias == Self.bob)
+        #expect(detail(harness, phone)?.alias() == Self.bob)
+    }
+
+    @Test("a device has one alias of each type, up to a bound, and its row keeps them apart")
+    func typedAliases() throws {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        func name(_ type: UInt64, _ number: UInt64) -> AliasName {
+            AliasName(high: type << 52 | number, low: type << 8 | number, type: type, text: "t\(type)_\(number)")
+        }
+        _ = bind(harness, phone, Self.alice)
+        for type in 1...UInt64(Limits.aliasesPerDevice - 1) {
+            #expect(bind(harness, phone, name(type, 1)) == .aliasSet(previous: nil, stamp: 0))
+        }
+        #expect(bind(harness, phone, name(99, 1)) == .tooMany)
+        // Only the one of its own type makes room.
+        guard case .aliasSet(name(2, 1)?, _)? = bind(harness, phone, name(2, 2)) else {
+            Issue.record("another alias was given up")
+            return
+        }
+        harness.disconnect(phone)
+        harness.store.cool()
+        harness.crash()
+        let found = try #require(detail(harness, phone))
+        #expect(found.aliases.count == Limits.aliasesPerDevice && found.alias() == Self.alice)
+        #expect(found.alias(ofType: 2)?.text == "t2_2" && found.alias(ofType: 99) == nil)
+        #expect(
+            harness.ask(.holds(phone.cid, name(2, 1), stamp: harness.now), phone.bucket) == .notHeld(isStale: false))
+        guard case .aliasCleared? = harness.ask(.clearAlias(phone.cid, name(3, 1), stamp: 0), phone.bucket) else {
+            Issue.record("not cleared")
+            return
+        }
+        #expect(try #require(detail(harness, phone)).aliases.count == Limits.aliasesPerDevice - 1)
     }
 
     @Test("commands for one alias keep their order while its row is read; a failed read fails them all")

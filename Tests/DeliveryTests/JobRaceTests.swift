@@ -22,7 +22,7 @@ import Wire
     func verdictAfterMove() throws {
         let harness = DeliveryHarness()
         let (_, message, job) = try leasedVendorFirst(harness)
-        harness.shard.settle(rejected(job), origin: .none, now: harness.now)
+        harness.shard.settle(rejected(job), apps: nil, origin: .none, now: harness.now)
         harness.drain()
         while harness.store.waitingReadCount > 0 { harness.store.deliverReplies() }
         #expect(harness.verdicts.isEmpty)

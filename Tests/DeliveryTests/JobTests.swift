@@ -163,7 +163,8 @@ import Wire
         harness.acknowledge(phone, 1)
         #expect(harness.leases.map(\.count) == [0])
         harness.shard.settle(
-            [JobResult(job: outcome.message, leaseID: (1, 1), outcome: .accepted)], origin: .none, now: harness.now)
+            [JobResult(job: outcome.message, leaseID: (1, 1), outcome: .accepted)], apps: nil, origin: .none,
+            now: harness.now)
         harness.flush()
         #expect(harness.verdicts.last?.first?.verdict == .recorded)
         let trace = harness.trace(outcome.message)
@@ -171,6 +172,117 @@ import Wire
         #expect(trace?.steps.contains { $0.event == .alertedTwice } == true)
         #expect(harness.statistics.alertedTwice == 1)
         #expect(harness.imbalance() == nil)
+    }
+
+    @Test("a result counts only under a lease that was given for the job, pending or ended", arguments: [1, 2, 4])
+    func madeUpLease(strategy: UInt8) throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        let outcome = harness.publish(phone, strategy: try #require(Strategy(rawValue: strategy)))
+        var job = try #require(harness.lease().first)
+        let given = job.leaseID
+        job.leaseID = (7, 7)
+        for told in [JobResult.Outcome.accepted, .badToken, .rejected, .retry] {
+            #expect(harness.settle(job, told) == .stale)
+        }
+        #expect(harness.extend(job, milliseconds: 60_000) == .stale)
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+        #expect(harness.status(phone)?.tokens.map(\.isQuarantined) == [false])
+        harness.crash()
+        #expect(harness.settle(job, .accepted) == .stale)
+        job.leaseID = given
+        #expect(harness.settle(job, .accepted) == .recorded)
+        harness.advance(7_200_000)
+        #expect(harness.finalState(outcome.message) == .handedOff)
+        job.leaseID = (7, 7)
+        #expect(harness.settle(job, .accepted) == .stale)
+        #expect(harness.statistics.resultsAccepted == 1)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("another app's job is unknown to whoever may not see the app, pending or ended")
+    func foreignApp() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        let outcome = harness.publish(phone, strategy: .vendorOnly)
+        let job = try #require(harness.lease().first)
+        let others: Set<AppKey> = [DeliveryHarness.otherApp]
+        for told in [JobResult.Outcome.accepted, .badToken, .rejected, .retry] {
+            #expect(harness.settle(job, told, apps: others) == .unknownJob)
+        }
+        #expect(harness.extend(job, milliseconds: 60_000, apps: others) == .unknownJob)
+        #expect(harness.status(phone)?.tokens.map(\.isQuarantined) == [false])
+        harness.crash()
+        #expect(harness.settle(job, .accepted, apps: others) == .unknownJob)
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+        #expect(harness.settle(job, .accepted, apps: [DeliveryHarness.app]) == .recorded)
+        #expect(harness.finalState(outcome.message) == .handedOff)
+        #expect(harness.settle(job, .accepted, apps: others) == .unknownJob)
+        #expect(harness.extend(job, milliseconds: 60_000, apps: others) == .unknownJob)
+        #expect(harness.extend(job, milliseconds: 60_000, apps: [DeliveryHarness.app]) == .cancelled)
+    }
+
+    @Test("an accepted of any lease that was given counts, however late, and once however often it is told")
+    func everyGivenLease() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        let outcome = harness.publish(phone)
+        let first = try #require(harness.lease(milliseconds: 1_000).first)
+        harness.advance(1_000)
+        let second = try #require(harness.lease(milliseconds: 1_000).first)
+        harness.advance(1_000)
+        harness.crash()
+        for round in 0..<2 {
+            #expect(harness.settle(first, .accepted) == .recorded)
+            #expect(harness.settle(second, .accepted) == .recorded)
+            harness.crash()
+            #expect(harness.statistics.resultsAccepted == 0, "round \(round)")
+        }
+        let steps = try #require(harness.trace(outcome.message)).steps
+        #expect(steps.filter { $0.event == .vendorAccepted }.count == 2)
+    }
+
+    @Test("of a job's leases the last sixteen are known")
+    func leasesAreBounded() throws {
+        let harness = DeliveryHarness { $0.maxAttempts = 1_000 }
+        let phone = absent(harness)
+        let outcome = harness.publish(phone)
+        var leases: [Job] = []
+        for _ in 0..<17 {
+            leases.append(try #require(harness.lease(milliseconds: 1_000).first))
+            harness.advance(1_000)
+        }
+        #expect(harness.settle(leases[0], .accepted) == .stale)
+        #expect(harness.trace(outcome.message)?.steps.contains { $0.event == .vendorAccepted } == false)
+        #expect(harness.settle(leases[1], .accepted) == .recorded)
+    }
+
+    @Test("an accepted that comes after the message's end counts once, a day long and across restarts")
+    func lateOnce() throws {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        let outcome = harness.publish(phone)
+        harness.advance(10_000)
+        let job = try #require(harness.lease().first)
+        harness.acknowledge(phone, 1)
+        let before = alerts(harness)
+        for _ in 0..<3 {
+            #expect(harness.settle(job, .accepted) == .recorded)
+            harness.store.cool()
+        }
+        #expect(harness.statistics.alertedTwice == 1)
+        harness.crash()
+        for _ in 0..<3 { #expect(harness.settle(job, .accepted) == .recorded) }
+        #expect(harness.statistics.alertedTwice == 0)
+        #expect(alerts(harness) == before + 1)
+        #expect(harness.trace(outcome.message)?.steps.filter { $0.event == .alertedTwice }.count == 1)
+    }
+
+    /// What the rows of the days count as taken by the vendor.
+    private func alerts(_ harness: DeliveryHarness) -> UInt32 {
+        var sum: UInt32 = 0
+        harness.store.loadAll(table: .counters) { sum += CountersRow($0.value)?.extra[.alerted] ?? 0 }
+        return sum
     }
 
     @Test("extend prolongs a lease, and says cancelled once the message is acked")

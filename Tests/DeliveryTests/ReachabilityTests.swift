@@ -1,7 +1,8 @@
-import Delivery
 import TestKit
 import Testing
 import Wire
+
+@testable import Delivery
 
 @Suite("Reachability and the fallback deadline") struct ReachabilityTests {
     @Test("a message for a reachable device is sent once it is committed, and its job is only armed")
@@ -230,5 +231,35 @@ import Wire
         #expect(harness.delivered.isEmpty)
         harness.update(back) { $0.pushModeOff = false }
         #expect(harness.delivered.count == 1)
+    }
+
+    @Test("the last login is the last Hello, whatever was heard since; a crash does not change it")
+    func lastLogin() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        let registered = harness.now
+        harness.advance(5_000)
+        harness.connect(&phone)
+        let login = harness.now
+        harness.advance(60_000)
+        _ = harness.shard.heard(phone.session, now: harness.now)
+        #expect(harness.status(phone)?.lastLoginAt == login && login > registered)
+        #expect(harness.status(phone)?.lastSeenAt == harness.now)
+        harness.disconnect(phone)
+        harness.crash()
+        #expect(harness.status(phone)?.lastLoginAt == login)
+    }
+
+    @Test("connected devices are counted by app as they come and go, without looking at each")
+    func connectedCounts() {
+        let harness = DeliveryHarness()
+        var phones = (0..<3).map { _ in harness.register() }
+        #expect(harness.shard.onlineCounts() == [DeliveryHarness.app: 3])
+        // A second session takes the place of the first.
+        harness.connect(&phones[0])
+        #expect(harness.shard.onlineCounts() == [DeliveryHarness.app: 3])
+        for phone in phones { harness.disconnect(phone) }
+        harness.disconnect(phones[0])
+        #expect(harness.shard.onlineCounts().isEmpty)
     }
 }

@@ -87,6 +87,59 @@ import Wire
         #expect(count(harness, only) == .count(333))
     }
 
+    @Test("conditions that say the same are one, and the bound counts those that are left")
+    func repeatedConditions() {
+        var expression = TagExpression()
+        var areTaken = true
+        for _ in 0..<15_000 {
+            areTaken = expression.add(.any, [Self.tag(1), Self.tag(2), Self.tag(3)]) && areTaken
+            areTaken = expression.add(.any, [Self.tag(1), Self.tag(2)]) && areTaken
+            areTaken = expression.add(.all, [Self.tag(4)]) && areTaken
+            areTaken = expression.add(.any, [Self.tag(5)]) && areTaken
+            areTaken = expression.add(.none, [Self.tag(6)]) && areTaken
+            areTaken = expression.add(.none, [Self.tag(7)]) && areTaken
+        }
+        #expect(areTaken)
+        #expect(expression.byteCount < 200)
+        for index in 0..<128 {
+            let present = [1, 2, 3, 4, 5, 6, 7].filter { index & 1 << ($0 - 1) != 0 }
+            let plain =
+                (present.contains(1) || present.contains(2)) && present.contains(4) && present.contains(5)
+                && !present.contains(6) && !present.contains(7)
+            #expect(expression.isTrue(ofTags: present.map(Self.tag)) == plain, "\(present)")
+        }
+        var wide = TagExpression()
+        var count = 0
+        for left in 0..<20 {
+            for right in (left + 1)..<20 where wide.add(.any, [Self.tag(left), Self.tag(right)]) { count += 1 }
+        }
+        #expect(count == TagExpression.groupLimit)
+    }
+
+    @Test("a walk stops for the next turn when it has done its work, and counts right")
+    func walksInTurns() {
+        var limits = ShardLimits()
+        limits.tagWalkWork = 40
+        let harness = DeliveryHarness(limits: limits)
+        let phones = (0..<300).map { _ in harness.register() }
+        for phone in phones { harness.send(.addTag(phone.cid, Self.tag(1)), to: phone.bucket) }
+        harness.flush()
+        var expression = TagExpression()
+        _ = expression.add(.any, [Self.tag(1), Self.tag(2)])
+        let request = harness.send(.count(expression, first: 0, stride: Bucket.count), to: Bucket(0))
+        var turns = 0
+        while harness.directoryReplies[request] == nil, turns < 10_000 {
+            harness.store.deliverReplies()
+            if harness.shard.hasSlicesAtHand {
+                turns += 1
+                harness.shard.continueWork(now: harness.now)
+            }
+            harness.drain()
+        }
+        #expect(harness.directoryReplies[request] == .count(100))
+        #expect(turns >= 100 * expression.work / 40 / 2, "\(turns) turns")
+    }
+
     @Test("the loops' shares add up")
     func stride() {
         let harness = DeliveryHarness()

@@ -15,7 +15,7 @@ import Wire
         guard case .device(let detail)? = carrier.run(.each([place(phone)], .describe)).outcomes.first else {
             return nil
         }
-        return detail.alias
+        return detail.alias()
     }
 
     @Test("a bound alias resolves, is moved, unbound, and unbound for all")

@@ -15,6 +15,7 @@ private final class Served: @unchecked Sendable {
 
 private func withServer(
     _ configuration: HTTPServer.Configuration = .init(),
+    judge: (@Sendable (HTTPRequestHead) -> HTTPJudgement)? = nil,
     handler: @escaping @Sendable (Served, HTTPExchange) -> Void = { _, exchange in
         exchange.respond(status: 200, contentType: "text/plain", body: exchange.body)
     },
@@ -26,7 +27,9 @@ private func withServer(
         served.port = handle.address.port
         _ = loop.run {
             do {
-                served.server = try HTTPServer(on: loop, socket: handle.take(), configuration: configuration) {
+                served.server = try HTTPServer(
+                    on: loop, socket: handle.take(), configuration: configuration, judge: judge
+                ) {
                     served.requests.note("\($0.method.rawValue) \($0.rawTarget)")
                     handler(served, $0)
                 }
@@ -383,25 +386,111 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("beyond its limit of connections the server lets further ones wait until one leaves")
+    @Test("a newcomer to a full server takes the place of the longest idle, and none where requests are under way")
     func connectionLimit() throws {
         var configuration = HTTPServer.Configuration()
         configuration.connectionLimit = 2
-        try withServer(configuration) { loop, served in
+        let held: @Sendable (Served, HTTPExchange) -> Void = { served, exchange in
+            if exchange.rawTarget == "/held" { return served.waiting.append(exchange) }
+            exchange.respond(status: 200)
+        }
+        try withServer(configuration, handler: held) { loop, served in
             let first = try TestClient(port: served.port)
             let second = try TestClient(port: served.port)
             for client in [first, second] {
                 try client.send("GET /in HTTP/1.1\r\nHost: x\r\n\r\n")
                 _ = try client.receiveAnswer()
             }
+            try second.send("GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
+            served.requests.wait { $0.count == 3 }
             let third = try TestClient(port: served.port)
-            try third.send("GET /third HTTP/1.1\r\nHost: x\r\n\r\n")
-            let ticks = Probe<UInt64>()
-            _ = loop.run { loop.onTick { ticks.note($0) } }
-            ticks.wait { $0.count >= 3 }
-            #expect(served.requests.values.count == 2)
-            first.close()
-            #expect(try third.receiveAnswer().head.hasPrefix("HTTP/1.1 200"))
+            try third.send("GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
+            #expect(first.receiveAll().isEmpty, "the idle one had to go")
+            served.requests.wait { $0.count == 4 }
+            let fourth = try TestClient(port: served.port)
+            #expect(String(decoding: fourth.receiveAll(), as: UTF8.self).hasPrefix("HTTP/1.1 503"))
+            let numbers = Probe<UInt64>()
+            _ = loop.run {
+                guard let room = served.server?.room else { return }
+                for number in [UInt64(room.count), room.displacedCount, room.refusedCount] { numbers.note(number) }
+                for exchange in served.waiting { exchange.respond(status: 200) }
+            }
+            for client in [second, third] { #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 200")) }
+            numbers.wait { $0.count == 3 }
+            #expect(numbers.values == [2, 1, 1])
+        }
+    }
+
+    /// Takes bodies up to 100,000 bytes from who says a word, and says no in words of its own.
+    private static let judge: @Sendable (HTTPRequestHead) -> HTTPJudgement = { head in
+        guard head.header("token") != nil else { return .refuse(HTTPReply(status: 401, body: Array("who?".utf8))) }
+        guard head.bodyByteCount <= 100_000 else { return .refuse(HTTPReply(status: 400, body: Array("size".utf8))) }
+        return .take(byteLimit: 100_000, isProven: true)
+    }
+
+    @Test(
+        "a body is refused at its head, or as its chunks grow",
+        arguments: [
+            ("Content-Length: 90000", "", "401", "who?"),
+            ("token: t\r\nContent-Length: 100001", "", "400", "size"),
+            ("token: t\r\nContent-Length: 99999999999999999999", "", "400", "size"),
+            ("token: t\r\nContent-Length: 100000", "body", "200", ""),
+            ("token: t\r\nExpect: 100-continue\r\nContent-Length: 100001", "", "400", "size"),
+            ("Transfer-Encoding: chunked", "", "401", "who?"),
+            ("token: t\r\nTransfer-Encoding: chunked", "chunks", "400", "size"),
+        ])
+    func judgedBodies(headers: String, what: String, status: String, words: String) throws {
+        var configuration = HTTPServer.Configuration()
+        let bodies = HTTPBodyBudget(byteLimit: 300_000, networkByteLimit: 200_000)
+        configuration.bodies = bodies
+        try withServer(configuration, judge: Self.judge) { _, served in
+            let client = try TestClient(port: served.port)
+            try client.send("POST / HTTP/1.1\r\nHost: x\r\n\(headers)\r\n\r\n")
+            switch what {
+            case "body": try client.send(String(repeating: "b", count: 100_000))
+            case "chunks":
+                let chunk = "8000\r\n\(String(repeating: "c", count: 0x8000))\r\n"
+                for _ in 0..<3 { try client.send(chunk) }
+                try client.send(chunk)
+            default: break
+            }
+            let answer = try client.receiveAnswer()
+            #expect(answer.head.hasPrefix("HTTP/1.1 \(status)"))
+            if status == "200" {
+                #expect(answer.body.count == 100_000)
+            } else {
+                #expect(answer.body == words && answer.head.contains("Connection: close"))
+                #expect(served.requests.values.isEmpty)
+            }
+            #expect(bodies.byteCount == 0)
+        }
+    }
+
+    /// Looks for a while whether something becomes true.
+    private func comes(_ isTrue: () -> Bool) -> Bool {
+        for _ in 0..<20_000 where !isTrue() { usleep(1_000) }
+        return isTrue()
+    }
+
+    @Test("bodies under way are bounded together and by address; what is over the bound is told to come back")
+    func bodyBudget() throws {
+        var configuration = HTTPServer.Configuration()
+        let bodies = HTTPBodyBudget(byteLimit: 250_000, networkByteLimit: 200_000)
+        configuration.bodies = bodies
+        try withServer(configuration, judge: Self.judge) { _, served in
+            let head = "POST / HTTP/1.1\r\nHost: x\r\ntoken: t\r\nContent-Length: 90000\r\n\r\n"
+            let under = try (0..<2).map { _ in try TestClient(port: served.port) }
+            for client in under { try client.send(head + "begun") }
+            // They are on their way once their bytes are reserved.
+            #expect(comes { bodies.byteCount >= 180_000 })
+            let late = try TestClient(port: served.port)
+            try late.send(head)
+            #expect(try late.receiveAnswer().head.hasPrefix("HTTP/1.1 503"))
+            under[0].close()
+            #expect(comes { bodies.byteCount <= 90_000 })
+            let next = try TestClient(port: served.port)
+            try next.send(head + String(repeating: "n", count: 90_000))
+            #expect(try next.receiveAnswer().body.count == 90_000)
         }
     }
 

@@ -93,6 +93,47 @@ struct PlatformTests {
         }
     }
 
+    #if DEBUG
+    @Test("a folder's name is on the disk once it is made, and once it is found where an earlier start was cut off")
+    func foldersAreSynced() throws {
+        try withTemporaryDirectory { folder in
+            for number in 1...3 {
+                let path = "\(folder)/\(number)/a/b"
+                let failing = FaultPlan(folder: folder, kind: .error(5), at: number, extent: .once) { $0 == "fsync" }
+                #expect(throws: SystemError.self) { try FileSystem.createDirectory(path) }
+                failing.remove()
+                try FileSystem.createDirectory(path)
+                let parent = FaultPlan(folder: "\(folder)/\(number)/a", kind: .error(5), at: 1, extent: .once) {
+                    $0 == "fsync"
+                }
+                #expect(throws: SystemError.self) { try FileSystem.createDirectory(path) }
+                #expect(parent.hits == ["fsync \(folder)/\(number)/a"])
+                parent.remove()
+            }
+        }
+    }
+
+    @Test("a file that could not be replaced leaves no draft, and one that was is on the disk with its name")
+    func replacedFile() throws {
+        try withTemporaryDirectory { folder in
+            let path = folder + "/file"
+            var number = 1
+            while true {
+                let plan = FaultPlan(folder: folder, kind: .error(28), at: number, extent: .once) { $0 != "unlink" }
+                defer { plan.remove() }
+                if (try? FileSystem.replace(path, with: Array("new".utf8))) != nil { break }
+                number += 1
+                let names = try FileSystem.list(folder)
+                #expect(names.allSatisfy { $0 == "file" })
+            }
+            // Open, write, sync, rename, and open and sync of the folder.
+            #expect(number == 7)
+            let content = try FileSystem.read(path)
+            #expect(content == Array("new".utf8))
+        }
+    }
+    #endif
+
     @Test("a missing file's error names the call and the path")
     func missingFile() {
         let error = #expect(throws: SystemError.self) { _ = try File(path: "/nowhere/at/all", mode: .read) }

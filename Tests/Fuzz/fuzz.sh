@@ -5,10 +5,11 @@
 #
 #   --seconds N     how long each target runs; 60 by default
 #   --target NAME   this target only
-#   --json FILE     where {"targets":[{"name","executions","seconds","coverage","crashes"}]} goes;
+#   --json FILE     where {"targets":[{"name","executions","requests","seconds","coverage","crashes"}]} goes;
+#                   requests only where an input makes many;
 #                   .build/proof/fuzz.json by default, nowhere by default with --target
 #   --update        afterwards replaces the corpora by what is needed to reach the same coverage
-#   --replay        runs one input, a file, and nothing else
+#   --replay        runs one input, a file, and nothing else; of a history (.hex) all of its inputs, one after another
 #
 # Ends with 1 when a target failed, after saying how to replay the input.
 set -euo pipefail
@@ -45,39 +46,50 @@ build() {
         -Xswiftc -sanitize-coverage=edge,indirect-calls,trace-cmp,inline-8bit-counters,pc-table
 }
 
+# Folders of a gateway that died in the middle go with the run; memory is faster than a disk.
+folders=$(mktemp -d "$([[ -w /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")/longwire-fuzz.XXXXXX")
+trap 'rm -rf "$folders"' EXIT
+export TMPDIR=$folders
 # The crash handler would answer instead of libFuzzer.
 export SWIFT_BACKTRACE=enable=no
 build
+if ((${#replay[@]})) && [[ ${replay[1]} == *.hex ]]; then
+    LONGWIRE_FUZZ_TARGET=${replay[0]} "$fuzzer" --play "${replay[1]}"
+    exit
+fi
 if ((${#replay[@]})); then
-    LONGWIRE_FUZZ_TARGET=${replay[0]} exec "$fuzzer" "${replay[1]}"
+    LONGWIRE_FUZZ_TARGET=${replay[0]} "$fuzzer" "${replay[1]}"
+    exit
 fi
 
 results=() failed=0
-while read -r name limit; do
+while read -r name limit timeout; do
     [[ -z $only || $only == "$name" ]] || continue
     corpus=Tests/Fuzz/corpora/$name.hex folder=$work/$name log=$work/$name.log
     rm -rf "$folder" "$work/$name-crashes"
     mkdir -p "$folder" "$work/$name-crashes"
     "$fuzzer" --unpack "$corpus" "$folder"
-    arguments=(-max_total_time="$seconds" -max_len="$limit" -rss_limit_mb=3000 -timeout=20 -print_final_stats=1
+    arguments=(-max_total_time="$seconds" -max_len="$limit" -rss_limit_mb=3000 -timeout="$timeout" -print_final_stats=1
         -artifact_prefix="$work/$name-crashes/")
     dictionary=Tests/Fuzz/dictionaries/$name.dict
     [[ ! -f $dictionary ]] || arguments+=(-dict="$dictionary")
     # Once more for the rest of the time after a failure is not worth it: the first one is to be mended first.
-    LONGWIRE_FUZZ_TARGET=$name nice -n 19 "$fuzzer" "${arguments[@]}" "$folder" >"$log" 2>&1 || true
+    LONGWIRE_FUZZ_HISTORY=$work/$name-history.hex LONGWIRE_FUZZ_TARGET=$name nice -n 19 "$fuzzer" "${arguments[@]}" "$folder" >"$log" 2>&1 || true
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1)
     coverage=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
+    requests=$(sed -n 's/^stat::requests: *//p' "$log" | tail -n 1)
     spent=$(sed -n 's/^Done [0-9]* runs in \([0-9]*\) second.*/\1/p' "$log")
     crashes=$(find "$work/$name-crashes" -type f | wc -l)
-    printf '%-14s %12s executions %6s s %7s edges %3s crashes\n' \
-        "$name" "${executions:-0}" "${spent:-?}" "${coverage:-0}" "$crashes"
-    results+=("{\"name\":\"$name\",\"executions\":${executions:-0},\"seconds\":${spent:-0},\"coverage\":${coverage:-0},\"crashes\":$crashes}")
+    printf '%-14s %12s executions %6s s %7s edges %3s crashes%s\n' \
+        "$name" "${executions:-0}" "${spent:-?}" "${coverage:-0}" "$crashes" "${requests:+ $requests requests}"
+    results+=("{\"name\":\"$name\",\"executions\":${executions:-0},${requests:+\"requests\":$requests,}\"seconds\":${spent:-0},\"coverage\":${coverage:-0},\"crashes\":$crashes}")
     if ((crashes > 0)) || [[ -z $spent ]]; then
         failed=1
         grep -m 5 -E 'Fatal error|ERROR|SUMMARY' "$log" || tail -n 5 "$log"
         for input in "$work/$name-crashes"/*; do
             [[ ! -f $input ]] || echo "    replay: Tests/Fuzz/fuzz.sh --replay $name $input"
         done
+        [[ ! -s $work/$name-history.hex ]] || echo "    with what came before it: Tests/Fuzz/fuzz.sh --replay $name $work/$name-history.hex"
         echo "    as a corpus line: xxd -p -c 0 FILE >>$corpus"
     elif [[ -n $update ]]; then
         rm -rf "$folder-merged"

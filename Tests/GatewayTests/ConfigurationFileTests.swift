@@ -142,6 +142,8 @@ struct ConfigurationFileTests {
         ),
         ("{demo: true, limits: {heartbeatDefaultSeconds: 10}}", "limits.heartbeatDefaultSeconds"),
         ("{demo: true, limits: {outboxBytes: 65536}}", "limits.outboxBytes"),
+        ("{demo: true, limits: {windowBytes: 196609}}", "limits.windowBytes"),
+        ("{demo: true, limits: {windowBytes: 16777216, outboxBytes: 16777216}}", "limits.windowBytes"),
         ("{demo: true, limits: {connections: 1.5}}", "limits.connections"),
         ("{demo: true, hook: {url: 'http://example.com', secret: 'whsec_QUJD'}}", "hook.url"),
         ("{demo: true, hook: {url: 'https://example.com', secret: 'whsec_QUJD'}}", "hook.secret"),

@@ -1,3 +1,4 @@
+import Platform
 import Testing
 
 @testable import Gateway
@@ -28,6 +29,20 @@ struct GeneratedCredentialsTests {
         #expect(second.adminToken == demo.adminToken)
         #expect(folder.names == ["demo.json"])
     }
+
+    #if DEBUG
+    @Test("what was generated is used only once it is on the disk, folder and name included", arguments: [false, true])
+    func isSynced(demo: Bool) throws {
+        // The folder above, the folder with the data, the file, and its name.
+        for number in 1...4 {
+            let folder = TemporaryFolder()
+            let plan = FaultPlan(folder: folder.path, kind: .error(5), at: number, extent: .once) { $0 == "fsync" }
+            defer { plan.remove() }
+            #expect(throws: ConfigurationError.self) { try complete(folder.path + "/a/data", demo: demo) }
+            #expect(plan.hits.count == 1)
+        }
+    }
+    #endif
 
     @Test("without credentials the admin listener gets one token that stays")
     func adminToken() throws {

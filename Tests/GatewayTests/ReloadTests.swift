@@ -35,6 +35,16 @@ struct ReloadTests {
         #expect(applied.storePath == old.storePath)
     }
 
+    @Test("a limit that changes at once is held against those that wait for a restart")
+    func relationsInForce() throws {
+        let old = try read("{demo: true}")
+        let new = try read("{demo: true, limits: {windowBytes: 1048576, outboxBytes: 4194304}}")
+        let error = #expect(throws: ConfigurationError.self) { try new.reloaded(over: old) }
+        #expect(error?.description.contains("limits.windowBytes: 1048576 with frameBytes") == true)
+        #expect(error?.description.contains("that only a restart changes") == true)
+        #expect(try new.reloaded(over: new).limits == new.limits)
+    }
+
     @Test("a TLS listener takes new files and keeps its address; one that appears waits")
     func tlsListener() {
         var old = GatewayConfiguration()

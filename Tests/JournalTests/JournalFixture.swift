@@ -32,13 +32,15 @@ final class JournalFixture {
     }
 
     func start(
-        fault: (@Sendable (Int) -> SystemError?)? = nil, unawaitedMilliseconds: UInt64 = Limits.unawaitedMilliseconds
+        fault: (@Sendable (Int) -> SystemError?)? = nil, unawaitedMilliseconds: UInt64 = Limits.unawaitedMilliseconds,
+        durability: Committer.Durability = .fsync
     ) throws {
         let ledger = try SegmentLedger(folder: folder)
         failures.withLock { $0.removeAll() }
         var configuration = Committer.Configuration()
         configuration.gatherMicroseconds = 0
         configuration.fault = fault
+        configuration.durability = durability
         configuration.unawaitedMilliseconds = unawaitedMilliseconds
         let committer = Committer(ledger: ledger, configuration: configuration) { [failures, progress] error in
             failures.withLock { $0.append(error) }

@@ -102,6 +102,17 @@ struct HandshakeTests {
         #expect(driver.updates.contains { $0.pushModeOff == true })
     }
 
+    @Test("a token that the app set while away is registered again, though the Hello names it")
+    func renewedToken() throws {
+        let token = VendorToken(token: "abcd")
+        var driver = CoreDriver(state: CoreDriver.registered)
+        driver.perform(.token(token))
+        driver.start()
+        try driver.welcome()
+        #expect(driver.hellos[0].tokens == [token])
+        #expect(driver.updates.map(\.tokens) == [[token]])
+    }
+
     @Test("of several badges that were not confirmed the newest is said again, until it is confirmed")
     func newestBadge() throws {
         var driver = CoreDriver(state: CoreDriver.registered)

@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 import Wire
 
@@ -17,7 +18,21 @@ struct ReconnectTests {
                 if wait > ceiling * 9 / 10 { ceilings.insert(ceiling) }
             }
         }
-        #expect(ceilings.count == 10, "full jitter reaches up to each ceiling")
+        // 1, 2, 4 … 64 s, then the cap.
+        #expect(ceilings.count == 8, "full jitter reaches up to each ceiling")
+    }
+
+    @Test(
+        "the protocol's pages name the times that the client keeps", arguments: ["docs/Protocol.md", "Proto/README.md"])
+    func pages(name: String) throws {
+        let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        let page = try String(contentsOf: repository.appendingPathComponent(name), encoding: .utf8)
+            .split(whereSeparator: \.isWhitespace).joined(separator: " ")
+        #expect(Limits.backoffBaseMilliseconds == 1_000 && Limits.steadyMilliseconds == 60_000)
+        #expect(page.contains("min(1 s × 2ⁿ, \(Limits.backoffCapMilliseconds / 1_000) s)"))
+        #expect(page.contains("lasted for a minute") || page.contains("lasted a minute"))
+        #expect(page.contains("\(Limits.replacedMilliseconds / 1_000) s"))
     }
 
     @Test("every code leads to its rule", arguments: CloseCode.allCases)

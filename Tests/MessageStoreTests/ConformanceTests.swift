@@ -1,3 +1,4 @@
+import Delivery
 import Foundation
 import TestKit
 import Testing
@@ -20,6 +21,46 @@ struct ConformanceTests {
         let harness = MemoryStoreHarness()
         try checkShardStoreConformance(harness, seed: seed, stepCount: 1500, buckets: Self.buckets)
         #expect(harness.memory.violations == [])
+    }
+
+    @Test("beyond its bounds the fake tells of it and goes on")
+    func fakeBounds() throws {
+        let harness = MemoryStoreHarness()
+        harness.memory.batchByteCount = (8 << 20) - 64
+        try checkShardStoreBounds(harness, bucket: Bucket(7))
+        #expect(harness.memory.violations.count == 5)
+    }
+
+    @Test("beyond its bounds the embedded store tells of it and goes on", arguments: [false, true])
+    func bounds(isSpilling: Bool) throws {
+        let folder = try TemporaryFolder()
+        let harness = try EmbeddedStoreHarness(
+            StoreFixture.configuration(folder, segment: 8 << 20), isSpilling: isSpilling)
+        defer { harness.close() }
+        try checkShardStoreBounds(harness, bucket: Bucket(7))
+    }
+
+    @Test("the smallest journal that can be configured takes many times its size")
+    func smallestJournal() throws {
+        let folder = try TemporaryFolder()
+        var configuration = StoreFixture.configuration(folder)
+        configuration.journalByteLimit = 16 << 20
+        configuration.segmentByteCount = Limits.segmentByteCount(journalByteLimit: 16 << 20)
+        configuration.uncommittedByteLimit = Limits.uncommittedByteCount(journalByteLimit: 16 << 20)
+        let fixture = try StoreFixture(configuration)
+        defer { fixture.close() }
+        let shard = fixture.shards[0]
+        for number in UInt64(1)...2_000 {
+            try fixture.wait("room for row \(number)") { shard.acceptsWrites }
+            shard.beginBatch(Bucket(7))
+            shard.put(
+                StoreKey(Bucket(7), .message, ownerHigh: 1, ownerLow: 1, item: number), wakeAt: 0, prior: .none,
+                byteCount: 25_000
+            ) { $0.initializeMemory(as: UInt8.self, repeating: 1) }
+            let ticket = shard.endBatch()
+            if number % 16 == 0 { try fixture.sync([ticket]) }
+        }
+        #expect(fixture.embedded.statistics.spilledRowCount > 0)
     }
 
     @Test("the journal alone holds what it is told", arguments: conformanceSeeds(2))

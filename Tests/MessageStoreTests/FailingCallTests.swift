@@ -52,6 +52,7 @@ private final class StoreLife {
         configuration.readerCount = 1
         configuration.youngMilliseconds = 3_600_000
         configuration.deletionsBeforeCompaction = 4
+        configuration.now = { 1_795_000_000_000 }
         let fatal = fatal
         configuration.fatal = { fatal.set($0) }
         self.configuration = configuration

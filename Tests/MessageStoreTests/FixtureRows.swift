@@ -66,8 +66,8 @@ enum FixtureRows {
                     registeredAt: time, isQuarantined: number == 2)
             ])
         if number == 3 {
-            profile.names.alias = AliasName(high: 0xA11A << 40, low: 5, text: "alice_王")
-            (profile.names.aliasStamp, profile.names.replacementDay, profile.names.replacementCount) = (time, 20_000, 2)
+            profile.names.take(AliasName(high: 0xA11A << 40, low: 5, text: "alice_王"), stamp: time)
+            (profile.names.replacementDay, profile.names.replacementCount) = (20_000, 2)
             profile.names.tags = [TagName(digest: 7, text: "vip"), TagName(digest: 8, text: "广州")]
         }
         let inner = bytes(profile.byteCount) {
@@ -251,7 +251,7 @@ enum FixtureRows {
                     return "unreadable"
                 }
                 let tokens = profile.tokens
-                var names = profile.names.alias.map { ", alias \($0.text)" } ?? ""
+                var names = profile.names.aliases.map { ", alias \($0.name.text)" }.joined()
                 if !profile.names.tags.isEmpty { names += ", tags \(profile.names.tags.map(\.text))" }
                 if row.flags.contains(.blacklisted) { names += ", blacklisted" }
                 if row.broadcastSettled > 0 {

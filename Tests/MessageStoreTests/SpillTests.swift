@@ -230,7 +230,9 @@ struct SpillTests {
         // After a start the disk has to be asked.
         #expect(!fixture.shards[0].isCertainlyAbsent(other))
         #expect(try fixture.text(known) == "request")
-        clock.advance(hours: 23)
+        clock.advance(hours: 5)
+        try fixture.wait("the next period") { fixture.embedded.database.ephemeralFamilies.count == 2 }
+        clock.advance(hours: 18)
         fixture.put(other, "other")
         try fixture.sync()
         try fixture.spillAll()
@@ -248,7 +250,7 @@ struct SpillTests {
         let clock = TestClock()
         var configuration = StoreFixture.configuration(folder)
         configuration.now = { clock.now }
-        configuration.ephemeralByteLimit = 60_000
+        configuration.traceByteLimit = 60_000
         let fixture = try StoreFixture(configuration)
         defer { fixture.close() }
         let text = String(repeating: "x", count: 5000)
@@ -258,11 +260,13 @@ struct SpillTests {
                 try fixture.sync()
                 try fixture.spillAll()
                 clock.advance(hours: 5)
+                #expect(fixture.embedded.statistics.traces.cutCount == 0)
             }
         }
         try fixture.sync()
         try fixture.spillAll()
-        try fixture.wait("the budget") { fixture.embedded.statistics.ephemeralFileByteCount < 60_000 }
+        try fixture.wait("the budget") { fixture.embedded.statistics.traces.byteCount < 60_000 }
+        #expect(fixture.embedded.statistics.traces.cutCount == 1)
         #expect(try fixture.text(StoreFixture.key(3, .trace)) == nil)
         #expect(try fixture.text(StoreFixture.key(15, .trace)) == text)
     }
@@ -282,11 +286,39 @@ struct SpillTests {
         defer { gate.open() }
         #expect(fixture.shards[0].acceptsWrites)
         for number in UInt64(0)..<20 { fixture.put(StoreFixture.key(number), "some text of a message") }
+        #expect(!fixture.shards[0].acceptsWrites, "what the turn under way has encoded counts")
+        #expect(!fixture.shards[0].hasRoomForLists)
         fixture.shards[0].turnEnded()
         #expect(!fixture.shards[0].acceptsWrites)
         gate.open()
         try fixture.sync()
         try fixture.wait("room") { fixture.shards[0].acceptsWrites }
+    }
+
+    @Test("what one loop encodes in its turn is seen by the others, and is counted once")
+    func uncommittedBoundOfAll() throws {
+        let folder = try TemporaryFolder()
+        var configuration = StoreFixture.configuration(folder, segment: 8 << 20)
+        configuration.uncommittedByteLimit = 1 << 20
+        let fixture = try StoreFixture(configuration, shardCount: 2)
+        defer { fixture.close() }
+        let text = String(repeating: "t", count: 100_000)
+        var number: UInt64 = 0
+        // Even numbers live in the first shard.
+        while fixture.shards[0].hasRoomForLists, number < 1_000 {
+            fixture.put(StoreFixture.key(number), text)
+            number += 2
+        }
+        #expect(fixture.shards[0].acceptsWrites, "a list leaves room for single publishes")
+        #expect(!fixture.shards[1].hasRoomForLists)
+        while fixture.shards[1].acceptsWrites, number < 1_000 {
+            fixture.put(StoreFixture.key(number), text)
+            number += 2
+        }
+        #expect(number < 100)
+        try fixture.sync()
+        try fixture.wait("room") { fixture.embedded.statistics.uncommittedByteCount == 0 }
+        #expect(fixture.shards[0].acceptsWrites && fixture.shards[1].hasRoomForLists)
     }
 
     @Test("writes are refused while the journal is at its bound, and accepted again once the spiller has caught up")
@@ -354,7 +386,7 @@ struct SpillTests {
     }
 }
 
-/// A wall clock that the test moves.
+/// A clock that the test moves.
 final class TestClock: @unchecked Sendable {
     // Sound because `time` is touched under the lock only.
     private let lock = NSLock()

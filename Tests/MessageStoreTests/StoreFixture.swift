@@ -200,6 +200,9 @@ final class CountingStore: ShardStore, ShardStoreObserver {
     }
     func storeCooled(_ key: StoreKey) { observer?.storeCooled(key) }
 
+    func storeBreached(_ breach: StoreBreach) { observer?.storeBreached(breach) }
+    var batchByteCount: Int { real.batchByteCount }
+
     func beginBatch(_ bucket: Bucket) { real.beginBatch(bucket) }
     func put(
         _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
@@ -213,6 +216,7 @@ final class CountingStore: ShardStore, ShardStoreObserver {
     }
     var committedTicket: Ticket { real.committedTicket }
     var acceptsWrites: Bool { real.acceptsWrites }
+    var isShortOfRoom: Bool { real.isShortOfRoom }
     func value(at location: ValueLocation) -> UnsafeRawBufferPointer { real.value(at: location) }
     func young(_ key: StoreKey) -> YoungLookup { real.young(key) }
     func isCertainlyAbsent(_ key: StoreKey) -> Bool { real.isCertainlyAbsent(key) }
@@ -220,9 +224,15 @@ final class CountingStore: ShardStore, ShardStoreObserver {
         waitingReads += 1
         return real.read(requests)
     }
-    func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
+    func requestAlarms(_ request: AlarmRequest) -> ReadToken {
         waitingReads += 1
-        return real.requestAlarms(upTo: time, limit: limit)
+        return real.requestAlarms(request)
     }
     var nextAlarm: Int64 { real.nextAlarm }
+    var alarmPiles: [AlarmPile] { real.alarmPiles }
+    func nextAlarm(of pile: AlarmPile) -> Int64 { real.nextAlarm(of: pile) }
+    func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
+        real.leaveAlarm(key, wakeAt: wakeAt, in: pile, until: until)
+    }
+    func recallAlarms(of pile: AlarmPile, in bucket: Bucket) { real.recallAlarms(of: pile, in: bucket) }
 }

@@ -1,5 +1,6 @@
 import Delivery
 import Foundation
+import Platform
 import TestKit
 import Testing
 import Wire
@@ -74,6 +75,34 @@ struct StoreRecoveryTests {
             if round == 1 { try fixture.spillAll() }
         }
     }
+
+    #if DEBUG
+    @Test("a start brings the journal to the disk before it moves any of it")
+    func journalIsSyncedFirst() throws {
+        let folder = try TemporaryFolder()
+        let configuration = StoreFixture.configuration(folder)
+        let first = try StoreFixture(configuration)
+        for number in UInt64(0)..<40 { first.put(StoreFixture.key(number), "row") }
+        try first.sync()
+        first.close()
+        let syncs = FaultPlan(folder: folder.path + "/journal", kind: .error(5), at: 1, extent: .once) {
+            $0 == "fdatasync"
+        }
+        let moves = FaultPlan(folder: folder.path, kind: .error(5), at: .max, extent: .once) { $0 == "rocksdb ingest" }
+        do {
+            try EmbeddedStore(configuration).close()
+            Issue.record("nothing was synced")
+        } catch {
+            #expect("\(error)".contains("fdatasync"))
+        }
+        syncs.remove()
+        moves.remove()
+        #expect(moves.callCount == 0)
+        let again = try StoreFixture(configuration)
+        defer { again.close() }
+        for number in UInt64(0)..<40 { #expect(try again.text(StoreFixture.key(number)) == "row") }
+    }
+    #endif
 
     @Test("a second opener is refused by the name of the first")
     func secondOpener() throws {
@@ -336,7 +365,7 @@ struct DamagedDatabaseTests {
         var reads = 0
         while clock.next <= 1_000, reads < 1_000 {
             reads += 1
-            var work = clock.makeWork(upTo: 1_000, limit: 10)
+            var work = clock.makeWork(AlarmRequest(upTo: 1_000, limit: 10))
             // As a reader: bucket 3 and every hundredth one cannot be read.
             for index in work.scans.indices {
                 work.underWay = index
@@ -352,11 +381,11 @@ struct DamagedDatabaseTests {
         #expect(looked.count == Bucket.count - 42)
         #expect(clock.next == 2_001)
         // And those that failed are asked again, when nothing else is due.
-        let before = clock.makeWork(upTo: 2_000, limit: 10)
+        let before = clock.makeWork(AlarmRequest(upTo: 2_000, limit: 10))
         #expect(before.scans.isEmpty)
         var again: Set<UInt16> = []
         while again.count < 42 {
-            var work = clock.makeWork(upTo: 1_000 + Limits.alarmRetryMilliseconds, limit: 10)
+            var work = clock.makeWork(AlarmRequest(upTo: 1_000 + Limits.alarmRetryMilliseconds, limit: 10))
             guard !work.scans.isEmpty else { break }
             for index in work.scans.indices {
                 let bucket = work.scans[index].bucket

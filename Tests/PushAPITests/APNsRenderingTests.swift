@@ -255,6 +255,20 @@ struct NativePublishTests {
         (.invalidParameter, "apns is invalid", { $0.apns = "{" }),
         (.invalidParameter, "ios type error", { $0.apns = "[1]" }),
         (.invalidParameter, "aps is invalid", { $0.apns = #"{"payload":"p"}"# }),
+        (
+            .sizeOverLimit, "alert size over limit, at most 4096 bytes",
+            {
+                $0.apns = #"{"aps":{"alert":"x"}}"#
+                ($0.title, $0.body) = (String(repeating: "t", count: 2_048), String(repeating: "b", count: 2_049))
+            }
+        ),
+        (
+            .sizeOverLimit, "alert size over limit, at most 4096 bytes",
+            {
+                $0.apns = #"{"aps":{"alert":"x"}}"#
+                $0.body = String(repeating: "b", count: 114_600)
+            }
+        ),
         (.sizeOverLimit, "ios size over limit", { $0.body = String(repeating: "b", count: 4_096) }),
     ]
 
@@ -275,11 +289,36 @@ struct NativePublishTests {
 
     @Test("result codes are the outcomes' own numbers, and stable")
     func codes() {
-        for raw in UInt8(0)...8 {
+        for raw in UInt8(0)...9 {
             let code = PublishOutcome.Code(rawValue: raw)
             #expect(code.map { PublishResultCode($0).rawValue } == UInt32(raw))
         }
+        #expect(PublishResultCode(.tooLarge) == .sizeOverLimit)
         #expect(PublishResultCode.invalidParameter.rawValue == 64 && PublishResultCode.sizeOverLimit.rawValue == 65)
         #expect(PublishResultCode.allCases.filter(\.isRetryable) == [.requestPending, .busy, .storeFailed])
+    }
+
+    @Test("keys of the iOS channel that mean nothing here are named in the answer, once each and not too many")
+    func ignoredKeys() throws {
+        let fixture = Fixture()
+        func ask(_ ios: String) throws -> String {
+            let body = """
+                {"request_id":"ignored-0001","audience":{"cid":["\(Fixture.cid)"]},\
+                "push_message":{"transmission":"x"},"push_channel":{"ios":\(ios)}}
+                """
+            guard case .push(let pushes, let form) = fixture.call(.post, "/v2/demoApp/push/single/cid", body) else {
+                throw Fixture.Refused()
+            }
+            let outcome = PublishOutcome(code: .accepted, cid: Fixture.cid, task: pushes[0].task)
+            return PushAnswer.render(outcomes: [outcome], form: form, durability: .fsync).text
+        }
+        let known = #""aps":{"alert":"hi"},"type":"notify","payload":"p","auto_badge":"+1","laId":"","multimedia":[]"#
+        #expect(!(try ask("{\(known)}")).contains("ignoredKeys"))
+        let some = try ask(#"{\#(known),"orderId":7,"Payload":"typo","orderId":8,"nothing":null,"empty":[]}"#)
+        #expect(some.contains(#""ignoredKeys":["push_channel.ios.orderId","push_channel.ios.Payload"]"#), "\(some)")
+        let many = (0..<40).map { #""key\#($0)":1"# }.joined(separator: ",")
+        let answer = try ask("{\(known),\(many),\"\(String(repeating: "k", count: 500))\":1}")
+        #expect(answer.contains("push_channel.ios.key15\"]") && !answer.contains("key16"))
+        #expect(!(try ask("{\(known)}")).contains("ignoredKeys"), "nothing is left of the request before")
     }
 }

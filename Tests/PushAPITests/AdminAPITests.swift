@@ -97,7 +97,8 @@ struct AdminAPITests {
             #"{"jobId":"\#(Self.jobID)","leaseId":"\#(Self.leaseID)","outcome":"retry","reason":"\#(long)","#
             + #""vendorId":"v","timestamp":17,"retryAfterSeconds":9}"#
         for body in ["[\(item)]", #"{"results":[\#(item)]}"#] {
-            guard case .results(let results) = call(.post, "/v1/handoff/results", body), let result = results.first
+            guard case .results(let request) = call(.post, "/v1/handoff/results", body),
+                let result = request.results.first
             else {
                 Issue.record("no results")
                 return
@@ -112,7 +113,7 @@ struct AdminAPITests {
             Issue.record("no results")
             return
         }
-        #expect(none.isEmpty)
+        #expect(none.results.isEmpty)
     }
 
     static let refusedResults: [(String, String)] = [
@@ -161,6 +162,88 @@ struct AdminAPITests {
         expect(call(.get, "/v1/messages/\(Self.jobID)", bearer: "sender-token"), 403, "forbidden")
         expect(call(.get, "/v1/apps/otherApp/devices/\(Fixture.cid)", bearer: "support-token"), 404, "notFound")
         expect(call(.get, "/metrics", bearer: nil), 401, "unauthorized")
+    }
+
+    /// What an endpoint asks of its caller, and how one calls it.
+    private struct Rule {
+        var method = APIRequest.Method.post
+        var target: String
+        var body = ""
+        /// Any of these will do, besides `admin`; `nil`: no credential is asked for.
+        var permissions: Set<Credential.Permission>?
+        /// What the action says that its caller may see; for an endpoint that is not about apps: nothing.
+        var scope: (AdminAction) -> Set<AppKey>?? = { _ in .none }
+        /// A call about one app is refused as if the app were not there.
+        var namesApp = false
+    }
+
+    /// One entry an endpoint: a new one does not compile without its own.
+    private func rule(_ endpoint: AdminEndpoint) -> Rule {
+        let item = #"{"jobId":"\#(Self.jobID)","leaseId":"\#(Self.leaseID)""#
+        return switch endpoint {
+        case .lease:
+            Rule(target: "/v1/handoff/lease", body: #"{"channel":"apns"}"#, permissions: [.handoff]) {
+                if case .lease(let request) = $0 { .some(request.apps) } else { .none }
+            }
+        case .results:
+            Rule(
+                target: "/v1/handoff/results", body: #"[\#(item),"outcome":"accepted"}]"#, permissions: [.handoff]
+            ) {
+                if case .results(let request) = $0 { .some(request.apps) } else { .none }
+            }
+        case .extend:
+            Rule(
+                target: "/v1/handoff/extend", body: #"{"leaseSeconds":60,"jobs":[\#(item)}]}"#,
+                permissions: [.handoff]
+            ) {
+                if case .extend(let request) = $0 { .some(request.apps) } else { .none }
+            }
+        case .message:
+            Rule(method: .get, target: "/v1/messages/\(Self.jobID)", permissions: [.trace]) {
+                if case .message(_, let scope) = $0 { .some(scope) } else { .none }
+            }
+        case .device:
+            Rule(
+                method: .get, target: "/v1/apps/demoApp/devices/\(Fixture.cid)", permissions: [.trace], namesApp: true)
+        case .metrics: Rule(method: .get, target: "/metrics", permissions: Set(Credential.Permission.allCases))
+        case .healthz: Rule(method: .get, target: "/healthz", permissions: nil)
+        case .readyz: Rule(method: .get, target: "/readyz", permissions: nil)
+        }
+    }
+
+    @Test("every endpoint is held against every kind of credential", arguments: AdminEndpoint.allCases)
+    func everyCredential(endpoint: AdminEndpoint) {
+        let rule = rule(endpoint)
+        let route = Array(rule.target.utf8).withUnsafeBytes { AdminEndpoint.table.match(RequestPath($0), rule.method) }
+        guard case .endpoint(endpoint) = route else {
+            Issue.record("\(endpoint) is called as another one")
+            return
+        }
+        let other = AppKey(appID: "otherApp")
+        for permission in Credential.Permission.allCases {
+            for apps: Set<AppKey>? in [nil, [app.key], [other], [app.key, other], []] {
+                let api = AdminAPI(
+                    registry: AppRegistry([app]),
+                    credentials: CredentialSet([Credential(name: "c", token: "t", apps: apps, may: [permission])]))
+                let action = call(rule.method, rule.target, rule.body, bearer: "t", api: api)
+                let may = rule.permissions.map { permission == .admin || $0.contains(permission) } ?? true
+                let name = "\(endpoint), \(permission), \(String(describing: apps?.count)) apps"
+                guard may else {
+                    expect(action, 403, "forbidden")
+                    continue
+                }
+                if rule.namesApp, apps?.contains(app.key) == false {
+                    expect(action, 404, "notFound")
+                    continue
+                }
+                #expect(refusal(action) == nil, "\(name)")
+                if let scope = rule.scope(action) { #expect(scope == apps, "\(name)") }
+            }
+        }
+        for bearer in [nil, "", "wrong"] {
+            let action = call(rule.method, rule.target, rule.body, bearer: bearer, isLoopback: true)
+            if rule.permissions == nil { #expect(refusal(action) == nil) } else { expect(action, 401, "unauthorized") }
+        }
     }
 
     @Test("a generated credential serves loopback peers only")
@@ -237,7 +320,7 @@ struct AdminAnswerTests {
             answer.text
                 == #"{"appId":"demoApp","cid":"\#(Fixture.cid)","bucket":1271,"connected":false,"reachable":false,"#
                 + #""suspect":false,"state":"background","keepsRunning":false,"generation":3,"heartbeatSeconds":300,"#
-                + #""lastSeenAt":17,"registeredAt":5,"queue":{"messages":2,"bytes":99,"inFlight":1,"nextSequence":8},"#
+                + #""lastSeenAt":19,"registeredAt":5,"queue":{"messages":2,"bytes":99,"inFlight":1,"nextSequence":8},"#
                 + #""badge":4,"pushModeOff":false,"tokens":[{"kind":"alert","environment":"sandbox","topic":"t","#
                 + #""token":"abcdef01…","quarantined":true}]}"#)
         #expect(AdminAnswer.device(nil, at: address, registry: registry).status == 404)
@@ -260,7 +343,12 @@ struct AdminAnswerTests {
                 + #"{"event":"vendorRejected","time":11,"detail":"Bad\"Device"}]}"#)
         (trace.finalState, trace.finalReason) = (.failed, "noToken")
         let final = AdminAnswer.trace(trace, scope: [app.key], registry: registry)
-        #expect(final.text.contains(#""state":"failed","reason":"noToken""#))
+        #expect(final.text.contains(#""state":"failed","reason":"noToken","steps""#))
+        (trace.fallback, trace.fallbackReason) = (PublishOutcome.Fallback.none, .noToken)
+        let reasoned = AdminAnswer.trace(trace, scope: nil, registry: registry)
+        #expect(reasoned.text.contains(#""fallback":"none","fallbackReason":"noToken","steps""#))
+        trace.fallback = .armed
+        #expect(AdminAnswer.trace(trace, scope: nil, registry: registry).text.contains(#""fallback":"armed","steps""#))
         #expect(AdminAnswer.trace(trace, scope: [AppKey(1)], registry: registry).status == 404)
         #expect(AdminAnswer.trace(nil, scope: nil, registry: registry).status == 404)
     }

@@ -246,7 +246,7 @@ struct RouteTests {
 func deviceStatus(app: AppKey) -> DeviceStatus {
     DeviceStatus(
         app: app, isConnected: false, isReachable: false, isSuspect: false, applicationState: .background,
-        keepsRunning: false, generation: 3, heartbeatSeconds: 300, lastSeenAt: 17, registeredAt: 5,
+        keepsRunning: false, generation: 3, heartbeatSeconds: 300, lastSeenAt: 19, lastLoginAt: 17, registeredAt: 5,
         queuedMessageCount: 2, queuedByteCount: 99, inFlightCount: 1, nextSequence: 8, badge: 4, pushModeOff: false,
         tokens: [
             .init(kind: .alert, environment: .sandbox, topic: "t", token: "abcdef0123456789", isQuarantined: true)

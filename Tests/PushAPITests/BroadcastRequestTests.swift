@@ -109,6 +109,33 @@ struct BroadcastRequestTests {
         }
     }
 
+    @Test("conditions and their values are bounded, wherever they stand; repeated ones take no room")
+    func conditionBounds() throws {
+        func conditions(_ count: Int, _ values: String = #""a""#) -> String {
+            let one = #"{"key":"custom_tag","values":[\#(values)],"opt_type":"or"}"#
+            return #"{"tag":[\#(Array(repeating: one, count: count).joined(separator: ","))]}"#
+        }
+        let task = try made("push/tag", conditions(Limits.tagConditionCount))
+        #expect(try made("push/tag", conditions(1)).record.broadcast?.audience == task.record.broadcast?.audience)
+        for count in [Limits.tagConditionCount + 1, 15_000] {
+            let (status, text) = fixture.refused(.post, "push/tag", body(conditions(count)))
+            #expect(status == 400 && text.contains("tag size over limit, at most 100 conditions"), "\(text)")
+            let counted = fixture.call(.post, "/v2/demoApp/user/count", conditions(count)).text
+            #expect(counted.contains("tag size over limit, at most 100 conditions"), "\(counted)")
+        }
+        let values = Array(repeating: #""a""#, count: Limits.tagValueCount).joined(separator: ",")
+        _ = try made("push/tag", conditions(1, values))
+        let many = fixture.refused(.post, "push/tag", body(conditions(1, values + #","a""#))).1
+        #expect(many.contains("values size over limit, at most 10000 in one request"), "\(many)")
+        let cid = Fixture.cid.description
+        let named = #"{"cid_by_tag":[{"cid":"\#(cid)","tag":[\#(values),"a"]}]}"#
+        let byTag = fixture.refused(.post, "push/single/cid_by_tag", body(named)).1
+        #expect(byTag.contains("tag size over limit, at most 10000 in one request"), "\(byTag)")
+        let repeated = Array(repeating: #"{"cid":"\#(cid)","tag":["a"]}"#, count: 1_001).joined(separator: ",")
+        let crowd = fixture.refused(.post, "push/single/cid_by_tag", body(#"{"cid_by_tag":[\#(repeated)]}"#)).1
+        #expect(crowd.contains("cid_by_tag size over limit, at most 1000"), "\(crowd)")
+    }
+
     @Test("a device under a condition: any of the tags, all of them, none of them")
     func conditionsOfDevices() throws {
         let cid = Fixture.cid.description, other = Fixture.otherCID.description

@@ -160,7 +160,7 @@ struct ListCallTests {
         let call = try call(
             #""audience":{"alias":["a","张三","a"]},"need_alias_detail":1,"request_id":"0123456789""#, to: "alias")
         guard case .aliases(let names) = call.audience else { throw Fixture.Refused() }
-        #expect(names == ["a", "张三"] && call.needsAliasDetail && call.key != CallKey(high: 0, low: 0))
+        #expect(names.map(\.text) == ["a", "张三"] && call.needsAliasDetail && call.key != CallKey(high: 0, low: 0))
     }
 
     @Test(
@@ -209,7 +209,7 @@ struct ListCallTests {
         }
         guard case .aliases(let pushes, let form) = try fixture.campaign(.post, "push/single/alias", body(#"["al"]"#))
         else { throw Fixture.Refused() }
-        #expect(pushes.count == 1 && pushes[0].alias == "al" && form.kind == .single)
+        #expect(pushes.count == 1 && pushes[0].alias.text == "al" && form.kind == .single)
         #expect(pushes[0].task.kind == .list && pushes[0].key != CallKey(high: 0, low: 0))
         for (alias, text) in [
             (#"["a","b"]"#, "alias size over limit"), (#"[""]"#, "alias can not be empty"),
@@ -268,7 +268,6 @@ struct TaskRouteTests {
             (.get, "task/detail/\(first)/x", 400, 20001), (.get, "push/list/cid", 405, 405),
             (.post, "push/list/other", 404, 404), (.post, "report/online_user", 405, 405),
             (.get, "report/push/other", 404, 404), (.get, "report/push/task_group/a%20b", 400, 20001),
-            (.get, "report/push/task/\(listTask.text)?actionIdList=x", 400, 20001),
             (.get, "report/push/task/,", 400, 20001),
             (.get, "report/push/date/2023-11-15", 400, 20001), (.get, "report/push/date/2023-11-31", 400, 20001),
             (.get, "report/user/date/2023-8-1", 400, 20001), (.get, "report/user/date/2023-11-14", 400, 20001),
@@ -302,6 +301,27 @@ struct TaskRouteTests {
         #expect(day.day == 19_674 && !day.isAboutUsers && users.isAboutUsers && group.group == "am-1")
         let tooMany = (names + [listTask.text]).joined(separator: ",")
         #expect(fixture.refused(.get, "report/push/task/\(tooMany)").1.contains("taskid size over limit"))
+    }
+
+    @Test("of a list of actions one that is none is named and spoils nothing; if all are none, none is counted")
+    func unknownActions() throws {
+        for (list, expected) in [
+            ("90001,x", #""actionCntMap":{"90001":3}"#), ("x,-1", #""actionCntMap":{}"#),
+            ("", #""actionCntMap":{"90001":3,"90002":1}"#),
+        ] {
+            guard
+                case .taskReport(let query) = try fixture.campaign(
+                    .get, "report/push/task/\(listTask.text)?actionIdList=\(list)")
+            else { throw Fixture.Refused() }
+            var totals = TaskTotals()
+            totals.accepted = 1
+            totals.actions = [90_001: 3, 90_002: 1]
+            let text = ReportAnswer.tasks([(listTask, totals)], query).text
+            #expect(text.contains(expected), "\(list)")
+            let unknown = list.split(separator: ",").filter { UInt32($0) == nil }
+            #expect(text.contains("unknownActions") == !unknown.isEmpty)
+            for name in unknown { #expect(text.contains(#""\#(name)""#)) }
+        }
     }
 
     @Test(

@@ -82,7 +82,8 @@ struct DocumentedCodeTests {
         case .fastTagRate: return broadcast("push/fast_custom_tag", .minuteExceeded)
         case .broadcastRate: return broadcast("push/all", .minuteExceeded)
         case .listDayQuota: return spent(.dayExceeded, "push/list/message", message)
-        case .quota:
+        case .tooManyBroadcasts: return CampaignAnswer.created(.full, try fixture.newTask(), durability: .fsync)
+        case .queueFull:
             let outcome = PublishOutcome(code: .queueFull, cid: Fixture.cid, task: .none)
             return PushAnswer.render(outcomes: [outcome], form: PushForm(kind: .single), durability: .fsync)
         case .tagCallsPerDay: return try tagged { UserAnswer.refused($0, .dayExceeded) }

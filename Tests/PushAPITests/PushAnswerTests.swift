@@ -41,6 +41,15 @@ struct PushAnswerTests {
             answer.text.contains(#""channel":"queued","fallback":"none","fallbackReason":"noToken","repeat":true}"#))
     }
 
+    @Test("what ended as it was accepted is neither queued nor on its way")
+    func endedAtOnce() {
+        var expired = outcome()
+        (expired.endedAs, expired.fallback, expired.fallbackReason) = (.expired, .none, .timeToLive)
+        let text = PushAnswer.render(outcomes: [expired], form: PushForm(kind: .single), durability: .fsync).text
+        #expect(text.contains(#""\#(Fixture.cid)":"successed_ignore""#))
+        #expect(text.contains(#""channel":"none","state":"expired","fallback":"none","fallbackReason":"ttl""#))
+    }
+
     @Test("an ignored target is successed_ignore")
     func ignored() {
         let answer = PushAnswer.render(
@@ -52,7 +61,7 @@ struct PushAnswerTests {
 
     static let refusedCases: [(PublishOutcome.Code, Int, Int, String)] = [
         (.unknownDevice, 400, 20001, "target user is invalid"),
-        (.queueFull, 403, 30009, "the queue of cid \(Fixture.cid) is full"),
+        (.queueFull, 403, 30901, "the queue of cid \(Fixture.cid) is full"),
         (.noToken, 400, 20001, "strategy is invalid, 2 and 4 need a usable device token"),
         (.requestConflict, 400, 20001, "request_id cannot be repeat., it was used with another body"),
         (.requestPending, 403, 30019, "the same request is under way"), (.busy, 403, 30019, "the gateway is busy"),
@@ -84,7 +93,7 @@ struct PushAnswerTests {
         #expect(answer.status == 200)
         #expect(answer.text.contains(#""\#(Fixture.cid)":"successed_offline""#))
         #expect(answer.text.contains(#""\#(Fixture.otherCID)":"successed_online""#))
-        #expect(answer.text.contains(#""refused":[{"index":1,"code":20001,"msg":"bad"},{"index":2,"code":30009,"#))
+        #expect(answer.text.contains(#""refused":[{"index":1,"code":20001,"msg":"bad"},{"index":2,"code":30901,"#))
     }
 
     @Test("an asynchronous batch has no data, and still says what became of it")

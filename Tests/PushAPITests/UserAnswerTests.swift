@@ -89,10 +89,10 @@ struct UserAnswerTests {
         #expect(
             try answer(.get, "/user/cid/alias/a") { _ in .members([]) }.text
                 == #"{"code":0,"msg":"success","data":{"cid":[]}}"#)
-        var detail = DeviceDetail(alias: AliasName(app: fixture.app.key, text: "王"))
+        var detail = DeviceDetail(aliases: [AliasName(app: fixture.app.key, text: "王")])
         func alias() throws -> String { try answer(.get, "/user/alias/cid/\(Self.cid)") { _ in .device(detail) }.text }
         #expect(try alias() == #"{"code":0,"msg":"success","data":{"alias":"王"}}"#)
-        detail.alias = nil
+        detail.aliases = []
         #expect(try alias() == #"{"code":0,"msg":"success","data":{"alias":""}}"#)
         #expect(
             try answer(.get, "/user/alias/cid/\(Self.cid)") { _ in .unknown }.text

@@ -60,7 +60,7 @@ struct UserRequestTests {
         #expect(tag != TagName(app: AppKey(appID: "otherApp"), text: "alice"))
     }
 
-    @Test("aliases are asked for and unbound by cid and by name, percent-encoded and with a type to pass over")
+    @Test("aliases are asked for and unbound by cid and by name, percent-encoded")
     func aliasPaths() throws {
         let query = try users(.get, "/user/alias/cid/\(Self.cid)?alias_type=t")
         #expect(try each(query).0 == [Fixture.cid])
@@ -74,6 +74,32 @@ struct UserRequestTests {
             default: Issue.record("another work")
             }
         }
+    }
+
+    @Test("each type of alias is a namespace of its own, in bodies, in queries and in pushes")
+    func aliasTypes() throws {
+        let plain = AliasName(app: fixture.app.key, text: "alice")
+        let phone = AliasName(app: fixture.app.key, text: "alice", type: "phone")
+        let user = AliasName(app: fixture.app.key, text: "alice", type: "user")
+        #expect(Set([plain, phone, user]).count == 3 && Set([plain.type, phone.type, user.type]).count == 3)
+        func item(_ alias: String, _ type: String?) -> String {
+            #"{"cid":"\#(Self.cid)","alias":"\#(alias)"\#(type.map { #","alias_type":"\#($0)""# } ?? "")}"#
+        }
+        let items = [item("bob", "phone"), item("alice", nil), item("alice", "user"), item("alice", "phone")]
+        let request = try users(.post, "/user/alias", #"{"data_list":[\#(items.joined(separator: ","))]}"#)
+        guard case .bind(let bound) = request.work else { throw Fixture.Refused() }
+        #expect(bound.map(\.name) == [phone, plain, user], "of two items of one type the last counts")
+        guard case .resolve([user]) = try users(.get, "/user/cid/alias/alice?alias_type=user").work,
+            case .unbindAll(phone) = try users(.delete, "/user/alias/alice?alias_type=phone", "null").work
+        else { throw Fixture.Refused() }
+        let fields = #""request_id":"typed-00001","push_message":{"transmission":"x"}"#
+        let body = #"{"audience":{"alias":["alice"],"alias_type":"user"},\#(fields)}"#
+        guard case .aliases(let pushes, _) = try fixture.campaign(.post, "push/single/alias", body) else {
+            throw Fixture.Refused()
+        }
+        #expect(pushes.map(\.alias) == [user])
+        let bad = fixture.call(.get, "/v2/demoApp/user/cid/alias/alice?alias_type=a%20b").response
+        #expect(bad?.status == 400 && bad?.text.contains("alias_type is invalid") == true)
     }
 
     // MARK: Tags, blacklist, badge

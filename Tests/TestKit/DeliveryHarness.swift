@@ -106,11 +106,11 @@ public final class DeliveryHarness: ShardStoreObserver {
     /// Lets the disk do all it has to.
     public func flush() {
         drain()
-        while store.waitingBatchCount > 0 || store.waitingReadCount > 0 {
+        while store.waitingBatchCount > 0 || store.waitingReadCount > 0 || shard.hasSlicesAtHand {
             store.sync()
             store.deliverReplies()
-            while shard.hasBroadcastsAtHand {
-                shard.continueBroadcasts(now: now)
+            while shard.hasWorkAtHand {
+                shard.continueWork(now: now)
                 drain()
             }
         }
@@ -370,20 +370,20 @@ public final class DeliveryHarness: ShardStoreObserver {
     @discardableResult
     public func settle(
         _ job: Job, _ outcome: JobResult.Outcome, reason: String = "", timestamp: GatewayTime = 0,
-        retryAfter: Int64 = 0
+        retryAfter: Int64 = 0, apps: Set<AppKey>? = nil
     ) -> ResultVerdict.Verdict {
         shard.settle(
             [
                 JobResult(
                     job: job.message, leaseID: job.leaseID, outcome: outcome, reason: reason, timestamp: timestamp,
                     retryAfterMilliseconds: retryAfter)
-            ], origin: .none, now: now)
+            ], apps: apps, origin: .none, now: now)
         flush()
         return verdicts.last?.first?.verdict ?? .unknownJob
     }
 
-    public func extend(_ job: Job, milliseconds: Int64) -> ResultVerdict.Verdict {
-        shard.extend([(job.message, job.leaseID)], milliseconds: milliseconds, origin: .none, now: now)
+    public func extend(_ job: Job, milliseconds: Int64, apps: Set<AppKey>? = nil) -> ResultVerdict.Verdict {
+        shard.extend([(job.message, job.leaseID)], milliseconds: milliseconds, apps: apps, origin: .none, now: now)
         flush()
         return verdicts.last?.first?.verdict ?? .unknownJob
     }

@@ -13,6 +13,9 @@ public final class MemoryShardStore: ShardStore {
 
     /// Set to false to play a journal at its bound.
     public var acceptsWrites = true
+    public var batchByteCount = StoreBounds.smallestBatchByteCount
+    /// Set to true to play one that is nearly there.
+    public var isShortOfRoom = false
     public private(set) var committedTicket: Ticket = 0
     /// Tables whose absence is known without the disk (`isCertainlyAbsent` is exact for them).
     public var filteredTables: Set<StoreKey.Table> = [.request]
@@ -24,6 +27,9 @@ public final class MemoryShardStore: ShardStore {
     public private(set) var readCount = 0
     /// Breaches of the seam's contract by the caller, such as a wrong `PriorRow`; a test expects none.
     public private(set) var violations: [String] = []
+
+    /// Operations of the largest batch so far, and its bytes with a header of 48 each.
+    public private(set) var largestBatch = (operations: 0, byteCount: 0)
 
     private struct Row {
         var value: [UInt8]
@@ -42,19 +48,26 @@ public final class MemoryShardStore: ShardStore {
     }
     private enum Request {
         case reads([StoreRead])
-        case alarms(upTo: Int64, limit: Int)
+        case alarms(AlarmRequest)
     }
 
     private var durable: [StoreKey: Row] = [:]  // what a crash leaves
     private var cold: [StoreKey: Row] = [:]  // what only a read can reach
     private var young: [StoreKey: Young] = [:]
     private var reportedAlarms: [StoreKey: Int64] = [:]
+    private struct Left {
+        var wakeAt: Int64
+        var pile: AlarmPile
+        var until: Int64
+    }
+    private var leftAlarms: [StoreKey: Left] = [:]
     private var values: [UInt32: UnsafeMutableRawBufferPointer] = [:]
     private var graveyard: [UnsafeMutableRawBufferPointer] = []
     private var nextBlock: UInt32 = 1
     private var nextOrder = 0
     private var openBucket: Bucket?
     private var openOperations: [Operation] = []
+    private var openByteCount = 0
     private var waiting: [(ticket: Ticket, operations: [Operation])] = []
     private var lastTicket: Ticket = 0
     private var lastToken: ReadToken = 0
@@ -102,7 +115,7 @@ public final class MemoryShardStore: ShardStore {
                 let results: [StoreReadResult] =
                     switch request {
                     case .reads(let reads): reads.map { answer($0, into: bytes) }
-                    case .alarms(let time, let limit): [answerAlarms(upTo: time, limit: limit, into: bytes)]
+                    case .alarms(let request): [answerAlarms(request, into: bytes)]
                     }
                 reply = StoreReply(token: token, results: results, owner: bytes)
             }
@@ -138,6 +151,7 @@ public final class MemoryShardStore: ShardStore {
         bury()
         young.removeAll()
         reportedAlarms.removeAll()
+        leftAlarms.removeAll()
         waiting.removeAll()
         requests.removeAll()
         (openBucket, openOperations) = (nil, [])
@@ -185,6 +199,7 @@ public final class MemoryShardStore: ShardStore {
     public func beginBatch(_ bucket: Bucket) {
         precondition(openBucket == nil, "batches do not nest")
         openBucket = bucket
+        openByteCount = 48
     }
 
     @discardableResult
@@ -192,8 +207,17 @@ public final class MemoryShardStore: ShardStore {
         _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
     ) -> ValueLocation {
         check(key)
-        precondition(byteCount >= 0 && byteCount <= 128 << 10, "a value has at most 128 KiB")
-        precondition(wakeAt == 0 || isReportedWhenCooled(key), "this table has no alarms")
+        var wakeAt = wakeAt
+        if byteCount > StoreBounds.valueByteCount {
+            let isFit = 96 + byteCount <= batchByteCount
+            breach(isFit ? .largeValue(byteCount: byteCount) : .unfitValue(byteCount: byteCount), key)
+            guard isFit else { return ValueLocation(block: 0, offset: 0, byteCount: 0) }
+        }
+        if wakeAt != 0, !isReportedWhenCooled(key) {
+            breach(.alarm, key)
+            wakeAt = 0
+        }
+        reserve(48 + byteCount, key)
         judge(prior, of: key)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: max(byteCount, 1), alignment: 8)
         write(UnsafeMutableRawBufferPointer(rebasing: buffer[0..<byteCount]))
@@ -208,6 +232,7 @@ public final class MemoryShardStore: ShardStore {
     public func delete(_ key: StoreKey, prior: PriorRow) {
         check(key)
         precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
+        reserve(48, key)
         judge(prior, of: key)
         replace(key, with: nil, wakeAt: 0, prior: prior)
         openOperations.append(.delete(key))
@@ -216,10 +241,31 @@ public final class MemoryShardStore: ShardStore {
     public func endBatch() -> Ticket {
         precondition(openBucket != nil, "no batch is open")
         openBucket = nil
+        closeBatch()
+        return lastTicket
+    }
+
+    private func closeBatch() {
+        largestBatch = (max(largestBatch.operations, openOperations.count), max(largestBatch.byteCount, openByteCount))
         lastTicket += 1
         waiting.append((lastTicket, openOperations))
         openOperations = []
-        return lastTicket
+    }
+
+    /// What does not fit the open batch goes on in another one.
+    private func reserve(_ byteCount: Int, _ key: StoreKey) {
+        if openOperations.count == StoreBounds.operationCount || openByteCount + byteCount > batchByteCount {
+            breach(.longBatch(operationCount: openOperations.count, byteCount: openByteCount), key)
+            closeBatch()
+            openByteCount = 48
+        }
+        openByteCount += byteCount
+    }
+
+    private func breach(_ kind: StoreBreach.Kind, _ key: StoreKey) {
+        let breach = StoreBreach(kind, key)
+        violations.append("\(breach)")
+        observer?.storeBreached(breach)
     }
 
     private func check(_ key: StoreKey) {
@@ -274,6 +320,7 @@ public final class MemoryShardStore: ShardStore {
     // MARK: Reading
 
     public func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
+        guard location.block > 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }  // it was not taken
         guard let buffer = values[location.block] else {
             preconditionFailure("this location is no longer valid: its row was overwritten, deleted or cooled")
         }
@@ -293,11 +340,33 @@ public final class MemoryShardStore: ShardStore {
 
     public func read(_ reads: [StoreRead]) -> ReadToken { enqueue(.reads(reads)) }
 
-    public func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
-        enqueue(.alarms(upTo: time, limit: limit))
-    }
+    public func requestAlarms(_ request: AlarmRequest) -> ReadToken { enqueue(.alarms(request)) }
 
     public var nextAlarm: Int64 { pendingAlarms().map(\.1.wakeAt).min() ?? .max }
+
+    public var alarmPiles: [AlarmPile] {
+        var piles: [AlarmPile] = []
+        for pile in currentLeft().map(\.1.pile) where !piles.contains(pile) { piles.append(pile) }
+        return piles.sorted { ($0.app.word, $0.isHeld ? 1 : 0) < ($1.app.word, $1.isHeld ? 1 : 0) }
+    }
+
+    public func nextAlarm(of pile: AlarmPile) -> Int64 {
+        currentLeft().filter { $0.1.pile == pile }.map(\.1.until).min() ?? .max
+    }
+
+    public func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
+        if young[key] != nil || cold[key]?.wakeAt != wakeAt { violations.append("left an alarm that is not: \(key)") }
+        leftAlarms[key] = Left(wakeAt: wakeAt, pile: pile, until: until)
+    }
+
+    public func recallAlarms(of pile: AlarmPile, in bucket: Bucket) {
+        for (key, left) in leftAlarms where left.pile == pile && key.bucket == bucket { leftAlarms[key]?.until = 0 }
+    }
+
+    private func currentLeft() -> [(StoreKey, Left)] {
+        leftAlarms = leftAlarms.filter { young[$0.key] == nil && cold[$0.key]?.wakeAt == $0.value.wakeAt }
+        return leftAlarms.sorted { ($0.value.wakeAt, $0.key) < ($1.value.wakeAt, $1.key) }
+    }
 
     private func enqueue(_ request: Request) -> ReadToken {
         lastToken += 1
@@ -354,12 +423,38 @@ public final class MemoryShardStore: ShardStore {
         }
     }
 
-    private func answerAlarms(upTo time: Int64, limit: Int, into bytes: ReplyBytes) -> StoreReadResult {
-        let due = pendingAlarms().filter { $0.1.wakeAt <= time }
+    private func answerAlarms(_ request: AlarmRequest, into bytes: ReplyBytes) -> StoreReadResult {
+        if let pile = request.pile { return answerPile(pile, request, into: bytes) }
+        let due = pendingAlarms().filter { $0.1.wakeAt <= request.time }
             .sorted { ($0.1.wakeAt, $0.0) < ($1.1.wakeAt, $1.0) }
-        for (key, row) in due.prefix(limit) { reportedAlarms[key] = row.wakeAt }
-        return .rows(
-            due.prefix(limit).map { bytes.row($0.0, $0.1.wakeAt, $0.1.value) }, isComplete: due.count <= limit)
+        var rows: [StoredRow] = []
+        for (key, row) in due {
+            guard rows.count < request.limit else { return .rows(rows, isComplete: false) }
+            reportedAlarms[key] = row.wakeAt
+            switch row.value.withUnsafeBytes({ request.judge(key, $0) }) {
+            case .take: rows.append(bytes.row(key, row.wakeAt, row.value))
+            case .leave(let pile, let until): leftAlarms[key] = Left(wakeAt: row.wakeAt, pile: pile, until: until)
+            case .pass: violations.append("an alarm of no pile was passed: \(key)")
+            }
+        }
+        return .rows(rows, isComplete: true)
+    }
+
+    private func answerPile(_ pile: AlarmPile, _ request: AlarmRequest, into bytes: ReplyBytes) -> StoreReadResult {
+        var rows: [StoredRow] = []
+        for (key, left) in currentLeft()
+        where left.pile == pile && (request.isEager || left.until <= request.time) {
+            guard let row = cold[key] else { continue }
+            guard rows.count < request.limit else { return .rows(rows, isComplete: false) }
+            switch row.value.withUnsafeBytes({ request.judge(key, $0) }) {
+            case .leave(_, let until): leftAlarms[key]?.until = until
+            case .take:
+                rows.append(bytes.row(key, row.wakeAt, row.value))
+                leftAlarms[key] = nil
+            case .pass: leftAlarms[key] = nil
+            }
+        }
+        return .rows(rows, isComplete: true)
     }
 }
 

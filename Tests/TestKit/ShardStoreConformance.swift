@@ -59,6 +59,102 @@ public func checkShardStoreConformance(
     }
 }
 
+/// Hands a store more than its bounds allow: it tells of each breach, goes on, and keeps what it took.
+///
+/// - Parameters:
+///   - harness: an empty store that takes batches of 8 MiB less 64 bytes.
+///   - bucket: where the rows go.
+/// - Throws: `ConformanceFailure` for the first thing that went wrong; what the harness throws.
+public func checkShardStoreBounds(_ harness: any ShardStoreHarness, bucket: Bucket) throws {
+    let witness = BreachWitness()
+    harness.store.observer = witness
+    func require(_ isTrue: Bool, _ text: String) throws {
+        if !isTrue { throw ConformanceFailure(description: "\(text); breaches: \(witness.breaches)") }
+    }
+    func row(_ owner: UInt64, _ item: UInt64) -> StoreKey {
+        StoreKey(bucket, .tag, ownerHigh: owner, ownerLow: 1, item: item)
+    }
+    func put(_ key: StoreKey, _ byteCount: Int, wakeAt: Int64 = 0) {
+        harness.store.put(key, wakeAt: wakeAt, prior: .maybe(wakeAt: 0), byteCount: byteCount) {
+            $0.initializeMemory(as: UInt8.self, repeating: UInt8(truncatingIfNeeded: key.item))
+        }
+    }
+    let count = UInt64(StoreBounds.operationCount)
+
+    // At the bounds: nothing to tell.
+    harness.store.beginBatch(bucket)
+    for item in 1...count { put(row(1, item), 8) }
+    let first = harness.store.endBatch()
+    harness.store.beginBatch(bucket)
+    put(row(2, 1), StoreBounds.valueByteCount)
+    let second = harness.store.endBatch()
+    try require(witness.breaches.isEmpty && second == first + 1, "what is within the bounds was told of")
+
+    // One operation too many, and bytes beyond a batch.
+    harness.store.beginBatch(bucket)
+    for item in 1...count + 1 { put(row(3, item), 8) }
+    let third = harness.store.endBatch()
+    try require(witness.breaches.count == 1 && third == second + 2, "a batch with an operation too many")
+    guard case .longBatch(StoreBounds.operationCount, _)? = witness.breaches.last?.kind else {
+        throw ConformanceFailure(description: "another breach: \(witness.breaches)")
+    }
+    harness.store.beginBatch(bucket)
+    let large = UInt64(harness.store.batchByteCount / StoreBounds.valueByteCount + 1)
+    for item in 1...large { put(row(4, item), StoreBounds.valueByteCount) }
+    try require(harness.store.endBatch() == third + 2 && witness.breaches.count == 2, "a batch with too many bytes")
+
+    // Values and alarms.
+    harness.store.beginBatch(bucket)
+    put(row(5, 1), StoreBounds.valueByteCount + 1)
+    put(row(5, 2), harness.store.batchByteCount)
+    put(row(5, 3), 8, wakeAt: 1_000)
+    put(row(5, 4), 8)
+    _ = harness.store.endBatch()
+    let kinds = witness.breaches.dropFirst(2).map(\.kind)
+    try require(
+        kinds == [
+            .largeValue(byteCount: StoreBounds.valueByteCount + 1),
+            .unfitValue(byteCount: harness.store.batchByteCount), .alarm,
+        ], "values and alarms")
+
+    let asked = [
+        row(1, count), row(2, 1), row(3, 1), row(3, count + 1), row(4, 1), row(4, large), row(5, 1), row(5, 2),
+        row(5, 3), row(5, 4),
+    ]
+    func look(_ when: String) throws {
+        _ = harness.store.read(asked.map { .get($0) })
+        try harness.answerReads()
+        let found = witness.sizes
+        let expected: [Int?] = [
+            8, StoreBounds.valueByteCount, 8, 8, StoreBounds.valueByteCount, StoreBounds.valueByteCount,
+            StoreBounds.valueByteCount + 1, nil, 8, 8,
+        ]
+        try require(found == expected, "\(when): \(found)")
+    }
+    try look("young")
+    try harness.sync()
+    try harness.cool()
+    try look("cold")
+    try harness.reopen()
+    harness.store.observer = witness
+    try look("after a start")
+}
+
+private final class BreachWitness: ShardStoreObserver {
+    var breaches: [StoreBreach] = []
+    /// Of the last reply's rows; `nil` for one that is not there.
+    var sizes: [Int?] = []
+
+    func storeCommitted(upTo ticket: Ticket) {}
+    func storeReplied(_ reply: StoreReply) {
+        sizes = reply.results.map { result in
+            if case .row(let stored?) = result { stored.value.count } else { nil }
+        }
+    }
+    func storeCooled(_ key: StoreKey) {}
+    func storeBreached(_ breach: StoreBreach) { breaches.append(breach) }
+}
+
 private struct ConformanceDriver {
     let harness: any ShardStoreHarness
     let buckets: [Bucket]
@@ -140,16 +236,27 @@ private struct ConformanceDriver {
             default: Int.random(in: 1...60, using: &random)
             }
         let first = UInt8.random(in: 0...255, using: &random)
-        let value = (0..<size).map { first &+ UInt8(truncatingIfNeeded: $0) }
+        var value = (0..<size).map { first &+ UInt8(truncatingIfNeeded: $0) }
+        if key.table == .job, first % 4 != 0 { value = job() }
         var wakeAt: Int64 = 0
         if key.table.hasAlarms, Bool.random(using: &random) {
             wakeAt = now + Int64.random(in: -300...900, using: &random)
         }
-        let location = harness.store.put(key, wakeAt: wakeAt, prior: prior, byteCount: size) { bytes in
+        let location = harness.store.put(key, wakeAt: wakeAt, prior: prior, byteCount: value.count) { bytes in
             bytes.copyBytes(from: value)
         }
         if !harness.store.value(at: location).elementsEqual(value) { model.fail("a put's bytes are not readable") }
         model.put(key, StoreModel.Row(value: value, wakeAt: wakeAt), at: location)
+    }
+
+    /// A job's row, as far as readers look: one of three apps, due, leased or neither, over or not.
+    private mutating func job() -> [UInt8] {
+        var row = [UInt8](repeating: 0, count: Int.random(in: 88...200, using: &random))
+        (row[0], row[1]) = (1, UInt8.random(in: 1...3, using: &random))
+        row[56] = UInt8.random(in: 1...3, using: &random)
+        let expiresAt = now + Int64.random(in: -200...1_200, using: &random)
+        withUnsafeBytes(of: expiresAt.littleEndian) { row.replaceSubrange(80..<88, with: $0) }
+        return row
     }
 
     private mutating func read() {
@@ -228,10 +335,46 @@ private struct ConformanceDriver {
         now += Int64.random(in: 0...300, using: &random)
         let next = harness.store.nextAlarm
         if let first = model.alarms.values.min(), next > first { model.fail("the next alarm is \(first), not \(next)") }
+        let full = [AppKey(1), AppKey(2), AppKey(3)].filter { _ in Int.random(in: 0..<3, using: &random) == 0 }
+        try ask { AlarmRequest(upTo: $0, limit: $1, fullApps: full) }
+        try checkPiles(full)
+    }
+
+    /// Gives alarms back, then looks at piles: some whose app has room, some for what is over.
+    private mutating func checkPiles(_ full: [AppKey]) throws {
+        let given = model.rows.keys.sorted().filter { key in
+            guard let row = model.rows[key], key.table == .job, row.wakeAt != 0, row.wakeAt <= now,
+                row.value.count >= 88
+            else { return false }
+            return model.locations[key] == nil && model.alarms[key] == nil && model.left[key] == nil
+                && row.value[0] == 1
+                && row.value[1] <= 2
+        }
+        for key in given where Bool.random(using: &random) {
+            guard let row = model.rows[key] else { continue }
+            let pile = AlarmPile(app: AppKey(UInt64(row.value[56])), isHeld: true)
+            harness.store.leaveAlarm(key, wakeAt: row.wakeAt, in: pile, until: now + 300)
+            model.leave(key, in: pile)
+            if Int.random(in: 0..<4, using: &random) == 0 { harness.store.recallAlarms(of: pile, in: key.bucket) }
+        }
+        for pile in Set(model.left.values).sorted(by: { $0.app.word < $1.app.word }) {
+            if !harness.store.alarmPiles.contains(pile) { model.fail("a pile with alarms is not named") }
+            if harness.store.nextAlarm(of: pile) == .max { model.fail("a pile with alarms has none next") }
+        }
+        for pile in harness.store.alarmPiles where Bool.random(using: &random) {
+            if full.contains(pile.app), !pile.isHeld {
+                try ask { AlarmRequest(upTo: $0, limit: $1, pile: pile, fullApps: full) }
+            } else {
+                try ask { AlarmRequest(upTo: $0, limit: $1, pile: pile, isEager: true) }
+            }
+        }
+    }
+
+    private mutating func ask(_ request: (Int64, Int) -> AlarmRequest) throws {
         var rounds = 0
         repeat {
-            let limit = Int.random(in: 1...8, using: &random)
-            model.expectAlarms(harness.store.requestAlarms(upTo: now, limit: limit), upTo: now, limit: limit)
+            let request = request(now, Int.random(in: 1...8, using: &random))
+            model.expectAlarms(harness.store.requestAlarms(request), request)
             try harness.answerReads()
             rounds += 1
             if rounds > 1000 { return model.fail("alarms never end") }

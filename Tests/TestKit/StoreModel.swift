@@ -18,6 +18,8 @@ public final class StoreModel: ShardStoreObserver {
     public private(set) var locations: [StoreKey: ValueLocation] = [:]
     /// Alarms that are the store's business and not yet reported.
     public private(set) var alarms: [StoreKey: Int64] = [:]
+    /// Alarms that a request left, or that were given back, by pile.
+    public private(set) var left: [StoreKey: AlarmPile] = [:]
     /// What went wrong.
     public private(set) var failures: [String] = []
     public private(set) var committedTicket: Ticket = 0
@@ -25,7 +27,7 @@ public final class StoreModel: ShardStoreObserver {
 
     private enum Expectation {
         case reads([StoreRead])
-        case alarms(upTo: Int64, limit: Int)
+        case alarms(AlarmRequest)
     }
     private var expectations: [ReadToken: Expectation] = [:]
     /// What the owner does about a reply, before the next one of the same turn.
@@ -49,14 +51,14 @@ public final class StoreModel: ShardStoreObserver {
     public func put(_ key: StoreKey, _ row: Row, at location: ValueLocation) {
         rows[key] = row
         locations[key] = location
-        alarms[key] = nil
+        (alarms[key], left[key]) = (nil, nil)
         everWritten.insert(key)
     }
 
     public func delete(_ key: StoreKey) {
         rows[key] = nil
         locations[key] = nil
-        alarms[key] = nil
+        (alarms[key], left[key]) = (nil, nil)
     }
 
     public func synced() { durable = rows }
@@ -68,13 +70,15 @@ public final class StoreModel: ShardStoreObserver {
         expectations = [:]
         committedTicket = 0
         alarms = rows.filter { $0.value.wakeAt != 0 }.mapValues(\.wakeAt)
+        left = [:]
         everWritten.formUnion(rows.keys)
     }
 
     public func expect(_ token: ReadToken, _ reads: [StoreRead]) { expectations[token] = .reads(reads) }
-    public func expectAlarms(_ token: ReadToken, upTo time: Int64, limit: Int) {
-        expectations[token] = .alarms(upTo: time, limit: limit)
-    }
+    public func expectAlarms(_ token: ReadToken, _ request: AlarmRequest) { expectations[token] = .alarms(request) }
+
+    /// The owner gives an alarm back.
+    public func leave(_ key: StoreKey, in pile: AlarmPile) { left[key] = pile }
 
     // MARK: What the store tells
 
@@ -100,8 +104,7 @@ public final class StoreModel: ShardStoreObserver {
         case .reads(let reads):
             guard reads.count == reply.results.count else { return fail("\(reply.results.count) results") }
             for (read, result) in zip(reads, reply.results) { check(read, result) }
-        case .alarms(let time, let limit):
-            checkAlarms(upTo: time, limit: limit, reply.results)
+        case .alarms(let request): checkAlarms(request, reply.results)
         }
     }
 
@@ -148,23 +151,41 @@ public final class StoreModel: ShardStoreObserver {
         }
     }
 
-    private func checkAlarms(upTo time: Int64, limit: Int, _ results: [StoreReadResult]) {
+    private func checkAlarms(_ request: AlarmRequest, _ results: [StoreReadResult]) {
         guard case .rows(let found, let isComplete)? = results.first, results.count == 1 else {
             return fail("alarms came as something else")
         }
-        if found.count > limit { fail("\(found.count) alarms, \(limit) asked for") }
+        if found.count > request.limit { fail("\(found.count) alarms, \(request.limit) asked for") }
         for row in found {
             guard let expected = rows[row.key] else {
                 fail("an alarm of a row that is not there: \(row.key)")
                 continue
             }
             if !matches(row, row.key, expected) { fail("an alarm with another row: \(row.key)") }
-            if alarms[row.key] != row.wakeAt { fail("an alarm that is not due from the store: \(row.key)") }
-            if row.wakeAt > time { fail("an alarm before its time: \(row.key)") }
-            alarms[row.key] = nil
+            if request.pile == nil, alarms[row.key] != row.wakeAt {
+                fail("an alarm that is not due from the store: \(row.key)")
+            }
+            if request.judge(row.key, row.value) != .take { fail("an alarm that was to be left: \(row.key)") }
+            if row.wakeAt > request.time { fail("an alarm before its time: \(row.key)") }
+            // What is told as one of a pile may be told once more as one that turned cold again.
+            if request.pile == nil { alarms[row.key] = nil }
+            left[row.key] = nil
         }
         alarmsAreComplete = isComplete
-        let left = alarms.filter { $0.value <= time }
-        if isComplete, !left.isEmpty { fail("alarms not reported: \(left.count)") }
+        if let pile = request.pile {
+            let rest = left.values.count { $0 == pile }
+            if isComplete, request.isEager, rest > 0 { fail("\(rest) alarms are left in a pile") }
+            return
+        }
+        guard isComplete else { return }
+        for (key, wakeAt) in alarms where wakeAt <= request.time {
+            let verdict = rows[key].map { $0.value.withUnsafeBytes { request.judge(key, $0) } }
+            if case .leave(let pile, _)? = verdict {
+                left[key] = pile
+                alarms[key] = nil
+            } else {
+                fail("an alarm was not reported: \(key)")
+            }
+        }
     }
 }

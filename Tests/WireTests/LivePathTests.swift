@@ -142,7 +142,8 @@ struct LivePathTests {
             publish.appendBody(to: &body)
             let view = try PublishView(decoding: body.span.bytes)
             #expect(view.request == publish.request && view.cid == publish.cid && view.strategy == publish.strategy)
-            #expect(view.timeToLive == publish.timeToLive && view.hasTimeToLive == publish.hasTimeToLive)
+            #expect(view.timeToLive == publish.timeToLive ?? 0)
+            #expect(view.hasTimeToLive == (publish.hasTimeToLive || publish.timeToLive != nil))
             #expect(view.hasAlert == (publish.alert != nil))
             body.withUnsafeBytes { body in
                 func bytes(_ range: BodyRange) -> [UInt8] { Array(range.bytes(of: body)) }

@@ -115,6 +115,7 @@ extension Hello: Sampled {
         hello.replayOpened = random.flag()
         hello.client = random.text(upTo: 64)
         hello.window = random.number()
+        hello.nonce = random.bytes(upTo: 16)
         return hello
     }
 }
@@ -258,7 +259,7 @@ extension Publish: Sampled {
         publish.request = random.number()
         publish.cid = random.identifier()
         publish.payload = random.bytes(upTo: 300)
-        publish.timeToLive = random.int64()
+        publish.timeToLive = random.flag() ? random.int64() : nil
         publish.hasTimeToLive = random.flag()
         publish.strategy = random.number()
         publish.collapseKey = random.text(upTo: 16)

@@ -119,6 +119,7 @@ extension Hello: TextFormatted {
         text.flag("replay_opened", replayOpened)
         text.text("client", client)
         text.number("window", window)
+        text.bytes("nonce", nonce)
     }
 }
 
@@ -259,7 +260,7 @@ extension Publish: TextFormatted {
         text.number("request", request)
         text.identifier("cid", cid)
         text.bytes("payload", payload)
-        text.number("ttl_ms", timeToLive)
+        text.present("ttl_ms", timeToLive)
         text.flag("has_ttl", hasTimeToLive)
         text.number("strategy", strategy)
         text.text("collapse_key", collapseKey)

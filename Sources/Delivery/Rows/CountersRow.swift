@@ -1,10 +1,11 @@
 public import Wire
 
-/// What one bucket counted for one app on one UTC day, in absolute numbers.
+/// What one bucket counted for one app on one UTC day, in absolute numbers; folded (`CounterFold`), what all of them did.
 public struct CountersRow: Equatable, Sendable {
     /// What is counted besides acceptances and ends; raw values are places in the row, never reused.
     ///
-    /// What a message was counts on the day it ended, so that it stands beside its final state.
+    /// A message's ways out count when they happen, on the day of its acceptance (see `Shard.countReached`); its final state,
+    /// and what users did, on the day of that.
     public enum Extra: Int, CaseIterable, Sendable {
         /// Sent on the live channel; accepted by the vendor; either of them.
         case sent = 0, alerted, reached
@@ -12,6 +13,21 @@ public struct CountersRow: Equatable, Sendable {
         case shownLive, clickedLive, shownVendor, clickedVendor
         /// Devices that registered, that were there on the day, and that were forgotten again.
         case registered, active, collected
+    }
+
+    /// On which channels a message went out, as far as that is to be counted.
+    struct Reach: OptionSet {
+        let rawValue: UInt8
+        static let sent = Reach(rawValue: 1)
+        static let alerted = Reach(rawValue: 2)
+        static let reached = Reach(rawValue: 4)
+    }
+
+    /// Counts channels that a message went out on.
+    mutating func count(_ reach: Reach) {
+        if reach.contains(.sent) { extra[.sent] &+= 1 }
+        if reach.contains(.alerted) { extra[.alerted] &+= 1 }
+        if reach.contains(.reached) { extra[.reached] &+= 1 }
     }
 
     /// The numbers of `Extra`, with room for two more.

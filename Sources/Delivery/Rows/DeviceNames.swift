@@ -1,8 +1,11 @@
 internal import Wire
 
-/// What a device is called by its app: its alias and its tags, as they stand behind the tokens in its row.
+/// What a device is called by its app: its aliases and its tags, as they stand behind the tokens in its row.
 struct DeviceNames: Equatable {
+    /// One alias, without a type; what most devices have.
     static let version: UInt8 = 1
+    /// Several aliases, each with its type.
+    static let typedVersion: UInt8 = 2
     /// Remembered one by one; a device whose alias changes faster is held to the floor.
     static let givenUpLimit = 16
 
@@ -11,9 +14,14 @@ struct DeviceNames: Equatable {
         var stamp: GatewayTime
     }
 
-    var alias: AliasName?
-    /// The stamp of the reservation that the alias was set with.
-    var aliasStamp: GatewayTime = 0
+    struct HeldAlias: Equatable {
+        var name: AliasName
+        /// The stamp of the reservation that the alias was set with.
+        var stamp: GatewayTime
+    }
+
+    /// At most one of each type.
+    private(set) var aliases: [HeldAlias] = []
     /// Aliases that the device gave up of late, with the stamp up to which their reservations were released.
     ///
     /// An earlier reservation of one of them, still on its way here, comes too late: its entry is gone.
@@ -28,16 +36,27 @@ struct DeviceNames: Equatable {
     init() {}
 
     var isEmpty: Bool {
-        alias == nil && tags.isEmpty && replacementDay == 0 && givenUp.isEmpty && givenUpFloor == 0
+        aliases.isEmpty && tags.isEmpty && replacementDay == 0 && givenUp.isEmpty && givenUpFloor == 0
     }
 
-    /// Its alias is released up to `aliasStamp`; what was given up before `oldest` is of no interest any more.
-    mutating func giveUpAlias(forgettingBefore oldest: GatewayTime) {
-        givenUp.removeAll { $0.stamp < oldest || $0.alias == alias?.low }
+    func alias(ofType type: UInt64) -> HeldAlias? { aliases.first { $0.name.type == type } }
+
+    func held(_ name: AliasName) -> HeldAlias? { aliases.first { $0.name == name } }
+
+    /// Takes an alias in place of the one of its type, if there is one; the caller has given that up.
+    mutating func take(_ name: AliasName, stamp: GatewayTime) {
+        aliases.removeAll { $0.name.type == name.type }
+        aliases.append(HeldAlias(name: name, stamp: stamp))
+    }
+
+    /// Its alias of a type is released up to that one's stamp; what was given up before `oldest` is of no interest any more.
+    mutating func giveUpAlias(ofType type: UInt64, forgettingBefore oldest: GatewayTime) {
+        let given = alias(ofType: type)
+        givenUp.removeAll { $0.stamp < oldest || $0.alias == given?.name.low }
         if givenUpFloor < oldest { givenUpFloor = 0 }
-        if let alias { givenUp.append(GivenUp(alias: alias.low, stamp: aliasStamp)) }
+        if let given { givenUp.append(GivenUp(alias: given.name.low, stamp: given.stamp)) }
         if givenUp.count > Self.givenUpLimit { givenUpFloor = max(givenUpFloor, givenUp.removeFirst().stamp) }
-        (alias, aliasStamp) = (nil, 0)
+        aliases.removeAll { $0.name.type == type }
     }
 
     /// A reservation of this alias was released before it came here.
@@ -47,21 +66,26 @@ struct DeviceNames: Equatable {
 
     var byteCount: Int {
         guard !isEmpty else { return 0 }
-        let aliasCount = alias.map { 24 + RowWriter.byteCount(text: $0.text) } ?? 0
+        let aliasCount = aliases.reduce(0) {
+            $0 + (isTyped ? 32 : 24) + RowWriter.byteCount(text: $1.name.text)
+        }
         return tags.reduce(1 + 1 + aliasCount + 8 + 1 + givenUp.count * 16 + 4 + 2 + 2) {
             $0 + 8 + RowWriter.byteCount(text: $1.text)
         }
     }
 
+    private var isTyped: Bool { aliases.contains { $0.name.type != 0 } }
+
     func write(_ writer: inout RowWriter) {
         guard !isEmpty else { return }
-        writer.put(Self.version)
-        writer.put(UInt8(alias == nil ? 0 : 1))
-        if let alias {
-            writer.put(alias.high)
-            writer.put(alias.low)
-            writer.put(aliasStamp)
-            writer.put(text: alias.text)
+        writer.put(isTyped ? Self.typedVersion : Self.version)
+        writer.put(UInt8(truncatingIfNeeded: aliases.count))
+        for alias in aliases {
+            writer.put(alias.name.high)
+            writer.put(alias.name.low)
+            if isTyped { writer.put(alias.name.type) }
+            writer.put(alias.stamp)
+            writer.put(text: alias.name.text)
         }
         writer.put(givenUpFloor)
         writer.put(UInt8(truncatingIfNeeded: givenUp.count))
@@ -81,12 +105,16 @@ struct DeviceNames: Equatable {
     /// Reads to the end of the row; nothing there means no names, `nil` bytes that are none.
     init?(_ reader: inout RowReader) {
         if reader.isAtEnd { return }
-        guard reader.next(UInt8.self) == Self.version, let hasAlias = reader.next(UInt8.self) else { return nil }
-        if hasAlias != 0 {
+        guard let version = reader.next(UInt8.self), (Self.version...Self.typedVersion).contains(version),
+            let aliasCount = reader.next(UInt8.self), version == Self.typedVersion || aliasCount <= 1
+        else { return nil }
+        for _ in 0..<aliasCount {
             guard let high = reader.next(UInt64.self), let low = reader.next(UInt64.self),
-                let stamp = reader.next(Int64.self), let text = reader.nextText()
+                let type = version == Self.typedVersion ? reader.next(UInt64.self) : 0,
+                let stamp = reader.next(Int64.self), let text = reader.nextText(), alias(ofType: type) == nil
             else { return nil }
-            (alias, aliasStamp) = (AliasName(high: high, low: low, text: text), stamp)
+            aliases.append(
+                HeldAlias(name: AliasName(high: high, low: low, type: type, text: text), stamp: stamp))
         }
         guard let floor = reader.next(Int64.self), let givenUpCount = reader.next(UInt8.self) else { return nil }
         givenUpFloor = floor

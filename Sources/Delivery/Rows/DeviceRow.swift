@@ -10,6 +10,11 @@ struct DeviceToken {
     /// The vendor called it bad; it is not used until the device registers it again.
     var isQuarantined: Bool
 
+    /// One takes the place of the other.
+    func isLike(_ other: DeviceToken) -> Bool {
+        kind == other.kind && environment == other.environment && topic == other.topic
+    }
+
     /// Names the token in job rows without repeating it.
     var digest: UInt64 { Fingerprint.of(token.utf8) }
 }
@@ -73,8 +78,9 @@ package struct DeviceProfile {
 
 /// A device's record: numbers first, then its profile's bytes.
 package struct DeviceRow {
-    static let version: UInt8 = 1
-    package static let headerByteCount = 92
+    /// Version 1 ended before the badge's round.
+    static let version: UInt8 = 2
+    package static let headerByteCount = 93
 
     struct Flags: OptionSet {
         let rawValue: UInt8
@@ -103,6 +109,8 @@ package struct DeviceRow {
     /// before 4 has zero: nothing has.
     var broadcastSettled: UInt64 = 0
     var broadcastMetBeyond: UInt16 = 0
+    /// See `Device.badgeRound`.
+    var badgeRound: UInt8 = 0
     /// What ended unseen since the last visit, in the order of `DroppedReason`.
     var dropped = DroppedCounts()
 
@@ -125,13 +133,15 @@ package struct DeviceRow {
         writer.put(dropped.revoked)
         writer.put(dropped.failed)
         writer.put(broadcastSettled)
+        writer.put(badgeRound)
         writer.put(profile)
     }
 
     /// - Returns: `nil` for bytes that are no device row of a known version.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> (row: DeviceRow, profile: UnsafeRawBufferPointer)? {
         var reader = RowReader(bytes)
-        guard reader.next(UInt8.self) == version, let flags = reader.next(UInt8.self),
+        guard let version = reader.next(UInt8.self), version == 1 || version == Self.version,
+            let flags = reader.next(UInt8.self),
             let metBeyond = reader.next(UInt16.self), let badge = reader.next(Int32.self),
             let app = reader.next(UInt64.self),
             let generation = reader.next(UInt64.self), let lastTimestamp = reader.next(UInt64.self),
@@ -140,13 +150,14 @@ package struct DeviceRow {
             let expired = reader.next(UInt32.self), let collapsed = reader.next(UInt32.self),
             let overflowed = reader.next(UInt32.self), let revoked = reader.next(UInt32.self),
             let failed = reader.next(UInt32.self), let settled = reader.next(UInt64.self),
+            let round = version == 1 ? 0 : reader.next(UInt8.self),
             let profile = reader.next(byteCount: bytes.count - reader.offset), DeviceProfile(profile) != nil
         else { return nil }
         let row = DeviceRow(
             flags: Flags(rawValue: flags), badge: badge, app: AppKey(app), generation: generation,
             lastTimestamp: lastTimestamp, reservedSequence: reservedSequence, queueEpoch: queueEpoch,
             registeredAt: registeredAt, lastSeenAt: lastSeenAt,
-            broadcastSettled: settled, broadcastMetBeyond: metBeyond,
+            broadcastSettled: settled, broadcastMetBeyond: metBeyond, badgeRound: round,
             dropped: DroppedCounts(
                 expired: expired, collapsed: collapsed, overflowed: overflowed, revoked: revoked, failed: failed))
         return (row, profile)

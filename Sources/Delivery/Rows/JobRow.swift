@@ -9,6 +9,8 @@ package struct JobRow {
 
     static let version: UInt8 = 1
     static let stepLimit = 48
+    /// So many leases are remembered; a result under an older one is stale.
+    static let leaseLimit = 16
 
     var facts: MessageFacts
     var state: State
@@ -20,11 +22,20 @@ package struct JobRow {
     /// The lease whose result was taken last, and that result: repeats of it are recognised.
     var settledLease: (UInt64, UInt64) = (0, 0)
     var settledOutcome: UInt8 = 0
+    /// The leases that were given, oldest first: a result counts only under one of them.
+    var leases: [GivenLease] = []
     /// Digest of the token that the last lease carried.
     var sentToken: UInt64 = 0
     /// That token's kind.
     var sentKind = TokenKind.alert
     var badgeApplied = false
+    /// By how much the first lease moved the device's badge, and which of the client's own values it moved.
+    var badgeChange: Int32 = 0
+    var badgeRound: UInt8 = 0
+    /// The vendor will not show it: the change was taken back.
+    var isBadgeTakenBack = false
+    /// That the vendor accepted it is in the counters.
+    var isAlertCounted = false
     /// A newer message under its collapse key waits for it to be acked or to come free.
     var isCollapsed = false
     /// When the vendor accepted it; 0: never.
@@ -50,13 +61,32 @@ package struct JobRow {
         steps.append(MessageTrace.Step(event: event, time: time, detail: detail))
     }
 
-    package var byteCount: Int { 184 + StepBytes.byteCount(steps) }
+    /// Remembers a lease that is about to be given.
+    mutating func give(_ lease: (UInt64, UInt64)) {
+        self.lease = lease
+        if leases.count >= Self.leaseLimit { leases.removeFirst() }
+        leases.append(GivenLease(id: lease))
+    }
+
+    /// Remembers what was taken as the result of a lease.
+    mutating func settle(_ lease: (UInt64, UInt64), _ outcome: JobResult.Outcome) {
+        (settledLease, settledOutcome) = (lease, outcome.rawValue)
+        if let index = leases.firstIndex(where: { $0.id == lease }) { leases[index].take(outcome) }
+    }
+
+    static let fixedByteCount = 184 + 5
+
+    package var byteCount: Int { Self.fixedByteCount + StepBytes.byteCount(steps) + LeaseBytes.byteCount(leases) }
 
     package func write(into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
         writer.put(Self.version)
         writer.put(state.rawValue)
-        writer.put((badgeApplied ? 1 : 0) | (isCollapsed ? 2 : 0) as UInt8)
+        var bits: UInt8 = badgeApplied ? 1 : 0
+        if isCollapsed { bits |= 2 }
+        if isBadgeTakenBack { bits |= 4 }
+        if isAlertCounted { bits |= 8 }
+        writer.put(bits)
         writer.put(facts.strategy.rawValue)
         writer.put(facts.flags.rawValue)
         writer.put(facts.table.rawValue)
@@ -87,6 +117,9 @@ package struct JobRow {
         writer.put(sentToken)
         writer.put(alertedAt)
         StepBytes.write(steps, &writer)
+        LeaseBytes.write(leases, &writer)
+        writer.put(badgeChange)
+        writer.put(badgeRound)
     }
 
     /// - Returns: `nil` for bytes that are no job row of a known version.
@@ -123,6 +156,16 @@ package struct JobRow {
         self.sentKind = sentKind
         (self.sentToken, self.alertedAt, self.steps) = (sentToken, alertedAt, steps)
         (badgeApplied, isCollapsed) = (bits & 1 != 0, bits & 2 != 0)
+        (isBadgeTakenBack, isAlertCounted) = (bits & 4 != 0, bits & 8 != 0)
+        if reader.isAtEnd {
+            // A row of before leases were kept: those that it names besides.
+            leases = LeaseBytes.known(lease, settled: settledLease, outcome: settledOutcome)
+        } else {
+            guard let leases = LeaseBytes.read(&reader), let change = reader.next(Int32.self),
+                let round = reader.next(UInt8.self)
+            else { return nil }
+            (self.leases, badgeChange, badgeRound) = (leases, change, round)
+        }
     }
 }
 
@@ -130,6 +173,57 @@ extension RowReader {
     mutating func nextIdentifier<Identifier: WideIdentifier>(_ type: Identifier.Type) -> Identifier? {
         guard let high = next(UInt64.self), let low = next(UInt64.self) else { return nil }
         return Identifier(high: high, low: low)
+    }
+}
+
+/// A lease that was given for a job, and which outcomes were taken under it: a bit each.
+struct GivenLease: Equatable {
+    var high: UInt64
+    var low: UInt64
+    var outcomes: UInt8 = 0
+
+    init(id: (UInt64, UInt64), outcomes: UInt8 = 0) { (high, low, self.outcomes) = (id.0, id.1, outcomes) }
+
+    var id: (UInt64, UInt64) { (high, low) }
+
+    func hasTaken(_ outcome: JobResult.Outcome) -> Bool { outcomes & 1 << outcome.rawValue != 0 }
+
+    mutating func take(_ outcome: JobResult.Outcome) { outcomes |= 1 << outcome.rawValue }
+}
+
+/// Given leases as they stand behind the steps of job and trace rows; older rows end before them.
+enum LeaseBytes {
+    static let leaseByteCount = 17
+
+    static func byteCount(_ leases: [GivenLease]) -> Int { 1 + leaseByteCount * leases.count }
+
+    static func write(_ leases: [GivenLease], _ writer: inout RowWriter) {
+        writer.put(UInt8(truncatingIfNeeded: leases.count))
+        for lease in leases {
+            writer.put(lease.high)
+            writer.put(lease.low)
+            writer.put(lease.outcomes)
+        }
+    }
+
+    static func read(_ reader: inout RowReader) -> [GivenLease]? {
+        guard let count = reader.next(UInt8.self), Int(count) <= JobRow.leaseLimit else { return nil }
+        var leases: [GivenLease] = []
+        for _ in 0..<count {
+            guard let high = reader.next(UInt64.self), let low = reader.next(UInt64.self),
+                let outcomes = reader.next(UInt8.self)
+            else { return nil }
+            leases.append(GivenLease(id: (high, low), outcomes: outcomes))
+        }
+        return leases
+    }
+
+    /// The leases that a row without a list tells of.
+    static func known(_ lease: (UInt64, UInt64), settled: (UInt64, UInt64), outcome: UInt8) -> [GivenLease] {
+        var leases: [GivenLease] = []
+        if settled != (0, 0) { leases.append(GivenLease(id: settled, outcomes: outcome < 8 ? 1 << outcome : 0)) }
+        if lease != (0, 0), lease != settled { leases.append(GivenLease(id: lease)) }
+        return leases
     }
 }
 

@@ -17,6 +17,10 @@ package struct LedgerRow: Equatable {
         static let alerted = Flags(rawValue: 4)
         /// It ended as the first of a task of which the first ack wins; see Shard+FirstAck.swift.
         static let firstAck = Flags(rawValue: 8)
+        /// It was counted as sent when it was accepted.
+        static let sendCounted = Flags(rawValue: 16)
+        /// It ended as it was accepted.
+        static let endedAtOnce = Flags(rawValue: 32)
     }
 
     package var cid: DeviceID

@@ -17,6 +17,8 @@ struct MessageFacts {
         static let revoke = Flags(rawValue: 32)
         /// Its ack ends its task's messages for other devices.
         static let firstAckWins = Flags(rawValue: 64)
+        /// It was accepted for a device in reach, and counted as sent in that batch.
+        static let sendCounted = Flags(rawValue: 128)
     }
 
     var message: MessageID
@@ -43,8 +45,22 @@ struct MessageFacts {
     var bucket: Bucket { message.bucket ?? Bucket(0) }
     var key: StoreKey { StoreKey(bucket, table, cid, item: item) }
     var jobKey: StoreKey { StoreKey(bucket, .job, message) }
-    /// 0 while only the vendor may carry it.
+    /// 0 for one without a place in a stream: only the vendor may carry it, or it ended as it was accepted.
     var sequence: UInt64 { table == .vendorMessage ? 0 : item }
     /// One live attempt and no more.
     var isOneShot: Bool { timeToLive <= 0 }
+
+    /// What the answer to this message's publish said of its fallback.
+    var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason) {
+        if strategy == .vendorOnly || strategy == .vendorElseLive {
+            // One that the vendor failed and that went on to the live stream had a job, too.
+            if flags.contains(.isArmed) || table == .message { return (.due, .applies) }
+            return (.none, flags.contains(.hasVendorContent) ? .noToken : .noContent)
+        }
+        if flags.contains(.isArmed) { return (fallbackAt > 0 ? .armed : .due, .applies) }
+        let reason: PublishOutcome.FallbackReason =
+            strategy == .liveOnly
+            ? .strategy : timeToLive == 0 ? .timeToLive : flags.contains(.hasVendorContent) ? .noToken : .noContent
+        return (.none, reason)
+    }
 }

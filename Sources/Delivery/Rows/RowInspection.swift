@@ -25,6 +25,9 @@ package enum RowInspection {
         package var settledLease: (UInt64, UInt64)
         package var settledOutcome: UInt8
         package var badgeApplied: Bool
+        /// Which of the device's badges the lease moved, and whether that was taken back.
+        package var badgeRound: UInt8
+        package var isBadgeTakenBack: Bool
         package var isCollapsed: Bool
         package var alertedAt: GatewayTime
     }
@@ -36,6 +39,8 @@ package enum RowInspection {
         package var settledLease: (UInt64, UInt64)
         package var settledOutcome: UInt8
         package var reason: String
+        /// See `Job`.
+        package var isBadgeTakenBack: Bool
     }
 
     package struct Ledger {
@@ -49,6 +54,8 @@ package enum RowInspection {
         package var acceptedAt: GatewayTime
         /// It ended as the first of a task of which the first ack wins.
         package var isFirstAck: Bool
+        /// The vendor accepted it.
+        package var isAlerted: Bool
     }
 
     package struct Device {
@@ -58,6 +65,7 @@ package enum RowInspection {
         package var reservedSequence: UInt64
         package var queueEpoch: UInt64
         package var badge: Int32
+        package var badgeRound: UInt8
         package var pushModeOff: Bool
         package var isBlacklisted: Bool
         package var alias: AliasName?
@@ -82,7 +90,8 @@ package enum RowInspection {
         return Ledger(
             message: MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item), cid: row.cid,
             isBroadcast: row.table == .broadcast, number: row.item, finalState: row.state,
-            isLive: row.flags.contains(.live), acceptedAt: row.acceptedAt, isFirstAck: row.flags.contains(.firstAck))
+            isLive: row.flags.contains(.live), acceptedAt: row.acceptedAt, isFirstAck: row.flags.contains(.firstAck),
+            isAlerted: row.flags.contains(.alerted))
     }
 
     package static func job(_ bytes: UnsafeRawBufferPointer) -> Job? {
@@ -90,7 +99,8 @@ package enum RowInspection {
         return Job(
             message: row.facts.message, state: state, attempts: Int(row.attempts), lease: row.lease,
             leasedUntil: row.leasedUntil, settledLease: row.settledLease, settledOutcome: row.settledOutcome,
-            badgeApplied: row.badgeApplied, isCollapsed: row.isCollapsed, alertedAt: row.alertedAt)
+            badgeApplied: row.badgeApplied, badgeRound: row.badgeRound, isBadgeTakenBack: row.isBadgeTakenBack,
+            isCollapsed: row.isCollapsed, alertedAt: row.alertedAt)
     }
 
     /// `nil` also for the row of a late event.
@@ -98,7 +108,8 @@ package enum RowInspection {
         guard lateEvent(key) == nil, let row = TraceRow(bytes) else { return nil }
         return Trace(
             message: row.facts.message, finalState: row.finalState, isOffline: row.isOffline,
-            settledLease: row.settledLease, settledOutcome: row.settledOutcome, reason: row.reason)
+            settledLease: row.settledLease, settledOutcome: row.settledOutcome, reason: row.reason,
+            isBadgeTakenBack: row.isBadgeTakenBack)
     }
 
     package static func device(_ bytes: UnsafeRawBufferPointer) -> Device? {
@@ -106,8 +117,9 @@ package enum RowInspection {
         return Device(
             app: row.app, generation: row.generation, lastTimestamp: row.lastTimestamp,
             reservedSequence: row.reservedSequence, queueEpoch: row.queueEpoch, badge: row.badge,
+            badgeRound: row.badgeRound,
             pushModeOff: row.flags.contains(.pushModeOff), isBlacklisted: row.flags.contains(.blacklisted),
-            alias: profile.names.alias, tags: profile.names.tags,
+            alias: profile.names.alias(ofType: 0)?.name, tags: profile.names.tags,
             tokens: profile.tokens.filter { !$0.isQuarantined }.map(\.token),
             quarantined: profile.tokens.filter(\.isQuarantined).map(\.token))
     }

@@ -69,7 +69,9 @@ package enum TaskRow {
 package enum TargetsRow {
     static let version: UInt8 = 1
 
-    package static func byteCount(_ targets: [DeviceID]) -> Int { 8 + 16 * targets.count }
+    package static func byteCount(_ targets: [DeviceID]) -> Int { byteCount(count: targets.count) }
+
+    static func byteCount(count: Int) -> Int { 8 + 16 * count }
 
     package static func write(_ targets: [DeviceID], into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
@@ -103,7 +105,9 @@ package enum CallRow {
     /// Other than `RequestRow.version`, with which it shares a table.
     static let version: UInt8 = 2
 
-    package static func byteCount(targets: [DeviceID]) -> Int { 32 + TargetsRow.byteCount(targets) }
+    package static func byteCount(targets: [DeviceID]) -> Int { byteCount(targetCount: targets.count) }
+
+    static func byteCount(targetCount: Int) -> Int { 32 + TargetsRow.byteCount(count: targetCount) }
 
     package static func write(
         digest: UInt64, task: TaskID, targets: [DeviceID], into bytes: UnsafeMutableRawBufferPointer

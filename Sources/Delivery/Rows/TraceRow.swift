@@ -9,20 +9,28 @@ package struct TraceRow {
     var facts: MessageFacts
     var finalState: FinalState
     var isOffline: Bool
+    /// It was accepted for a device in reach, and counted as sent then.
+    var wasSentLive: Bool
+    /// What its alert did to the badge was taken back.
+    var isBadgeTakenBack: Bool
     /// The lease whose result was taken last, so that a repeat of it is known even now.
     var settledLease: (UInt64, UInt64)
     var settledOutcome: UInt8
     var attempts: UInt16
+    /// The leases that were given for its job.
+    var leases: [GivenLease]
+    /// What the answer to its publish said of its fallback; `nil` in a row of before it was kept.
+    var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason)?
     package var reason: String
     package var steps: [MessageTrace.Step]
 
-    private static let fixedByteCount = 4 + 2 + 1 + 1 + 8 * 11 + 16
+    static let fixedByteCount = 4 + 2 + 1 + 1 + 8 * 11 + 16
 
     /// The row of a message that lived only on the live channel, written without building its steps first.
     static func byteCount(job: JobRow?, reason: String, sent: Bool) -> Int {
         let own = (sent ? 3 : 2) * 10
         return fixedByteCount + RowWriter.byteCount(text: reason) + 2 + own
-            + (job.map { StepBytes.byteCount($0.steps) - 2 } ?? 0)
+            + (job.map { StepBytes.byteCount($0.steps) - 2 } ?? 0) + 2 + LeaseBytes.byteCount(job?.leases ?? [])
     }
 
     static func write(
@@ -32,7 +40,9 @@ package struct TraceRow {
         var writer = RowWriter(bytes)
         writer.put(version)
         writer.put(finalState.rawValue)
-        writer.put(UInt8(isOffline ? 1 : 0))
+        let isBadgeTakenBack = job?.isBadgeTakenBack ?? false
+        writer.put(
+            (isOffline ? 1 : 0) | (facts.flags.contains(.sendCounted) ? 2 : 0) | (isBadgeTakenBack ? 4 : 0) as UInt8)
         writer.put(facts.strategy.rawValue)
         writer.put(job?.attempts ?? 0)
         writer.put(job?.settledOutcome ?? 0)
@@ -63,6 +73,10 @@ package struct TraceRow {
         }
         let isAcked = finalState == .delivered || finalState == .deliveredOffline
         writer.putStep(isAcked ? .acked : finalState == .opened ? .opened : .ended, endedAt)
+        let fallback = facts.fallback
+        writer.put(fallback.state.rawValue)
+        writer.put(fallback.reason.rawValue)
+        LeaseBytes.write(job?.leases ?? [], &writer)
     }
 
     package init?(_ bytes: UnsafeRawBufferPointer) {
@@ -83,9 +97,19 @@ package struct TraceRow {
             item: item, acceptedAt: acceptedAt, expiresAt: expiresAt, fallbackAt: 0, wakeAt: 0, timeToLive: timeToLive,
             byteCount: 0)
         self.finalState = finalState
-        isOffline = offline != 0
+        (isOffline, wasSentLive, isBadgeTakenBack) = (offline & 1 != 0, offline & 2 != 0, offline & 4 != 0)
         (settledLease, settledOutcome, self.attempts) = ((leaseHigh, leaseLow), outcome, attempts)
         (self.reason, self.steps) = (reason, steps)
+        if reader.isAtEnd {
+            leases = LeaseBytes.known((0, 0), settled: settledLease, outcome: settledOutcome)
+        } else {
+            guard let state = PublishOutcome.Fallback(rawValue: reader.next() ?? .max),
+                let why = PublishOutcome.FallbackReason(rawValue: reader.next() ?? .max),
+                let given = LeaseBytes.read(&reader)
+            else { return nil }
+            fallback = (state, why)
+            leases = given
+        }
     }
 }
 
@@ -97,24 +121,25 @@ extension RowWriter {
     }
 }
 
-/// Something that happened to a message after it had ended: a trace row of its own, under the event's number.
+/// Something that happened to a message apart from its way to its end: a trace row of its own, under the event's number.
 package enum LateEventRow {
     static let version: UInt8 = 1
 
-    /// The events that may come late; `trace(of:)` looks for each.
-    static let events: [TraceEvent] = [.opened, .shown, .vendorAccepted, .alertedTwice]
+    /// The events that have such a row; `trace(of:)` looks for each.
+    static let events: [TraceEvent] = [.opened, .shown, .vendorAccepted, .alertedTwice, .action]
 
-    package static func byteCount(_ step: MessageTrace.Step) -> Int { 1 + StepBytes.byteCount([step]) }
+    package static func byteCount(_ steps: [MessageTrace.Step]) -> Int { 1 + StepBytes.byteCount(steps) }
 
-    package static func write(_ step: MessageTrace.Step, into bytes: UnsafeMutableRawBufferPointer) {
+    package static func write(_ steps: [MessageTrace.Step], into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
         writer.put(version)
-        StepBytes.write([step], &writer)
+        StepBytes.write(steps, &writer)
     }
 
-    package static func read(_ bytes: UnsafeRawBufferPointer) -> MessageTrace.Step? {
+    /// One step, or one for each action; none for bytes that are no such row.
+    package static func read(_ bytes: UnsafeRawBufferPointer) -> [MessageTrace.Step] {
         var reader = RowReader(bytes)
-        guard reader.next(UInt8.self) == version else { return nil }
-        return StepBytes.read(&reader)?.first
+        guard reader.next(UInt8.self) == version else { return [] }
+        return StepBytes.read(&reader) ?? []
     }
 }

@@ -8,6 +8,11 @@ package enum ClockReader {
             wall: Int64(SystemClock.wallMilliseconds), boot: Int64(SystemClock.boottimeMilliseconds))
     }
 
+    /// The wall clock, for what people and other programs hold against their own: log lines, `Date`, the hook's signature.
+    ///
+    /// Nothing that is stored or that becomes due comes from it: see `GatewayClock`.
+    package static func wall() -> Int64 { Int64(SystemClock.wallMilliseconds) }
+
     /// What `ClockMapping.time(atBoot:)` takes.
     package static func boot() -> Int64 { Int64(SystemClock.boottimeMilliseconds) }
 

@@ -90,6 +90,7 @@ struct ConfigurationReader {
                 readCredential($0, &secrets, apps: configuration)
             }
         checkCredentials(root, configuration)
+        checkSecrets(root, &configuration)
         if let hook = root.object("hook") { configuration.hook = readHook(hook, &secrets) }
         if let log = root.object("log") {
             configuration.logging.format = log.choice("format", LogFormat.self) ?? .text
@@ -226,7 +227,9 @@ struct ConfigurationReader {
             apns.finish()
         }
         if let queue = object.object("queue") {
-            if let count = queue.integer("messages", in: 1...1_000_000) { app.queuedMessageLimit = Int(count) }
+            if let count = queue.integer("messages", in: AppSettings.queuedMessageLimits) {
+                app.queuedMessageLimit = Int(count)
+            }
             if let count = queue.integer("bytes", in: 65_536...(1 << 30)) { app.queuedByteLimit = Int(count) }
             if let policy = queue.choice("overflow", OverflowName.self) { app.overflowPolicy = policy.policy }
             queue.finish()
@@ -291,6 +294,31 @@ struct ConfigurationReader {
         object.finish()
         return Credential(
             name: name ?? "", tokens: tokens ?? [], apps: apps.map { Set($0) }, permissions: granted)
+    }
+
+    /// One secret opens one door.
+    ///
+    /// An appSecret is in every copy of the app: one that is a masterSecret or a credential's token, too, lets whoever has
+    /// the app publish, or read what others were sent.
+    private func checkSecrets(_ root: ConfigurationObject, _ configuration: inout GatewayConfiguration) {
+        let tokens = Set(configuration.credentials.flatMap(\.tokens))
+        var owners: [Secret: String] = [:]
+        for app in configuration.apps {
+            let (open, secret) = (Set(app.appSecrets), Set(app.masterSecrets))
+            if !open.isDisjoint(with: secret) {
+                root.report("apps", "\"\(app.appID)\" has an appSecret that is a masterSecret, too; make a new one")
+            }
+            if open.count < app.appSecrets.count || secret.count < app.masterSecrets.count {
+                root.report("apps", "\"\(app.appID)\" has a secret that stands twice")
+            }
+            if !open.union(secret).isDisjoint(with: tokens) {
+                root.report("apps", "\"\(app.appID)\" has a secret that is a credential's token, too; make a new one")
+            }
+            for secret in open.union(secret) {
+                guard let other = owners.updateValue(app.appID, forKey: secret), other != app.appID else { continue }
+                configuration.warnings.append("the apps \"\(other)\" and \"\(app.appID)\" share a secret")
+            }
+        }
     }
 
     private func checkCredentials(_ root: ConfigurationObject, _ configuration: GatewayConfiguration) {

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import Platform
 
 /// Whole small files, read and replaced at start and at reload; never on a loop.
 enum FileText {
@@ -41,42 +42,18 @@ enum FileText {
         return Contents(bytes: bytes, isReadableByOthers: status.st_mode & 0o077 != 0)
     }
 
-    /// Replaces `path` by a file that only its owner can read: all of it or, after a crash, none of it.
+    /// Replaces `path` by a file that only its owner can read: all of it or, after a crash or a power failure, none of it.
     static func replacePrivately(_ path: String, with bytes: [UInt8]) throws(Failure) {
-        let temporary = path + ".new"
-        unlink(temporary)
-        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw failure(temporary, errno) }
-        var offset = 0
-        while offset < bytes.count {
-            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + offset, $0.count - offset) }
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else {
-                let code = errno
-                close(descriptor)
-                unlink(temporary)
-                throw failure(temporary, code)
-            }
-            offset += count
-        }
-        guard fsync(descriptor) == 0, close(descriptor) == 0, rename(temporary, path) == 0 else {
-            let code = errno
-            unlink(temporary)
-            throw failure(path, code)
+        do throws(SystemError) { try FileSystem.replace(path, with: bytes) } catch {
+            throw failure(error.subject, error.code)
         }
     }
 
-    /// Makes a folder for the owner alone, with those above it; an existing one is left as it is.
+    /// Makes a folder for the owner alone, with those above it, names on the disk; an existing one is left as it is.
     static func makeFolder(_ path: String) throws(Failure) {
-        if mkdir(path, 0o700) == 0 { return }
-        if errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
-            try makeFolder(String(path[..<slash]))
-            if mkdir(path, 0o700) == 0 { return }
+        do throws(SystemError) { try FileSystem.createDirectory(path) } catch {
+            throw failure(path, error.code == EEXIST ? ENOTDIR : error.code)
         }
-        let code = errno
-        var status = stat()
-        if code == EEXIST, stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR { return }
-        throw failure(path, code == EEXIST ? ENOTDIR : code)
     }
 
     private static func failure(_ path: String, _ code: CInt) -> Failure {

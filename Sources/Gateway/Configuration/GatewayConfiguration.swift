@@ -185,6 +185,22 @@ extension GatewayConfiguration {
         return keys
     }
 
+    /// What a reload puts in force, checked: limits that change at once may contradict those that wait for a restart.
+    package func reloaded(over old: GatewayConfiguration) throws(ConfigurationError) -> GatewayConfiguration {
+        let next = applied(over: old)
+        let broken = next.limits.brokenRelations()
+        guard broken.isEmpty else {
+            throw ConfigurationError(
+                file: file,
+                problems: broken.map { key, rule in
+                    ConfigurationProblem(
+                        path: "limits.\(key)", position: nil,
+                        text: rule + "; this counts with the limits that only a restart changes")
+                })
+        }
+        return next
+    }
+
     /// What a reload puts in force: this configuration, with the old values of all that needs a restart.
     package func applied(over old: GatewayConfiguration) -> GatewayConfiguration {
         var next = self

@@ -11,11 +11,13 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var heartbeatMinimumSeconds: Int64 = 30
     package fileprivate(set) var heartbeatMaximumSeconds: Int64 = 1_800
 
-    /// Devices and senders of the whole process.
+    /// Devices of the whole process; like the other limits of connections, no more than there are descriptors for.
     ///
     /// Each costs about a kilobyte here and nine in the kernel.
     package fileprivate(set) var connections = 100_000
-    /// Connections that have not said Hello yet; more are turned away with `overloaded`.
+    /// Trusted senders: the app's servers, some connections each.
+    package fileprivate(set) var senderConnections = 1_024
+    /// Devices that have not said Hello yet; a newcomer beyond it takes the place of the one that has waited longest.
     package fileprivate(set) var connectionsBeforeHello = 16_384
     package fileprivate(set) var helloTimeoutMilliseconds: Int64 = 5_000
     /// Body of one frame; holds the largest message (16 KiB) and its alert with room to spare.
@@ -26,6 +28,11 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var mailboxItems = 65_536
 
     package fileprivate(set) var httpConnections = 10_000
+    /// Sender services with their long polls, probes and people.
+    package fileprivate(set) var adminConnections = 1_024
+    /// Bodies of requests under way, of all listeners; one holds at least the largest body.
+    package fileprivate(set) var httpBodyBytes = 256 << 20
+    package fileprivate(set) var httpBodyBytesPerAddress = 128 << 20
     package fileprivate(set) var httpHeaderBytes = 64 << 10
     /// From a request's first byte to its last.
     package fileprivate(set) var httpRequestTimeoutSeconds: Int64 = 15
@@ -42,10 +49,18 @@ package struct GatewayLimits: Sendable {
 
     /// What the journal may hold on disk before its contents move to the ordered store.
     package fileprivate(set) var journalBytes: Int64 = 512 << 20
+    /// What may be encoded and not yet on disk, all loops together; beyond it publishes are refused as busy.
+    package fileprivate(set) var uncommittedBytes = 64 << 20
     /// Messages older than this leave memory for the ordered store.
     package fileprivate(set) var spillAfterSeconds: Int64 = 60
 
-    /// The longest a clean stop waits for work under way.
+    /// Disk for request ids, and for traces; past it the oldest go before their day is over.
+    package fileprivate(set) var requestBytes: Int64 = 16 << 30
+    package fileprivate(set) var traceBytes: Int64 = 4 << 30
+
+    /// How long a stop says "not ready" while it goes on serving, so that a load balancer sends nothing more.
+    package fileprivate(set) var drainSeconds: Int64 = 2
+    /// The longest a clean stop waits for work under way, after that.
     package fileprivate(set) var stopTimeoutSeconds: Int64 = 10
     /// Devices are told to come back within this time after a clean stop, spread evenly.
     package fileprivate(set) var reconnectSpreadSeconds: Int64 = 30
@@ -59,6 +74,7 @@ package struct GatewayLimits: Sendable {
         limits.heartbeatSeconds = heartbeatMinimumSeconds...max(heartbeatMinimumSeconds, heartbeatMaximumSeconds)
         // One number each in the file: the call and the device are held to the same.
         (limits.tagsPerDevice, limits.tagCharactersPerDevice) = (users.tagsPerDevice, users.tagTotalCharacters)
+        (limits.tagCharacters, limits.aliasCharacters) = (users.tagCharacters, users.aliasCharacters)
         return limits
     }
 
@@ -132,20 +148,30 @@ package struct LimitKey: Sendable {
         key("tagWalks", \.shard.tagWalks, 1...1_000),
         // Connections.
         key("connections", \.connections, 1...10_000_000),
+        key("senderConnections", \.senderConnections, 1...1_000_000),
         key("connectionsBeforeHello", \.connectionsBeforeHello, 1...10_000_000),
         key("helloTimeoutMilliseconds", \.helloTimeoutMilliseconds, 100...600_000),
         key("frameBytes", \.frameBytes, 32_768...131_072, restart: true),
         key("outboxBytes", \.outboxBytes, 65_536...(1 << 30), restart: true),
         key("mailboxItems", \.mailboxItems, 64...100_000_000, restart: true),
         key("httpConnections", \.httpConnections, 1...1_000_000, restart: true),
+        key("adminConnections", \.adminConnections, 1...1_000_000, restart: true),
+        key("httpBodyBytes", \.httpBodyBytes, Int64(PushAPI.Limits.requestBodyByteCount)...(1 << 40), restart: true),
+        key(
+            "httpBodyBytesPerAddress", \.httpBodyBytesPerAddress,
+            Int64(PushAPI.Limits.requestBodyByteCount)...(1 << 40), restart: true),
         key("httpHeaderBytes", \.httpHeaderBytes, 1_024...(1 << 20), restart: true),
         key("httpRequestTimeoutSeconds", \.httpRequestTimeoutSeconds, 1...600, restart: true),
         key("httpIdleTimeoutSeconds", \.httpIdleTimeoutSeconds, 1...86_400, restart: true),
         key("longPolls", \.longPolls, 1...100_000),
         // Store.
         key("journalBytes", \.journalBytes, (16 << 20)...(1 << 40), restart: true),
+        key("uncommittedBytes", \.uncommittedBytes, (1 << 20)...(1 << 32), restart: true),
         key("spillAfterSeconds", \.spillAfterSeconds, 1...86_400, restart: true),
+        key("requestBytes", \.requestBytes, (64 << 20)...(1 << 50), restart: true),
+        key("traceBytes", \.traceBytes, (64 << 20)...(1 << 50), restart: true),
         // Stop.
+        key("drainSeconds", \.drainSeconds, 0...600),
         key("stopTimeoutSeconds", \.stopTimeoutSeconds, 1...600),
         key("reconnectSpreadSeconds", \.reconnectSpreadSeconds, 1...3_600),
     ]
@@ -179,11 +205,43 @@ extension GatewayLimits {
             broken.append(
                 ("outboxBytes", "\(outboxBytes) is less than twice frameBytes, which is \(frameBytes)"))
         }
+        if shard.windowByteCount + frameBytes > outboxBytes {
+            broken.append(
+                (
+                    "windowBytes",
+                    "\(shard.windowByteCount) with frameBytes, which is \(frameBytes), exceeds outboxBytes, which is "
+                        + "\(outboxBytes): a device with a full window would be closed as a slow reader"
+                ))
+        }
         if shard.waitingPerDevice > shard.waitingInAll {
             broken.append(
                 (
                     "waitingCommandsPerDevice",
                     "\(shard.waitingPerDevice) exceeds waitingCommands, which is \(shard.waitingInAll)"
+                ))
+        }
+        return broken + brokenStoreBounds()
+    }
+
+    /// Rows and batches that would not fit the store; none for any value that `LimitKey.all` allows, as a test multiplies out.
+    private func brokenStoreBounds() -> [(key: String, rule: String)] {
+        var broken: [(String, String)] = []
+        for table in StoreKey.Table.allCases {
+            guard let byteCount = RowBounds.byteCount(of: table, shardLimits), byteCount > StoreBounds.valueByteCount
+            else { continue }
+            broken.append(
+                (
+                    "limits",
+                    "a row of the table \(table) may have \(byteCount) bytes, at most \(StoreBounds.valueByteCount)"
+                ))
+        }
+        let batch = RowBounds.largestBatch(shardLimits)
+        if batch.operations > StoreBounds.operationCount || batch.byteCount > StoreBounds.smallestBatchByteCount {
+            broken.append(
+                (
+                    "limits",
+                    "a batch may have \(batch.operations) operations and \(batch.byteCount) bytes, at most "
+                        + "\(StoreBounds.operationCount) and \(StoreBounds.smallestBatchByteCount)"
                 ))
         }
         return broken

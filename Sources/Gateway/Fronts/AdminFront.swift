@@ -16,7 +16,7 @@ final class AdminFront {
     }
 
     static let pendingLimit = 4_096
-    private static let busy = APIResponse.adminUnavailable("too many requests wait here, retry")
+    static let busy = APIResponse.adminUnavailable("too many requests wait here, retry")
 
     // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
     private unowned(unsafe) let owner: GatewayLoop
@@ -33,19 +33,29 @@ final class AdminFront {
         api.credentials = snapshot.credentials
     }
 
+    /// As `PublicFront.judge`.
+    func judge(_ head: HTTPRequestHead) -> HTTPJudgement {
+        let judgement = api.judge(head.request, bodyByteCount: head.bodyByteCount)
+        if case .refuse(let response) = judgement {
+            owner.metrics.count(.answered(response.status, isAdmin: true))
+        }
+        return HTTPJudgement(judgement)
+    }
+
     func handle(_ exchange: HTTPExchange) {
         switch exchange.withRequest({ api.handle($0, now: owner.now) }) {
         case .respond(let response): respond(exchange, response)
         case .lease(let request): lease(exchange, request)
-        case .results(let results):
-            let isTaken = owner.handoffDesk.settle(results) { [weak self] verdicts in
+        case .results(let request):
+            let isTaken = owner.handoffDesk.settle(request.results, apps: request.apps) { [weak self] verdicts in
                 self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
             }
             if !isTaken { respond(exchange, Self.busy) }
         case .extend(let request):
             let items = request.items.map { ExtendItem(job: $0.job, leaseID: $0.leaseID) }
-            let isTaken = owner.handoffDesk.extend(items, milliseconds: request.leaseMilliseconds) {
-                [weak self] verdicts in
+            let isTaken = owner.handoffDesk.extend(
+                items, milliseconds: request.leaseMilliseconds, apps: request.apps
+            ) { [weak self] verdicts in
                 self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
             }
             if !isTaken { respond(exchange, Self.busy) }

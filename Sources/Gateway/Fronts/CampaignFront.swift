@@ -112,6 +112,13 @@ final class CampaignFront {
         _ respond: @escaping Respond
     ) {
         if record.state == .scheduled { return park(targets, aliases, call, record, respond) }
+        sendNow(targets, aliases, call, record, respond)
+    }
+
+    private func sendNow(
+        _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
+        _ respond: @escaping Respond
+    ) {
         let sending = CampaignDesk.Sending(
             task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true)
         carry(sending, targets, key: call.key, digest: call.digest, app: call.app) { [weak self] result in
@@ -126,23 +133,46 @@ final class CampaignFront {
         }
     }
 
+    /// Keeps the devices of a call for the task's time, after looking which of them exist.
     private func park(
         _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
-        from start: Int = 0, _ respond: @escaping Respond
+        _ respond: @escaping Respond
     ) {
-        let part = targets[start...].prefix(Self.parkedTargetLimit)
+        let places = targets.map { DevicePlace(cid: $0.cid, bucket: $0.bucket) }
+        describe(places, of: call.app) { [weak self] details in
+            guard let self else { return }
+            guard let details else { return respond(.busy) }
+            var (known, unknown): ([ListTarget], [DeviceID]) = ([], [])
+            for (target, detail) in zip(targets, details) {
+                if detail == nil { unknown.append(target.cid) } else { known.append(target) }
+            }
+            let render: (TaskRecord) -> APIResponse = { record in
+                CampaignAnswer.parked(call, record, cids: known.map(\.cid), unknown: unknown, aliases: aliases)
+            }
+            guard !known.isEmpty else { return respond(render(record)) }
+            park(known, all: targets, aliases, call, record, from: 0, render: render, respond)
+        }
+    }
+
+    private func park(
+        _ targets: [ListTarget], all: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall,
+        _ record: TaskRecord, from start: Int, render: @escaping (TaskRecord) -> APIResponse,
+        _ respond: @escaping Respond
+    ) {
+        let part = targets[start...].prefix(TaskBounds.targetsOfARow)
         desk.ask(home: record.id, .park(record.id, record.app, part.map(\.cid))) { [weak self] answer in
             guard let self else { return }
             switch answer {
             case .parked where start + part.count < targets.count:
-                park(targets, aliases, call, record, from: start + part.count, respond)
-            case .parked: respond(CampaignAnswer.parked(call, record, count: targets.count))
+                park(
+                    targets, all: all, aliases, call, record, from: start + part.count, render: render, respond)
+            case .parked: respond(render(record))
             case .refused(let state):
                 // Its time came meanwhile, or somebody stopped it.
                 var record = record
                 record.state = state
                 if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
-                send(targets, aliases, call, record, respond)
+                sendNow(all, aliases, call, record, respond)
             case .unknown: respond(CampaignAnswer.unknownTask)
             default: respond(.busy)
             }
@@ -150,13 +180,6 @@ final class CampaignFront {
     }
 
     // MARK: Calls
-
-    /// Devices of one call whose outcomes fit one row (128 KiB, 72 bytes each).
-    ///
-    /// A larger one, of many aliases, is repeated safely too: its devices know whether they have the task.
-    static let callTargetLimit = 1_800
-    /// Devices in one row of a scheduled task.
-    static let parkedTargetLimit = 4_000
 
     private enum Carried {
         case outcomes(TaskID, [PublishOutcome])
@@ -170,7 +193,7 @@ final class CampaignFront {
         _ sending: CampaignDesk.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
         told: @escaping (Carried) -> Void
     ) {
-        guard key != CallKey(high: 0, low: 0), targets.count <= Self.callTargetLimit else {
+        guard key != CallKey(high: 0, low: 0), targets.count <= TaskBounds.callTargets else {
             return desk.fanOut(sending, targets) { told(.outcomes(sending.task, $0)) }
         }
         let home = key.bucket.loop(of: owner.loopCount)
@@ -244,7 +267,7 @@ final class CampaignFront {
             guard let self else { return }
             guard let found else { return told(CampaignAnswer.busyResult) }
             let cids = found.first?.devices ?? []
-            guard !cids.isEmpty else { return told(CampaignAnswer.unknownAlias(push.alias)) }
+            guard !cids.isEmpty else { return told(CampaignAnswer.unknownAlias(push.alias.text)) }
             let sending = CampaignDesk.Sending(
                 task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false)
             carry(
@@ -262,29 +285,39 @@ final class CampaignFront {
 
     // MARK: Conditions on tags
 
-    /// Those of the devices whose tags are as their condition says; `nil`: somebody's record could not be read.
-    private func matching(_ candidates: [TagCandidate], of app: App, told: @escaping ([DeviceID]?) -> Void) {
-        let places = candidates.map { DevicePlace(cid: $0.target.cid, bucket: $0.target.bucket) }
+    /// What is known of each device, in order, `nil` for one that does not exist; `nil` in all: a record could not be read.
+    private func describe(_ places: [DevicePlace], of app: App, told: @escaping ([DeviceDetail?]?) -> Void) {
         let isTaken = owner.directoryFront.run(.each(places, .describe), app: app.key) { operation in
-            var found: [DeviceID] = []
-            for (candidate, outcome) in zip(candidates, operation.outcomes) {
-                switch outcome {
-                case .device(let detail):
-                    if candidate.expression.isTrue(ofTags: detail.tags) { found.append(candidate.target.cid) }
-                case .failed: return told(nil)
-                default: break
-                }
-            }
-            told(found)
+            guard !operation.outcomes.contains(.failed) else { return told(nil) }
+            told(
+                operation.outcomes.map { outcome in
+                    if case .device(let detail) = outcome { detail } else { nil }
+                })
         }
         if !isTaken { told(nil) }
+    }
+
+    /// Those of the devices whose tags are as their condition says; `nil`: a device's record could not be read.
+    private func matching(_ candidates: [TagCandidate], of app: App, told: @escaping ([DeviceID]?) -> Void) {
+        let places = candidates.map { DevicePlace(cid: $0.target.cid, bucket: $0.target.bucket) }
+        describe(places, of: app) { details in
+            guard let details else { return told(nil) }
+            told(
+                zip(candidates, details).compactMap { candidate, detail in
+                    guard let detail, candidate.expression.isTrue(ofTags: detail.tags) else { return nil }
+                    return candidate.target.cid
+                })
+        }
     }
 
     private func push(_ push: TagPush, _ respond: @escaping Respond) {
         matching(push.candidates, of: push.app) { [weak self] found in
             guard let self else { return }
             guard let found else { return respond(.busy) }
-            guard !found.isEmpty else { return respond(CampaignAnswer.byTag(push.task, [], durability: durability)) }
+            guard !found.isEmpty else {
+                return respond(
+                    CampaignAnswer.byTag(push.task, [], ignoredKeys: push.ignoredKeys, durability: durability))
+            }
             let sending = CampaignDesk.Sending(
                 task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false)
             carry(
@@ -294,7 +327,9 @@ final class CampaignFront {
                 guard let self else { return }
                 switch result {
                 case .outcomes(let task, let outcomes):
-                    respond(CampaignAnswer.byTag(task, outcomes, durability: durability))
+                    respond(
+                        CampaignAnswer.byTag(
+                            task, outcomes, ignoredKeys: push.ignoredKeys, durability: durability))
                 case .conflict: respond(CampaignAnswer.requestConflict)
                 case .busy: respond(.busy)
                 }

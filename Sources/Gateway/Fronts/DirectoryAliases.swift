@@ -9,12 +9,11 @@ final class DirectoryAliases: AliasResolver {
 
     init(_ owner: GatewayLoop) { self.owner = owner }
 
-    func resolve(_ aliases: [String], of app: AppKey, completion: @escaping ([ResolvedAlias]?) -> Void) {
-        let names = aliases.map { AliasName(app: app, text: $0) }
+    func resolve(_ names: [AliasName], of app: AppKey, completion: @escaping ([ResolvedAlias]?) -> Void) {
         let isTaken = owner.directoryFront.run(.resolve(names), app: app) { operation in
             guard operation.outcomes.allSatisfy({ $0 == .done }) else { return completion(nil) }
             completion(
-                zip(aliases, operation.members).map { ResolvedAlias(alias: $0, devices: $1.map(\.cid)) })
+                zip(names, operation.members).map { ResolvedAlias(alias: $0.text, devices: $1.map(\.cid)) })
         }
         if !isTaken { completion(nil) }
     }

@@ -11,12 +11,44 @@ extension HTTPExchange {
     }
 
     func respond(_ response: APIResponse) {
-        var headers: [(name: String, value: String)] = []
-        if let allow = response.allow { headers.append(("Allow", allow)) }
-        if response.asksForBearer { headers.append(("WWW-Authenticate", "Bearer")) }
         respond(
-            status: response.status, contentType: response.contentType.headerValue, headers: headers,
+            status: response.status, contentType: response.contentType.headerValue, headers: response.headers,
             body: response.body)
+    }
+}
+
+extension HTTPRequestHead {
+    /// The request without its body, as the API reads it; its pointers die with the call.
+    var request: APIRequest {
+        APIRequest(
+            method: APIRequest.Method(method), target: target, token: header("token"),
+            authorization: header("authorization"), peerIsLoopback: isLoopback)
+    }
+}
+
+extension HTTPReply {
+    init(_ response: APIResponse) {
+        self.init(
+            status: response.status, contentType: response.contentType.headerValue, headers: response.headers,
+            body: response.body)
+    }
+}
+
+extension HTTPJudgement {
+    init(_ judgement: BodyJudgement) {
+        switch judgement {
+        case .take(let limit, let isProven): self = .take(byteLimit: limit, isProven: isProven)
+        case .refuse(let response): self = .refuse(HTTPReply(response))
+        }
+    }
+}
+
+extension APIResponse {
+    fileprivate var headers: [(name: String, value: String)] {
+        var headers: [(name: String, value: String)] = []
+        if let allow { headers.append(("Allow", allow)) }
+        if asksForBearer { headers.append(("WWW-Authenticate", "Bearer")) }
+        return headers
     }
 }
 

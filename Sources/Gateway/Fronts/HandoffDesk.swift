@@ -40,8 +40,8 @@ final class HandoffDesk {
     /// Sends a command to a shard; the answer comes back through `leased` or `settled`.
     struct Outlet {
         var lease: (Int, LeaseCommand) -> Void
-        var settle: (Int, [JobResult], Origin) -> Void
-        var extend: (Int, [ExtendItem], Int64, Origin) -> Void
+        var settle: (Int, [JobResult], Set<AppKey>?, Origin) -> Void
+        var extend: (Int, [ExtendItem], Int64, Set<AppKey>?, Origin) -> Void
     }
 
     /// Above any `limits.longPolls`, which the admin front keeps for its callers.
@@ -68,16 +68,20 @@ final class HandoffDesk {
 
     /// Settles several jobs; verdicts come in the same order.
     ///
-    /// False when too many are waiting.
-    func settle(_ results: [JobResult], complete: @escaping ([ResultVerdict]) -> Void) -> Bool {
+    /// Jobs of apps other than `apps` (`nil`: all) are unknown to the caller. False when too many are waiting.
+    func settle(
+        _ results: [JobResult], apps: Set<AppKey>?, complete: @escaping ([ResultVerdict]) -> Void
+    ) -> Bool {
         spread(results.map(\.job), complete: complete) { target, places, origin in
-            self.outlet?.settle(target, places.map { results[$0] }, origin)
+            self.outlet?.settle(target, places.map { results[$0] }, apps, origin)
         }
     }
 
-    func extend(_ items: [ExtendItem], milliseconds: Int64, complete: @escaping ([ResultVerdict]) -> Void) -> Bool {
+    func extend(
+        _ items: [ExtendItem], milliseconds: Int64, apps: Set<AppKey>?, complete: @escaping ([ResultVerdict]) -> Void
+    ) -> Bool {
         spread(items.map(\.job), complete: complete) { target, places, origin in
-            self.outlet?.extend(target, places.map { items[$0] }, milliseconds, origin)
+            self.outlet?.extend(target, places.map { items[$0] }, milliseconds, apps, origin)
         }
     }
 

@@ -11,7 +11,8 @@ enum MetricsGatherer {
         var statistics: ShardStatistics
         var deviceSessions: Int
         var senderSessions: Int
-        var openStreams: Int
+        var httpConnections: Int
+        var adminConnections: Int
         var waitingLongPolls: Int
         var mailboxItems: Int
         var youngRows: Int
@@ -57,7 +58,14 @@ enum MetricsGatherer {
         func sum(_ value: (Part) -> Int) -> Double { Double(parts.reduce(0) { $0 + value($1) }) }
         page.add(.sessions, sum(\.deviceSessions), [.role: "device"])
         page.add(.sessions, sum(\.senderSessions), [.role: "sender"])
-        page.add(.connections, sum(\.openStreams))
+        page.add(.connections, Double(context.deviceConnections.value + context.senderConnections.value))
+        page.add(.httpConnections, sum(\.httpConnections), [.listener: "http"])
+        page.add(.httpConnections, sum(\.adminConnections), [.listener: "admin"])
+        page.add(.connectionLimit, Double(status.connections.devices), [.listener: "device"])
+        page.add(.connectionLimit, Double(status.connections.senders), [.listener: "senders"])
+        page.add(.connectionLimit, Double(status.connections.http), [.listener: "http"])
+        page.add(.connectionLimit, Double(status.connections.admin), [.listener: "admin"])
+        page.add(.httpBodyBytes, Double(context.bodies.byteCount))
         page.add(.longPolls, sum(\.waitingLongPolls))
         page.add(.mailboxItems, sum(\.mailboxItems))
         page.add(.youngRows, sum(\.youngRows))
@@ -79,6 +87,12 @@ enum MetricsGatherer {
         page.add(.spilledRows, Double(store.spilledRowCount))
         page.add(.rowFileBytes, Double(store.rowFileByteCount + store.ephemeralFileByteCount))
         page.add(.storeAcceptsWrites, context.store.acceptsWrites ? 1 : 0)
+        for (type, retention) in [("requests", store.requests), ("traces", store.traces)] {
+            page.add(.retainedBytes, Double(retention.byteCount), [.type: type])
+            page.add(.retainedBytesLimit, Double(retention.byteLimit), [.type: type])
+            page.add(.retainedSeconds, Double(retention.milliseconds) / 1_000, [.type: type])
+            page.add(.retentionCuts, Double(retention.cutCount), [.type: type])
+        }
     }
 }
 
@@ -88,11 +102,16 @@ extension GatewayLoop {
         let statistics = core.pointee.shard.statistics
         // What the shard counts itself is put into the copy, so that nothing is counted twice on a message's way.
         var page = metrics
+        page.count(.httpDisplaced, Int(publicRoom.displacedCount))
+        page.count(.httpTurnedAway, Int(publicRoom.refusedCount))
+        page.count(.adminDisplaced, Int(adminRoom.displacedCount))
+        page.count(.adminTurnedAway, Int(adminRoom.refusedCount))
         page.count(.messagesAccepted, Int(statistics.accepted))
         for state in FinalState.allCases { page.count(.ended(state), Int(statistics.ended(state))) }
         page.count(.acksReceived, Int(statistics.ended(.delivered) + statistics.ended(.deliveredOffline)))
         page.count(.broadcastMessages, Int(statistics.broadcastMessages))
         page.count(.acksIgnored, Int(statistics.acksIgnored))
+        page.count(.feedbackIgnored, Int(statistics.feedbackIgnored))
         page.count(.alertedTwice, Int(statistics.alertedTwice))
         page.count(.jobsLeased, Int(statistics.leasesGiven))
         page.count(.resultAccepted, Int(statistics.resultsAccepted))
@@ -102,7 +121,8 @@ extension GatewayLoop {
         page.count(.resultStale, Int(statistics.resultsStale))
         return MetricsGatherer.Part(
             metrics: page, statistics: statistics, deviceSessions: sessions.count, senderSessions: senders.count,
-            openStreams: loop.streamCount, waitingLongPolls: handoffDesk.waitingCount,
+            httpConnections: publicRoom.count, adminConnections: adminRoom.count,
+            waitingLongPolls: handoffDesk.waitingCount,
             mailboxItems: mailboxes[index].count, youngRows: store.youngRowCount)
     }
 }

@@ -56,6 +56,15 @@ final class PublicFront {
         api.tokens.forgetExpired(now: owner.now)
     }
 
+    /// Looks at a request whose body has not come along: who may not send it, or so much of it, is told before it is kept.
+    func judge(_ head: HTTPRequestHead) -> HTTPJudgement {
+        let judgement = api.judge(head.request, bodyByteCount: head.bodyByteCount, now: owner.now)
+        if case .refuse(let response) = judgement {
+            owner.metrics.count(.answered(response.status, isAdmin: false))
+        }
+        return HTTPJudgement(judgement)
+    }
+
     func handle(_ exchange: HTTPExchange) {
         let action = exchange.withRequest { api.handle($0, now: owner.now) }
         switch action {

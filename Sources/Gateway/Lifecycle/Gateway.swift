@@ -15,8 +15,10 @@ final class Gateway {
     private let generated: GeneratedCredentials
     private let log: Log
     let context: GatewayContext
+    private let descriptors: DescriptorBudget
     private var clock: GatewayClock
-    private let members: [GatewayLoop]
+    private let time: SharedTime
+    let members: [GatewayLoop]
     private var hook: HookSender?
     private var listeners: [(loop: EventLoop, close: () -> Void)] = []
     private var deviceTLS: Lock<TLSContext>?
@@ -25,6 +27,8 @@ final class Gateway {
     private var lastClockRecord: Int64 = 0
     private var isStoreBusy = false
     private var spillFailureCount = 0
+    private var requestWatch = RetentionWatch("requests", limitName: "requestBytes")
+    private var traceWatch = RetentionWatch("traces", limitName: "traceBytes")
 
     /// Where the gateway listens, real ports included.
     struct Addresses {
@@ -36,38 +40,71 @@ final class Gateway {
         var admin = ""
     }
 
+    /// What `SteppedGateway` does itself in place of the system and the control thread.
+    struct Stepping {
+        var reading: GatewayClock.Reading
+        /// Told whenever a thread of the store has work for a loop.
+        var posted: @Sendable () -> Void
+        var fatal: @Sendable (StoreError) -> Void
+    }
+
     /// Opens the store and every listener; nothing is served before `start()`.
+    ///
+    /// With `stepping` no listener is opened, and the caller runs the loops.
     ///
     /// - Throws: `StoreError`, `ListenFailure`, `TLSFailure`, `SystemError`, each with its own words.
     init(
-        _ configuration: GatewayConfiguration, generated: GeneratedCredentials, log: Log, acceptsClock: Bool
+        _ configuration: GatewayConfiguration, generated: GeneratedCredentials, log: Log, acceptsClock: Bool,
+        stepping: Stepping? = nil
     ) throws {
         (self.configuration, self.generated, self.log) = (configuration, generated, log)
+        descriptors = try DescriptorBudget(
+            capacity: DescriptorTable.capacity, loopCount: configuration.loopCount,
+            hasOwnTables: configuration.loopTables == .own)
         // The store first: a second gateway on the same folder is told which process is the first, and that says more
         // than a busy port.
-        let store = try EmbeddedStore(StoreSetup.configuration(configuration, log: log))
+        let time = SharedTime()
+        self.time = time
+        var settings = StoreSetup.configuration(configuration, descriptors, log: log, time: time)
+        if let stepping { settings.fatal = stepping.fatal }
+        let store = try EmbeddedStore(settings)
         log.write(
             .info, .storeOpened,
             [
                 .path: .text(configuration.storePath), .replayedBytes: LogValue(store.recovery.byteCount),
                 .milliseconds: LogValue(store.recovery.milliseconds),
             ])
+        if store.recovery.cutByteCount > 0 {
+            log.write(
+                store.recovery.isUnsynced ? .warning : .info, .journalCut,
+                [
+                    .bytes: LogValue(store.recovery.cutByteCount),
+                    .count: LogValue(store.recovery.discardedSegmentCount),
+                    .durability: .text(store.recovery.isUnsynced ? "os" : "fsync"),
+                ])
+        }
         let loops = LoopSet()
         do {
             try loops.make(
-                configuration.loopCount, hasOwnTables: configuration.loopTables == .own, store: store)
+                configuration.loopCount, hasOwnTables: configuration.loopTables == .own, store: store,
+                posted: stepping?.posted)
             var meta = try MetaRows(loading: loops.stores[0])
             clock = GatewayClock(
-                ClockReader.reading(), bootID: ClockReader.bootID(), stored: meta.clock, acceptsClock: acceptsClock)
+                stepping?.reading ?? ClockReader.reading(), bootID: ClockReader.bootID(), stored: meta.clock,
+                acceptsClock: acceptsClock)
+            time.set(clock.mapping)
             meta.complete()
             context = try GatewayContext(
                 loopCount: configuration.loopCount, log: log, store: store,
                 isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
-                revokedTokens: meta.revoked)
+                revokedTokens: meta.revoked, startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
+                bodies: HTTPBodyBudget(
+                    byteLimit: configuration.limits.httpBodyBytes,
+                    networkByteLimit: configuration.limits.httpBodyBytesPerAddress))
             context.rates.restore(meta.rates)
             context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
             context.testDevices.restore(meta.testDevices)
-            let snapshot = GatewaySnapshot(configuration)
+            let snapshot = GatewaySnapshot(configuration, descriptors)
             // Before any device says Hello: its positions are held against the logs.
             var broadcasts = BroadcastStart()
             for part in loops.stores { try part.loadAll(table: .broadcast) { broadcasts.take($0) } }
@@ -76,16 +113,20 @@ final class Gateway {
                 members.append(
                     try GatewayLoop(
                         index: index, loop: loops.loops[index], store: loops.stores[index], context: context,
-                        snapshot: snapshot, clock: clock.mapping, broadcasts: broadcasts))
+                        snapshot: snapshot, clock: clock.mapping, broadcasts: broadcasts, fold: meta.fold))
             }
             self.members = members
             let mailboxes = members.map { $0.openMailbox() }
             for member in members { member.connect(mailboxes) }
             context.setMembers(members.map { GatewayMember($0) })
+            for member in members { member.loop.closingStreamLimit = descriptors.closingPerLoop }
+            context.status.withLock { $0.connections = snapshot.connections }
             let newMeta = meta
             context.members[0].submit { newMeta.write(on: $0) }
+            guard stepping == nil else { return }
             try listen(try ListeningSockets(configuration))
-            warnOfFewDescriptors()
+            warnOfFewDescriptors(snapshot.connections)
+            try warnOfDates(configuration)
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
         } catch {
             loops.close()
@@ -95,15 +136,14 @@ final class Gateway {
     }
 
     /// A limit that the system will not grant is better known at the start than at the peak.
-    private func warnOfFewDescriptors() {
-        let capacity = DescriptorTable.capacity
-        let limits = configuration.limits
-        let tableCount = configuration.loopTables == .own ? Int64(members.count) : 1
-        // A table of a loop's own begins with the event descriptors of all.
-        let spare = 512 + Int64(members.count) * 4
-        let needed = (Int64(limits.connections) + Int64(limits.httpConnections)) / tableCount + spare
-        guard needed > Int64(capacity) else { return }
-        log.write(.warning, .fewDescriptors, [.count: LogValue(needed), .limit: LogValue(capacity)])
+    private func warnOfFewDescriptors(_ limits: ConnectionLimits) {
+        guard limits.isBelow(configuration.limits) else { return }
+        log.write(
+            .warning, .fewDescriptors,
+            [
+                .limit: LogValue(descriptors.capacity), .devices: LogValue(limits.devices),
+                .senders: LogValue(limits.senders), .http: LogValue(limits.http), .admin: LogValue(limits.admin),
+            ])
     }
 
     // MARK: Listening
@@ -123,22 +163,31 @@ final class Gateway {
             addresses.senders = try open(handles, "senders") { SenderConnection.accept($1, on: $0) }
         }
         if let handles = sockets.http {
-            addresses.http = try openHTTP(handles, "http", tls: nil) { $0.publicFront.handle($1) }
+            addresses.http = try openHTTP(handles, "http", tls: nil, .publicHTTP)
         }
         if let handles = sockets.httpTLS, let listener = configuration.http.tls {
-            addresses.httpTLS = try openHTTP(handles, "http.tls", tls: try Self.tlsContext(listener)) {
-                $0.publicFront.handle($1)
-            }
+            addresses.httpTLS = try openHTTP(
+                handles, "http.tls", tls: try Self.tlsContext(listener), .publicHTTP)
         }
-        addresses.admin = try openHTTP(sockets.admin, "admin", tls: nil) { $0.adminFront.handle($1) }
+        addresses.admin = try openHTTP(sockets.admin, "admin", tls: nil, .admin)
     }
 
-    /// Loads what a start would load, and drops it.
+    /// Loads what a start would load, and drops it; says what is wrong with the files that a start would take, too.
     ///
     /// - Throws: for the first file that cannot serve.
-    static func checkCertificates(_ configuration: GatewayConfiguration) throws(TLSFailure) {
+    static func checkCertificates(_ configuration: GatewayConfiguration) throws(TLSFailure) -> [String] {
+        var problems: [String] = []
         for listener in [configuration.device.tls, configuration.http.tls] {
-            if let listener { _ = try tlsContext(listener) }
+            guard let listener, let problem = try tlsContext(listener).dateProblem() else { continue }
+            problems.append("\(listener.certificateFile): \(problem)")
+        }
+        return problems
+    }
+
+    /// A certificate out of its time is no reason to serve nobody: other listeners work, and some clients may not look.
+    private func warnOfDates(_ configuration: GatewayConfiguration) throws {
+        for problem in try Self.checkCertificates(configuration) {
+            log.write(.warning, .configurationWarning, [.detail: .text(problem)])
         }
     }
 
@@ -162,29 +211,50 @@ final class Gateway {
         return bound
     }
 
+    /// Who serves an HTTP listener.
+    enum HTTPService {
+        case publicHTTP, admin
+    }
+
     private func openHTTP(
-        _ sockets: [ListeningSocket.Handle], _ name: String, tls: TLSContext?,
-        handle: @escaping (GatewayLoop, HTTPExchange) -> Void
+        _ sockets: [ListeningSocket.Handle], _ name: String, tls: TLSContext?, _ service: HTTPService
     ) throws -> String {
-        var settings = HTTPServer.Configuration()
-        settings.headerByteLimit = configuration.limits.httpHeaderBytes
-        // Well above our own bound, which answers in the API's own words; the server's refusal is a line of text.
-        settings.bodyByteLimit = 32 << 20
-        settings.requestMilliseconds = UInt64(configuration.limits.httpRequestTimeoutSeconds * 1_000)
-        settings.idleMilliseconds = UInt64(configuration.limits.httpIdleTimeoutSeconds * 1_000)
-        settings.connectionLimit = max(1, configuration.limits.httpConnections / members.count)
-        settings.tls = tls
         for (member, socket) in zip(members, sockets) {
-            let server = try HTTPServer(on: member.loop, socket: socket.take(), configuration: settings) {
-                [unowned member] exchange in
-                handle(member, exchange)
-            }
+            let server = httpServer(on: member, service, tls: tls)
+            try server.listen(socket.take())
             listeners.append((member.loop, { server.stopAccepting() }))
             if tls != nil { httpTLS.append((member.loop, LoopBound(server, on: member.loop))) }
         }
         let bound = sockets[0].address.description
         log.write(.info, .listening, [.listener: .text(name), .address: .text(bound)])
         return bound
+    }
+
+    /// A server of one loop that listens nowhere yet.
+    func httpServer(on member: GatewayLoop, _ service: HTTPService, tls: TLSContext?) -> HTTPServer {
+        var settings = HTTPServer.Configuration()
+        settings.headerByteLimit = configuration.limits.httpHeaderBytes
+        settings.bodies = context.bodies
+        settings.requestMilliseconds = UInt64(configuration.limits.httpRequestTimeoutSeconds * 1_000)
+        settings.idleMilliseconds = UInt64(configuration.limits.httpIdleTimeoutSeconds * 1_000)
+        settings.unixSeconds = { UInt64(ClockReader.wall() / 1_000) }
+        settings.busyReply = HTTPReply(service == .admin ? AdminFront.busy : .busy)
+        settings.tls = tls
+        let isAdmin = service == .admin
+        return HTTPServer(
+            on: member.loop, configuration: settings, room: isAdmin ? member.adminRoom : member.publicRoom,
+            judge: { [unowned member] head in
+                isAdmin ? member.adminFront.judge(head) : member.publicFront.judge(head)
+            },
+            handler: { [unowned member] exchange in
+                if isAdmin { member.adminFront.handle(exchange) } else { member.publicFront.handle(exchange) }
+            })
+    }
+
+    /// Sets the loops' clocks, and the store's, from the thread that runs the loops.
+    func setClock(_ mapping: ClockMapping) {
+        time.set(mapping)
+        for member in members { member.setClock(mapping) }
     }
 
     // MARK: Life
@@ -210,6 +280,7 @@ final class Gateway {
         case nil: break
         }
         let mapping = clock.mapping
+        time.set(mapping)
         let offset = clock.offset
         context.status.withLock { status in
             status.clockOffset = offset
@@ -226,6 +297,8 @@ final class Gateway {
             spillFailureCount = store.spillFailureCount
             log.write(.error, .spillFailed, [.error: .text(store.lastSpillFailure ?? "")])
         }
+        requestWatch.look(at: store.requests, log)
+        traceWatch.look(at: store.traces, log)
         if reading.boot - lastClockRecord > 10_000 {
             lastClockRecord = reading.boot
             let record = clock.record(reading)
@@ -240,9 +313,10 @@ final class Gateway {
             var random = SystemRandomNumberGenerator()
             _ = try GeneratedCredentials.complete(&next, random: &random)
             // All that can fail comes first, so that a refused file changes nothing.
-            let applied = next.applied(over: configuration)
+            let applied = try next.reloaded(over: configuration)
             let newDeviceTLS = try applied.device.tls.map { try Self.tlsContext($0) }
             let newHTTPTLS = try applied.http.tls.map { try Self.tlsContext($0) }
+            try warnOfDates(applied)
             if let settings = applied.hook, hook == nil {
                 hook = try HookSender(settings, context: context, log: log)
             }
@@ -255,12 +329,13 @@ final class Gateway {
             if let newHTTPTLS {
                 for (loop, server) in httpTLS { loop.submit { server.wrapped.renewTLS(newHTTPTLS) } }
             }
-            let snapshot = GatewaySnapshot(next)
+            let snapshot = GatewaySnapshot(next, descriptors)
             for member in context.members { member.submit { $0.reload(snapshot) } }
             hook?.update(next.hook)
             log.setLevel(next.logging.level)
             context.status.withLock { status in
                 status.configurationVersion = next.version
+                status.connections = snapshot.connections
                 status.reloadsApplied += 1
             }
             log.write(.info, .reloaded, [.configuration: LogValue(next.version)])
@@ -268,6 +343,15 @@ final class Gateway {
             context.status.withLock { $0.reloadsRefused += 1 }
             log.write(.error, .reloadRefused, [.error: .text("\(error)")])
         }
+    }
+
+    /// Says "not ready" from now on and goes on serving.
+    ///
+    /// - Returns: when the stop itself is to begin (monotonic ms).
+    func beginDrain() -> Int64 {
+        log.write(.info, .draining, [.milliseconds: LogValue(configuration.limits.drainSeconds * 1_000)])
+        context.status.withLock { $0.phase = .stopping }
+        return ClockReader.monotonic() + configuration.limits.drainSeconds * 1_000
     }
 
     /// The clean stop: no new connections, everyone told to come back, what was taken in is answered, then the end.

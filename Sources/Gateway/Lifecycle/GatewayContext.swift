@@ -22,26 +22,34 @@ final class GatewayContext: Sendable {
     let hook = Lock<HookDispatcher?>(nil)
     /// Opened with the gateway, so that a hook that comes with a reload can be woken from every loop's table.
     let hookWakeup: Wakeup
-    /// Devices and senders of all loops, those of them that have not said Hello, and callers that wait in `lease`.
-    let connections = SharedCount()
+    /// Devices of all loops, those of them that have not said Hello, senders, and callers that wait in `lease`.
+    let deviceConnections = SharedCount()
     let handshakes = SharedCount()
+    let senderConnections = SharedCount()
     let longPolls = SharedCount()
     let spares = SpareBatches()
+    let activity = SharedActivity()
+    /// Hellos of registrations and senders that were taken; once a connection, so a lock does.
+    let replays: Lock<ReplayGuard>
     /// What apps have used of their rates, and how many of their devices were connected.
     let rates = SharedRates()
     let online = OnlineHistory()
     let testDevices = SharedTestDevices()
+    /// Bodies of HTTP requests under way.
+    let bodies: HTTPBodyBudget
     private let ready = Atomic<Bool>(false)
     private let stopping = Atomic<Bool>(false)
     private let boxedMembers = Lock<[GatewayMember]>([])
 
     init(
         loopCount: Int, log: Log, store: EmbeddedStore, isFsync: Bool, queueEpoch: UInt64, tokenKey: [UInt8],
-        revokedTokens: Set<TokenID>
+        revokedTokens: Set<TokenID>, startedAt: GatewayTime, bodies: HTTPBodyBudget
     ) throws {
         hookWakeup = try Wakeup()
+        replays = Lock(ReplayGuard(startedAt: startedAt))
         (self.loopCount, self.log, self.store, self.isFsync) = (loopCount, log, store, isFsync)
         (self.queueEpoch, self.tokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)
+        self.bodies = bodies
     }
 
     /// Every loop's handle, in order; set once before the loops run.
@@ -72,6 +80,8 @@ final class GatewayContext: Sendable {
 struct GatewayStatus: Sendable {
     enum Phase: Sendable { case starting, ready, stopping }
     var phase = Phase.starting
+    /// The limits in force, as far as there are descriptors.
+    var connections = ConnectionLimits(devices: 0, senders: 0, http: 0, admin: 0)
     var startedAtMonotonic: Int64 = ClockReader.monotonic()
     var configurationVersion: UInt64 = 1
     var reloadsApplied = 0

@@ -9,11 +9,14 @@ struct GatewaySnapshot: Sendable {
     var registry: AppRegistry
     var credentials: CredentialSet
     var limits: GatewayLimits
+    /// As far as there are descriptors.
+    var connections: ConnectionLimits
     var allowsPlaintextRegistration: Bool
 
-    init(_ configuration: GatewayConfiguration) {
+    init(_ configuration: GatewayConfiguration, _ budget: DescriptorBudget) {
         version = configuration.version
         limits = configuration.limits
+        connections = budget.limits(configuration.limits)
         allowsPlaintextRegistration = configuration.allowPlaintextRegistration
         settings = configuration.apps.map { $0.settings(key: AppKey(appID: $0.appID)) }
         registry = AppRegistry(

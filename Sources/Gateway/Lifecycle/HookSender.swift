@@ -101,7 +101,7 @@ final class HookSender: Sendable {
         }
         guard !due.isEmpty else { return }
         context.members[0].submit { loop in
-            _ = loop.handoffDesk.extend(due, milliseconds: Self.leaseMilliseconds) { _ in }
+            _ = loop.handoffDesk.extend(due, milliseconds: Self.leaseMilliseconds, apps: nil) { _ in }
         }
     }
 }
@@ -133,7 +133,7 @@ extension HookSender: HookPolicy {
         if case .answered(let response) = outcome {
             if case .settled(let results) = Self.read(response, batch.delivery) {
                 context.members[0].submit { loop in
-                    if !loop.handoffDesk.settle(results, complete: { _ in }) {
+                    if !loop.handoffDesk.settle(results, apps: nil, complete: { _ in }) {
                         loop.log.write(.warning, .hookGivenUp, [.reason: "too many settlements are under way"])
                     }
                 }

@@ -11,6 +11,7 @@ public enum LongwiredMain {
     /// - Parameter arguments: without the program's name.
     /// - Returns: the exit code (docs/Errors.md, "Exit codes").
     public static func run(_ arguments: [String]) -> Int32 {
+        StandardDescriptors.fill()
         // A peer that closes early must be an error of one write, not the end of the process. The rest is taken by
         // `waitForSignal`; blocked here, before any thread exists, so that all threads inherit it.
         signal(SIGPIPE, SIG_IGN)
@@ -29,11 +30,9 @@ public enum LongwiredMain {
         }
         switch parsed.action {
         case .help:
-            print(LongwiredArguments.helpText)
-            return ExitCode.success.rawValue
+            return tell(LongwiredArguments.helpText)
         case .version:
-            print("longwired \(Version.text)")
-            return ExitCode.success.rawValue
+            return tell("longwired \(Version.text)")
         case .check, .run: break
         }
 
@@ -49,14 +48,17 @@ public enum LongwiredMain {
     ) throws(ConfigurationError) -> Int32 {
         var configuration = try ConfigurationFile.load(parsed.configurationFile)
         if parsed.action == .check {
+            var problems: [String]
             do throws(TLSFailure) {
-                try Gateway.checkCertificates(configuration)
+                problems = try Gateway.checkCertificates(configuration)
             } catch {
-                return fail(error.description, .configuration)
+                problems = [error.description]
             }
-            for warning in configuration.warnings { print("warning: \(warning)") }
-            print("The configuration is valid.")
-            return ExitCode.success.rawValue
+            if let problem = StoreSetup.problem(ofFolder: configuration.storePath) { problems.append(problem) }
+            guard problems.isEmpty else { return fail(problems.joined(separator: "\nlongwired: "), .configuration) }
+            return tell(
+                (configuration.warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(
+                    separator: "\n"))
         }
         var random = SystemRandomNumberGenerator()
         let generated = try GeneratedCredentials.complete(&configuration, random: &random)
@@ -82,6 +84,7 @@ public enum LongwiredMain {
             .info, .started, [.version: .text(Version.text), .loops: LogValue(gateway.configuration.loopCount)])
         greet(gateway, generated)
         serve(gateway, &signals)
+        drain(gateway, &signals)
         gateway.stop()
         return ExitCode.success.rawValue
     }
@@ -89,7 +92,7 @@ public enum LongwiredMain {
     private static func exitCode(of error: any Error) -> ExitCode {
         switch error {
         case is StoreError: .store
-        case is ListenFailure, is TLSFailure: .configuration
+        case is ListenFailure, is TLSFailure, is DescriptorShortage: .configuration
         default: .internal
         }
     }
@@ -101,6 +104,20 @@ public enum LongwiredMain {
             switch sigtimedwait(&signals, nil, &second) {
             case SIGTERM, SIGINT: return
             case SIGHUP: gateway.reload()
+            default: gateway.tend()
+            }
+        }
+    }
+
+    /// Goes on serving while `/readyz` says no, so that a load balancer has seen it when the listeners close.
+    ///
+    /// A second signal ends the wait.
+    private static func drain(_ gateway: Gateway, _ signals: inout sigset_t) {
+        let end = gateway.beginDrain()
+        while ClockReader.monotonic() < end {
+            var moment = timespec(tv_sec: 0, tv_nsec: 100_000_000)
+            switch sigtimedwait(&signals, nil, &moment) {
+            case SIGTERM, SIGINT: return
             default: gateway.tend()
             }
         }
@@ -134,13 +151,22 @@ public enum LongwiredMain {
                 "No credentials are configured: a bearer token for the admin API is in "
                     + "\(gateway.configuration.storePath)/\(GeneratedCredentials.adminTokenFileName)")
         }
-        print(lines.joined(separator: "\n"))
-        fflush(nil)
+        // A standard output that takes nothing must not keep the gateway from hearing its signals.
+        _ = tell(lines.joined(separator: "\n"))
+    }
+
+    /// Prints to standard output, as far as that takes it within a second; the exit code says whether it did.
+    private static func tell(_ text: String) -> Int32 {
+        switch BoundedWriter.write(text + "\n", to: STDOUT_FILENO, atMostMilliseconds: 1_000) {
+        case .done: ExitCode.success.rawValue
+        case .timedOut: fail("standard output takes nothing: nobody reads it", .store)
+        case .failed(let error): fail("standard output cannot be written: \(error)", .store)
+        }
     }
 
     private static func fail(_ text: String, _ code: ExitCode) -> Int32 {
         let line = text.hasPrefix("longwired") ? text + "\n" : "longwired: " + text + "\n"
-        _ = line.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
+        _ = BoundedWriter.write(line, to: STDERR_FILENO, atMostMilliseconds: 1_000)
         return code.rawValue
     }
 }

@@ -6,11 +6,18 @@ final class LoopSet {
     private(set) var loops: [EventLoop] = []
     private(set) var stores: [EmbeddedShardStore] = []
 
-    func make(_ count: Int, hasOwnTables: Bool, store: EmbeddedStore) throws {
+    /// Makes the loops; `posted` is told whenever a thread of the store has work for one.
+    func make(
+        _ count: Int, hasOwnTables: Bool, store: EmbeddedStore, posted: (@Sendable () -> Void)? = nil
+    ) throws {
         for index in 0..<count {
             let loop = try EventLoop(index: index, hasOwnTable: hasOwnTables)
             loops.append(loop)
-            stores.append(store.makeShard(index: index, of: count) { work in loop.submit(work) })
+            stores.append(
+                store.makeShard(index: index, of: count) { work in
+                    loop.submit(work)
+                    posted?()
+                })
         }
     }
 

@@ -8,7 +8,10 @@ internal import Wire
 /// machine.
 package struct MetaRows: Sendable {
     /// Raw values are stored.
-    enum Kind: UInt64 { case tokenKey = 1, queueEpoch, clock, revokedToken, onlinePoint, onlinePeak, rate, testDevice }
+    enum Kind: UInt64 {
+        case tokenKey = 1, queueEpoch, clock, revokedToken, onlinePoint, onlinePeak, rate, testDevice
+        case foldedDay, foldedLife  // CounterFold.RowKind
+    }
 
     package private(set) var tokenKey: [UInt8] = []
     package private(set) var queueEpoch: UInt64 = 0
@@ -19,6 +22,8 @@ package struct MetaRows: Sendable {
     private(set) var onlinePeaks: [(app: AppKey, day: UInt32, count: Int)] = []
     private(set) var rates: [(app: AppKey, kind: UInt64, day: Int64, count: Int)] = []
     private(set) var testDevices: [(app: AppKey, device: TestDevice)] = []
+    /// Counters of days gone by.
+    private(set) var fold = CounterFold()
     private var isNew = false
 
     /// Reads the table's rows; what cannot be read is made anew.
@@ -53,6 +58,7 @@ package struct MetaRows: Sendable {
         case .testDevice:
             guard let device = TestDevice(bytes: row.value, low: row.key.item) else { return }
             testDevices.append((AppKey(row.key.ownerLow), device))
+        case .foldedDay, .foldedLife: _ = fold.take(row)
         case nil: break
         }
     }

@@ -16,6 +16,8 @@ package final class Log: Sendable {
         var lostCountInAll = 0
         var isWriting = false
         var isClosed = false
+        /// The thread has ended, or is about to without another write.
+        var isOver = false
         var thread: Thread?
     }
 
@@ -49,7 +51,7 @@ package final class Log: Sendable {
 
     /// Writes one event; `fields` keep their order.
     package func write(_ level: LogLevel, _ name: LogName, _ fields: KeyValuePairs<LogKey, LogValue> = [:]) {
-        let time = Int64(SystemClock.wallMilliseconds)
+        let time = ClockReader.wall()
         let now = Int64(SystemClock.monotonicMilliseconds)
         state.broadcast { state in
             guard level >= state.level, !state.isClosed, state.limiter.admit(name, now: now) else { return }
@@ -84,17 +86,24 @@ package final class Log: Sendable {
     /// Lines lost since the start, for the metrics.
     package var lostLineCount: Int { state.withLock { $0.lostCountInAll } }
 
-    /// Waits until everything written so far has left: for the way out, and for tests.
+    /// Waits until everything written so far has left, and no longer than a descriptor that takes nothing is given.
+    ///
+    /// For the way out, and for tests.
     package func flush() {
-        state.wait(while: { !$0.waiting.isEmpty || $0.isWriting }, then: { _ in })
+        state.wait(
+            atMostMilliseconds: LogLimits.flushMilliseconds,
+            while: { (!$0.waiting.isEmpty || $0.isWriting) && !$0.isOver }, then: { _ in })
     }
 
-    /// Writes what waits and ends the thread; later events are ignored.
+    /// Writes what waits, as far as the descriptor takes it within the same time, and ends the thread; later events are
+    /// ignored.
     package func close() {
+        flush()
         let thread = state.broadcast { state -> Thread? in
             state.isClosed = true
             return state.thread.take()
         }
+        // It looks at `isClosed` ten times a second while nothing goes out.
         thread?.join()
     }
 
@@ -118,7 +127,7 @@ package final class Log: Sendable {
                     let now = Int64(SystemClock.monotonicMilliseconds)
                     return (state.limiter.takeLeftOut(now: now, all: state.isClosed), lost, state.isClosed)
                 })
-            let time = Int64(SystemClock.wallMilliseconds)
+            let time = ClockReader.wall()
             for record in batch { formatter.append(record, to: &output) }
             for (name, count) in leftOut {
                 let fields = [
@@ -137,24 +146,33 @@ package final class Log: Sendable {
             output.removeAll(keepingCapacity: true)
             if isLast { break }
         }
-        state.broadcast { $0.isWriting = false }
+        state.broadcast { ($0.isWriting, $0.isOver) = (false, true) }
     }
 
     /// A descriptor that fails for good (a closed pipe) loses lines; there is nowhere left to say so.
+    ///
+    /// Waits for one that is full, but not beyond the end of the log.
     private func writeOut(_ output: [UInt8]) {
-        var offset = 0
-        while offset < output.count {
-            let count = output.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + offset, $0.count - offset) }
-            if count > 0 {
-                offset += count
-            } else if count < 0, errno == EINTR {
-                continue
-            } else if count < 0, errno == EAGAIN {
-                var poller = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-                _ = poll(&poller, 1, 1_000)
-            } else {
-                return
+        let closedAt = ClosedSince()
+        _ = output.withUnsafeBytes { bytes in
+            BoundedWriter.write(bytes, to: descriptor) {
+                closedAt.isLongerThan(LogLimits.closeMilliseconds) { state.withLock { $0.isClosed } }
             }
+        }
+    }
+
+    /// How long a condition holds already.
+    private final class ClosedSince {
+        private var since: UInt64?
+
+        func isLongerThan(_ milliseconds: UInt64, _ isTrue: () -> Bool) -> Bool {
+            guard isTrue() else { return false }
+            let now = SystemClock.monotonicMilliseconds
+            guard let since else {
+                since = now
+                return false
+            }
+            return now - since >= milliseconds
         }
     }
 }

@@ -4,7 +4,9 @@
 package enum LogName: String, Sendable, CaseIterable {
     /// The gateway serves; fields: version, loops.
     case started
-    /// A signal asked for a stop.
+    /// A signal asked for a stop: `/readyz` says no and all goes on for a while; fields: milliseconds.
+    case draining
+    /// The stop has begun: nothing new is taken.
     case stopping
     /// The last line of a clean stop.
     case stopped
@@ -32,12 +34,19 @@ package enum LogName: String, Sendable, CaseIterable {
 
     /// The store is open; fields: path, replayedBytes.
     case storeOpened
+    /// The end of the journal was missing in part and was cut off; fields: bytes, count (of whole segments), durability.
+    case journalCut
     /// Writes are refused for now: a bound is reached.
     case storeBusy
-    /// The limits allow more connections than the system gives descriptors for; fields: count (needed), limit.
+    /// The limits allow more connections than the system gives descriptors for; fields: limit, and what is allowed instead of
+    /// devices, senders, http, admin.
     case fewDescriptors
     /// Rows could not move to the ordered store, or no segment could be made ahead of time; repeated. Fields: error.
     case spillFailed
+    /// Request ids or traces have used four fifths of their budget; fields: name, bytes, limit, milliseconds (the oldest's age).
+    case storeBudgetNear
+    /// Request ids or traces went before their day was over; fields: name, limit, count, milliseconds (how long they were kept).
+    case storeBudgetCut
     /// A write or sync failed: the process ends.
     case storeFailed
     /// An event of the delivery core or the store, under its own name in `name`.
@@ -61,8 +70,9 @@ package enum LogName: String, Sendable, CaseIterable {
 
 /// Every field of a log line.
 package enum LogKey: String, Sendable, CaseIterable {
-    case address, app, attempt, bytes, cid, code, configuration, count, credential, detail, durability, error, exitCode,
-        file, key, limit, listener, loop, loops, message, milliseconds, name, offsetMilliseconds, path, peer, pid,
+    case address, admin, app, attempt, bytes, cid, code, configuration, count, credential, detail, devices, durability,
+        error, exitCode,
+        file, http, key, limit, listener, loop, loops, message, milliseconds, name, offsetMilliseconds, path, peer, pid,
         reason,
-        replayedBytes, retryInMilliseconds, signal, status, task, token, version
+        replayedBytes, retryInMilliseconds, senders, signal, status, task, token, version
 }

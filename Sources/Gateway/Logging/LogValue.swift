@@ -35,6 +35,10 @@ package enum LogLimits {
     /// Longer texts end in an ellipsis; a line stays readable and below what collectors cut.
     package static let textByteCount = 512
     package static let tokenPrefixCount = 8
+    /// How long the process waits on its way out for a stderr that takes nothing.
+    static let flushMilliseconds: UInt64 = 2_000
+    /// How long the log's thread goes on trying once the log is closed; `flush` has waited before.
+    static let closeMilliseconds: UInt64 = 200
     /// Lines that wait for a slow stderr; about a megabyte.
     package static let waitingLineCount = 4_096
     /// Lines of one event within `repeatWindow`; the rest are counted.

@@ -28,7 +28,7 @@ final class SharedRates: RateKeeper, Sendable {
     }
 }
 
-/// How many devices of each app were connected: a point each ten minutes, and the most of each day.
+/// How many devices of each app were connected: a point each ten minutes, and the most of each day, looked at each second.
 final class OnlineHistory: Sendable {
     private struct State {
         var series: [AppKey: OnlineSeries] = [:]
@@ -45,20 +45,23 @@ final class OnlineHistory: Sendable {
 
     /// Takes a point in.
     ///
-    /// - Returns: what its rows must say now: points and peaks that left, and the day's peak if it rose.
-    func note(
-        _ count: Int, app: AppKey, at time: GatewayTime
-    ) -> (leftPoints: [GatewayTime], leftPeaks: [UInt32], peak: Int?) {
-        let day = UInt32(truncatingIfNeeded: max(0, time) / 86_400_000)
-        return state.withLock { state in
-            let leftPoints = state.series[app, default: OnlineSeries()].note(count, at: time)
+    /// - Returns: the times of the points that left.
+    func notePoint(_ count: Int, app: AppKey, at time: GatewayTime) -> [GatewayTime] {
+        state.withLock { $0.series[app, default: OnlineSeries()].note(count, at: time) }
+    }
+
+    /// Takes in how many are connected now.
+    ///
+    /// - Returns: what the rows must say now: the day's peak if it rose, and the peaks of days that left then.
+    func notePeak(_ count: Int, app: AppKey, day: UInt32) -> (peak: Int, leftPeaks: [UInt32])? {
+        state.withLock { state in
+            guard count > state.peaks[app]?[day] ?? -1 else { return nil }
             var peaks = state.peaks[app] ?? [:]
             let leftPeaks = peaks.keys.filter { Int64($0) < Int64(day) - PushAPI.Limits.reportDays }
             for old in leftPeaks { peaks[old] = nil }
-            let isPeak = count > peaks[day] ?? -1
-            if isPeak { peaks[day] = count }
+            peaks[day] = count
             state.peaks[app] = peaks
-            return (leftPoints, Array(leftPeaks), isPeak ? count : nil)
+            return (count, Array(leftPeaks))
         }
     }
 
@@ -74,10 +77,13 @@ final class OnlineHistory: Sendable {
     }
 }
 
-/// Counts connected devices every ten minutes and keeps the rates' use, on the loop that owns the gateway's own rows.
+/// Counts connected devices every second and keeps the rates' use, on the loop that owns the gateway's own rows.
 final class CampaignKeeper {
     private unowned let owner: GatewayLoop
     private var lastPoint: GatewayTime = 0
+    /// A question to the loops is under way until then.
+    private var asksAgainAt: GatewayTime = 0
+    private static let patience: Int64 = 10_000
     private var written: [String: Int] = [:]
 
     init(_ owner: GatewayLoop) { self.owner = owner }
@@ -86,9 +92,9 @@ final class CampaignKeeper {
     func tick() {
         guard owner.context.isReady else { return }
         writeRates()
-        let place = OnlineSeries.place(owner.now)
-        guard place > lastPoint else { return }
-        lastPoint = place
+        // An answer that does not come, of a loop that is busy, costs one second's look.
+        guard owner.now >= asksAgainAt else { return }
+        asksAgainAt = owner.now + Self.patience
         owner.campaigns.desk.askAll({ _ in .online }) { [weak self] answers in
             guard let self else { return }
             var counts: [AppKey: Int] = [:]
@@ -97,18 +103,27 @@ final class CampaignKeeper {
                 guard case .online(let part) = answer else { return }
                 counts.merge(part, uniquingKeysWith: +)
             }
-            for (app, count) in counts { note(count, app, place) }
+            asksAgainAt = 0
+            let place = OnlineSeries.place(owner.now)
+            for (app, count) in counts {
+                notePeak(count, app)
+                if place > lastPoint { notePoint(count, app, place) }
+            }
+            lastPoint = max(lastPoint, place)
         }
     }
 
-    private func note(_ count: Int, _ app: AppKey, _ time: GatewayTime) {
-        let change = owner.context.online.note(count, app: app, at: time)
+    private func notePoint(_ count: Int, _ app: AppKey, _ time: GatewayTime) {
+        let left = owner.context.online.notePoint(count, app: app, at: time)
         MetaRows.writeOnline(count, app: app, at: time, on: owner)
-        for left in change.leftPoints { MetaRows.deleteOnline(app: app, at: left, on: owner) }
+        for time in left { MetaRows.deleteOnline(app: app, at: time, on: owner) }
+    }
+
+    private func notePeak(_ count: Int, _ app: AppKey) {
+        let day = UInt32(truncatingIfNeeded: max(0, owner.now) / 86_400_000)
+        guard let change = owner.context.online.notePeak(count, app: app, day: day) else { return }
+        MetaRows.writePeak(change.peak, app: app, day: day, on: owner)
         for left in change.leftPeaks { MetaRows.deletePeak(app: app, day: left, on: owner) }
-        if let peak = change.peak {
-            MetaRows.writePeak(peak, app: app, day: UInt32(truncatingIfNeeded: time / 86_400_000), on: owner)
-        }
     }
 
     /// What a crash can forget of a day's quota is one second's use.

@@ -34,14 +34,15 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     /// Takes a fresh connection from a listener.
     static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: GatewayLoop) {
-        let device = DeviceHandshake(owner: owner, isSecure: tls != nil)
         owner.metrics.count(.deviceAccepted)
+        guard owner.admit(.device, from: connection.peer) else {
+            return owner.turnAway(connection, isSecure: tls != nil)
+        }
+        let device = DeviceHandshake(owner: owner, isSecure: tls != nil)
         device.stream = ByteStream(
             attaching: connection, on: owner.loop, delegate: device, outboxByteLimit: owner.limits.outboxBytes,
             tls: tls)
-        guard owner.beginHandshake(device) else {
-            return device.close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
-        }
+        owner.beginHandshake(device, from: connection.peer)
     }
 
     /// Takes a connection whose Hello was read on another loop.
@@ -129,6 +130,15 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             for secret in app.appSecrets
             where HMACSHA256.isCode(hello.proof, of: transcript.bytes, key: Array(secret.utf8)) { isProven = true }
             guard isProven else { return close(.badProof, reason: "the proof does not match the app's secret") }
+            let (now, tolerance) = (owner.now, owner.limits.shardLimits.clockTolerance)
+            let verdict = owner.context.replays.withLock {
+                $0.take(hello.proof, timestamp: hello.timestamp, now: now, tolerance: tolerance)
+            }
+            switch verdict {
+            case .fresh: break
+            case .stale: return close(.clockSkew, reason: ReplayGuard.staleReason)
+            case .full: return close(.overloaded, reason: ReplayGuard.fullReason)
+            }
             let (high, low) = SecureRandom.words()
             adopted.cid = DeviceID(high: high, low: low)
             adopted.newSecret = SecureRandom.bytes(32)
@@ -167,6 +177,12 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         close(.helloTimeout, reason: "no Hello came in time")
     }
 
+    func handshakeDisplaced() {
+        guard phase == .awaitingHello else { return }
+        close(.overloaded, reason: GatewayLoop.noRoom)
+    }
+
+    var kind: ConnectionKind { .device }
     var isShakingHands: Bool { phase == .awaitingHello && stream != nil }
 
     /// The session is open: gives the stream away; `nil` if it is over, which this object is about to hear and to tell.
@@ -191,14 +207,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     /// Writes the Close frame.
     static func write(_ code: CloseCode, reason: StaticString, to stream: ByteStream, _ owner: GatewayLoop) {
-        var close = Close()
-        close.code = code.rawValue
-        close.reason = "\(reason)"
-        close.serverTime = UInt64(owner.now)
-        (close.retryAfterMinimum, close.retryAfterMaximum) = owner.retryWindow(for: code)
-        var bytes: [UInt8] = []
-        close.appendFrame(to: &bytes)
-        _ = bytes.withUnsafeBytes { stream.write($0) }
+        _ = owner.closeFrame(code, reason: reason).withUnsafeBytes { stream.write($0) }
         note(code, reason, owner)
     }
 
@@ -212,7 +221,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         owner.metrics.count(.closed(code))
         if wasShakingHands { owner.endHandshake(self) }
         leave()
-        owner.endConnection()
+        owner.endConnection(.device)
         stream?.closeAfterFlush()
     }
 
@@ -233,7 +242,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         owner.metrics.count(.closedForSlowReader)
         if wasShakingHands { owner.endHandshake(self) }
         leave()
-        owner.endConnection()
+        owner.endConnection(.device)
         stream.close(.outboxFull)
     }
 
@@ -245,6 +254,6 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         owner.metrics.count(.closedByPeer)
         if wasShakingHands { owner.endHandshake(self) }
         leave()
-        owner.endConnection()
+        owner.endConnection(.device)
     }
 }

@@ -20,20 +20,10 @@ final class DeviceSessions: StreamDelegate {
         var stream = StreamReference.none
         /// Tells the slot's occupants apart; 20 bits, never zero.
         var stamp: UInt32 = 1
-        /// Pings, updates and feedback since a moment: each costs an answer, a write or a read of the store.
-        var requestsSince: UInt16 = 0
-        var requestCount: UInt16 = 0
-        var feedbackCount: UInt16 = 0
+        /// What its frames may cost.
+        var budget = FrameBudget()
         var phase = Phase.free
     }
-
-    /// In seconds.
-    ///
-    /// A client that pings every second and tells each change of state makes some twenty in this time.
-    private static let requestPeriod: UInt16 = 10
-    private static let requestLimit: UInt16 = 1_000
-    /// A client that tells of every message that it showed has as much to say as it may be sent.
-    private static let feedbackLimit: UInt16 = 10_000
 
     // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
     private unowned(unsafe) let owner: GatewayLoop
@@ -75,7 +65,7 @@ final class DeviceSessions: StreamDelegate {
         }
         let record = table.pointee.records.pointer(slot)
         record.pointee.phase = .opening
-        (record.pointee.requestsSince, record.pointee.requestCount, record.pointee.feedbackCount) = (0, 0, 0)
+        record.pointee.budget = FrameBudget()
         table.pointee.openings[slot] = handshake
         return SessionRef(slot: slot, stamp: record.pointee.stamp)
     }
@@ -139,6 +129,9 @@ final class DeviceSessions: StreamDelegate {
                 return bytes.count
             case .frame(let type, let body, let byteCount):
                 offset += byteCount
+                guard isWithinBudget(session, FrameBudget.cost(of: type), byteCount: body.count) else {
+                    return bytes.count
+                }
                 do throws(WireError) {
                     try take(type, body, session, stream)
                 } catch {
@@ -149,17 +142,11 @@ final class DeviceSessions: StreamDelegate {
         return offset
     }
 
-    /// Counts a ping, an update, an upstream message or feedback; false when there were far too many.
-    private func isWithinBounds(_ session: SessionRef, feedback: Bool = false) -> Bool {
+    /// Takes a frame out of the session's budget; false when that is used up and the session is closed.
+    private func isWithinBudget(_ session: SessionRef, _ cost: Int32, byteCount: Int = 0) -> Bool {
         guard let record = record(session) else { return false }
-        let now = UInt16(truncatingIfNeeded: owner.loop.now / 1_000)
-        if now &- record.pointee.requestsSince >= Self.requestPeriod {
-            (record.pointee.requestsSince, record.pointee.requestCount, record.pointee.feedbackCount) = (now, 0, 0)
-        }
-        if feedback { record.pointee.feedbackCount += 1 } else { record.pointee.requestCount += 1 }
-        guard record.pointee.requestCount > Self.requestLimit || record.pointee.feedbackCount > Self.feedbackLimit
-        else { return true }
-        close(session, .floods, reason: "more pings, updates or feedback than any client has use for")
+        if record.pointee.budget.take(cost, byteCount: byteCount, second: owner.loop.now / 1_000) { return true }
+        close(session, .floods, reason: "far more frames than any client has use for")
         return false
     }
 
@@ -171,7 +158,6 @@ final class DeviceSessions: StreamDelegate {
             owner.acknowledge(session, try AckView(decoding: body.bytes))
         case .ping:
             let nonce = try Ping(decoding: body.bytes).nonce
-            guard isWithinBounds(session) else { return }
             let pong = HeartbeatFrame.pong(nonce: nonce)
             _ = stream.write(byteCount: pong.byteCount) { pong.encode(into: $0) }
         case .pong:
@@ -179,19 +165,18 @@ final class DeviceSessions: StreamDelegate {
             _ = try Pong(decoding: body.bytes)
         case .deviceUpdate:
             let update = try DeviceUpdate(decoding: body.bytes)
-            guard isWithinBounds(session) else { return }
+            guard update.tokens.isEmpty || isWithinBudget(session, FrameBudget.tokensCost) else { return }
             guard DeviceHandshake.arePlain(update.tokens) else {
                 return close(session, .malformed, reason: DeviceHandshake.plainTokensReason)
             }
             owner.update(session, update)
         case .feedback:
             let feedback = try Feedback(decoding: body.bytes)
-            guard isWithinBounds(session, feedback: true) else { return }
+            guard feedback.kind != .action || isWithinBudget(session, FrameBudget.actionCost) else { return }
             owner.feedback(session, feedback)
         case .upstream:
             var result = UpstreamResult()
             result.request = try Upstream(decoding: body.bytes).request
-            guard isWithinBounds(session) else { return }
             result.code = 1
             result.reason = "no consumer takes upstream messages of this app"
             send(session, result)
@@ -237,7 +222,10 @@ final class DeviceSessions: StreamDelegate {
     func foreseeStream(_ session: SessionRef) { stream(of: session)?.foresee() }
 
     func send(_ session: SessionRef, _ effect: DeliverEffect) {
-        guard let stream = stream(of: session), let row = MessageRow(effect.row) else { return }
+        guard let record = record(session), let stream = stream(of: session), let row = MessageRow(effect.row) else {
+            return
+        }
+        record.pointee.budget.earn()
         if let revoked = row.revokedTask {
             var revoke = Revoke()
             (revoke.sequence, revoke.messageID, revoke.taskID) = (effect.sequence, row.messageID, row.taskID)
@@ -247,7 +235,8 @@ final class DeviceSessions: StreamDelegate {
         }
         let frame = DeliverFrame(
             sequence: effect.sequence, messageID: row.messageID, taskID: row.taskID, payload: row.payload,
-            isOffline: effect.isOffline, acceptedAt: UInt64(row.acceptedAt), alertedAt: UInt64(effect.alertedAt),
+            isOffline: effect.isOffline, acceptedAt: UInt64(max(0, row.acceptedAt)),
+            alertedAt: UInt64(max(0, effect.alertedAt)),
             attempt: effect.attempt, collapseKey: row.collapseKey, alertTitle: row.alertTitle,
             alertBody: row.alertBody)
         let byteCount = frame.byteCount
@@ -257,7 +246,8 @@ final class DeviceSessions: StreamDelegate {
     }
 
     func send(_ session: SessionRef, _ effect: BroadcastEffect) {
-        guard let stream = stream(of: session) else { return }
+        guard let record = record(session), let stream = stream(of: session) else { return }
+        record.pointee.budget.earn()
         _ = stream.write(byteCount: effect.frame.count) { effect.write(into: $0) }
         owner.metrics.count(.bytesSent, effect.frame.count)
         owner.metrics.count(.deliversSent)
@@ -305,7 +295,7 @@ final class DeviceSessions: StreamDelegate {
     private func leave(_ session: SessionRef, announced: Bool = false, isForgotten: Bool = false) {
         remove(session)
         if !isForgotten { owner.sessionEnded(session, announced: announced) }
-        owner.endConnection()
+        owner.endConnection(.device)
     }
 
     override func outboxFilled(_ stream: ByteStream) {

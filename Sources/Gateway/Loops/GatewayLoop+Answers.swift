@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Delivery
 internal import EventLoops
 internal import Platform
@@ -20,6 +21,7 @@ extension GatewayLoop {
         }
         core.pointee.effects.removeAll(keepingCapacity: true)
         answerDeferred()
+        if core.pointee.shard.hasSlicesAtHand { continueWork() }
         if !launches.isEmpty { passLaunches() }
         guard !dueTasks.isEmpty || !firstAcks.isEmpty else { return }
         let (due, first) = (dueTasks, firstAcks)
@@ -165,6 +167,7 @@ extension GatewayLoop: ShardStoreObserver {
             metaWaiters.removeFirst()
             first.done()
         }
+        if !lists.isEmpty { dealLists() }
     }
 
     func storeReplied(_ reply: StoreReply) {
@@ -174,4 +177,10 @@ extension GatewayLoop: ShardStoreObserver {
     }
 
     func storeCooled(_ key: StoreKey) { core.pointee.shard.cooled(key) }
+
+    /// Comes within a call of the shard, which must be left alone.
+    func storeBreached(_ breach: StoreBreach) {
+        metrics.count(.storeBreaches)
+        context.log.write(LogEvent(level: .error, name: "storeBoundBreached", text: "\(breach)"))
+    }
 }

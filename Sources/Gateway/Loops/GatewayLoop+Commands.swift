@@ -61,19 +61,11 @@ extension GatewayLoop {
         perform()
     }
 
-    func publish(_ fanout: Fanout, on target: Int) {
-        guard target == index else { return send(.list(fanout), to: target) }
-        fanout.forEach { command in
-            core.pointee.shard.publish(command, now: now)
-            perform()
-        }
-    }
-
     /// A broadcast is out: this loop's devices meet it.
     func launch(_ record: TaskRecord) {
         core.pointee.shard.launch(record, loopCount: loopCount, now: now)
         perform()
-        walkSessions()
+        continueWork()
     }
 
     func lease(on target: Int, _ command: LeaseCommand) {
@@ -82,16 +74,20 @@ extension GatewayLoop {
         perform()
     }
 
-    func settle(on target: Int, _ results: [JobResult], _ origin: Origin) {
-        guard target == index else { return send(.settle(results, origin), to: target) }
-        core.pointee.shard.settle(results, origin: origin, now: now)
+    func settle(on target: Int, _ results: [JobResult], _ apps: Set<AppKey>?, _ origin: Origin) {
+        guard target == index else { return send(.settle(results, apps: apps, origin), to: target) }
+        core.pointee.shard.settle(results, apps: apps, origin: origin, now: now)
         perform()
     }
 
-    func extend(on target: Int, _ items: [ExtendItem], _ milliseconds: Int64, _ origin: Origin) {
-        guard target == index else { return send(.extend(items, milliseconds: milliseconds, origin), to: target) }
+    func extend(
+        on target: Int, _ items: [ExtendItem], _ milliseconds: Int64, _ apps: Set<AppKey>?, _ origin: Origin
+    ) {
+        guard target == index else {
+            return send(.extend(items, milliseconds: milliseconds, apps: apps, origin), to: target)
+        }
         core.pointee.shard.extend(
-            items.map { ($0.job, $0.leaseID) }, milliseconds: milliseconds, origin: origin, now: now)
+            items.map { ($0.job, $0.leaseID) }, milliseconds: milliseconds, apps: apps, origin: origin, now: now)
         perform()
     }
 
@@ -101,7 +97,7 @@ extension GatewayLoop {
         guard !context.members[target].pass(adopted) else { return }
         // The connection is closed already: its client comes back after its own backoff.
         metrics.count(.mailboxRefusals)
-        endConnection()
+        endConnection(.device)
     }
 
     func send(_ message: LoopMessage, to target: Int) { core.pointee.outgoing[target].messages.append(message) }
@@ -136,20 +132,14 @@ extension GatewayLoop {
                     let outcome = PublishOutcome(code: .busy, cid: command.cid, task: command.task)
                     answer(.published(command.origin, outcome))
                 }
-            case .list(let fanout):
-                fanout.forEach { command in
-                    answer(
-                        .published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task)))
-                }
+            case .list(let fanout): fanout.forEach { answerBusy($0) }
             case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .charge, .task, .answers,
                 .jobsAvailable, .launched:
                 kept.append(message)
             }
         }
         messages = kept
-        guard !core.pointee.deferred.isEmpty else { return }
-        let member = LoopBound(self, on: loop)
-        loop.submit { member.wrapped.answerDeferred() }
+        answerDeferredSoon()
     }
 
     // MARK: In from the other loops
@@ -170,10 +160,10 @@ extension GatewayLoop {
                 DeviceHandshake.adopt(adopted, on: self)
             case .lease(let command):
                 lease(on: index, command)
-            case .settle(let results, let origin):
-                settle(on: index, results, origin)
-            case .extend(let items, let milliseconds, let origin):
-                extend(on: index, items, milliseconds, origin)
+            case .settle(let results, let apps, let origin):
+                settle(on: index, results, apps, origin)
+            case .extend(let items, let milliseconds, let apps, let origin):
+                extend(on: index, items, milliseconds, apps, origin)
             case .deviceStatus(let device, let origin):
                 queryStatus(of: device, origin: origin)
             case .trace(let message, let origin):

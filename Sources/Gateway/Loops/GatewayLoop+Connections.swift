@@ -14,24 +14,95 @@ extension GatewayLoop {
         reportedAcceptFailures = count
     }
 
-    /// Counts a connection in; false when there are too many, or too many that shake hands.
+    /// Counts a newcomer in; false when there are too many and nobody can make room.
     ///
-    /// In any case `endHandshake` and `endConnection` are owed.
-    func beginHandshake(_ connection: some Handshaking) -> Bool {
-        let isRoom = context.connections.enter(limit: limits.connections)
-        guard context.handshakes.enter(limit: limits.connectionsBeforeHello), isRoom else { return false }
+    /// The longest waiting connection that has not said Hello makes room: strangers who connect and say nothing do not keep
+    /// others out. After a yes `endHandshake` and `endConnection` are owed.
+    func admit(_ kind: ConnectionKind, from peer: SocketAddress?) -> Bool {
+        let count = kind == .device ? context.deviceConnections : context.senderConnections
+        _ = count.enter(limit: .max)
+        if kind == .device { _ = context.handshakes.enter(limit: .max) }
+        if isRoom(for: kind, count) { return true }
+        let waiting =
+            kind == .device
+            ? handshakes.longestWaiting(preferring: peer?.network)
+            : senderHandshakes.longestWaiting(preferring: peer?.network)
+        if let waiting {
+            metrics.count(kind == .device ? .deviceDisplaced : .senderDisplaced)
+            waiting.handshakeDisplaced()
+            if isRoom(for: kind, count) { return true }
+        }
+        count.leave()
+        if kind == .device { context.handshakes.leave() }
+        metrics.count(kind == .device ? .deviceTurnedAway : .senderTurnedAway)
+        return false
+    }
+
+    /// The newcomer is in the process's counts already, and not yet among the loop's streams.
+    private func isRoom(for kind: ConnectionKind, _ count: SharedCount) -> Bool {
+        let allowed = snapshot.connections
+        switch kind {
+        case .sender:
+            return count.value <= allowed.senders && senders.count + senderHandshakes.count < allowed.sendersPerLoop
+        case .device:
+            guard count.value <= allowed.devices, context.handshakes.value <= limits.connectionsBeforeHello else {
+                return false
+            }
+            guard allowed.devicesPerLoop < .max else { return true }
+            let others = publicRoom.count + adminRoom.count + senders.count + senderHandshakes.count
+            return loop.servingStreamCount - others < allowed.devicesPerLoop
+        }
+    }
+
+    /// Lets an admitted connection wait for its Hello, so long and no longer.
+    func beginHandshake(_ connection: some Handshaking, from peer: SocketAddress?) {
         let deadline = loop.now + UInt64(limits.helloTimeoutMilliseconds)
-        connection.handshakePlace = handshakes.append(connection, deadline: deadline)
-        return true
+        let network = peer?.network ?? 0
+        connection.handshakePlace =
+            connection.kind == .device
+            ? handshakes.append(connection, network: network, deadline: deadline)
+            : senderHandshakes.append(connection, network: network, deadline: deadline)
     }
 
     func endHandshake(_ connection: some Handshaking) {
-        context.handshakes.leave()
-        handshakes.remove(connection.handshakePlace)
+        switch connection.kind {
+        case .device:
+            context.handshakes.leave()
+            handshakes.remove(connection.handshakePlace)
+        case .sender: senderHandshakes.remove(connection.handshakePlace)
+        }
     }
 
     /// A connection is over; one that only moves to another loop stays counted.
-    func endConnection() { context.connections.leave() }
+    func endConnection(_ kind: ConnectionKind) {
+        switch kind {
+        case .device: context.deviceConnections.leave()
+        case .sender: context.senderConnections.leave()
+        }
+    }
+
+    /// Tells a newcomer for whom there is no room so, and hangs up at once.
+    func turnAway(_ connection: DetachedConnection, isSecure: Bool) {
+        log.write(.debug, .connectionClosed, [.code: LogValue(CloseCode.overloaded.rawValue), .reason: "no room"])
+        metrics.count(.closed(.overloaded))
+        // Nothing can be said before a TLS handshake, and that is work for nobody.
+        let word = isSecure ? [] : closeFrame(.overloaded, reason: Self.noRoom)
+        word.withUnsafeBytes { connection.turnAway(with: $0) }
+    }
+
+    static let noRoom: StaticString = "the gateway holds as many connections as it may; come back later"
+
+    /// A Close frame's bytes.
+    func closeFrame(_ code: CloseCode, reason: StaticString) -> [UInt8] {
+        var close = Close()
+        close.code = code.rawValue
+        close.reason = "\(reason)"
+        close.serverTime = UInt64(now)
+        (close.retryAfterMinimum, close.retryAfterMaximum) = retryWindow(for: code)
+        var bytes: [UInt8] = []
+        close.appendFrame(to: &bytes)
+        return bytes
+    }
 
     /// When a closed client may come back: at random in this window, which both ends at 0 leave to the client.
     func retryWindow(for code: CloseCode) -> (UInt32, UInt32) {

@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Delivery
 internal import EventLoops
 internal import MessageStore
@@ -21,11 +22,19 @@ final class GatewayLoop {
     var dueTasks: [TaskRecord] = []
     /// Broadcasts that this turn's effects told of.
     var launches: [TaskRecord] = []
-    private var isWalkingSessions = false
+    private var isWorking = false
     /// Acks whose siblings are to be ended, likewise.
     var firstAcks: [FirstAck] = []
+    /// Lists whose devices wait for room in the store.
+    var lists = FanoutQueue(targetLimit: GatewayLoop.waitingListTargetLimit)
+    var isDealing = false
+    var isDealingLater = false
     private var lastSecond: UInt64 = 0
     var handshakes = HandshakeQueue()
+    var senderHandshakes = HandshakeQueue()
+    /// Shared by the listeners of this loop.
+    let publicRoom: HTTPRoom
+    let adminRoom: HTTPRoom
     var listeners: [Listener] = []
     var reportedAcceptFailures: UInt64 = 0
     let publisher = NativePublisher()
@@ -36,6 +45,8 @@ final class GatewayLoop {
     private(set) lazy var campaigns = CampaignFront(self)
     /// On the loop that owns the gateway's own rows.
     private lazy var campaignKeeper = CampaignKeeper(self)
+    /// On the loop of bucket 0.
+    private var counterKeeper: CounterKeeper?
     /// Rows of the gateway's own that wait to be durable.
     var metaWaiters: [(ticket: Ticket, done: () -> Void)] = []
 
@@ -58,10 +69,11 @@ final class GatewayLoop {
         var isAnswering = false
         var outgoing: [Outgoing]
         var hasJobNews = false
+        var shares = AppShares()
         var clock: ClockMapping
         var cachedNow: GatewayTime = 0
         var metrics = LoopMetrics()
-        // `beginHandshake` keeps the configured limit, which is for all loops together and may change.
+        // `admit` keeps the configured limit, which is for all loops together and may change.
         var senders = StampedTable<SenderConnection>(limit: Route.slotLimit)
         /// Set once, as soon as its owner is there.
         var sessions: DeviceSessions?
@@ -90,30 +102,33 @@ final class GatewayLoop {
     /// Made on the thread that starts the gateway, before the loop runs.
     init(
         index: Int, loop: EventLoop, store: EmbeddedShardStore, context: GatewayContext, snapshot: GatewaySnapshot,
-        clock: ClockMapping, broadcasts: BroadcastStart
+        clock: ClockMapping, broadcasts: BroadcastStart, fold: CounterFold
     ) throws {
         (self.index, self.loop, self.store) = (index, loop, store)
         (self.context, self.snapshot) = (context, snapshot)
         handoffDesk = HandoffDesk(loop: index, loopCount: context.loopCount)
+        publicRoom = HTTPRoom(limit: snapshot.connections.http / context.loopCount)
+        adminRoom = HTTPRoom(limit: snapshot.connections.admin / context.loopCount)
         let now = clock.time(atBoot: ClockReader.boot())
-        let counters = try CounterRows(loading: store)
+        var counters = CounterStart(now: now, fold: fold, countsFold: index == 0)
+        try store.loadAll(table: .counters) { counters.take($0) }
         core = .allocate(capacity: 1)
         core.initialize(
             to: Core(
                 shard: Shard(
                     limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store,
-                    verifier: HelloVerifier(), queueEpoch: context.queueEpoch, counters: counters.rows,
+                    verifier: HelloVerifier(), queueEpoch: context.queueEpoch, counters: counters,
                     broadcasts: broadcasts.of(LoopShare(index: index, count: context.loopCount)), now: now),
                 outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
                 frameByteLimit: snapshot.limits.frameBytes))
-        withExtendedLifetime(counters) {}
+        counterKeeper = index == 0 ? CounterKeeper(self, fold) : nil
         core.pointee.sessions = DeviceSessions(self)
         store.observer = self
         handoffDesk.outlet = HandoffDesk.Outlet(
             lease: { [unowned self] target, command in lease(on: target, command) },
-            settle: { [unowned self] target, results, origin in settle(on: target, results, origin) },
-            extend: { [unowned self] target, items, milliseconds, origin in
-                extend(on: target, items, milliseconds, origin)
+            settle: { [unowned self] target, results, apps, origin in settle(on: target, results, apps, origin) },
+            extend: { [unowned self] target, items, milliseconds, apps, origin in
+                extend(on: target, items, milliseconds, apps, origin)
             })
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
         loop.onStop {
@@ -124,7 +139,7 @@ final class GatewayLoop {
         loop.onTick { [unowned self] _ in tick() }
         guard loop.hasOwnTable else { return }
         loop.onArrival { [unowned self] connection, cargo in
-            guard let connection, let cargo = cargo as? AdoptedConnection.Cargo else { return endConnection() }
+            guard let connection, let cargo = cargo as? AdoptedConnection.Cargo else { return endConnection(.device) }
             DeviceHandshake.adopt(
                 AdoptedConnection(connection: connection, isSecure: cargo.isSecure, hello: cargo.hello), on: self)
         }
@@ -165,14 +180,20 @@ final class GatewayLoop {
     private func tick() {
         core.pointee.shard.advance(to: now)
         perform()
+        continueWork()
         campaigns.desk.tick(now: loop.now)
+        tickLists()
         while let connection = handshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
+        while let connection = senderHandshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         if loop.now >= lastSecond + 1_000 {
             lastSecond = loop.now
+            let count = context.activity.note(core.pointee.shard.publishingApps, now: loop.now)
+            core.pointee.shares.isContended = count > 1
             handoffDesk.tick(now: Int64(loop.now))
             reportAcceptFailures()
             store.secondPassed()
             if index == 0 { campaignKeeper.tick() }
+            counterKeeper?.tick()
         }
     }
 
@@ -187,19 +208,29 @@ final class GatewayLoop {
         for target in core.pointee.outgoing.indices where target != index { dispatch(to: target) }
         core.pointee.cachedNow = 0
         metrics.count(.turns)
+        let rested = core.pointee.shares.turnEnded()
+        if !rested.isEmpty { resume(rested) }
     }
 
-    /// Meets sessions with a new broadcast, a slice a turn.
-    func walkSessions() {
-        guard !isWalkingSessions, core.pointee.shard.hasBroadcastsAtHand else { return }
-        isWalkingSessions = true
+    /// Senders that have rested read on, in a turn of its own.
+    private func resume(_ rested: [AppShares.Connection]) {
+        let member = LoopBound(self, on: loop)
+        loop.submit {
+            for connection in rested { member.wrapped.senders[connection.slot, connection.stamp]?.rested() }
+        }
+    }
+
+    /// Goes on with the shard's longer work, a slice a turn.
+    func continueWork() {
+        guard !isWorking, core.pointee.shard.hasWorkAtHand else { return }
+        isWorking = true
         let member = LoopBound(self, on: loop)
         loop.submit {
             let member = member.wrapped
-            member.isWalkingSessions = false
-            member.core.pointee.shard.continueBroadcasts(now: member.now)
+            member.isWorking = false
+            member.core.pointee.shard.continueWork(now: member.now)
             member.perform()
-            member.walkSessions()
+            member.continueWork()
         }
     }
 
@@ -236,6 +267,8 @@ final class GatewayLoop {
 
     /// Tells every connection that the gateway stops.
     func beginStop() {
+        // Every peer is told at once, and each has its time to read it.
+        loop.closingStreamLimit = .max
         sessions.closeAll()
         var all: [SenderConnection] = []
         senders.forEach { _, _, connection in all.append(connection) }

@@ -11,19 +11,23 @@ struct HandshakeQueue: ~Copyable {
     private var waiting = Ring<WaitingHandshake>()
     /// The place of the oldest entry; places count up and wrap around.
     private var first: UInt32 = 0
+    /// Connections that wait.
+    private(set) var count = 0
 
     /// Lets a connection wait until `deadline`: monotonic milliseconds, never smaller than the one before it.
     ///
     /// - Returns: its place, for `remove(_:)`.
-    mutating func append(_ connection: any Handshaking, deadline: UInt64) -> UInt32 {
-        waiting.append(WaitingHandshake(connection: connection, deadline: deadline))
+    mutating func append(_ connection: any Handshaking, network: UInt64, deadline: UInt64) -> UInt32 {
+        count += 1
+        waiting.append(WaitingHandshake(connection: connection, network: network, deadline: deadline))
         return first &+ UInt32(waiting.count - 1)
     }
 
     /// Forgets a connection whose handshake is over; does nothing for one that was forgotten before.
     mutating func remove(_ place: UInt32) {
         let offset = Int(place &- first)
-        guard place != Self.none, offset < waiting.count else { return }
+        guard place != Self.none, offset < waiting.count, waiting[offset].connection != nil else { return }
+        count -= 1
         waiting[offset].connection = nil
         while let oldest = waiting.first, oldest.connection == nil { dropFirst() }
     }
@@ -32,10 +36,25 @@ struct HandshakeQueue: ~Copyable {
     mutating func popDue(now: UInt64) -> (any Handshaking)? {
         while let oldest = waiting.first, oldest.deadline <= now || oldest.connection == nil {
             dropFirst()
-            if let connection = oldest.connection { return connection }
+            if let connection = oldest.connection {
+                count -= 1
+                return connection
+            }
         }
         return nil
     }
+
+    /// The connection that has waited longest; among the first few one of the newcomer's own network, so that a crowd from
+    /// one place displaces itself.
+    func longestWaiting(preferring network: UInt64?) -> (any Handshaking)? {
+        for offset in 0..<min(waiting.count, Self.lookCount)
+        where waiting[offset].connection != nil && waiting[offset].network == network {
+            return waiting[offset].connection
+        }
+        return waiting.first?.connection
+    }
+
+    private static let lookCount = 32
 
     private mutating func dropFirst() {
         _ = waiting.popFirst()
@@ -46,6 +65,8 @@ struct HandshakeQueue: ~Copyable {
 /// One connection in the queue; `nil` once its handshake is over.
 struct WaitingHandshake {
     var connection: (any Handshaking)?
+    /// `SocketAddress.network` of its other end.
+    var network: UInt64
     var deadline: UInt64
 }
 
@@ -53,5 +74,13 @@ struct WaitingHandshake {
 protocol Handshaking: AnyObject {
     /// Its place in the queue.
     var handshakePlace: UInt32 { get set }
+    var kind: ConnectionKind { get }
     func handshakeTimedOut()
+    /// Another connection takes its place.
+    func handshakeDisplaced()
+}
+
+/// Whose connection it is: each kind has limits of its own.
+enum ConnectionKind {
+    case device, sender
 }

@@ -14,8 +14,8 @@ enum LoopMessage: Sendable {
     /// A connection whose Hello names a device of the receiving loop.
     case adopt(AdoptedConnection)
     case lease(LeaseCommand)
-    case settle([JobResult], Origin)
-    case extend([ExtendItem], milliseconds: Int64, Origin)
+    case settle([JobResult], apps: Set<AppKey>?, Origin)
+    case extend([ExtendItem], milliseconds: Int64, apps: Set<AppKey>?, Origin)
     case deviceStatus(DeviceAddress, Origin)
     case trace(MessageID, Origin)
     /// A step of an operation on aliases, tags, blacklist or badge.

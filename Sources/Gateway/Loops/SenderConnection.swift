@@ -1,6 +1,7 @@
 internal import Cryptography
 internal import Delivery
 internal import EventLoops
+internal import Platform
 internal import PushAPI
 internal import Wire
 
@@ -21,6 +22,11 @@ final class SenderConnection: StreamDelegate, Handshaking {
     /// Publishes taken and not answered; reading rests above the limit, so a sender cannot fill our memory.
     private var unanswered = 0
     private var isPaused = false
+    /// Its app has taken its share: it reads on when its turn comes.
+    private var isResting = false
+    private var share = 0
+    /// For all but publishes, which the store's bounds hold back.
+    private var budget = FrameBudget()
     /// The gateway stops: the connection ends when everything taken was answered.
     private var isStopping = false
 
@@ -29,11 +35,12 @@ final class SenderConnection: StreamDelegate, Handshaking {
     private init(owner: GatewayLoop) { self.owner = owner }
 
     static func accept(_ connection: DetachedConnection, on owner: GatewayLoop) {
-        let sender = SenderConnection(owner: owner)
         owner.metrics.count(.senderAccepted)
+        guard owner.admit(.sender, from: connection.peer) else { return owner.turnAway(connection, isSecure: false) }
+        let sender = SenderConnection(owner: owner)
         sender.stream = ByteStream(
             attaching: connection, on: owner.loop, delegate: sender, outboxByteLimit: 8 << 20)
-        guard owner.beginHandshake(sender) else { return sender.close(.overloaded, reason: "too many connections") }
+        owner.beginHandshake(sender, from: connection.peer)
     }
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
@@ -41,7 +48,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         var offset = 0
         while offset < bytes.count {
             guard phase != .closed else { return bytes.count }
-            guard !isPaused else { return offset }
+            guard !isPaused, !isResting, mayTake() else { return offset }
             switch FrameCut(
                 bytes, from: offset, bodyLimit: owner.frameByteLimit, mustBeHello: phase == .awaitingHello)
             {
@@ -68,9 +75,11 @@ final class SenderConnection: StreamDelegate, Handshaking {
         case .hello where phase == .awaitingHello:
             hello(try Hello(decoding: body.bytes), try HelloTranscript(body: body.bytes))
         case .ping where phase == .open:
+            guard isWithinBudget(.ping, body.count) else { return }
             let pong = HeartbeatFrame.pong(nonce: try Ping(decoding: body.bytes).nonce)
             _ = stream?.write(byteCount: pong.byteCount) { pong.encode(into: $0) }
         case .pong:
+            guard isWithinBudget(.pong, body.count) else { return }
             _ = try Pong(decoding: body.bytes)
         case .close:
             _ = try Close(decoding: body.bytes)
@@ -78,6 +87,13 @@ final class SenderConnection: StreamDelegate, Handshaking {
         default:
             close(.unexpectedFrame, reason: "a sender does not send this type of frame")
         }
+    }
+
+    private func isWithinBudget(_ type: FrameType, _ byteCount: Int) -> Bool {
+        let cost = FrameBudget.cost(of: type)
+        if budget.take(cost, byteCount: byteCount, second: owner.loop.now / 1_000) { return true }
+        close(.floods, reason: "far more frames than any client has use for")
+        return false
     }
 
     private func hello(_ hello: Hello, _ transcript: HelloTranscript) {
@@ -95,14 +111,21 @@ final class SenderConnection: StreamDelegate, Handshaking {
         where HMACSHA256.isCode(hello.proof, of: transcript.bytes, key: Array(secret.utf8)) { isProven = true }
         guard isProven else { return close(.badProof, reason: "the proof does not match the app's masterSecret") }
         let now = owner.now
-        guard abs(Int64(clamping: hello.timestamp) - now) <= owner.limits.shardLimits.clockTolerance else {
-            return close(.clockSkew, reason: "the timestamp is too far from the gateway's clock")
+        let tolerance = owner.limits.shardLimits.clockTolerance
+        let verdict = owner.context.replays.withLock {
+            $0.take(hello.proof, timestamp: hello.timestamp, now: now, tolerance: tolerance)
+        }
+        switch verdict {
+        case .fresh: break
+        case .stale: return close(.clockSkew, reason: ReplayGuard.staleReason)
+        case .full: return close(.overloaded, reason: ReplayGuard.fullReason)
         }
         guard let place = owner.senders.insert(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may")
         }
         (slot, stamp) = place
         sender = NativeSender(app)
+        share = owner.core.pointee.shares.place(of: app.key)
         phase = .open
         owner.endHandshake(self)
         var welcome = Welcome()
@@ -116,6 +139,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         guard let sender else { return }
         let origin = Route(.sender, loop: owner.index, slot: slot, stamp: stamp).origin(view.request)
         unanswered += 1
+        owner.core.pointee.shares.took(share)
         // Its digests are computed meanwhile.
         owner.foresee(view.cid)
         let publish = NativePublish(
@@ -129,6 +153,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
             }
         } catch {
             unanswered -= 1
+            owner.core.pointee.shares.answered(share)
             owner.metrics.count(.refusedInvalid)
             var result = PublishResult()
             result.request = view.request
@@ -144,8 +169,9 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     /// A publish's outcome, durable if it says so.
     func answer(_ request: UInt64, _ outcome: PublishOutcome) {
-        unanswered -= 1
         guard phase == .open else { return }
+        unanswered -= 1
+        owner.core.pointee.shares.answered(share)
         defer { if isStopping { stop() } }
         let code = PublishResultCode(outcome.code)
         let frame = PublishResultFrame(
@@ -158,8 +184,24 @@ final class SenderConnection: StreamDelegate, Handshaking {
         owner.metrics.count(.bytesSent, byteCount)
         if isPaused && !isStopping && unanswered < Self.unansweredLimit / 2 {
             isPaused = false
-            stream?.resumeReading()
+            if !isResting { stream?.resumeReading() }
         }
+    }
+
+    /// False when its app has taken its share of the turn: what comes waits in the socket meanwhile.
+    private func mayTake() -> Bool {
+        if phase != .open || owner.core.pointee.shares.mayTake(share) { return true }
+        isResting = true
+        stream?.pauseReading()
+        owner.core.pointee.shares.rest(share, AppShares.Connection(slot: slot, stamp: stamp))
+        return false
+    }
+
+    /// Its turn has come.
+    func rested() {
+        guard isResting else { return }
+        isResting = false
+        if !isPaused { stream?.resumeReading() }
     }
 
     private func send(_ message: some WireMessage) {
@@ -190,16 +232,19 @@ final class SenderConnection: StreamDelegate, Handshaking {
         close(.helloTimeout, reason: "no Hello came in time")
     }
 
+    func handshakeDisplaced() {
+        guard phase == .awaitingHello else { return }
+        close(.overloaded, reason: GatewayLoop.noRoom)
+    }
+
+    var kind: ConnectionKind { .sender }
     var isShakingHands: Bool { phase == .awaitingHello && stream != nil }
 
     func close(_ code: CloseCode, reason: StaticString) {
         guard phase != .closed else { return }
-        var close = Close()
-        close.code = code.rawValue
-        close.reason = "\(reason)"
-        close.serverTime = UInt64(owner.now)
-        (close.retryAfterMinimum, close.retryAfterMaximum) = owner.retryWindow(for: code)
-        send(close)
+        let bytes = owner.closeFrame(code, reason: reason)
+        _ = bytes.withUnsafeBytes { stream?.write($0) }
+        owner.metrics.count(.bytesSent, bytes.count)
         owner.log.write(.info, .connectionClosed, [.listener: "senders", .code: LogValue(code.rawValue)])
         finish(code)
     }
@@ -218,9 +263,15 @@ final class SenderConnection: StreamDelegate, Handshaking {
     /// Ends the connection's part in the loop's books; false if that was done before.
     private func leave() -> Bool {
         guard phase != .closed else { return false }
-        if phase == .awaitingHello { owner.endHandshake(self) } else { owner.senders.remove(slot, stamp) }
+        if phase == .awaitingHello {
+            owner.endHandshake(self)
+        } else {
+            owner.senders.remove(slot, stamp)
+            // What is still answered finds nobody.
+            owner.core.pointee.shares.answered(share, count: unanswered)
+        }
         phase = .closed
-        owner.endConnection()
+        owner.endConnection(.sender)
         return true
     }
 }

@@ -29,9 +29,12 @@ package struct LoopMetrics: Sendable, Equatable {
 /// What a loop counts: each case is one sample of the page.
 package enum LoopCounter: Int, Sendable, CaseIterable {
     case deviceAccepted, senderAccepted
-    case bytesReceived, bytesSent, turns, mailboxRefusals, coldReads
+    case deviceDisplaced, senderDisplaced, httpDisplaced, adminDisplaced
+    case deviceTurnedAway, senderTurnedAway, httpTurnedAway, adminTurnedAway
+    case bytesReceived, bytesSent, turns, mailboxRefusals, coldReads, storeBreaches
 
-    case messagesAccepted, deliversSent, broadcastMessages, acksReceived, acksIgnored, alertedTwice, jobsLeased
+    case messagesAccepted, deliversSent, broadcastMessages, acksReceived, acksIgnored, feedbackIgnored, alertedTwice,
+        jobsLeased
     case resultAccepted, resultRetry, resultRejected, resultBadToken, resultStale
     case endedDelivered, endedDeliveredOffline, endedOpened, endedHandedOff, endedExpired, endedCollapsed,
         endedRevoked, endedOverflowed, endedFailed
@@ -48,16 +51,26 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
         switch self {
         case .deviceAccepted: (.connectionsAccepted, [.listener: "device"])
         case .senderAccepted: (.connectionsAccepted, [.listener: "senders"])
+        case .deviceDisplaced: (.connectionsDisplaced, [.listener: "device"])
+        case .senderDisplaced: (.connectionsDisplaced, [.listener: "senders"])
+        case .httpDisplaced: (.connectionsDisplaced, [.listener: "http"])
+        case .adminDisplaced: (.connectionsDisplaced, [.listener: "admin"])
+        case .deviceTurnedAway: (.connectionsTurnedAway, [.listener: "device"])
+        case .senderTurnedAway: (.connectionsTurnedAway, [.listener: "senders"])
+        case .httpTurnedAway: (.connectionsTurnedAway, [.listener: "http"])
+        case .adminTurnedAway: (.connectionsTurnedAway, [.listener: "admin"])
         case .bytesReceived: (.bytesReceived, [:])
         case .bytesSent: (.bytesSent, [:])
         case .turns: (.loopTurns, [:])
         case .mailboxRefusals: (.mailboxRefusals, [:])
         case .coldReads: (.coldReads, [:])
+        case .storeBreaches: (.storeBreaches, [:])
         case .messagesAccepted: (.messagesAccepted, [:])
         case .deliversSent: (.deliversSent, [:])
         case .broadcastMessages: (.broadcastMessages, [:])
         case .acksReceived: (.acksReceived, [:])
         case .acksIgnored: (.acksIgnored, [:])
+        case .feedbackIgnored: (.feedbackIgnored, [:])
         case .alertedTwice: (.alertedTwice, [:])
         case .jobsLeased: (.jobsLeased, [:])
         case .resultAccepted: (.jobResults, [.outcome: "accepted"])
@@ -150,6 +163,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
         case .storeFailed: .refusedStore
         case .ignored: .refusedIgnored
         case .stopped: .refusedStopped
+        case .tooLarge: .refusedInvalid
         }
     }
 }

@@ -15,6 +15,10 @@ package enum Metric: String, Sendable, CaseIterable {
 
     // Connections.
     case connections = "connections"
+    case httpConnections = "http_connections"
+    case connectionLimit = "connection_limit"
+    case connectionsDisplaced = "connections_displaced_total"
+    case connectionsTurnedAway = "connections_turned_away_total"
     case connectionsAccepted = "connections_accepted_total"
     case connectionsClosed = "connections_closed_total"
     case sessions = "sessions"
@@ -30,6 +34,7 @@ package enum Metric: String, Sendable, CaseIterable {
     case broadcastMessages = "broadcast_messages_total"
     case acksReceived = "acks_received_total"
     case acksIgnored = "acks_ignored_total"
+    case feedbackIgnored = "feedback_ignored_total"
     case alertedTwice = "alerted_twice_total"
 
     // Handoff.
@@ -48,6 +53,7 @@ package enum Metric: String, Sendable, CaseIterable {
 
     // HTTP.
     case httpRequests = "http_requests_total"
+    case httpBodyBytes = "http_body_bytes"
     case httpRequestSeconds = "http_request_seconds"
 
     // Loops and store.
@@ -63,8 +69,13 @@ package enum Metric: String, Sendable, CaseIterable {
     case journalBytes = "store_journal_bytes"
     case youngRows = "store_young_rows"
     case coldReads = "store_cold_reads_total"
+    case storeBreaches = "store_bound_breaches_total"
     case spilledRows = "store_spilled_rows_total"
     case storeAcceptsWrites = "store_accepts_writes"
+    case retainedBytes = "store_retained_bytes"
+    case retainedBytesLimit = "store_retained_bytes_limit"
+    case retainedSeconds = "store_retained_seconds"
+    case retentionCuts = "store_retention_cuts_total"
 
     package enum Kind: String, Sendable { case counter, gauge, histogram }
 
@@ -89,6 +100,11 @@ package enum Metric: String, Sendable, CaseIterable {
         case .clockOffsetSeconds: "Wall clock minus gateway time."
         case .clockStepRefused: "1 while the wall clock stands more than an hour ahead and is not followed."
         case .connections: "Open connections of devices and senders."
+        case .httpConnections: "Open HTTP connections, by listener."
+        case .connectionLimit:
+            "The limit of connections in force, by listener: as configured, as far as there are descriptors."
+        case .connectionsDisplaced: "Connections that waited without a word and made room for a newcomer, by listener."
+        case .connectionsTurnedAway: "Connections refused because no other could make room, by listener."
         case .connectionsAccepted: "Accepted connections by listener."
         case .connectionsClosed: "Connections closed, by reason."
         case .sessions: "Authenticated sessions by role."
@@ -102,6 +118,7 @@ package enum Metric: String, Sendable, CaseIterable {
         case .broadcastMessages: "Messages that broadcasts became, as devices met them."
         case .acksReceived: "Messages settled by acks."
         case .acksIgnored: "Sequences in acks that named nothing sent in the session."
+        case .feedbackIgnored: "Feedback that was not recorded: an unknown message or action, too many, or no room."
         case .alertedTwice: "Messages acked and alerted by the vendor as well."
         case .jobsLeased: "Handoff jobs leased."
         case .jobResults: "Results of handoff jobs, by outcome."
@@ -114,6 +131,7 @@ package enum Metric: String, Sendable, CaseIterable {
         case .hookDeliveries: "Batches for the hook that ended, by how."
         case .hookHeld: "Batches for the hook under way or waiting for their next attempt."
         case .httpRequests: "HTTP requests, by listener and status."
+        case .httpBodyBytes: "Bytes reserved for the bodies of HTTP requests under way."
         case .httpRequestSeconds: "From a whole HTTP request to its answer, without long polls."
         case .loopTurns: "Turns of the event loops."
         case .mailboxItems: "Items waiting in the loops' mailboxes."
@@ -127,7 +145,12 @@ package enum Metric: String, Sendable, CaseIterable {
         case .journalBytes: "Bytes the journal occupies."
         case .youngRows: "Rows in the journal and in memory, not yet in the ordered store."
         case .coldReads: "Requests to the reader threads."
+        case .storeBreaches: "Writes beyond the store's bounds, which no input should lead to."
         case .spilledRows: "Rows moved from the journal to the ordered store."
+        case .retainedBytes: "Size of request ids and of traces on disk, by type."
+        case .retainedBytesLimit: "What that may come to before the oldest go early, by type."
+        case .retainedSeconds: "The age of the oldest request id and of the oldest trace kept, by type."
+        case .retentionCuts: "Times that request ids or traces went before their day was over, by type."
         case .storeAcceptsWrites: "1 while publishes are taken, 0 while a bound of the store refuses them."
         }
     }

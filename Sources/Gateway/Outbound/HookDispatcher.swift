@@ -176,7 +176,7 @@ package final class HookDispatcher: Sendable {
                 let index = waiting.firstIndex(where: { $0.nextAttemptAt <= now })
             {
                 let item = waiting.remove(at: index)
-                let seconds = Int64(SystemClock.wallMilliseconds / 1_000)
+                let seconds = ClockReader.wall() / 1_000
                 let headers = policy.headers(
                     for: item.delivery, secrets: configuration.secrets, unixSeconds: seconds)
                 if let transfer = HookTransfer(
@@ -271,7 +271,7 @@ package final class HookDispatcher: Sendable {
         case .failure(let reason): failure = reason
         }
         let delay = HookBackoff.delay(afterAttempt: attempt, retryAfter: retryAfter, random: &random)
-        let seconds = Int64(SystemClock.wallMilliseconds / 1_000)
+        let seconds = ClockReader.wall() / 1_000
         shared.withLock { shared in
             if shared.state.failingSince == nil { shared.state.failingSince = seconds }
             shared.state.lastStatus = status

@@ -18,4 +18,5 @@ enum ExitCode {
     static let usage: Int32 = 64
     static let unavailable: Int32 = 69
     static let internalError: Int32 = 70
+    static let unwritable: Int32 = 74
 }

@@ -17,6 +17,7 @@ enum Greeting {
         if hasToken { hello.tokens = [VendorToken(token: String(repeating: "be", count: 32))] }
         guard !identity.cid.isNone else {
             hello.registration = true
+            hello.nonce = SecureRandom.bytes(16)
             return frame(hello, key: Array(credentials.appSecret.utf8))
         }
         hello.cid = identity.cid
@@ -27,6 +28,7 @@ enum Greeting {
         var hello = Hello()
         hello.appID = credentials.appID
         hello.role = .sender
+        hello.nonce = SecureRandom.bytes(16)
         hello.timestamp = timestamp
         hello.client = "longwire bench"
         return frame(hello, key: Array(credentials.masterSecret.utf8))

@@ -12,6 +12,7 @@ struct ReplayTests {
         for entry in entries {
             do { try target.run(entry.bytes) } catch { Issue.record("\(name).hex:\(entry.line): \(error)") }
         }
+        try target.finish()
     }
 
     @Test("an input is written and read as the same line")

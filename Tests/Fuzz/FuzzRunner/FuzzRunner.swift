@@ -1,7 +1,8 @@
 // One executable for all targets. libFuzzer starts itself anew for some of its work (merging), with its own
 // arguments only, so the target's name comes in the environment: LONGWIRE_FUZZ_TARGET.
 //
-//   longwire-fuzz --list                 names and byte limits
+//   longwire-fuzz --list                 names, byte limits, timeouts in seconds
+//   longwire-fuzz --play TEXT            a corpus or a history, one input after another, without the fuzzer
 //   longwire-fuzz --unpack TEXT FOLDER   writes a corpus as files
 //   longwire-fuzz --pack FOLDER          prints files as lines of a corpus
 //   longwire-fuzz [libFuzzer's arguments]
@@ -39,21 +40,43 @@ enum FuzzRunner {
         let arguments = CommandLine.arguments
         switch arguments.dropFirst().first {
         case "--list":
-            for target in FuzzTarget.all { print(target.name, target.byteLimit) }
+            for target in FuzzTarget.all { print(target.name, target.byteLimit, target.timeoutSeconds) }
         case "--unpack":
             for entry in try Corpus.read(arguments[2]) { try write(entry.bytes, "\(arguments[3])/line-\(entry.line)") }
         case "--pack":
             for name in try names(arguments[2]) {
                 print(Corpus.encode(Corpus.contents("\(arguments[2])/\(name)") ?? []))
             }
+        case "--play":
+            guard let target else { fatalError("LONGWIRE_FUZZ_TARGET names no target") }
+            for entry in try Corpus.read(arguments[2]) {
+                do { try target.run(entry.bytes) } catch { fatalError("line \(entry.line): \(error)") }
+            }
+            try target.finish()
         default: fuzz()
         }
     }
 
     private static func fuzz() -> Never {
+        // The last word of the process: what outlives the inputs ends, and what they asked in all is told.
+        atexit {
+            guard let target else { return }
+            let count = target.requestCount?()
+            do { try target.finish() } catch { fatalError("\(target.name): \(error)") }
+            if let count { FuzzRunner.say("stat::requests: \(count)") }
+            if target.name == "gateway" {
+                for (what, count) in GatewayFuzz.answers.sorted(by: { $0.key < $1.key }) {
+                    FuzzRunner.say("answered \(what): \(count)")
+                }
+            }
+        }
         var argc = CommandLine.argc
         var argv = CommandLine.unsafeArgv
         exit(runDriver(&argc, &argv, testOneInput))
+    }
+
+    fileprivate static func say(_ line: String) {
+        _ = (line + "\n").withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
     }
 
     private static func write(_ bytes: [UInt8], _ path: String) throws {

@@ -64,7 +64,8 @@ enum AdminFuzz {
             try require((5_000...300_000).contains(lease.leaseMilliseconds), "a lease beyond its limits")
             try require((0...30_000).contains(lease.waitMilliseconds), "a wait beyond its limits")
             try require(bearer != nil, "a lease without a credential")
-        case .results(let results):
+        case .results(let request):
+            let results = request.results
             try require(results.count <= Limits.leaseJobCount && bearer != nil, "\(results.count) results")
             for result in results { try check(result) }
         case .extend(let extend):
@@ -147,7 +148,8 @@ enum AdminFuzz {
                 DeviceStatus(
                     app: PushFuzz.app.key, isConnected: script.flag(), isReachable: true, isSuspect: false,
                     applicationState: .background, keepsRunning: true, generation: script.word(),
-                    heartbeatSeconds: time(&script), lastSeenAt: time(&script), registeredAt: 0, queuedMessageCount: 1,
+                    heartbeatSeconds: time(&script), lastSeenAt: time(&script), lastLoginAt: 0,
+                    registeredAt: 0, queuedMessageCount: 1,
                     queuedByteCount: 2, inFlightCount: 3, nextSequence: script.word(), badge: -1, pushModeOff: false,
                     tokens: [
                         DeviceStatus.Token(

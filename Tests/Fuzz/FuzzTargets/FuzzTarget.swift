@@ -9,6 +9,20 @@ public struct FuzzTarget: Sendable {
     public let byteLimit: Int
     /// Throws `FuzzFailure` when something that must hold does not; a trap is a failure as well.
     public let run: @Sendable ([UInt8]) throws -> Void
+    /// An input that takes longer than this has failed.
+    public let timeoutSeconds: Int
+    /// Ends what outlives an input; throws as `run` does.
+    public let finish: @Sendable () throws -> Void
+    /// Requests that inputs have made so far, where one input makes many.
+    public let requestCount: (@Sendable () -> Int)?
+
+    init(
+        name: String, byteLimit: Int, timeoutSeconds: Int = 20, run: @escaping @Sendable ([UInt8]) throws -> Void,
+        finish: @escaping @Sendable () throws -> Void = {}, requestCount: (@Sendable () -> Int)? = nil
+    ) {
+        (self.name, self.byteLimit, self.timeoutSeconds) = (name, byteLimit, timeoutSeconds)
+        (self.run, self.finish, self.requestCount) = (run, finish, requestCount)
+    }
 
     /// Every target.
     public static let all: [FuzzTarget] = [
@@ -23,6 +37,9 @@ public struct FuzzTarget: Sendable {
         FuzzTarget(name: "journal", byteLimit: 2_048, run: JournalFuzz.run),
         FuzzTarget(name: "client", byteLimit: 1_024, run: ClientFuzz.run),
         FuzzTarget(name: "shard", byteLimit: 512, run: ShardFuzz.run),
+        FuzzTarget(
+            name: "gateway", byteLimit: 512, timeoutSeconds: 120, run: GatewayFuzz.run, finish: GatewayFuzz.finish,
+            requestCount: { GatewayFuzz.requestCount }),
     ]
 
     public static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }

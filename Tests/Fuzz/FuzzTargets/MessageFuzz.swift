@@ -169,7 +169,8 @@ enum MessageFuzz {
             func part(_ range: BodyRange) -> [UInt8] { Array(range.bytes(of: bytes)) }
             try require(
                 view.request == publish.request && view.cid == publish.cid && view.strategy == publish.strategy
-                    && view.timeToLive == publish.timeToLive && view.hasTimeToLive == publish.hasTimeToLive,
+                    && view.timeToLive == publish.timeToLive ?? 0
+                    && view.hasTimeToLive == (publish.hasTimeToLive || publish.timeToLive != nil),
                 "view and Publish differ in a number")
             try require(
                 part(view.payload) == publish.payload && part(view.apns) == publish.apns

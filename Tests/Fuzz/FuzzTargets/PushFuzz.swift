@@ -97,7 +97,8 @@ enum PushFuzz {
         let entry = AliasEntry(cid: DeviceID(hex: cid.utf8) ?? .none, bucket: Bucket(7), stamp: now)
         let alias = AliasName(app: app.key, text: "alice")
         let detail = DeviceDetail(
-            alias: alias, tags: [TagName(app: app.key, text: "vip")], isBlacklisted: choice & 1 == 1, registeredAt: now,
+            aliases: [alias], tags: [TagName(app: app.key, text: "vip")], isBlacklisted: choice & 1 == 1,
+            registeredAt: now,
             token: "ab\"12", topic: "com.example.demo")
         let replies: [DirectoryReply] = [
             .done, .reserved(stamp: now), .full([entry]), .members([entry, entry]), .members([]),
@@ -176,7 +177,7 @@ enum PushFuzz {
             for push in pushes { try check(push.content, push.task) }
             try JSONFuzz.check(
                 CampaignAnswer.aliases(
-                    pushes.map { ($0.itemIndex, CampaignAnswer.unknownAlias($0.alias)) }, form: form,
+                    pushes.map { ($0.itemIndex, CampaignAnswer.unknownAlias($0.alias.text)) }, form: form,
                     durability: .fsync))
         case .taskReport(let query):
             try require(query.tasks.count <= Limits.reportedTaskCount, "\(query.tasks.count) tasks")

@@ -101,8 +101,8 @@ enum RowFuzz {
     }
 
     private static func lateEventBytes(_ bytes: UnsafeRawBufferPointer) -> [UInt8]? {
-        guard let step = LateEventRow.read(bytes) else { return nil }
-        return filled(LateEventRow.byteCount(step)) { LateEventRow.write(step, into: $0) }
+        let steps = LateEventRow.read(bytes)
+        return steps.isEmpty ? nil : filled(LateEventRow.byteCount(steps)) { LateEventRow.write(steps, into: $0) }
     }
 
     /// Input: kind, owner and item, then the value.

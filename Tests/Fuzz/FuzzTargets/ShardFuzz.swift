@@ -212,7 +212,7 @@ private struct ShardWorld {
             : jobs[script.choice(jobs.count)].message
         let lease = jobs.first { $0.message == message }?.leaseID ?? (script.number(), 1)
         if script.choice(8) == 0 {
-            harness.shard.extend([(message, lease)], milliseconds: 5_000, origin: .none, now: harness.now)
+            harness.shard.extend([(message, lease)], milliseconds: 5_000, apps: nil, origin: .none, now: harness.now)
         } else {
             harness.shard.settle(
                 [
@@ -220,7 +220,7 @@ private struct ShardWorld {
                         job: message, leaseID: lease, outcome: outcome, reason: script.text(upTo: 64),
                         timestamp: Int64(bitPattern: script.number()), retryAfterMilliseconds: Int64(script.byte()) * 10
                     )
-                ], origin: .none, now: harness.now)
+                ], apps: nil, origin: .none, now: harness.now)
         }
     }
 

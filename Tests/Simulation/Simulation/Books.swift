@@ -65,6 +65,8 @@ final class Record {
     var openLease: UInt64 = 0
     var openLeaseUntil: GatewayTime = 0
     var badgeAtLease: (lease: UInt64, badge: Int32) = (0, 0)
+    /// By how much its first lease moved the badge.
+    var badgeChange: Int32 = 0
     var tokensAtLease: [String] = []
     /// By lease: the token that went out with it.
     var leaseTokens: [UInt64: String] = [:]
@@ -144,6 +146,9 @@ final class Identity {
     var durableGeneration: UInt64 = 0
     var badge: Int32 = 0
     var durableBadge: Int32 = 0
+    /// Counts what set the badge, as the row has it.
+    var badgeRound: UInt8 = 0
+    var durableBadgeRound: UInt8 = 0
     var reserved: UInt64 = 0
     var durableReserved: UInt64 = 0
     var durablePushModeOff = false

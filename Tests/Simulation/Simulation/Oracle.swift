@@ -146,6 +146,8 @@ final class Oracle: StoreWitness {
             if job.attempts > limit { fail(.bounds, "message \(record.index) had \(job.attempts) attempts") }
         }
         if job.badgeApplied, record.job?.badgeApplied != true {
+            let before = record.identity.badge
+            defer { record.badgeChange = record.identity.badge - before }
             switch record.badge {
             case .none: break
             case .set(let value): record.identity.badge = max(0, value)
@@ -158,7 +160,17 @@ final class Oracle: StoreWitness {
             checkHeld(record)
         }
         if record.job?.badgeApplied == true, !job.badgeApplied { fail(.badge, "a badge was unapplied") }
+        moveBadge(record, isTakenBack: job.isBadgeTakenBack)
         record.job = job
+    }
+
+    /// The vendor's refusal takes back what the first lease did, an acceptance after all does it again; not once somebody
+    /// has set the badge.
+    private func moveBadge(_ record: Record, isTakenBack: Bool) {
+        guard let job = record.job, job.isBadgeTakenBack != isTakenBack, job.badgeRound == record.identity.badgeRound
+        else { return }
+        let change = isTakenBack ? -record.badgeChange : record.badgeChange
+        record.identity.badge = max(0, record.identity.badge + change)
     }
 
     /// What the live channel may still bring is not leased.
@@ -182,7 +194,9 @@ final class Oracle: StoreWitness {
             guard let record = record(RowInspection.tracedMessage(key)) else {
                 return fail(.content, "a late event of an unknown message")
             }
-            if record.final == nil { fail(.books, "\(event) came as a late event of a pending message") }
+            // What users did is recorded beside a pending message, too.
+            let isVendors = event == .vendorAccepted || event == .alertedTwice
+            if record.final == nil, isVendors { fail(.books, "\(event) came as a late event of a pending message") }
             return
         }
         guard let trace = RowInspection.trace(key, bytes), let record = record(trace.message) else {
@@ -191,6 +205,7 @@ final class Oracle: StoreWitness {
         if let before = record.final {
             fail(.finalState, "message \(record.index) ended as \(before), then as \(trace.finalState)")
         }
+        moveBadge(record, isTakenBack: trace.isBadgeTakenBack)
         let wasStored = record.table != nil
         checkOvertaken(record, trace.finalState)
         if trace.finalState == .overflowed, record.flightLink >= 0 {
@@ -282,6 +297,7 @@ final class Oracle: StoreWitness {
             fail(.lease, "\(token) of device \(identity.index) is in quarantine, but nobody called it bad")
         }
         serverChanged(identity, row, ticket: ticket)
+        identity.badgeRound = row.badgeRound
         if row.badge != identity.badge {
             fail(.badge, "the badge of device \(identity.index) is \(row.badge), it should be \(identity.badge)")
         }
@@ -354,7 +370,7 @@ final class Oracle: StoreWitness {
                     else { continue }
                     identity.isDurable = true
                     identity.durableGeneration = row.generation
-                    identity.durableBadge = row.badge
+                    (identity.durableBadge, identity.durableBadgeRound) = (row.badge, row.badgeRound)
                     identity.durableReserved = row.reservedSequence
                     identity.durablePushModeOff = row.pushModeOff
                     identity.durableBlacklisted = row.isBlacklisted
@@ -451,7 +467,7 @@ final class Oracle: StoreWitness {
         }
         for identity in world.identities {
             identity.generation = identity.durableGeneration
-            identity.badge = identity.durableBadge
+            (identity.badge, identity.badgeRound) = (identity.durableBadge, identity.durableBadgeRound)
             identity.reserved = identity.durableReserved
             identity.tokens = identity.durableTokens
             identity.pushModeOff = identity.durablePushModeOff

@@ -38,6 +38,9 @@ struct Plan {
     /// The longest pause between two leases of a sender service.
     var senderGap: Int64 = 3_000
 
+    /// The second app has no sender service before the healing.
+    var lacksSender: Bool { senderCount == 1 }
+
     init(_ chance: inout Chance) {
         deviceCount = chance.between(2, 9)
         loopCount = chance.between(1, 4)

@@ -35,10 +35,11 @@ extension World {
             eventCount += 1
             sender.leaseCount += 1
             let limit = most ?? (isHealing ? 100 : chance.one(of: [1, 2, 5, 50]))
+            let isChoosy = chance.perMille(100) || plan.lacksSender && !isHealing
             loop.shard.lease(
                 LeaseCommand(
                     origin: Origin(route: 2 | UInt64(sender.index) << 8, request: UInt64(sender.leaseMilliseconds)),
-                    apps: chance.perMille(100) ? [plan.apps[0].key] : nil, limit: limit,
+                    apps: isChoosy ? [plan.apps[0].key] : nil, limit: limit,
                     leaseMilliseconds: sender.leaseMilliseconds,
                     leaseID: (
                         UInt64(sender.index) + 1, UInt64(life) << 40 | UInt64(sender.index) << 32 | sender.leaseCount
@@ -81,8 +82,8 @@ extension World {
                 let loop = loop(of: record.identity.bucket)
                 oracle.willExtend(record, job, by: 10_000)
                 loop.shard.extend(
-                    [(job.message, job.leaseID)], milliseconds: 10_000, origin: Origin(route: 3, request: 0),
-                    now: gatewayNow)
+                    [(job.message, job.leaseID)], milliseconds: 10_000, apps: nil,
+                    origin: Origin(route: 3, request: 0), now: gatewayNow)
                 loop.perform()
             }
             var result = JobResult(job: job.message, leaseID: job.leaseID, outcome: .accepted, vendorID: "v")
@@ -154,7 +155,8 @@ extension World {
         for (index, part) in parts.enumerated() where !part.isEmpty {
             eventCount += 1
             let number = oracle.willSettle(part)
-            loops[index].shard.settle(part, origin: Origin(route: 4, request: UInt64(number)), now: gatewayNow)
+            loops[index].shard.settle(
+                part, apps: nil, origin: Origin(route: 4, request: UInt64(number)), now: gatewayNow)
             loops[index].perform()
         }
     }

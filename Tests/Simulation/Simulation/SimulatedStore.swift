@@ -19,6 +19,8 @@ public final class SimulatedStore: ShardStore {
     weak var witness: (any StoreWitness)?
 
     public var acceptsWrites = true
+    public var batchByteCount = StoreBounds.smallestBatchByteCount
+    public var isShortOfRoom = false
     public private(set) var committedTicket: Ticket = 0
     /// Batches up to this one survive a crash; the shard hears of it later.
     public private(set) var durableTicket: Ticket = 0
@@ -82,7 +84,7 @@ public final class SimulatedStore: ShardStore {
 
     private enum Request {
         case reads([StoreRead])
-        case alarms(upTo: Int64, limit: Int)
+        case alarms(AlarmRequest)
     }
 
     private struct Alarm {
@@ -92,6 +94,13 @@ public final class SimulatedStore: ShardStore {
             time != other.time ? time < other.time : cell.key < other.cell.key
         }
     }
+
+    private struct Left {
+        var time: Int64
+        var pile: AlarmPile
+        var until: Int64
+    }
+    private var leftAlarms: [StoreKey: Left] = [:]
 
     private var cells: [StoreKey: Cell] = [:]
     private var partitions: [PartitionKey: [Cell]] = [:]
@@ -106,6 +115,7 @@ public final class SimulatedStore: ShardStore {
     private var nextOrder = 0
     private var openBucket: Bucket?
     private var openOperations: [Operation] = []
+    private var openByteCount = 0
     private var waiting: [(ticket: Ticket, operations: [Operation])] = []
     private var waitingHead = 0
     public private(set) var lastTicket: Ticket = 0
@@ -168,7 +178,7 @@ public final class SimulatedStore: ShardStore {
         switch request {
         case .reads(let reads):
             results = reads.map { answer($0, into: kept) }
-        case .alarms(let time, let limit): results = [answerAlarms(upTo: time, limit: limit, into: kept)]
+        case .alarms(let request): results = [answerAlarms(request, into: kept)]
         }
         observer?.storeReplied(StoreReply(token: token, results: results, owner: kept))
     }
@@ -280,6 +290,7 @@ public final class SimulatedStore: ShardStore {
     public func beginBatch(_ bucket: Bucket) {
         precondition(openBucket == nil, "batches do not nest")
         openBucket = bucket
+        openByteCount = 48
     }
 
     @discardableResult
@@ -287,8 +298,17 @@ public final class SimulatedStore: ShardStore {
         _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
     ) -> ValueLocation {
         check(key)
-        precondition(byteCount >= 0 && byteCount <= 128 << 10, "a value has at most 128 KiB")
-        precondition(wakeAt == 0 || Self.isReportedWhenCooled(key), "this table has no alarms")
+        var wakeAt = wakeAt
+        if byteCount > StoreBounds.valueByteCount {
+            let isFit = 96 + byteCount <= batchByteCount
+            breach(isFit ? .largeValue(byteCount: byteCount) : .unfitValue(byteCount: byteCount), key)
+            guard isFit else { return ValueLocation(block: 0, offset: 0, byteCount: 0) }
+        }
+        if wakeAt != 0, !Self.isReportedWhenCooled(key) {
+            breach(.alarm, key)
+            wakeAt = 0
+        }
+        reserve(48 + byteCount, key)
         let cell = cell(key)
         judge(prior, cell)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: max(byteCount, 1), alignment: 8)
@@ -316,6 +336,7 @@ public final class SimulatedStore: ShardStore {
     public func delete(_ key: StoreKey, prior: PriorRow) {
         check(key)
         precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
+        reserve(48, key)
         let cell = cell(key)
         judge(prior, cell)
         if cell.isPresent { removeFromPartition(cell) }
@@ -331,10 +352,30 @@ public final class SimulatedStore: ShardStore {
     public func endBatch() -> Ticket {
         precondition(openBucket != nil, "no batch is open")
         openBucket = nil
+        closeBatch()
+        return lastTicket
+    }
+
+    private func closeBatch() {
         lastTicket += 1
         waiting.append((lastTicket, openOperations))
         openOperations = []
-        return lastTicket
+    }
+
+    /// What does not fit the open batch goes on in another one.
+    private func reserve(_ byteCount: Int, _ key: StoreKey) {
+        if openOperations.count == StoreBounds.operationCount || openByteCount + byteCount > batchByteCount {
+            breach(.longBatch(operationCount: openOperations.count, byteCount: openByteCount), key)
+            closeBatch()
+            openByteCount = 48
+        }
+        openByteCount += byteCount
+    }
+
+    private func breach(_ kind: StoreBreach.Kind, _ key: StoreKey) {
+        let breach = StoreBreach(kind, key)
+        violations.append("\(breach)")
+        observer?.storeBreached(breach)
     }
 
     private func makeYoung(_ cell: Cell, _ prior: PriorRow) {
@@ -433,6 +474,7 @@ public final class SimulatedStore: ShardStore {
     // MARK: Reading
 
     public func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
+        guard location.block > 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }  // it was not taken
         guard let buffer = blocks[Int(location.block)] else {
             preconditionFailure("this location is no longer valid: its row was overwritten, deleted or cooled")
         }
@@ -459,9 +501,9 @@ public final class SimulatedStore: ShardStore {
         return lastToken
     }
 
-    public func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
+    public func requestAlarms(_ request: AlarmRequest) -> ReadToken {
         lastToken += 1
-        requests[lastToken] = .alarms(upTo: time, limit: limit)
+        requests[lastToken] = .alarms(request)
         onRead?(lastToken, true)
         return lastToken
     }
@@ -469,6 +511,54 @@ public final class SimulatedStore: ShardStore {
     public var nextAlarm: Int64 {
         dropStaleAlarms()
         return alarmReadsInVain > 0 ? 0 : alarms.first?.time ?? .max
+    }
+
+    public var alarmPiles: [AlarmPile] {
+        var piles: [AlarmPile] = []
+        for (_, left) in currentLeft() where !piles.contains(left.pile) { piles.append(left.pile) }
+        return piles
+    }
+
+    public func nextAlarm(of pile: AlarmPile) -> Int64 {
+        currentLeft().reduce(Int64.max) { $1.1.pile == pile ? min($0, $1.1.until) : $0 }
+    }
+
+    public func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
+        if cells[key]?.isYoung != false || cells[key]?.cold?.wakeAt != wakeAt {
+            violations.append("an alarm is given back that the store does not have: \(key)")
+        }
+        leftAlarms[key] = Left(time: wakeAt, pile: pile, until: until)
+    }
+
+    public func recallAlarms(of pile: AlarmPile, in bucket: Bucket) {
+        for (key, left) in leftAlarms where left.pile == pile && key.bucket == bucket { leftAlarms[key]?.until = 0 }
+    }
+
+    /// What was left and is still as it was, oldest first.
+    private func currentLeft() -> [(StoreKey, Left)] {
+        guard !leftAlarms.isEmpty else { return [] }
+        leftAlarms = leftAlarms.filter { key, left in
+            guard let cell = cells[key], !cell.isYoung else { return false }
+            return cell.cold?.wakeAt == left.time
+        }
+        return leftAlarms.sorted { ($0.value.time, $0.key) < ($1.value.time, $1.key) }
+    }
+
+    private func answerPile(_ pile: AlarmPile, _ request: AlarmRequest, into kept: Kept) -> StoreReadResult {
+        var rows: [StoredRow] = []
+        for (key, left) in currentLeft()
+        where left.pile == pile && (request.isEager || left.until <= request.time) {
+            guard rows.count < request.limit else { return .rows(rows, isComplete: false) }
+            guard let value = cells[key]?.cold else { continue }
+            switch request.judge(key, value.bytes) {
+            case .leave(_, let until): leftAlarms[key]?.until = until
+            case .take:
+                rows.append(kept.row(key, value))
+                leftAlarms[key] = nil
+            case .pass: leftAlarms[key] = nil
+            }
+        }
+        return .rows(rows, isComplete: true)
     }
 
     private func answer(_ read: StoreRead, into kept: Kept) -> StoreReadResult {
@@ -524,20 +614,27 @@ public final class SimulatedStore: ShardStore {
         return cold
     }
 
-    private func answerAlarms(upTo time: Int64, limit: Int, into kept: Kept) -> StoreReadResult {
+    private func answerAlarms(_ request: AlarmRequest, into kept: Kept) -> StoreReadResult {
+        if let pile = request.pile { return answerPile(pile, request, into: kept) }
         guard alarmReadsInVain == 0 else {
             alarmReadsInVain -= 1
             return .rows([], isComplete: false)
         }
         var rows: [StoredRow] = []
-        while rows.count < limit {
+        while rows.count < request.limit {
             dropStaleAlarms()
-            guard let first = alarms.first, first.time <= time else { break }
+            guard let first = alarms.first, first.time <= request.time else { break }
             first.cell.reportedAlarm = first.time
-            rows.append(kept.row(first.cell.key, visible(first.cell)))
+            let row = visible(first.cell)
+            switch request.judge(first.cell.key, row.bytes) {
+            case .take: rows.append(kept.row(first.cell.key, row))
+            case .leave(let pile, let until):
+                leftAlarms[first.cell.key] = Left(time: first.time, pile: pile, until: until)
+            case .pass: violations.append("an alarm of no pile was passed: \(first.cell.key)")
+            }
         }
         dropStaleAlarms()
-        return .rows(rows, isComplete: (alarms.first?.time ?? .max) > time)
+        return .rows(rows, isComplete: (alarms.first?.time ?? .max) > request.time)
     }
 
     private func isCurrent(_ alarm: Alarm) -> Bool {

@@ -416,7 +416,8 @@ extension Oracle {
         let identity = record.identity
         if row.cid != identity.cid { fail(.content, "message \(record.index) is in the ledger for another device") }
         guard !record.everMet else {
-            if row.finalState == nil { fail(.request, "message \(record.index) was accepted twice") }
+            // A pending row is written again when the vendor accepts its message, and for no other reason.
+            if row.finalState == nil, !row.isAlerted { fail(.request, "message \(record.index) was accepted twice") }
             return
         }
         (record.everMet, record.rowTicket, record.rowLife) = (true, ticket, world.life)

@@ -185,10 +185,7 @@ extension Oracle {
         }
     }
 
-    /// With little read ahead, jobs that nobody leases may hold up the alarms behind them: documented.
-    private var areAlarmsPrompt: Bool {
-        world.plan.limits.dueJobReadAhead > 1_000 && world.plan.limits.alarmBatch > 100
-    }
+    private var areAlarmsPrompt: Bool { world.plan.limits.alarmBatch > 100 }
 
     /// A message ends otherwise than by the first ack of its task, long after that: nobody was told of it again.
     func checkOvertaken(_ record: Record, _ state: FinalState) {

@@ -36,7 +36,8 @@ import Testing
         case .revokeLeavesPending: [.finalState]
         case .broadcastIgnoresTags: [.content]
         case .broadcastBeforeSync: [.beforeSync]
-        case .broadcastLedgerIgnored: [.finalState, .order, .request, .handledTwice, .progress]
+        // It writes as new a row that is there.
+        case .broadcastLedgerIgnored: [.finalState, .order, .request, .handledTwice, .progress, .storeContract]
         case .broadcastGoesOnAfterStop: [.finalState, .sentAfterEnd]
         case .enumeratorAlertsAll: [.finalState, .request]
         case .dealtToNewcomers: [.content]

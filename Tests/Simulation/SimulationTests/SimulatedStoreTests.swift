@@ -22,6 +22,13 @@ import Wire
         func reopen() { simulated = simulated.reopened() }
     }
 
+    @Test("beyond its bounds it tells of it and goes on")
+    func bounds() throws {
+        let harness = Harness()
+        harness.simulated.batchByteCount = (8 << 20) - 64
+        try checkShardStoreBounds(harness, bucket: Bucket(7))
+    }
+
     @Test("conformance", arguments: 0..<30 as Range<UInt64>)
     func conformance(seed: UInt64) throws {
         try checkShardStoreConformance(

@@ -1,0 +1,73 @@
+// Alarms of jobs that their app has no room for.
+//
+// The store tells each due alarm once. A due job of an app whose due jobs fill their share is not told then: the store
+// passes it and remembers where, by app and bucket (a *pile*), so that nobody else's alarms wait behind it. The row stays
+// as it is, so a restart forgets the piles and begins anew.
+
+public import Wire
+
+/// Alarms of jobs that the store has passed and not told, or told and taken back.
+public struct AlarmPile: Hashable, Sendable {
+    public var app: AppKey
+    /// Held jobs that were given back, rather than due ones that were never told.
+    public var isHeld: Bool
+
+    public init(app: AppKey, isHeld: Bool) { (self.app, self.isHeld) = (app, isHeld) }
+}
+
+/// What Delivery asks for when it asks for alarms.
+public struct AlarmRequest: Sendable {
+    /// What a reader does with a due row.
+    public enum Verdict: Equatable, Sendable {
+        case take
+        /// It stays in the store and is looked at again when its pile is asked for, not before `until` unless `isEager`.
+        case leave(AlarmPile, until: Int64)
+        /// It is none of this pile.
+        case pass
+    }
+
+    public var time: Int64
+    public var limit: Int
+    /// The pile to look through; `nil`: what no pile has.
+    public var pile: AlarmPile?
+    /// Looks at the pile's alarms even before their `until`.
+    public var isEager = false
+    /// Apps that have no room for due jobs.
+    public var fullApps: [AppKey] = []
+
+    public init(
+        upTo time: Int64, limit: Int, pile: AlarmPile? = nil, isEager: Bool = false, fullApps: [AppKey] = []
+    ) {
+        (self.time, self.limit, self.pile, self.isEager, self.fullApps) = (time, limit, pile, isEager, fullApps)
+    }
+
+    /// Runs on a reader's thread.
+    public func judge(_ key: StoreKey, _ value: UnsafeRawBufferPointer) -> Verdict {
+        if pile == nil, fullApps.isEmpty { return .take }
+        guard key.table == .job, let job = JobRow.Glance(value) else { return pile == nil ? .take : .pass }
+        if let pile, pile.app != job.app { return .pass }
+        // An end, or what is over, takes no room.
+        guard job.isWaiting else { return pile == nil ? .take : .pass }
+        if job.expiresAt <= time || pile?.isHeld == true || !fullApps.contains(job.app) { return .take }
+        return .leave(AlarmPile(app: job.app, isHeld: false), until: job.expiresAt)
+    }
+}
+
+extension JobRow {
+    /// What a reader must know of a job.
+    struct Glance {
+        var app: AppKey
+        /// Due, or leased: it will be due when the lease lapses.
+        var isWaiting: Bool
+        var expiresAt: GatewayTime
+
+        init?(_ bytes: UnsafeRawBufferPointer) {
+            guard bytes.count >= 88, bytes[0] == JobRow.version, let state = State(rawValue: bytes[1]) else {
+                return nil
+            }
+            app = AppKey(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 56, as: UInt64.self)))
+            isWaiting = state == .due || state == .leased
+            expiresAt = Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: 80, as: Int64.self))
+        }
+    }
+}

@@ -1,0 +1,191 @@
+public import Wire
+
+// Counters rows are written by bucket, app and day: a batch belongs to one bucket. Days gone by need no buckets. What all
+// buckets counted for an app on a day is *folded* into one row of bucket 0, and what is older than reports reach into one
+// row an app. So a start reads some rows an app and day in place of 4,096.
+//
+// Exactly once across crashes: the day's buckets change no more (the fold waits for the second day after), the folded row
+// is written from their sums, and only once it is durable their rows are removed. From then on a row of a folded day
+// counts for nothing, so removing may stop anywhere and begin anew.
+
+/// An app and a UTC day.
+public struct CounterDay: Hashable, Sendable {
+    public var app: AppKey
+    /// Days since 1970-01-01.
+    public var day: UInt32
+    public init(app: AppKey, day: UInt32) { (self.app, self.day) = (app, day) }
+}
+
+/// The folded days of all apps, as the loop of bucket 0 keeps them.
+public struct CounterFold: Sendable, Equatable {
+    /// The first word of its rows' owner in the table `meta`; stored.
+    public enum RowKind: UInt64, Sendable { case day = 9, life = 10 }
+
+    /// What one batch is to change.
+    public struct Change: Sendable, Equatable {
+        /// Days to be folded now, sums over all buckets.
+        public var days: [CountersRow] = []
+        /// Sums of the days that reports do not reach any more; `day` is the last one of them.
+        public var lives: [CountersRow] = []
+        /// Folded days that have gone into a life.
+        public var gone: [CounterDay] = []
+        /// Days whose rows by bucket are to be removed once the change is durable.
+        public var removed: [CounterDay] = []
+        public var isEmpty: Bool { days.isEmpty && lives.isEmpty && gone.isEmpty }
+    }
+
+    /// Days that one change folds at most: its batch stays small.
+    public static let changedDayCount = 512
+
+    public private(set) var days: [CounterDay: CountersRow] = [:]
+    public private(set) var lives: [AppKey: CountersRow] = [:]
+
+    public init() {}
+
+    /// Takes over one of its rows; false if the row is none of them.
+    public mutating func take(_ row: StoredRow) -> Bool {
+        guard let kind = RowKind(rawValue: row.key.ownerHigh) else { return false }
+        guard let counters = CountersRow(row.value) else { return true }
+        switch kind {
+        case .day: days[CounterDay(app: counters.app, day: counters.day)] = counters
+        case .life: lives[counters.app] = counters
+        }
+        return true
+    }
+
+    /// Whether rows by bucket of this day count for nothing any more.
+    public func contains(_ day: CounterDay) -> Bool {
+        if days[day] != nil { return true }
+        return lives[day.app].map { day.day <= $0.day } ?? false
+    }
+
+    /// Every folded number, for the shard of bucket 0.
+    public var rows: [CountersRow] { Array(days.values) + Array(lives.values) }
+
+    /// What is to be done with what the shards have counted.
+    ///
+    /// - Parameters:
+    ///   - parts: of every shard, sums over its buckets of days before yesterday.
+    ///   - today: the day that it is now.
+    ///   - reportDays: so many days before today are kept each by itself.
+    /// - Returns: what to write, and which rows to remove once that is durable.
+    public func change(_ parts: [[CountersRow]], today: UInt32, reportDays: UInt32) -> Change {
+        var change = Change()
+        var sums: [CounterDay: CountersRow] = [:]
+        for part in parts.joined() {
+            let day = CounterDay(app: part.app, day: part.day)
+            guard !contains(day) else {
+                if !change.removed.contains(day) { change.removed.append(day) }
+                continue
+            }
+            guard Int64(part.day) + 2 <= Int64(today) else { continue }
+            sums[day, default: CountersRow(app: part.app, day: part.day)].add(part)
+        }
+        for day in sums.keys.sorted(by: Self.isEarlier).prefix(Self.changedDayCount) {
+            guard let row = sums[day] else { continue }
+            change.days.append(row)
+            change.removed.append(day)
+        }
+        // Of days that were folded before, so that no row is written and removed in one batch.
+        let old = days.keys.filter { Int64($0.day) + Int64(reportDays) < Int64(today) }.sorted(by: Self.isEarlier)
+        var lives: [AppKey: CountersRow] = [:]
+        for day in old.prefix(Self.changedDayCount) {
+            guard let row = days[day] else { continue }
+            // A day that a restored clock had left out: it would count as gone already.
+            var life = lives[day.app] ?? self.lives[day.app] ?? CountersRow(app: day.app, day: day.day)
+            life.add(row)
+            life.day = max(life.day, day.day)
+            lives[day.app] = life
+            change.gone.append(day)
+        }
+        change.lives = lives.values.sorted { $0.app.word < $1.app.word }
+        return change
+    }
+
+    private static func isEarlier(_ left: CounterDay, _ right: CounterDay) -> Bool {
+        left.day != right.day ? left.day < right.day : left.app.word < right.app.word
+    }
+
+    /// Writes a change in one batch of bucket 0 and takes it in; nothing may be removed before the batch is durable.
+    public mutating func write(_ change: Change, to store: any ShardStore) -> Ticket {
+        store.beginBatch(Bucket(0))
+        func put(_ row: CountersRow, _ kind: RowKind, item: UInt64) {
+            store.put(
+                Self.key(kind, row.app, item), wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: CountersRow.byteCount
+            ) { row.write(into: $0) }
+        }
+        for row in change.days {
+            put(row, .day, item: UInt64(row.day))
+            days[CounterDay(app: row.app, day: row.day)] = row
+        }
+        for row in change.lives {
+            put(row, .life, item: 0)
+            lives[row.app] = row
+        }
+        for day in change.gone {
+            store.delete(Self.key(.day, day.app, UInt64(day.day)), prior: .maybe(wakeAt: 0))
+            days[day] = nil
+        }
+        return store.endBatch()
+    }
+
+    private static func key(_ kind: RowKind, _ app: AppKey, _ item: UInt64) -> StoreKey {
+        StoreKey(Bucket(0), .meta, ownerHigh: kind.rawValue, ownerLow: app.word, item: item)
+    }
+}
+
+/// The counters rows of a shard's buckets at a start: read one by one, kept as sums.
+public struct CounterStart: Sendable {
+    private let fold: CounterFold
+    private let today: UInt32
+    /// Today's and yesterday's, which go on: a message counts what reaches it on the day of its acceptance.
+    private(set) var current: [(bucket: Bucket, row: CountersRow)] = []
+    /// Earlier days, over all buckets.
+    private(set) var sums: [CounterDay: CountersRow] = [:]
+    /// Days whose folded numbers are among the sums.
+    private(set) var counted: Set<CounterDay> = []
+    /// Folded days of which rows are still there.
+    private(set) var folded: Set<CounterDay> = []
+    package private(set) var damagedRowCount = 0
+    public private(set) var rowCount = 0
+
+    /// - Parameters:
+    ///   - now: gateway time.
+    ///   - fold: what has been folded; its own numbers are left out unless `countsFold`.
+    ///   - countsFold: for one shard of all, the one that owns bucket 0.
+    public init(now: GatewayTime, fold: CounterFold = CounterFold(), countsFold: Bool = false) {
+        (self.fold, today) = (fold, CountersRow.day(of: now))
+        guard countsFold else { return }
+        for row in fold.rows {
+            sums[CounterDay(app: row.app, day: row.day), default: Self.blank(row)].add(row)
+            counted.insert(CounterDay(app: row.app, day: row.day))
+        }
+    }
+
+    private static func blank(_ row: CountersRow) -> CountersRow { CountersRow(app: row.app, day: row.day) }
+
+    /// Takes in a row of the table `counters`, valid during the call.
+    public mutating func take(_ stored: StoredRow) {
+        rowCount += 1
+        guard let row = CountersRow(stored.value) else {
+            damagedRowCount += 1
+            return
+        }
+        let day = CounterDay(app: row.app, day: row.day)
+        if row.day &+ 1 >= today {
+            current.append((stored.key.bucket, row))
+        } else if fold.contains(day) {
+            folded.insert(day)
+        } else {
+            sums[day, default: Self.blank(row)].add(row)
+        }
+    }
+
+    /// Accepted and not ended.
+    package var pending: Int64 {
+        var sum: UInt64 = 0
+        for entry in current { sum &+= entry.row.accepted &- entry.row.ended }
+        for row in sums.values { sum &+= row.accepted &- row.ended }
+        return Int64(bitPattern: sum)
+    }
+}

@@ -1,0 +1,146 @@
+// How many due and held jobs are in memory, app by app, and what becomes of those beyond it.
+//
+// Each app has a share of `dueJobReadAhead`; it may take more while all together have not reached it. Whose share is
+// full leaves the rest in the store: its alarms are passed there and looked at again when the app has room
+// (`AlarmPile`). Held jobs count apart, so that devices that want nothing now keep no due job from its sender.
+
+internal import Structures
+internal import Wire
+
+extension Shard {
+    /// What each app may have in memory whatever the others have.
+    private var dueShare: Int {
+        max(limits.dueJobReadAhead / max(1, apps.count), min(limits.dueJobReadAhead, ShardLimits.smallestDueShare))
+    }
+
+    private func dueCount(of app: Int) -> Int { dueLists[app * 2].count + dueLists[app * 2 + 1].count }
+    private func heldCount(of app: Int) -> Int { dueLists[app * 2].heldCount + dueLists[app * 2 + 1].heldCount }
+
+    /// No more due jobs of the app are read.
+    func isFull(_ app: Int) -> Bool { dueCount >= limits.dueJobReadAhead && dueCount(of: app) >= dueShare }
+
+    func isOverfull(_ app: Int) -> Bool { dueCount > limits.dueJobReadAhead && dueCount(of: app) > dueShare }
+
+    func isHeldOverfull(_ app: Int) -> Bool {
+        numbers.heldJobs > limits.dueJobReadAhead && heldCount(of: app) > dueShare
+    }
+
+    func dueIndex(_ job: UnsafePointer<JobEntry>) -> Int {
+        Int(job.pointee.appIndex) * 2 + (job.pointee.row.facts.flags.contains(.bulk) ? 1 : 0)
+    }
+
+    // MARK: Asking
+
+    /// One batch of alarms at a time, and none for a second after a failed read.
+    ///
+    /// The store's next alarm stays in the past then, and a failing disk must not be asked as fast as it can answer.
+    var mayAskForAlarms: Bool { !alarmsAsked && now >= alarmsPausedUntil && alarmWork == 0 }
+
+    /// When one of the piles must be looked at.
+    var nextPileAlarm: GatewayTime {
+        var next = GatewayTime.max
+        for pile in store.alarmPiles { next = min(next, nextAlarm(of: pile)) }
+        return next
+    }
+
+    private func nextAlarm(of pile: AlarmPile) -> GatewayTime {
+        let next = store.nextAlarm(of: pile)
+        guard next < .max, !pile.isHeld else { return next }
+        // What was left for want of room is due as soon as there is room.
+        return hasRoom(pile.app) ? 0 : next
+    }
+
+    private func hasRoom(_ key: AppKey) -> Bool {
+        guard let app = apps.firstIndex(where: { $0.key == key }) else { return true }
+        return !isFull(app)
+    }
+
+    /// Takes due alarms from the store, a bounded number at a time; those of jobs only as far as their app has room.
+    mutating func askForAlarms() {
+        guard mayAskForAlarms, let request = nextAlarmRequest() else { return }
+        alarmsAsked = true
+        let token = store.requestAlarms(request)
+        continuations[token] = { shard, reply in
+            shard.alarmsAsked = false
+            if reply.failure != nil { shard.alarmsPausedUntil = shard.now + 1_000 }
+            guard case .rows(let rows, _)? = reply.results.first else { return }
+            // Held until all are started, so that finished ones do not ask for more in between.
+            shard.alarmWork += 1
+            for row in rows { shard.alarmRang(row) }
+            shard.alarmDone()
+        }
+    }
+
+    /// What no pile has and the piles take turns.
+    private mutating func nextAlarmRequest() -> AlarmRequest? {
+        let piles = store.alarmPiles
+        let isMainDue = store.nextAlarm <= now
+        isPilesTurn.toggle()
+        if !piles.isEmpty, isPilesTurn || !isMainDue {
+            for step in 1...piles.count {
+                let pile = piles[(pileHand + step) % piles.count]
+                guard nextAlarm(of: pile) <= now else { continue }
+                pileHand = (pileHand + step) % piles.count
+                return request(pile)
+            }
+        }
+        return isMainDue ? request(nil) : nil
+    }
+
+    private func request(_ pile: AlarmPile?) -> AlarmRequest {
+        var request = AlarmRequest(upTo: now, limit: limits.alarmBatch, pile: pile)
+        for index in apps.indices where isFull(index) { request.fullApps.append(apps[index].key) }
+        if let pile, !pile.isHeld, hasRoom(pile.app) {
+            request.isEager = true
+            if let app = apps.firstIndex(where: { $0.key == pile.app }) {
+                let room = max(dueShare - dueCount(of: app), limits.dueJobReadAhead - dueCount)
+                request.limit = max(1, min(request.limit, room))
+            }
+        }
+        return request
+    }
+
+    // MARK: What goes back
+
+    /// Gives a job that the store has just told of back to it when its app has too many.
+    mutating func leaveIfOverfull(_ slot: UInt32) {
+        let entry = jobs.pointer(slot)
+        guard entry.pointee.place == .due else { return leaveIfHeld(slot) }
+        guard isOverfull(Int(entry.pointee.appIndex)), entry.pointee.isCold, entry.pointee.message == .max,
+            entry.pointee.row.wakeAt == entry.pointee.storedWakeAt
+        else { return }
+        let facts = entry.pointee.row.facts
+        store.leaveAlarm(
+            facts.jobKey, wakeAt: entry.pointee.storedWakeAt, in: AlarmPile(app: facts.app, isHeld: false),
+            until: facts.expiresAt)
+        forgetJob(slot)
+    }
+
+    /// Gives a held job back to the store when too many are in memory.
+    mutating func leaveIfHeld(_ slot: UInt32) {
+        let entry = jobs.pointer(slot)
+        guard entry.pointee.place == .held, entry.pointee.wasReported, entry.pointee.isCold,
+            entry.pointee.message == .max, isHeldOverfull(Int(entry.pointee.appIndex)),
+            entry.pointee.row.wakeAt == entry.pointee.storedWakeAt
+        else { return }
+        let facts = entry.pointee.row.facts
+        let soon = now + limits.heldJobPause.lowerBound
+        store.leaveAlarm(
+            facts.jobKey, wakeAt: entry.pointee.storedWakeAt, in: AlarmPile(app: facts.app, isHeld: true),
+            until: max(soon, min(facts.expiresAt, now + limits.heldJobPause.upperBound)))
+        devices.pointer(entry.pointee.device).pointee.flags.insert(.heldInStore)
+        forgetJob(slot)
+    }
+
+    /// The device may want its held jobs now: those that the store keeps are looked at.
+    mutating func recallJobs(of slot: UInt32) {
+        guard devices.isOccupied(slot) else { return }
+        let device = devices.pointer(slot)
+        guard device.pointee.flags.contains(.heldInStore), device.pointee.flags.isDisjoint(with: .silenced) else {
+            return
+        }
+        device.pointee.flags.remove(.heldInStore)
+        store.recallAlarms(
+            of: AlarmPile(app: apps[Int(device.pointee.appIndex)].key, isHeld: true), in: device.pointee.bucket)
+    }
+}

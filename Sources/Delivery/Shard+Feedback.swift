@@ -1,0 +1,280 @@
+// Feedback: what a user did with a message, as its device reports it.
+//
+// Each event of a message is a row of its own beside the message's trace, whether the message is pending or has ended. The
+// shard looks for that row before it counts, so that a repetition counts nothing, after a restart as well.
+
+internal import Structures
+public import Wire
+
+/// A message that a device reports about.
+private struct ReportedMessage {
+    var id: MessageID
+    var task: TaskID
+    /// The vendor accepted it, so that what is reported is taken to be about its alert.
+    var isVendor: Bool
+    /// Events that its job's row or its trace tells of.
+    var events: Set<TraceEvent>
+}
+
+extension Shard {
+    /// The user opened a notification, or the client showed one, or did something with it.
+    public mutating func feedback(_ session: SessionRef, _ feedback: Feedback, now: GatewayTime) {
+        begin(now)
+        guard let slot = device(of: session) else { return }
+        devices.pointer(slot).pointee.lastHeardAt = self.now
+        let isTaken =
+            switch feedback.kind {
+            // It ends a message, which makes room.
+            case .opened: true
+            case .shown: store.acceptsWrites
+            case .action: store.acceptsWrites && Wire.Limits.actions.contains(feedback.action)
+            }
+        guard isTaken else {
+            numbers.feedbackIgnored &+= 1
+            return
+        }
+        whenReady(slot) { shard, slot, readiness in
+            guard readiness == .ready else {
+                shard.numbers.feedbackIgnored &+= 1
+                return
+            }
+            shard.devices.pointer(slot).pointee.flags.insert(.busy)
+            let done: (inout Shard) -> Void = { shard in
+                shard.devices.pointer(slot).pointee.flags.remove(.busy)
+                shard.pump(slot)
+                shard.drainWaiting(slot)
+            }
+            let id = feedback.messageID
+            switch feedback.kind {
+            case .opened: shard.markOpened(id, slot, completion: done)
+            case .shown: shard.report(.shown, of: id, slot, completion: done)
+            case .action: shard.report(.action, number: feedback.action, of: id, slot, completion: done)
+            }
+        }
+    }
+
+    /// Ends a message as opened if it is the device's own and still here; else it is a late event of its trace.
+    ///
+    /// The device is ready, and busy for as long as this lasts.
+    mutating func markOpened(_ message: MessageID, _ slot: UInt32, completion: @escaping (inout Shard) -> Void) {
+        guard !devices.pointer(slot).pointee.flags.contains(.replayOpened),
+            let shown = Self.lateKey(.shown, message), message.bucket == devices.pointer(slot).pointee.bucket
+        else {
+            report(.opened, of: message, slot, completion: completion)
+            return
+        }
+        lookUp(shown) { shard, bytes, _, ok in
+            // What cannot be read may have been counted.
+            let wasShown = bytes != nil || !ok
+            if let listed = shard.listedMessage(message, of: slot),
+                shard.messages.pointer(listed).pointee.facts.strategy == .liveElseVendor
+            {
+                let entry = shard.messages.pointer(listed)
+                shard.endOpened(entry.pointee.facts, message: listed, job: entry.pointee.job, slot, wasShown)
+                completion(&shard)
+                return
+            }
+            let cid = shard.devices.pointer(slot).pointee.cid
+            shard.findJob(message) { shard, job, ok in
+                guard let job, shard.jobs.pointer(job).pointee.row.facts.cid == cid,
+                    shard.jobs.pointer(job).pointee.row.facts.strategy == .liveElseVendor
+                else {
+                    if let job { shard.dropJobIfDone(job) }
+                    shard.report(.opened, of: message, slot, completion: completion)
+                    return
+                }
+                let entry = shard.jobs.pointer(job)
+                shard.endOpened(entry.pointee.row.facts, message: entry.pointee.message, job: job, slot, wasShown)
+                completion(&shard)
+            }
+        }
+    }
+
+    private mutating func endOpened(
+        _ facts: MessageFacts, message: UInt32, job: UInt32, _ slot: UInt32, _ wasShown: Bool
+    ) {
+        openBatch(slot)
+        let isInSteps = job != .max && jobs.pointer(job).pointee.row.steps.contains { $0.event == .shown }
+        count(.clickedVendor)
+        if !wasShown, !isInSteps { count(.shownVendor) }
+        end(facts, .opened, message: message, job: job)
+        closeBatch()
+    }
+
+    // MARK: Events
+
+    /// Records an event of one of the device's messages, once.
+    private mutating func report(
+        _ event: TraceEvent, number: UInt32 = 0, of message: MessageID, _ slot: UInt32,
+        completion: @escaping (inout Shard) -> Void
+    ) {
+        findReported(message, slot) { shard, found in
+            guard let found else {
+                shard.numbers.feedbackIgnored &+= 1
+                completion(&shard)
+                return
+            }
+            if event == .action {
+                shard.reportAction(number, of: found, slot, completion: completion)
+            } else {
+                shard.reportOnce(event, of: found, slot, completion: completion)
+            }
+        }
+    }
+
+    /// Finds a message of this device: in memory, by its job, by its trace, or among the rows of its queue.
+    private mutating func findReported(
+        _ message: MessageID, _ slot: UInt32, completion: @escaping (inout Shard, ReportedMessage?) -> Void
+    ) {
+        let device = devices.pointer(slot)
+        guard message.bucket == device.pointee.bucket else { return completion(&self, nil) }
+        let cid = device.pointee.cid
+        if let listed = listedMessage(message, of: slot) {
+            let entry = messages.pointer(listed)
+            let row = entry.pointee.job == .max ? nil : jobs.pointer(entry.pointee.job).pointee.row
+            completion(&self, Self.reported(entry.pointee.facts, row))
+            return
+        }
+        findJob(message) { shard, job, ok in
+            if let job {
+                let row = shard.jobs.pointer(job).pointee.row
+                shard.dropJobIfDone(job)
+                completion(&shard, row.facts.cid == cid ? Self.reported(row.facts, row) : nil)
+                return
+            }
+            guard ok, let bucket = message.bucket else { return completion(&shard, nil) }
+            shard.readTrace(message, bucket: bucket) { shard, trace, ok in
+                guard let trace else {
+                    guard ok else { return completion(&shard, nil) }
+                    shard.findQueued(message, slot, completion: completion)
+                    return
+                }
+                guard trace.facts.cid == cid else { return completion(&shard, nil) }
+                let isVendor =
+                    trace.finalState == .opened || trace.finalState == .handedOff
+                    || trace.steps.contains { $0.event == .vendorAccepted }
+                completion(
+                    &shard,
+                    ReportedMessage(
+                        id: message, task: trace.facts.task, isVendor: isVendor,
+                        events: Set(trace.steps.lazy.filter { $0.detail.isEmpty }.map(\.event))))
+            }
+        }
+    }
+
+    private static func reported(_ facts: MessageFacts, _ job: JobRow?) -> ReportedMessage {
+        // Rows of before had an action as a `shown` with a detail.
+        let events = Set((job?.steps ?? []).lazy.filter { $0.detail.isEmpty }.map(\.event))
+        return ReportedMessage(
+            id: facts.message, task: facts.task, isVendor: job.map { $0.alertedAt > 0 } ?? false, events: events)
+    }
+
+    /// Looks for an un-acked message through the rows of its device's queue, which no id leads to; once a second a device.
+    private mutating func findQueued(
+        _ message: MessageID, _ slot: UInt32, completion: @escaping (inout Shard, ReportedMessage?) -> Void
+    ) {
+        let device = devices.pointer(slot)
+        guard device.pointee.coldMessageCount > 0, device.pointee.queuedSearchAt + 1_000 <= now,
+            message.acceptedAtMilliseconds <= now
+        else { return completion(&self, nil) }
+        device.pointee.queuedSearchAt = now
+        findQueued(message, slot, from: 0, completion: completion)
+    }
+
+    private mutating func findQueued(
+        _ message: MessageID, _ slot: UInt32, from item: UInt64,
+        completion: @escaping (inout Shard, ReportedMessage?) -> Void
+    ) {
+        scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
+            if let row = rows.first(where: { $0.facts.message == message }) {
+                completion(&shard, Self.reported(row.facts, row.job))
+            } else if ok, !isComplete, let last = rows.last {
+                shard.findQueued(message, slot, from: last.facts.item &+ 1, completion: completion)
+            } else {
+                completion(&shard, nil)
+            }
+        }
+    }
+
+    /// Records `shown` or `opened`, unless it is recorded already.
+    private mutating func reportOnce(
+        _ event: TraceEvent, of found: ReportedMessage, _ slot: UInt32, completion: @escaping (inout Shard) -> Void
+    ) {
+        guard let key = Self.lateKey(event, found.id), let shown = Self.lateKey(.shown, found.id),
+            !found.events.contains(event)
+        else { return completion(&self) }
+        lookUp(key) { shard, bytes, _, ok in
+            guard ok, bytes == nil else {
+                if !ok { shard.numbers.feedbackIgnored &+= 1 }
+                completion(&shard)
+                return
+            }
+            guard event == .opened, !found.events.contains(.shown) else {
+                shard.writeOnce(event, of: found, slot, wasShown: found.events.contains(.shown))
+                completion(&shard)
+                return
+            }
+            // Whoever clicks has seen it; on the live channel only the client knows whether something was shown.
+            shard.lookUp(shown) { shard, bytes, _, ok in
+                shard.writeOnce(event, of: found, slot, wasShown: bytes != nil || !ok)
+                completion(&shard)
+            }
+        }
+    }
+
+    private mutating func writeOnce(_ event: TraceEvent, of found: ReportedMessage, _ slot: UInt32, wasShown: Bool) {
+        let isOpened = event == .opened
+        openBatch(slot)
+        if isOpened { count(found.isVendor ? .clickedVendor : .clickedLive) }
+        if !isOpened || found.isVendor && !wasShown { count(found.isVendor ? .shownVendor : .shownLive) }
+        noteTaskEvent(isOpened ? .opened : .shown, isVendor: found.isVendor, task: found.task, message: found.id)
+        noteLate(event, of: found.id, detail: "")
+        closeBatch()
+    }
+
+    /// Records a custom action: each number once, and so many of them a message.
+    private mutating func reportAction(
+        _ number: UInt32, of found: ReportedMessage, _ slot: UInt32, completion: @escaping (inout Shard) -> Void
+    ) {
+        guard let key = Self.lateKey(.action, found.id) else { return completion(&self) }
+        lookUp(key) { shard, bytes, _, ok in
+            guard ok else { return shard.ignoreAction(completion) }
+            let known = bytes.map { LateEventRow.read($0) } ?? []
+            if bytes != nil || !found.task.hasLedger {
+                let isKnown = known.contains { $0.detail == String(number) }
+                guard isKnown || known.count < Limits.actionsPerMessage else { return shard.ignoreAction(completion) }
+                if !isKnown { shard.writeAction(number, beside: known, of: found, slot) }
+                completion(&shard)
+                return
+            }
+            // A task's reports outlive traces, and with them the row beside the trace.
+            let first = TaskEventRow.item(found.id, .action, action: 0)
+            let start = StoreKey(
+                shard.devices.pointer(slot).pointee.bucket, .taskEvent, found.task, item: first)
+            shard.read([.scan(partition: start, rowLimit: Limits.actionsPerMessage, byteLimit: 64 << 10)]) {
+                shard, reply in
+                guard case .rows(let rows, _)? = reply.results.first else { return shard.ignoreAction(completion) }
+                let own = rows.filter { $0.key.item & ~0xFFF == first }
+                let wanted = TaskEventRow.item(found.id, .action, action: number)
+                let isKnown = own.contains { $0.key.item == wanted }
+                guard isKnown || own.count < Limits.actionsPerMessage else { return shard.ignoreAction(completion) }
+                if !isKnown { shard.writeAction(number, beside: known, of: found, slot) }
+                completion(&shard)
+            }
+        }
+    }
+
+    private mutating func writeAction(
+        _ number: UInt32, beside known: [MessageTrace.Step], of found: ReportedMessage, _ slot: UInt32
+    ) {
+        openBatch(slot)
+        noteTaskEvent(.action, isVendor: found.isVendor, action: number, task: found.task, message: found.id)
+        noteLate(.action, of: found.id, detail: String(number), beside: known)
+        closeBatch()
+    }
+
+    private mutating func ignoreAction(_ completion: @escaping (inout Shard) -> Void) {
+        numbers.feedbackIgnored &+= 1
+        completion(&self)
+    }
+}

@@ -1,0 +1,64 @@
+// What each app takes of the journal's room, so that the one that takes more than its share is refused first.
+//
+// While there is room nobody's share is looked at. When little is left, an app whose messages of the last seconds take
+// more than what is accepted, divided by the apps that publish, gets the answer `busy`; the others go on.
+
+public import Wire
+
+/// Bytes that each app's accepted messages took in the last seconds.
+struct AppUsage {
+    /// What a message writes besides its row: counters, a job, how it ended.
+    private static let rowsByteCount = 512
+
+    private var byteCounts: [Int] = []
+    private var total = 0
+    private var count = 0
+
+    mutating func add(_ app: Int, byteCount: Int) {
+        while byteCounts.count <= app { byteCounts.append(0) }
+        if byteCounts[app] == 0 { count += 1 }
+        byteCounts[app] += byteCount + Self.rowsByteCount
+        total += byteCount + Self.rowsByteCount
+    }
+
+    /// A second has passed: what was before counts half.
+    mutating func age() {
+        guard total > 0 else { return }
+        (total, count) = (0, 0)
+        for index in byteCounts.indices {
+            byteCounts[index] /= 2
+            total += byteCounts[index]
+            if byteCounts[index] > 0 { count += 1 }
+        }
+    }
+
+    func isOverShare(_ app: Int) -> Bool {
+        app < byteCounts.count && count > 1 && byteCounts[app] > total / count
+    }
+
+    func isActive(_ app: Int) -> Bool { app < byteCounts.count && byteCounts[app] > 0 }
+}
+
+extension Shard {
+    /// The journal is nearly at its bound, or places for waiting commands are.
+    var isShortOfRoom: Bool {
+        store.isShortOfRoom || waitingCount >= limits.waitingInAll - limits.waitingInAll / 8
+    }
+
+    func isOverShare(_ key: AppKey) -> Bool {
+        guard let app = apps.firstIndex(where: { $0.key == key }) else { return false }
+        return usage.isOverShare(app)
+    }
+
+    @inline(__always)
+    mutating func noteUse(of app: Int, byteCount: Int) { usage.add(app, byteCount: byteCount) }
+
+    mutating func ageUse() {
+        guard now >= usageAgedAt + 1_000 else { return }
+        usageAgedAt = now
+        usage.age()
+    }
+
+    /// Apps that have published to this loop's devices lately.
+    public var publishingApps: [AppKey] { apps.indices.filter { usage.isActive($0) }.map { apps[$0].key } }
+}

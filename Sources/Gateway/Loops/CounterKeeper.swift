@@ -1,0 +1,54 @@
+internal import Delivery
+internal import MessageStore
+internal import PushAPI
+
+/// Folds the counters of days gone by, on the loop that owns the gateway's own rows; see `CounterFold`.
+final class CounterKeeper {
+    private unowned let owner: GatewayLoop
+    private var fold: CounterFold
+    private var nextLookAt: GatewayTime = 0
+    private var isUnderWay = false
+
+    private static let lookMilliseconds: Int64 = 600_000
+    private static let retryMilliseconds: Int64 = 5_000
+
+    init(_ owner: GatewayLoop, _ fold: CounterFold) { (self.owner, self.fold) = (owner, fold) }
+
+    /// About once a second.
+    func tick() {
+        guard owner.context.isReady, !owner.context.isStopping, !isUnderWay, owner.now >= nextLookAt,
+            owner.store.acceptsWrites
+        else { return }
+        isUnderWay = true
+        nextLookAt = owner.now + Self.lookMilliseconds
+        // Each loop answers when all it has counted so far is durable.
+        owner.campaigns.desk.askAll({ _ in .foldable }) { [weak self] answers in self?.take(answers) }
+    }
+
+    private func take(_ answers: [TaskAnswer]) {
+        var parts: [[CountersRow]] = []
+        for answer in answers {
+            guard case .foldable(let rows) = answer else { return end(lookIn: Self.retryMilliseconds) }
+            parts.append(rows)
+        }
+        let today = UInt32(truncatingIfNeeded: max(0, owner.now) / 86_400_000)
+        let change = fold.change(parts, today: today, reportDays: UInt32(PushAPI.Limits.reportDays))
+        guard !change.isEmpty else { return remove(change) }
+        // Its rows by bucket go only when the sum of them is on the disk.
+        owner.metaWaiters.append((fold.write(change, to: owner.store), { [weak self] in self?.remove(change) }))
+    }
+
+    private func remove(_ change: CounterFold.Change) {
+        let isFull =
+            change.days.count == CounterFold.changedDayCount || change.gone.count == CounterFold.changedDayCount
+        let delay = isFull ? Self.retryMilliseconds : Self.lookMilliseconds
+        guard !change.removed.isEmpty else { return end(lookIn: delay) }
+        owner.campaigns.desk.askAll({ .removeCounters(change.removed, $0) }) { [weak self] _ in self?.end(lookIn: delay)
+        }
+    }
+
+    private func end(lookIn milliseconds: Int64) {
+        isUnderWay = false
+        nextLookAt = owner.now + milliseconds
+    }
+}

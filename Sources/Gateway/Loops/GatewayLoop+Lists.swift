@@ -1,0 +1,70 @@
+internal import Campaigns
+internal import Delivery
+internal import EventLoops
+internal import MessageStore
+
+// Lists for this loop's devices: published in portions, while the store has room for more than single publishes.
+extension GatewayLoop {
+    /// Devices of lists that may wait on one loop: a hundred megabytes of addresses.
+    static let waitingListTargetLimit = 1_000_000
+    /// Devices that one turn publishes for lists.
+    private static let listSliceCount = 512
+    /// How long a list waits for room before the rest of it is refused as busy; below the timeouts of most HTTP clients.
+    private static let listPatienceMilliseconds: UInt64 = 8_000
+
+    func publish(_ fanout: Fanout, on target: Int) {
+        guard target == index else { return send(.list(fanout), to: target) }
+        guard lists.append(fanout, deadline: loop.now + Self.listPatienceMilliseconds) else {
+            fanout.forEach { answerBusy($0) }
+            return answerDeferredSoon()
+        }
+        dealLists()
+    }
+
+    /// A list waits for what single publishes of its app would be refused for want of.
+    private var hasRoomForLists: Bool {
+        store.hasRoomForLists && !(core.pointee.shares.isContended && store.isShortOfRoom)
+    }
+
+    /// Publishes what the store has room for; goes on in the next turn, or when something was committed.
+    func dealLists() {
+        guard !isDealing else { return }
+        isDealing = true
+        let slice = core.pointee.shares.isContended ? AppShares.publishesPerTurn : Self.listSliceCount
+        var count = 0
+        while count < slice, hasRoomForLists, let portion = lists.popPortion() {
+            count += portion.part.count
+            portion.forEach { command in
+                core.pointee.shard.publish(command, now: now)
+                perform()
+            }
+        }
+        isDealing = false
+        guard !lists.isEmpty, hasRoomForLists, !isDealingLater else { return }
+        isDealingLater = true
+        let member = LoopBound(self, on: loop)
+        loop.submit {
+            member.wrapped.isDealingLater = false
+            member.wrapped.dealLists()
+        }
+    }
+
+    /// Refuses what has waited too long, and looks again whether there is room: the journal may have shrunk.
+    func tickLists() {
+        guard !lists.isEmpty else { return }
+        for portion in lists.popOverdue(now: loop.now) { portion.forEach { answerBusy($0) } }
+        answerDeferred()
+        dealLists()
+    }
+
+    func answerBusy(_ command: PublishCommand) {
+        answer(.published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task)))
+    }
+
+    /// Takes answers to this loop itself once the caller has returned.
+    func answerDeferredSoon() {
+        guard !core.pointee.deferred.isEmpty else { return }
+        let member = LoopBound(self, on: loop)
+        loop.submit { member.wrapped.answerDeferred() }
+    }
+}

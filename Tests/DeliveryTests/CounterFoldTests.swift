@@ -1,0 +1,173 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// Days gone by are folded into a row an app and day, and later into one an app: nothing is lost or counted twice.
+@Suite("Counters of days gone by")
+struct CounterFoldTests {
+    private static let bucketCount = 12
+    private static let firstDay: UInt32 = 20_000
+    private static let reportDays: UInt32 = 90
+    private static let apps = (1...10).map { AppKey(UInt64($0) * 1_000) }
+
+    private static func noon(_ day: UInt32) -> GatewayTime { Int64(day) * 86_400_000 + 43_200_000 }
+
+    /// A gateway of some loops over one store, as far as counters go.
+    private struct Life {
+        var fold = CounterFold()
+        var shards: [Box] = []
+        var rowCount = 0
+
+        final class Box {
+            var shard: Shard
+            let share: LoopShare
+            init(_ shard: consuming Shard, _ share: LoopShare) {
+                self.shard = shard
+                self.share = share
+            }
+        }
+
+        init(_ store: MemoryShardStore, day: UInt32, loopCount: Int) {
+            store.crash()
+            var (fold, rowCount) = (CounterFold(), 0)
+            store.loadAll(table: .meta) {
+                rowCount += 1
+                _ = fold.take($0)
+            }
+            for index in 0..<loopCount {
+                let share = LoopShare(index: index, count: loopCount, bucketCount: CounterFoldTests.bucketCount)
+                var start = CounterStart(now: noon(day), fold: fold, countsFold: index == 0)
+                store.loadAll(table: .counters) { if $0.key.bucket.loop(of: loopCount) == index { start.take($0) } }
+                rowCount += start.rowCount
+                let shard = Shard(
+                    limits: ShardLimits(), apps: [], store: store, verifier: SecretAsProof(), queueEpoch: 7,
+                    counters: start, now: noon(day))
+                shards.append(Box(shard, share))
+            }
+            (self.fold, self.rowCount) = (fold, rowCount)
+        }
+
+        var pending: Int { shards.reduce(0) { $0 + Int($1.shard.statistics.pending) } }
+
+        func totals(_ app: AppKey, _ day: UInt32) -> DayTotals {
+            var sum = DayTotals()
+            for box in shards { sum.add(box.shard.dayTotals(of: app, day: day)) }
+            return sum
+        }
+    }
+
+    /// What was counted, by hand.
+    private struct Books {
+        var accepted: [CounterDay: Int] = [:]
+        var registered: [CounterDay: Int] = [:]
+        var pending = 0
+    }
+
+    private func count(
+        _ store: MemoryShardStore, _ day: UInt32, _ books: inout Books, _ random: inout SeededGenerator
+    ) {
+        for app in Self.apps {
+            let key = CounterDay(app: app, day: day)
+            for bucket in 0..<UInt16(Self.bucketCount) where Int.random(in: 0..<4, using: &random) > 0 {
+                var row = CountersRow(app: app, day: day)
+                row.accepted = UInt64.random(in: 1...9, using: &random)
+                row.finals[0] = UInt64.random(in: 0...row.accepted, using: &random)
+                row.extra[.registered] = UInt32.random(in: 0...2, using: &random)
+                store.beginBatch(Bucket(bucket))
+                store.put(
+                    CountersRow.key(Bucket(bucket), app: app, day: day), wakeAt: 0, prior: .maybe(wakeAt: 0),
+                    byteCount: CountersRow.byteCount
+                ) { row.write(into: $0) }
+                _ = store.endBatch()
+                books.accepted[key, default: 0] += Int(row.accepted)
+                books.registered[key, default: 0] += Int(row.extra[.registered])
+                books.pending += Int(row.accepted) - Int(row.finals[0])
+            }
+        }
+        store.sync()
+    }
+
+    /// As the keeper of the loop of bucket 0 does it; false when it was cut off by the end of the process.
+    private func fold(
+        _ life: inout Life, _ store: MemoryShardStore, _ day: UInt32, _ random: inout SeededGenerator
+    ) -> Bool {
+        let parts = life.shards.map { $0.shard.foldableCounters() }
+        let change = life.fold.change(parts, today: day, reportDays: Self.reportDays)
+        if !change.isEmpty {
+            _ = life.fold.write(change, to: store)
+            if Int.random(in: 0..<5, using: &random) == 0 { return false }
+            store.sync()
+        }
+        for box in life.shards {
+            if Int.random(in: 0..<8, using: &random) == 0 { return false }
+            box.shard.removeCounters(change.removed, box.share)
+        }
+        for second in 1...3 {
+            for box in life.shards { box.shard.advance(to: Self.noon(day) + Int64(second) * 1_000) }
+            if Int.random(in: 0..<6, using: &random) == 0 { return false }
+            store.sync()
+        }
+        return true
+    }
+
+    @Test("a year of ten apps, with crashes at every step: every day of the reports, and what is pending, stay right")
+    func year() {
+        var random = SeededGenerator(seed: 11)
+        let store = MemoryShardStore()
+        var books = Books()
+        var mostRows = 0
+        for day in Self.firstDay..<Self.firstDay + 365 {
+            for _ in 0..<2 {
+                var life = Life(store, day: day, loopCount: Int.random(in: 1...3, using: &random))
+                mostRows = max(mostRows, life.rowCount)
+                #expect(life.pending == books.pending, "day \(day)")
+                if fold(&life, store, day, &random) { _ = fold(&life, store, day, &random) }
+                #expect(life.pending == books.pending, "day \(day), after folding")
+                let app = Self.apps[Int(day) % Self.apps.count]
+                for back in [0, 1, 2, 3, 45, 89] where day >= Self.firstDay + UInt32(back) {
+                    let asked = CounterDay(app: app, day: day - UInt32(back))
+                    let totals = life.totals(app, asked.day)
+                    #expect(totals.messages.accepted == books.accepted[asked] ?? 0, "day \(day) - \(back)")
+                    #expect(totals.registered == books.registered[asked] ?? 0)
+                    var accumulated = 0
+                    for (key, count) in books.registered where key.app == app && key.day <= asked.day {
+                        accumulated += count
+                    }
+                    #expect(totals.accumulated == accumulated)
+                }
+            }
+            count(store, day, &books, &random)
+        }
+        // Today, yesterday, the day before, and some that crashes left; folded days and a life an app.
+        let bound = Self.apps.count * (6 * Self.bucketCount + Int(Self.reportDays) + 4)
+        #expect(mostRows <= bound, "\(mostRows) rows at a start")
+        #expect(mostRows > Self.apps.count * Int(Self.reportDays))
+        #expect(store.violations.isEmpty)
+    }
+
+    @Test("a year that an older version left is folded bit by bit, and a start keeps sums of it, not rows")
+    func upgrade() {
+        var random = SeededGenerator(seed: 12)
+        let store = MemoryShardStore()
+        var books = Books()
+        for day in Self.firstDay..<Self.firstDay + 365 { count(store, day, &books, &random) }
+        let today = Self.firstDay + 365
+        var rounds = 0
+        while rounds < 60 {
+            var life = Life(store, day: today, loopCount: 2)
+            #expect(life.pending == books.pending)
+            _ = fold(&life, store, today, &random)
+            rounds += 1
+        }
+        let life = Life(store, day: today, loopCount: 1)
+        #expect(life.pending == books.pending)
+        #expect(life.fold.days.count == Self.apps.count * 89 && life.fold.lives.count == Self.apps.count)
+        #expect(life.rowCount <= Self.apps.count * (2 * Self.bucketCount + 91))
+        for back in 1...90 {
+            let asked = CounterDay(app: Self.apps[back % 10], day: today - UInt32(back))
+            #expect(life.totals(asked.app, asked.day).messages.accepted == books.accepted[asked] ?? 0)
+        }
+    }
+}

@@ -1,0 +1,185 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+@Suite("Feedback")
+struct FeedbackTests {
+    private let harness = DeliveryHarness()
+    private static let task = TaskID(kind: .list, month: 11, day: 18, home: Bucket(2), random: (9, 77))
+    private static let digest: UInt64 = 0x0102_0304_0506_0000
+
+    /// What the rows of the days count.
+    private func counted(_ extra: CountersRow.Extra) -> UInt32 {
+        var sum: UInt32 = 0
+        harness.store.loadAll(table: .counters) { sum += CountersRow($0.value)?.extra[extra] ?? 0 }
+        return sum
+    }
+
+    private func events(_ message: MessageID) -> [TraceEvent] { harness.trace(message)?.steps.map(\.event) ?? [] }
+
+    private func act(_ phone: Phone, _ number: UInt32, _ message: MessageID) {
+        var feedback = Feedback()
+        (feedback.kind, feedback.messageID, feedback.action) = (.action, message, number)
+        harness.shard.feedback(phone.session, feedback, now: harness.now)
+        harness.flush()
+    }
+
+    private func actions(_ message: MessageID) -> [String] {
+        harness.trace(message)?.steps.filter { $0.event == .action }.map(\.detail) ?? []
+    }
+
+    /// Publishes a message of a task with reports to one device.
+    private func sendOfTask(_ phone: Phone) {
+        var payload = "p"
+        payload.withUTF8 {
+            let command = PublishCommand(
+                origin: .none, app: DeliveryHarness.app, bucket: phone.bucket, cid: phone.cid, task: Self.task,
+                messageDigest: Self.digest, strategy: .liveElseVendor, timeToLive: 7_200_000, isBulk: true,
+                payload: UnsafeRawBufferPointer($0))
+            harness.shard.publish(command, now: harness.now)
+        }
+        harness.flush()
+    }
+
+    enum Stand: CaseIterable { case sent, waiting, ended }
+
+    @Test(
+        "shown and opened count once each, whatever comes between the repetitions",
+        arguments: Stand.allCases, [Feedback.Kind.shown, .opened])
+    func once(stand: Stand, kind: Feedback.Kind) {
+        var phone = harness.register(token: "aa")
+        // With `replayOpened` an opened message stays: its event is recorded like any other.
+        if stand != .ended { harness.connect(&phone) { $0.replayOpened = true } }
+        if stand == .waiting { harness.become(.background, phone) }
+        let outcome = harness.publish(phone)
+        if stand == .ended { harness.acknowledge(phone, 1) }
+        for round in 0..<3 {
+            harness.feedback(phone, kind, outcome.message)
+            if round == 0 { harness.store.cool() }
+            if round == 1 {
+                harness.crash()
+                harness.connect(&phone) { $0.replayOpened = stand != .ended }
+                harness.letTimePass(120_000)
+            }
+        }
+        #expect(counted(kind == .shown ? .shownLive : .clickedLive) == 1)
+        #expect(events(outcome.message).filter { $0 == (kind == .shown ? .shown : .opened) }.count == 1)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("what was shown before it was acked is recorded, and told with the message's end")
+    func shownBeforeAck() {
+        let phone = harness.register()
+        let outcome = harness.publish(phone, vendor: false)
+        harness.letTimePass(1)
+        harness.feedback(phone, .shown, outcome.message)
+        #expect(harness.rowCount(.job) == 0, "there is no job that could have kept it")
+        #expect(events(outcome.message) == [.accepted, .sent, .shown])
+        harness.letTimePass(1)
+        harness.acknowledge(phone, 1)
+        harness.feedback(phone, .shown, outcome.message)
+        #expect(events(outcome.message) == [.accepted, .sent, .shown, .acked])
+        #expect(counted(.shownLive) == 1)
+    }
+
+    @Test("a message that only the disk knows is found among its device's, once a second")
+    func shownOfColdMessage() {
+        var phone = harness.register()
+        let outcomes = (0..<40).map { _ in harness.publish(phone, strategy: .liveOnly, vendor: false) }
+        harness.crash()
+        // The first 32 fill the window.
+        harness.connect(&phone)
+        let isListed = harness.statistics.messagesInMemory
+        #expect(isListed == 32)
+        harness.feedback(phone, .shown, outcomes[39].message)
+        #expect(counted(.shownLive) == 1)
+        harness.feedback(phone, .shown, outcomes[38].message)
+        #expect(counted(.shownLive) == 1 && harness.statistics.feedbackIgnored == 1)
+        harness.letTimePass(1_000)
+        harness.feedback(phone, .shown, outcomes[38].message)
+        harness.feedback(phone, .shown, outcomes[0].message)
+        #expect(counted(.shownLive) == 3)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("one who opened what was shown to have been shown is not counted as shown again")
+    func openedAfterShown() {
+        let phone = harness.register(state: .background, token: "aa")
+        let outcome = harness.publish(phone)
+        harness.settle(harness.lease()[0], .accepted)
+        harness.feedback(phone, .shown, outcome.message)
+        harness.crash()
+        var again = phone
+        harness.connect(&again) { $0.opened = [outcome.message] }
+        #expect(harness.finalState(outcome.message) == .opened)
+        #expect(counted(.shownVendor) == 1 && counted(.clickedVendor) == 1)
+    }
+
+    @Test("of a message sixteen actions count, each once, with Getui's numbers only", arguments: [false, true])
+    func actionsAreBounded(isOfTask: Bool) {
+        var phone = harness.register()
+        if isOfTask { sendOfTask(phone) } else { _ = harness.publish(phone) }
+        let message = harness.delivered[0].message
+        for number: UInt32 in [0, 1, 90_000, 91_000, .max] { act(phone, number, message) }
+        #expect(actions(message).isEmpty && harness.statistics.feedbackIgnored == 5)
+        for number: UInt32 in 90_001...90_016 {
+            act(phone, number, message)
+            act(phone, number, message)
+            if number == 90_008 {
+                harness.crash()
+                harness.connect(&phone)
+            }
+        }
+        let taken = (90_001...90_016).map { String($0) }
+        #expect(actions(message) == taken && harness.statistics.feedbackIgnored == 0)
+        for number: UInt32 in 90_017...90_999 { act(phone, number, message) }
+        act(phone, 90_001, message)
+        #expect(actions(message) == taken && harness.statistics.feedbackIgnored == 983)
+        #expect(harness.rowCount(.taskEvent) == (isOfTask ? 16 : 0))
+        // Traces are forgotten long before reports.
+        harness.store.cool()
+        harness.store.dropEphemeralRows()
+        for number: UInt32 in 90_010...90_030 { act(phone, number, message) }
+        #expect(harness.rowCount(.taskEvent) == (isOfTask ? 16 : 0))
+    }
+
+    @Test("an action leaves what was shown as it is")
+    func actionBesideShown() {
+        let phone = harness.register()
+        let outcome = harness.publish(phone)
+        harness.acknowledge(phone, 1)
+        harness.feedback(phone, .shown, outcome.message)
+        act(phone, 90_001, outcome.message)
+        harness.feedback(phone, .shown, outcome.message)
+        #expect(counted(.shownLive) == 1)
+        #expect(Set(events(outcome.message)) == [.accepted, .sent, .acked, .shown, .action])
+    }
+
+    @Test(
+        "while the store takes no writes, what was shown and done is not taken; an open ends its message all the same")
+    func backPressure() {
+        let phone = harness.register(token: "aa")
+        let outcome = harness.publish(phone)
+        harness.store.acceptsWrites = false
+        harness.feedback(phone, .shown, outcome.message)
+        act(phone, 90_001, outcome.message)
+        #expect(harness.statistics.feedbackIgnored == 2)
+        #expect(events(outcome.message) == [.accepted, .sent])
+        harness.feedback(phone, .opened, outcome.message)
+        #expect(harness.finalState(outcome.message) == .opened)
+    }
+
+    @Test("feedback about nobody's message, or another device's, is ignored and counted")
+    func foreign() {
+        let phone = harness.register(), other = harness.register()
+        let outcome = harness.publish(phone)
+        let none = MessageID(bucket: phone.bucket, acceptedAt: harness.now, digest: 1)
+        harness.feedback(other, .shown, outcome.message)
+        harness.feedback(phone, .shown, none)
+        act(phone, 90_001, none)
+        #expect(harness.statistics.feedbackIgnored == 3)
+        #expect(events(outcome.message) == [.accepted, .sent])
+    }
+}

@@ -1,0 +1,168 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// One app's due jobs fill their share; the alarms of others, and its own ends, come all the same.
+@Suite("Alarms of neighbours")
+struct NeighbourAlarmTests {
+    private static let flooder: Set<AppKey> = [DeliveryHarness.app]
+    private static let neighbour = DeliveryHarness.otherApp
+
+    private static func harness(readAhead: Int = 8, batch: Int = 4) -> DeliveryHarness {
+        var limits = ShardLimits()
+        (limits.dueJobReadAhead, limits.alarmBatch) = (readAhead, batch)
+        return DeliveryHarness(limits: limits)
+    }
+
+    private func absent(_ harness: DeliveryHarness, app: AppKey = DeliveryHarness.app) -> Phone {
+        harness.register(state: .background, token: "aa", app: app)
+    }
+
+    /// Devices of the flooding app that want nothing now.
+    private func silenced(_ harness: DeliveryHarness, _ count: Int) -> [Phone] {
+        (0..<count).map { _ in
+            let phone = harness.register(token: "aa")
+            harness.update(phone) { $0.pushModeOff = true }
+            harness.disconnect(phone)
+            return phone
+        }
+    }
+
+    /// Gives the neighbour one of each deadline, all of them rows on disk.
+    private struct Deadlines {
+        let expiring: MessageID
+        let retried: MessageID
+        let lapsing: MessageID
+        let live: MessageID
+        let scheduled: TaskID
+    }
+
+    private func giveDeadlines(_ harness: DeliveryHarness) throws -> Deadlines {
+        let app = Self.neighbour
+        let broadcasts = BroadcastHarness(harness)
+        let expiring = harness.publish(absent(harness, app: app), timeToLive: 60_000, vendor: false, app: app).message
+        let retried = harness.publish(absent(harness, app: app), app: app).message
+        harness.settle(try #require(harness.lease(1, apps: [app]).first), .retry, retryAfter: 40_000)
+        let lapsing = harness.publish(absent(harness, app: app), app: app).message
+        #expect(harness.lease(1, milliseconds: 50_000, apps: [app]).map(\.message) == [lapsing])
+        // Its device dies without a word, so that the deadline of the live message passes.
+        let live = harness.publish(harness.register(token: "aa", app: app), app: app).message
+        let record = broadcasts.record(scheduleAt: harness.now + 45_000, app: app)
+        broadcasts.ask(.create(record, requestKey: (0, 0), requestDigest: 0))
+        return Deadlines(
+            expiring: expiring, retried: retried, lapsing: lapsing, live: live, scheduled: record.id)
+    }
+
+    /// Lets time pass and holds each of the neighbour's deadlines to its second.
+    private func expectDeadlines(_ deadlines: Deadlines, _ harness: DeliveryHarness) {
+        var seen: [MessageID] = []
+        for second in 1...62 {
+            harness.advance(1_000)
+            seen += harness.lease(100, apps: [Self.neighbour]).map(\.message)
+            if second >= 11 { #expect(seen.contains(deadlines.live), "fallback, second \(second)") }
+            if second >= 41 { #expect(seen.contains(deadlines.retried), "retry, second \(second)") }
+            if second >= 46 {
+                #expect(harness.launched.contains { $0.id == deadlines.scheduled }, "schedule, second \(second)")
+            }
+            if second >= 51 { #expect(seen.contains(deadlines.lapsing), "lapsed lease, second \(second)") }
+        }
+        #expect(harness.finalState(deadlines.expiring) == .expired)
+    }
+
+    @Test("an app without a sender service stops nobody's expiries, retries, lapsed leases, schedules and fallbacks")
+    func withoutSender() throws {
+        let harness = Self.harness()
+        for _ in 0..<60 { _ = harness.publish(absent(harness)) }
+        let deadlines = try giveDeadlines(harness)
+        harness.crash()
+        expectDeadlines(deadlines, harness)
+        #expect(harness.statistics.dueJobs <= 16)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("devices with push mode off stop nobody, and their held jobs do not pile up in memory")
+    func pushModeOff() throws {
+        let harness = Self.harness()
+        var phones = silenced(harness, 60)
+        for phone in phones { #expect(harness.publish(phone).code == .accepted) }
+        let deadlines = try giveDeadlines(harness)
+        harness.store.cool()
+        expectDeadlines(deadlines, harness)
+        #expect(harness.statistics.heldJobs <= 9)
+        #expect(harness.lease(100, apps: Self.flooder).isEmpty)
+        // They want to be told again, and are away: each job is leased once.
+        for index in phones.indices {
+            harness.connect(&phones[index], state: .background)
+            harness.update(phones[index]) { $0.pushModeOff = false }
+        }
+        var seen: [MessageID] = []
+        for _ in 0..<60 {
+            harness.advance(1_000)
+            seen += harness.lease(5, apps: Self.flooder).map(\.message)
+        }
+        #expect(seen.count == 60 && Set(seen).count == 60)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("jobs beyond their app's share are all leased once a sender service comes, each once, across restarts")
+    func leasedInTheEnd() {
+        let harness = Self.harness()
+        for _ in 0..<60 { _ = harness.publish(absent(harness)) }
+        harness.crash()
+        for _ in 0..<30 { harness.advance(1_000) }
+        #expect(harness.statistics.dueJobs <= 8)
+        var seen: [MessageID] = []
+        for round in 0..<40 {
+            harness.advance(1_000)
+            seen += harness.lease(3, milliseconds: 3_600_000, apps: Self.flooder).map(\.message)
+            if round == 5 { harness.crash() }
+            if round == 10 { harness.store.cool() }
+        }
+        #expect(seen.count == 60 && Set(seen).count == 60)
+        #expect(harness.store.violations.isEmpty)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("jobs beyond their app's share end with their messages, in time")
+    func endsInTime() {
+        let harness = Self.harness()
+        let messages = (0..<60).map { _ in harness.publish(absent(harness), timeToLive: 120_000).message }
+        harness.crash()
+        for _ in 0..<115 { harness.advance(1_000) }
+        #expect(messages.allSatisfy { harness.finalState($0) == nil })
+        for _ in 0..<30 { harness.advance(1_000) }
+        #expect(messages.allSatisfy { harness.finalState($0) == .expired })
+        #expect(harness.rowCount(.job) == 0)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("while a share is full the store is not asked again and again for what it keeps")
+    func noHotLoop() {
+        let harness = Self.harness()
+        for _ in 0..<60 { _ = harness.publish(absent(harness)) }
+        for phone in silenced(harness, 60) { _ = harness.publish(phone) }
+        harness.store.cool()
+        for _ in 0..<40 { harness.advance(1_000) }
+        let before = harness.store.readCount
+        for _ in 0..<20 { harness.advance(1_000) }
+        #expect(harness.store.readCount == before)
+        #expect(harness.shard.nextTimer > harness.now)
+    }
+
+    @Test("a small app has a share of its own while another fills all the room")
+    func floor() {
+        let harness = Self.harness(readAhead: 600, batch: 256)
+        for _ in 0..<700 { _ = harness.publish(absent(harness)) }
+        harness.crash()
+        for _ in 0..<5 { harness.advance(1_000) }
+        #expect(harness.statistics.dueJobs == 600)
+        let own = (0..<50).map { _ in
+            harness.publish(absent(harness, app: Self.neighbour), app: Self.neighbour).message
+        }
+        harness.store.cool()
+        for _ in 0..<5 { harness.advance(1_000) }
+        #expect(Set(harness.lease(100, apps: [Self.neighbour]).map(\.message)) == Set(own))
+    }
+}

@@ -1,0 +1,142 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// The bounds of rows against rows that are as large as they can be.
+@Suite("Row bounds") struct RowBoundsTests {
+    private static func bound(_ table: StoreKey.Table, _ limits: ShardLimits = ShardLimits()) -> Int {
+        RowBounds.byteCount(of: table, limits) ?? 0
+    }
+
+    private static func text(_ characters: Int) -> String { String(repeating: "\u{1F4A1}", count: characters) }
+
+    private static let limits: ShardLimits = {
+        var limits = ShardLimits()
+        (limits.tagCharacters, limits.aliasCharacters) = (60, 60)
+        (limits.tagsPerDevice, limits.tagCharactersPerDevice, limits.devicesPerAlias) = (200, 2_000, 200)
+        return limits
+    }()
+
+    private static func largestContent() -> MessageContent {
+        var lengths = MessageContent.Lengths()
+        lengths.payload = MessageBounds.payloadByteCount
+        lengths.collapseKey = MessageBounds.collapseKeyByteCount
+        lengths.alertBody = MessageBounds.alertByteCount
+        lengths.vendorBody = MessageBounds.vendorVoIPBodyByteCount
+        lengths.vendorCollapseID = MessageBounds.vendorCollapseIDByteCount
+        let vendor = MessageContent.Vendor(
+            tokenKind: .voip, pushType: .voip, priority: 10, badge: .none, messageIDOffset: -1, badgeOffset: -1)
+        return MessageContent(
+            strategy: .liveElseVendor, timeToLive: 1, vendor: vendor, lengths: lengths,
+            arena: [UInt8](repeating: 0, count: lengths.sum))
+    }
+
+    @Test("a task's row with everything in it")
+    func task() {
+        var record = TaskRecord(
+            id: TaskID(high: 1 << 56, low: 1), app: AppKey(1), state: .open, createdAt: 1, validUntil: 1,
+            group: String(repeating: "g", count: TaskBounds.groupByteCount), content: Self.largestContent())
+        var audience = TagExpression()
+        let tags = (0..<TagExpression.tagLimit).map { TagName(digest: UInt64($0) + 1, text: Self.text(60)) }
+        var isTaken = audience.add(.none, tags)
+        for index in 0..<TagExpression.groupLimit - 1 where isTaken {
+            isTaken = audience.add(.any, [tags[index / 12], tags[12 + index % 12]])
+        }
+        #expect(isTaken)
+        record.broadcast = BroadcastPlan(audience: audience, speed: 1)
+        #expect(TaskRow.byteCount(record) == Self.bound(.task, Self.limits))
+        #expect(Self.bound(.task, Self.limits) <= StoreBounds.valueByteCount)
+    }
+
+    @Test("a message's row with everything in it")
+    func message() {
+        let target = MessageContent.Target(
+            origin: .none, app: AppKey(1), bucket: Bucket(0), cid: .none, task: .none, messageDigest: 0)
+        let byteCount = Self.largestContent().withCommand(for: target) { MessageRow.byteCount($0) }
+        #expect(byteCount == Self.bound(.message))
+    }
+
+    @Test("a device's row with everything in it")
+    func device() {
+        let token = DeviceToken(
+            kind: .alert, environment: .production, topic: String(repeating: "t", count: 255),
+            token: String(repeating: "f", count: Delivery.Limits.tokenByteCount), registeredAt: 1, isQuarantined: true)
+        var profile = DeviceProfile(
+            secret: [UInt8](repeating: 1, count: 255),
+            tokens: [DeviceToken](repeating: token, count: Delivery.Limits.tokensPerDevice))
+        for number in 0..<40 {
+            let name = AliasName(high: 1, low: UInt64(number), type: 1, text: Self.text(60))
+            profile.names.take(name, stamp: 1_000 + Int64(number))
+            if number < 39 { profile.names.giveUpAlias(ofType: 1, forgettingBefore: 0) }
+        }
+        for type in 2...UInt64(Delivery.Limits.aliasesPerDevice) {
+            profile.names.take(AliasName(high: 1, low: type << 32, type: type, text: Self.text(60)), stamp: 1)
+        }
+        profile.names.tags = (0..<200).map { TagName(digest: UInt64($0), text: Self.text(10)) }
+        profile.names.replacementDay = 1
+        let byteCount = DeviceRow.headerByteCount + profile.byteCount
+        #expect(byteCount <= Self.bound(.device, Self.limits))
+        #expect(byteCount > Self.bound(.device, Self.limits) - 64, "\(byteCount), the bound is far above")
+    }
+
+    @Test("job, trace, ledger and alias rows with everything in them")
+    func others() {
+        let facts = MessageFacts(
+            message: .none, task: .none, app: AppKey(1), cid: .none, strategy: .liveOnly, flags: [], table: .message,
+            item: 1, acceptedAt: 1, expiresAt: 1, fallbackAt: 1, wakeAt: 1, timeToLive: 1, byteCount: 1)
+        var job = JobRow(facts: facts, state: .due, dueAt: 1)
+        for _ in 0..<100 { job.note(.vendorRejected, 1, String(repeating: "r", count: RowBounds.stepDetailByteCount)) }
+        job.leases = [GivenLease](repeating: GivenLease(id: (1, 1)), count: JobRow.leaseLimit)
+        #expect(job.byteCount == Self.bound(.job))
+        let reason = "rejectedByClient: " + String(repeating: "r", count: Delivery.Limits.reasonByteCount)
+        #expect(TraceRow.byteCount(job: job, reason: reason, sent: true) <= Self.bound(.trace))
+        var alias = AliasRow(app: AppKey(1), text: Self.text(60))
+        alias.entries = (0..<200).map { AliasEntry(cid: .none, bucket: Bucket(0), stamp: Int64($0)) }
+        #expect(alias.byteCount == Self.bound(.alias, Self.limits))
+        #expect(Self.bound(.taskTargets) <= StoreBounds.valueByteCount)
+        #expect(Self.bound(.request) <= StoreBounds.valueByteCount)
+    }
+
+    @Test("what would not fit a row is refused before anything changes, by publishes and by tasks")
+    func refused() {
+        let harness = DeliveryHarness { $0.queuedByteLimit = 1 << 30 }
+        let phone = harness.register()
+        let large = String(repeating: "z", count: StoreBounds.valueByteCount - MessageRow.headerByteCount + 1)
+        #expect(harness.publish(phone, large, vendor: false).code == .tooLarge)
+        #expect(harness.publish(phone, String(large.dropFirst()), vendor: false).code == .accepted)
+        var lengths = MessageContent.Lengths()
+        lengths.payload = StoreBounds.valueByteCount
+        let content = MessageContent(
+            strategy: .liveOnly, timeToLive: 1, vendor: nil, lengths: lengths,
+            arena: [UInt8](repeating: 0, count: lengths.sum))
+        let record = TaskRecord(
+            id: TaskID(high: 1 << 56, low: 1), app: DeliveryHarness.app, state: .open, createdAt: 1, validUntil: .max,
+            content: content)
+        harness.shard.task(
+            .create(record, requestKey: (0, 0), requestDigest: 0), origin: Origin(route: 3, request: 77),
+            now: harness.now)
+        harness.flush()
+        guard case .tooLarge? = harness.taskAnswers[77] else {
+            Issue.record("\(String(describing: harness.taskAnswers[77]))")
+            return
+        }
+        let cids = [DeviceID](repeating: DeviceID(high: 1, low: 1), count: TaskBounds.targetsOfARow + 1)
+        harness.shard.task(
+            .park(record.id, DeliveryHarness.app, cids), origin: Origin(route: 3, request: 78), now: harness.now)
+        harness.shard.task(
+            .begin(CallKey(high: 1, low: 1), digest: 1, record.id, cids), origin: Origin(route: 3, request: 79),
+            now: harness.now)
+        harness.shard.task(
+            .keepSiblings(record.id, cids), origin: Origin(route: 3, request: 80), now: harness.now)
+        harness.flush()
+        for request in UInt64(78)...80 {
+            guard case .tooLarge? = harness.taskAnswers[request] else {
+                Issue.record("\(request): \(String(describing: harness.taskAnswers[request]))")
+                return
+            }
+        }
+        #expect(harness.store.violations == [])
+    }
+}

@@ -1,0 +1,89 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+@Suite("Vendor tokens")
+struct TokenTests {
+    private let harness = DeliveryHarness()
+
+    private func quarantined(_ phone: Phone) -> [String] {
+        (harness.status(phone)?.tokens ?? []).filter(\.isQuarantined).map(\.token)
+    }
+
+    private func kept(_ phone: Phone) -> [String] { (harness.status(phone)?.tokens ?? []).map(\.token) }
+
+    @Test("a Hello with the same token leaves its quarantine as it is; an update with it ends that")
+    func quarantine() throws {
+        var phone = harness.register(state: .background, token: "aa")
+        _ = harness.publish(phone)
+        harness.settle(try #require(harness.lease().first), .badToken, timestamp: harness.now)
+        #expect(quarantined(phone) == ["aa"])
+        for _ in 0..<2 {
+            harness.connect(&phone, state: .background) { $0.tokens = [VendorToken(token: "aa")] }
+            #expect(quarantined(phone) == ["aa"])
+            #expect(harness.publish(phone).fallbackReason == .noToken)
+            harness.crash()
+        }
+        harness.connect(&phone, state: .background) { $0.tokens = [VendorToken(token: "aa")] }
+        harness.update(phone) { $0.tokens = [VendorToken(token: "aa")] }
+        #expect(quarantined(phone).isEmpty && harness.publish(phone).fallback == .due)
+    }
+
+    @Test("a token that is new ends nothing but its predecessor's turn")
+    func newToken() throws {
+        var phone = harness.register(state: .background, token: "aa")
+        _ = harness.publish(phone)
+        harness.settle(try #require(harness.lease().first), .badToken)
+        harness.connect(&phone, state: .background) { $0.tokens = [VendorToken(token: "bb")] }
+        #expect(kept(phone) == ["bb"] && quarantined(phone).isEmpty)
+    }
+
+    @Test("a Hello that repeats a token does not make it younger than the vendor's word")
+    func helloIsNoRegistration() throws {
+        var phone = harness.register(state: .background, token: "aa")
+        _ = harness.publish(phone)
+        let job = try #require(harness.lease().first)
+        let vendorTime = harness.now
+        harness.advance(1_000)
+        harness.connect(&phone, state: .background) { $0.tokens = [VendorToken(token: "aa")] }
+        harness.settle(job, .badToken, timestamp: vendorTime)
+        #expect(quarantined(phone) == ["aa"])
+    }
+
+    @Test("a device has a token for each kind, environment and topic, sixteen in all; the newest of a kind is used")
+    func many() throws {
+        let phone = harness.register(state: .background)
+        harness.update(phone) {
+            $0.tokens = [
+                VendorToken(environment: .production, topic: "com.example.app", token: "aa"),
+                VendorToken(environment: .sandbox, topic: "com.example.app", token: "bb"),
+                VendorToken(kind: .voip, topic: "com.example.app", token: "cc"),
+            ]
+        }
+        #expect(kept(phone) == ["aa", "bb", "cc"])
+        _ = harness.publish(phone)
+        let job = try #require(harness.lease().first)
+        #expect(job.token == "bb" && job.environment == .sandbox)
+        harness.settle(job, .badToken)
+        #expect(harness.lease().map(\.token) == ["aa"], "the other one is good, as far as is known")
+        harness.update(phone) { update in
+            update.tokens = (0..<16).map { VendorToken(topic: "com.example.t\($0)", token: "t\($0)") }
+        }
+        // What is in quarantine goes first, then what was registered longest ago.
+        #expect(kept(phone) == (0..<16).map { "t\($0)" })
+        harness.update(phone) { $0.tokens = [VendorToken(topic: "com.example.t3", token: "u3")] }
+        #expect(kept(phone).count == 16 && kept(phone).last == "u3" && !kept(phone).contains("t3"))
+        harness.update(phone) { $0.tokens = [VendorToken(topic: "com.example.new", token: "u3")] }
+        #expect(kept(phone).filter { $0 == "u3" }.count == 1, "one token under two topics is one")
+        harness.update(phone) { $0.tokens = [VendorToken(token: "")] }
+        #expect(kept(phone).isEmpty)
+    }
+
+    @Test("what one frame may name is what a device may have")
+    func oneBound() {
+        #expect(Delivery.Limits.tokensPerDevice == Wire.Limits.tokenCount)
+        #expect(Wire.Limits.topicByteCount <= UInt8.max, "a device's row has one byte for its length")
+    }
+}

@@ -1,0 +1,74 @@
+internal import Glibc
+
+/// The fuzzer's end of a connection into the gateway: bytes out, bytes in, without waiting for either.
+struct StreamEnd {
+    private(set) var descriptor: CInt
+    private var outgoing: [UInt8] = []
+    private var sentCount = 0
+    private(set) var incoming: [UInt8] = []
+    private var takenCount = 0
+    /// The gateway has closed its end, and everything it sent is in `incoming`.
+    private(set) var isOver = false
+
+    init(_ descriptor: CInt) { self.descriptor = descriptor }
+
+    var isOpen: Bool { descriptor >= 0 && !isOver }
+    var hasOutgoing: Bool { sentCount < outgoing.count }
+
+    mutating func write(_ bytes: some Sequence<UInt8>) { outgoing.append(contentsOf: bytes) }
+
+    /// Sends and receives what is possible now.
+    ///
+    /// - Returns: true when a byte moved.
+    mutating func exchange(reads: Bool = true) -> Bool {
+        guard isOpen else { return false }
+        var hasMoved = false
+        while sentCount < outgoing.count {
+            let count = outgoing.withUnsafeBytes {
+                send(descriptor, $0.baseAddress! + sentCount, $0.count - sentCount, CInt(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { break }
+            sentCount += count
+            hasMoved = true
+        }
+        if sentCount == outgoing.count {
+            outgoing.removeAll(keepingCapacity: true)
+            sentCount = 0
+        }
+        guard reads else { return hasMoved }
+        return receive() || hasMoved
+    }
+
+    private mutating func receive() -> Bool {
+        var hasMoved = false
+        while true {
+            let (count, failure) = withUnsafeTemporaryAllocation(byteCount: 64 << 10, alignment: 8) { room in
+                let count = recv(descriptor, room.baseAddress, room.count, 0)
+                if count > 0 { incoming.append(contentsOf: room[..<count]) }
+                return (count, errno)
+            }
+            if count > 0 {
+                hasMoved = true
+                continue
+            }
+            if count == 0 || failure != EAGAIN && failure != EINTR { isOver = true }
+            return hasMoved
+        }
+    }
+
+    /// What has come and is not taken yet.
+    var waiting: ArraySlice<UInt8> { incoming[takenCount...] }
+
+    mutating func take(_ count: Int) {
+        takenCount += count
+        guard takenCount == incoming.count || takenCount > 1 << 20 else { return }
+        incoming.removeFirst(takenCount)
+        takenCount = 0
+    }
+
+    mutating func close() {
+        guard descriptor >= 0 else { return }
+        Glibc.close(descriptor)
+        descriptor = -1
+    }
+}

@@ -1,0 +1,86 @@
+import Testing
+import Wire
+
+@testable import Gateway
+
+/// What the senders of one app may take of a loop's turn while others publish, too.
+@Suite("Shares of a loop")
+struct AppSharesTests {
+    private static func contended() -> (AppShares, Int, Int) {
+        var shares = AppShares()
+        let (first, second) = (shares.place(of: AppKey(1)), shares.place(of: AppKey(2)))
+        shares.isContended = true
+        return (shares, first, second)
+    }
+
+    private func take(_ shares: inout AppShares, _ place: Int, most: Int = 1_000_000) -> Int {
+        var count = 0
+        while count < most, shares.mayTake(place) {
+            shares.took(place)
+            count += 1
+        }
+        return count
+    }
+
+    @Test("an app that is alone takes what it likes")
+    func alone() {
+        var shares = AppShares()
+        let place = shares.place(of: AppKey(1))
+        #expect(shares.place(of: AppKey(1)) == place)
+        #expect(take(&shares, place, most: 100_000) == 100_000)
+    }
+
+    @Test("an app takes a slice a turn, and another one has its own")
+    func slices() {
+        var (shares, first, second) = Self.contended()
+        #expect(take(&shares, first) == AppShares.publishesPerTurn)
+        #expect(take(&shares, second) == AppShares.publishesPerTurn)
+        _ = shares.turnEnded()
+        #expect(take(&shares, first) == AppShares.publishesPerTurn)
+    }
+
+    @Test("beyond what may be under way an app waits for answers")
+    func underWay() {
+        var (shares, place, _) = Self.contended()
+        var count = 0
+        for _ in 0..<100 {
+            count += take(&shares, place)
+            _ = shares.turnEnded()
+        }
+        #expect(count == AppShares.publishesUnderWay)
+        shares.rest(place, AppShares.Connection(slot: 7, stamp: 1))
+        #expect(shares.turnEnded().isEmpty)
+        shares.answered(place)
+        #expect(shares.turnEnded().map(\.slot) == [7])
+        #expect(take(&shares, place) == 1)
+    }
+
+    @Test("resting connections go on some at a time, in the order in which they came to rest")
+    func order() {
+        var (shares, place, _) = Self.contended()
+        _ = take(&shares, place)
+        for slot in 0..<10 { shares.rest(place, AppShares.Connection(slot: UInt32(slot), stamp: 1)) }
+        var resumed: [UInt32] = []
+        for _ in 0..<3 { resumed += shares.turnEnded().map(\.slot) }
+        #expect(resumed == Array(0..<10))
+        #expect(shares.turnEnded().isEmpty)
+    }
+
+    @Test("when the others have stopped, all go on")
+    func over() {
+        var (shares, place, _) = Self.contended()
+        _ = take(&shares, place)
+        for slot in 0..<10 { shares.rest(place, AppShares.Connection(slot: UInt32(slot), stamp: 1)) }
+        shares.isContended = false
+        #expect(shares.turnEnded().count == 10)
+    }
+
+    @Test("an app counts as publishing for some seconds, whichever loop saw it")
+    func activity() {
+        let activity = SharedActivity()
+        #expect(activity.note([AppKey(1)], now: 1_000) == 1)
+        #expect(activity.note([AppKey(2)], now: 2_000) == 2)
+        #expect(activity.note([AppKey(2)], now: 6_500) == 1)
+        #expect(activity.note([], now: 20_000) == 0)
+    }
+}

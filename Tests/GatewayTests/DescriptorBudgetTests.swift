@@ -1,0 +1,49 @@
+import Testing
+
+@testable import Gateway
+
+/// What is left of the descriptors for connections.
+@Suite("The budget of descriptors")
+struct DescriptorBudgetTests {
+    private func granted(_ capacity: Int, loops: Int = 2, own: Bool = false) throws -> ConnectionLimits {
+        try DescriptorBudget(capacity: capacity, loopCount: loops, hasOwnTables: own).limits(GatewayLimits())
+    }
+
+    private func total(_ limits: ConnectionLimits) -> Int {
+        limits.devices + limits.senders + limits.http + limits.admin
+    }
+
+    @Test("with enough descriptors the limits are as configured")
+    func plenty() throws {
+        let wanted = GatewayLimits()
+        let limits = try granted(1 << 20)
+        #expect(!limits.isBelow(wanted))
+        #expect(limits.devices == wanted.connections && limits.admin == wanted.adminConnections)
+    }
+
+    @Test(
+        "with few, the store's come first and every listener keeps a part",
+        arguments: [512, 1_024, 4_096, 20_000, 65_536])
+    func few(capacity: Int) throws {
+        for loops in [1, 2, 8] {
+            let budget = try DescriptorBudget(capacity: capacity, loopCount: loops, hasOwnTables: false)
+            let limits = budget.limits(GatewayLimits())
+            #expect(total(limits) + budget.storeFileCount + loops * (12 + budget.closingPerLoop) + 96 <= capacity)
+            #expect(limits.devices >= 16 && limits.http >= 16 && limits.senders >= 4 && limits.admin >= 4)
+            #expect(limits.isBelow(GatewayLimits()))
+        }
+    }
+
+    @Test("with tables of their own each loop has its part, and the parts make the whole")
+    func ownTables() throws {
+        let limits = try granted(20_000, loops: 4, own: true)
+        #expect(limits.devices > 60_000 && limits.devices <= limits.devicesPerLoop * 4)
+        #expect(limits.devicesPerLoop + limits.sendersPerLoop + (limits.http + limits.admin) / 4 < 20_000)
+    }
+
+    @Test("too few are a refusal that says how many it takes")
+    func tooFew() throws {
+        let failure = #expect(throws: DescriptorShortage.self) { _ = try granted(100) }
+        #expect(failure?.description.contains("LimitNOFILE") == true)
+    }
+}

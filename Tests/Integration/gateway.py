@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -56,6 +57,20 @@ def wait_out_midnight():
         time.sleep(1)
 
 
+def full_pipe():
+    """A pipe that takes nothing more; its ends."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 65_536)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x")
+    os.set_blocking(writing, True)
+    return reading, writing
+
+
 class Refused(Exception):
     """An HTTP answer other than 2xx; `body` is its JSON."""
 
@@ -69,12 +84,13 @@ class Gateway:
 
     patience = PATIENCE  # the bound of a start
 
-    def __init__(self, limits=None, app=None, hook=None, certificate=None, **sections):
+    def __init__(self, limits=None, app=None, hook=None, certificate=None, files=None, **sections):
         self._folder = tempfile.TemporaryDirectory(prefix="longwire-test-")
         self.folder = pathlib.Path(self._folder.name)
         self.device, self.senders, self.http, self.admin, self.device_tls = free_ports(5)
         self.app = {**APP, "apns": {"topic": "com.example.demo"}, **(app or {})}
         self.process, self._token, self._log = None, None, None
+        self.files = files  # the limit of open files that it starts with
         for name, token in (("admin", ADMIN_TOKEN), ("handoff", HANDOFF_TOKEN)):
             self._secret(name, token)
         self.sections = {
@@ -85,7 +101,7 @@ class Gateway:
             "store": {"path": str(self.folder / "data"), "durability": "fsync"},
             "loops": 2,
             "loopTables": os.environ.get("LONGWIRE_TEST_TABLES", "shared"),
-            "limits": limits or {},
+            "limits": {"drainSeconds": 0, **(limits or {})},
             "apps": [self.app],
             "credentials": [
                 {"name": "admin", "tokenFile": str(self.folder / "admin"), "may": ["admin"]},
@@ -138,6 +154,8 @@ class Gateway:
         words = [binary("longwired"), "--config", str(self.config), *arguments]
         environment = {**os.environ, "SWIFT_BACKTRACE": "enable=no"}
         options = {"stdout": self._log, "stderr": subprocess.STDOUT, **options}
+        if self.files:
+            options["preexec_fn"] = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, self.files))
         return subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment, cwd=self.folder, **options)
 
     def is_ready(self):

@@ -13,7 +13,7 @@ from party import API, UNANSWERED, Book, Orders, setup
 from longwire_client import Closed, Sender, pb
 
 HOUR = 3_600_000
-RETRIED_CODES = {2, 30009, 30019}  # starting or stopping, queue full, store behind
+RETRIED_CODES = {2, 30019, 30901}  # starting or stopping, queue full, store behind
 RETRIED_RESULTS = {2, 5, 6, 7}
 
 

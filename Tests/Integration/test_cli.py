@@ -182,3 +182,47 @@ def test_tls_with_a_certificate_that_is_trusted_and_one_that_is_not(own_gateway,
     stranger = connect(gateway, "--tls", "--no-reconnect", state=tmp_path / "other.state")
     assert stranger.wait() == 69
     assert "certificate" in stranger.first("disconnected")["reason"]
+
+
+COMMANDS = {
+    "version": ["version"], "help": ["--help"], "help of one": ["help", "push"], "bench": ["bench", "--help"],
+    "push": ["push", "--json", "--payload", "x"], "trace": ["trace"], "device": ["device"],
+    "lease": ["handoff", "lease"], "connect": ["connect", "--exit-after", "1"],
+}
+
+
+@pytest.mark.parametrize("output", [">/dev/full", ">&-", "| true"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_output_that_cannot_be_written_is_one_line_and_an_exit_code(gateway, connect, tmp_path, name, output):
+    words = list(COMMANDS[name])
+    if name in ("push", "trace", "device"):
+        device = connect(gateway)
+        cid = device.first("registered")["cid"]
+        device.first("welcome")
+    if name == "push":
+        words += ["--cid", cid]
+    if name == "trace":
+        words.append(push(gateway, "--cid", cid, "--payload", "x")["msgId"])
+    if name == "device":
+        words.append(cid)
+    if name == "connect":
+        words += ["--host", "127.0.0.1", "--port", str(gateway.device), "--app", gateway.app["appId"]]
+        words += ["--app-secret", gateway.app["appSecret"], "--state-file", str(tmp_path / "state")]
+    environment = {
+        **os.environ, "LONGWIRE_APP_ID": gateway.app["appId"], "LONGWIRE_APP_KEY": gateway.app["appKey"],
+        "LONGWIRE_MASTER_SECRET": gateway.app["masterSecret"], "LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN,
+        "LONGWIRE_HTTP": f"127.0.0.1:{gateway.http}", "LONGWIRE_ADMIN": f"127.0.0.1:{gateway.admin}",
+        "SWIFT_BACKTRACE": "enable=no"}
+    command = " ".join([binary("longwire"), *words])
+    if output == "| true":
+        # The reader has gone before the first line.
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(["sh", "-c", f"exec {command}"], env=environment, stdout=writing, stderr=subprocess.PIPE,
+                              text=True, timeout=60)
+        os.close(writing)
+    else:
+        done = subprocess.run(["sh", "-c", f"exec {command} {output}"], env=environment, stderr=subprocess.PIPE,
+                              text=True, timeout=60)
+    assert done.returncode == 74, done.stderr
+    assert "standard output cannot be written" in done.stderr and done.stderr.count("\n") == 1, done.stderr

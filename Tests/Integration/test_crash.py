@@ -68,7 +68,7 @@ def sent_to(devices, gateway, until):
             first = sender.request + 1
             sender.request += len(frames)
             sender.connection.send(
-                *(pb.Publish(request=first + index, has_ttl=True, **fields) for index, fields in enumerate(frames)))
+                *(pb.Publish(request=first + index, **fields) for index, fields in enumerate(frames)))
             for _ in frames:
                 result = sender.connection.receive(pb.PublishResult)
                 assert result.code == 0, result

@@ -5,6 +5,7 @@ devices keep books: after a restart on a healthy disk each device has every answ
 """
 
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -15,7 +16,7 @@ from unittest import mock
 
 import pytest
 from conftest import QUICK
-from gateway import Gateway, Refused, eventually
+from gateway import Gateway, Refused, eventually, full_pipe
 from longwire_client import Closed, Device, Sender, pb
 
 CALM = {**QUICK, "liveDeadlineMilliseconds": 600_000, "unannouncedCloseDelayMilliseconds": 300}
@@ -212,6 +213,23 @@ def test_a_journal_that_cannot_be_written_ends_the_process_and_answers_nothing(d
     gateway.fault()
     gateway.start()
     settle(gateway, books)
+
+
+def test_a_failed_journal_ends_the_process_though_nobody_reads_its_log(disk):
+    gateway = disk()
+    assert gateway.stop() == 0
+    reading, writing = full_pipe()
+    try:
+        gateway.process = gateway.spawn(stdout=writing, stderr=writing)
+        eventually(gateway.is_ready, "readiness")
+        books = Books(gateway)
+        gateway.fault("sync-fails")
+        with contextlib.suppress(OSError, Refused, http.client.HTTPException):
+            gateway.push(books.cid, "0")
+        assert gateway.process.wait(20) == 74
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def test_a_hanging_sync_delays_answers_and_nothing_else(disk):

@@ -206,11 +206,11 @@ def test_javas_paths_are_percent_encoded_on_the_wire(gateway, new_device):
     # Its path parameters are not encoded by the SDK; the HTTP client does it, in UTF-8, with commas left as they are.
     device, java = new_device(gateway), Java(gateway)
     alias, tag = urllib.parse.quote("张三"), urllib.parse.quote("标签")
-    assert java.call("POST", "/user/alias", {"data_list": [{"cid": device.cid, "alias": "张三"}]})["code"] == 0
+    assert java.call("POST", "/user/alias", {"data_list": [{"cid": device.cid, "alias": "张三", "alias_type": "类"}]})["code"] == 0
     assert java.call("GET", f"/user/cid/alias/{alias}", query="?alias_type=%E7%B1%BB")["data"] == {"cid": [device.cid]}
     assert java.call("PUT", f"/user/custom_tag/batch/{tag}", {"cid": [device.cid]})["data"] == {device.cid: "true"}
     assert java.call("GET", f"/user/custom_tag/cid/{device.cid}")["data"] == {device.cid: ["标签"]}
-    assert java.call("DELETE", f"/user/alias/{alias}")["code"] == 0
+    assert java.call("DELETE", f"/user/alias/{alias}", query="?alias_type=%E7%B1%BB")["code"] == 0
 
 
 def test_the_calls_of_javas_newer_versions_succeed_and_test_devices_are_kept(own_gateway, new_device):

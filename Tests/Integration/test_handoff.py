@@ -243,3 +243,29 @@ def test_hook_failures_are_repeated_under_the_same_id(hooked, away):
     assert len(receiver.batches) == 4
     assert len({name for name, _ in receiver.batches}) == 1, "one webhook-id for one delivery"
     assert "hook" in gateway.metrics()
+
+
+def test_a_credential_of_another_app_ends_nothing(own_gateway, away):
+    gateway = own_gateway()
+    device = away(gateway)
+    message = gateway.push(device.cid, "x", strategy=2, alert="A")
+    job = gateway.lease(lease=60)[0]
+    assert gateway.stop() == 0
+    other = {**gateway.app, "appId": "strangers", "appKey": "strangersKey"}
+    other.update({name: gateway.app[name][::-1] for name in ("appSecret", "masterSecret")})
+    gateway.sections["apps"].append(other)
+    token = "integration-stranger-token-1"
+    gateway._secret("stranger", token)
+    gateway.sections["credentials"].append(
+        {"name": "stranger", "tokenFile": str(gateway.folder / "stranger"), "may": ["handoff"], "apps": ["strangers"]})
+    gateway.start()
+    lease = {"jobId": job["jobId"], "leaseId": job["leaseId"]}
+    for outcome in ("accepted", "badToken", "rejected", "retry"):
+        told = gateway.admin_call("POST", "/v1/handoff/results", [{**lease, "outcome": outcome}], token=token)
+        assert told["results"][0]["verdict"] == "unknownJob"
+    extended = gateway.admin_call("POST", "/v1/handoff/extend", {"jobs": [lease], "leaseSeconds": 60}, token=token)
+    assert extended["results"][0]["verdict"] == "unknownJob"
+    assert gateway.trace(message["msgId"])["state"] == "pending"
+    assert gateway.settle({**job, "leaseId": "f" * 32}, "accepted") == "stale"
+    assert [gateway.settle(job, "accepted") for _ in range(3)] == ["recorded"] * 3
+    assert gateway.trace(message["msgId"])["state"] == "handedOff"

@@ -205,8 +205,10 @@ def test_a_schedule_survives_a_kill_and_goes_out_in_its_time(own_gateway, new_de
     device, other = new_device(gateway), new_device(gateway)
     due = int(time.time() * 1000) + 4_000
     task = create(gateway, settings={"schedule_time": due})
-    answer = send(gateway, task, [device.cid])
-    assert answer["data"] == {task: {}} and answer["longwire"]["scheduledFor"] == due
+    answer = send(gateway, task, [device.cid, "00" * 15 + "01"])
+    assert answer["data"] == {task: {device.cid: "successed_offline"}}, "a device that exists is not told as rejected"
+    assert answer["longwire"]["scheduledFor"] == due and answer["longwire"]["targets"] == 1
+    assert answer["longwire"]["unknown"] == ["00" * 15 + "01"]
     state = gateway.api("GET", f"task/schedule/{task}")["data"][task]
     assert (state["push_time"], state["send_result"]) == (str(due), "do_not_send")
     assert state["transmission_content"] == "news" and "status" not in state
@@ -436,3 +438,23 @@ def test_lists_as_getuis_sdks_write_them(gateway, new_device):
     numbers = {"taskid": task, "audience": {"cid": [device.cid]}, "is_async": "false", "need_alias_detail": 0}
     assert gateway.api("POST", "push/list/cid/", numbers)["data"] == {task: {device.cid: "successed_online"}}
     assert device.receive_and_ack(1)[0].payload == "你好 /".encode()
+
+
+def test_lists_wait_for_room_where_single_pushes_would_be_refused(own_gateway, away):
+    """Twelve lists at once, with twelve times the bytes that may be uncommitted: portions wait, and nobody is refused."""
+    gateway = own_gateway(limits={**QUICK, "uncommittedBytes": 1 << 20})
+    cids = [away(gateway).cid for _ in range(24)]
+    payload = "\U0001f4e6" * 3_000  # 12 KB
+    tasks = [create(gateway, payload=f"{number}{payload}") for number in range(12)]
+    answers = [None] * len(tasks)
+
+    def call(number):
+        answers[number] = send(gateway, tasks[number], cids)
+
+    callers = [threading.Thread(target=call, args=(number,)) for number in range(len(tasks))]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    for task, answer in zip(tasks, answers):
+        assert answer["data"][task] == {cid: "successed_offline" for cid in cids}

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 from conftest import QUICK
-from gateway import Refused, eventually
+from gateway import ADMIN_TOKEN, Refused, binary, eventually, full_pipe
 from longwire_client import Closed, Connection, Sender, encode, pb
 
 HOOK_SECRET = "whsec_" + "A" * 44
@@ -57,15 +57,21 @@ def test_delivery_limits_change_at_a_reload(own_gateway, new_device):
 
 
 def test_connections_are_limited_over_all_loops(own_gateway, new_device):
-    gateway = own_gateway(limits={"connections": 4}, loops=4)
+    gateway = own_gateway(limits={"connections": 3, "senderConnections": 1}, loops=4)
     devices = [new_device(gateway) for _ in range(3)]
-    sender = Sender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"])
+    # Senders and devices take no places from each other.
+    another = lambda: Sender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"])  # noqa: E731
+    sender = another()
     assert closed_with(lambda: new_device(gateway)) == 201
+    assert closed_with(another) == 201
     assert all(device.ping().nonce == 1 for device in devices), "those that are in stay"
+    devices[0].close()
+    eventually(lambda: 'longwire_sessions{role="device"} 2' in gateway.metrics())
+    assert new_device(gateway).ping().nonce == 1
     sender.close()
     eventually(lambda: 'longwire_sessions{role="sender"} 0' in gateway.metrics())
-    assert new_device(gateway).ping().nonce == 1
-    gateway.sections["limits"] = {"connections": 5}
+    another().close()
+    gateway.sections["limits"] = {"connections": 4, "senderConnections": 1}
     reload(gateway)
     assert new_device(gateway).ping().nonce == 1
     assert closed_with(lambda: new_device(gateway)) == 201
@@ -200,3 +206,106 @@ def test_running_out_of_descriptors_is_survived_and_logged(own_gateway, new_devi
         one.close()
     assert new_device(gateway).ping().nonce == 1
     assert gateway.stop() == 0
+
+
+def test_a_stop_says_not_ready_first_and_goes_on_serving_meanwhile(own_gateway, new_device):
+    gateway = own_gateway(limits={**QUICK, "drainSeconds": 600})
+    device = new_device(gateway)
+    gateway.process.send_signal(signal.SIGTERM)
+
+    def readiness():
+        try:
+            return gateway.call("GET", "/readyz")["status"]
+        except Refused as refused:
+            return refused.status, refused.body["status"]
+
+    eventually(lambda: readiness() == (503, "stopping"), "not ready")
+    assert gateway.push(device.cid, "to the end")["channel"] == "live"
+    assert device.receive_and_ack(1)
+    newcomer = new_device(gateway)
+    assert newcomer.ping().nonce == 1
+    assert gateway.stop() == 0, "a second signal ends the wait"
+
+
+def test_a_full_pipe_on_both_outputs_stops_neither_work_nor_the_end(own_gateway, new_device):
+    gateway = own_gateway()
+    assert gateway.stop() == 0
+    reading, writing = full_pipe()
+    try:
+        gateway.process = gateway.spawn(stdout=writing, stderr=writing)
+        eventually(gateway.is_ready, "readiness")
+        device = new_device(gateway)
+        for number in range(50):
+            assert gateway.push(device.cid, f"{number}")["channel"] == "live"
+        gateway.process.send_signal(signal.SIGHUP)
+        assert gateway.stop() == 0
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_closed_standard_descriptors_take_no_part_in_the_store(own_gateway, new_device):
+    gateway = own_gateway()
+    assert gateway.stop() == 0
+    words = f"exec {binary('longwired')} --config {gateway.config} <&- >&- 2>&-"
+    gateway.process = subprocess.Popen(["sh", "-c", words], env={**os.environ, "SWIFT_BACKTRACE": "enable=no"})
+    eventually(gateway.is_ready, "readiness")
+    for number in range(3):
+        opened = os.readlink(f"/proc/{gateway.process.pid}/fd/{number}")
+        assert opened == "/dev/null", opened
+    assert gateway.stop() == 0
+
+
+def test_check_refuses_what_a_start_could_not_use(own_gateway, tmp_path):
+    gateway = own_gateway()
+
+    def check(**sections):
+        gateway.config.write_text(json.dumps({**gateway.sections, **sections}))
+        done = gateway.spawn("--check", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return done.communicate(timeout=30)[0], done.returncode
+
+    def certificate(name, *dates):
+        files = tmp_path / f"{name}.pem", tmp_path / f"{name}.key"
+        words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
+                 "/CN=localhost", "-keyout", str(files[1]), "-out", str(files[0])]
+        subprocess.run([*words, "-days", "2"], check=True, capture_output=True)
+        if dates:
+            request = tmp_path / "request.pem"
+            key = ["-key", str(files[1]), "-subj", "/CN=localhost"]
+            subprocess.run(["openssl", "req", "-new", *key, "-out", str(request)], check=True, capture_output=True)
+            folder = tmp_path / f"{name}-ca"
+            folder.mkdir()
+            (folder / "index.txt").write_text("")
+            (folder / "serial").write_text("01")
+            (folder / "ca.cnf").write_text(
+                f"[ca]\ndefault_ca=d\n[d]\ndatabase={folder}/index.txt\nserial={folder}/serial\nnew_certs_dir={folder}\n"
+                "default_md=sha256\npolicy=p\n[p]\ncommonName=supplied\n")
+            subprocess.run(
+                ["openssl", "ca", "-batch", "-selfsign", "-config", str(folder / "ca.cnf"), "-keyfile", str(files[1]),
+                 "-in", str(request), "-out", str(files[0]), "-startdate", dates[0], "-enddate", dates[1], "-notext"],
+                check=True, capture_output=True)
+        return files
+
+    def device(files):
+        tls = {"listen": "127.0.0.1:0", "certificate": str(files[0]), "key": str(files[1])}
+        return {"device": {"listen": "127.0.0.1:0", "tls": tls}}
+
+    good, other = certificate("good"), certificate("other")
+    text, code = check(**device(good))
+    assert code == 0 and "The configuration is valid." in text, text
+    refused = {
+        "has expired": device(certificate("old", "20200101000000Z", "20200102000000Z")),
+        "is not valid yet": device(certificate("new", "20900101000000Z", "20900102000000Z")),
+        "key values mismatch": device((good[0], other[1])),
+        "is no folder": {"store": {"path": str(good[0])}},
+        "Not a directory": {"store": {"path": str(good[0] / "data")}},
+        "appSecret that is a masterSecret": {"apps": [{**gateway.app, "appSecret": gateway.app["masterSecret"]}]},
+        "stands twice": {"apps": [{**gateway.app, "appSecret": ["same-secret-1", "same-secret-1"]}]},
+        "credential's token": {"apps": [{**gateway.app, "masterSecret": ADMIN_TOKEN}]},
+    }
+    for words, sections in refused.items():
+        text, code = check(**sections)
+        assert code == 78 and words in text, (words, text)
+    twin = {**gateway.app, "appId": "twin"}
+    text, code = check(apps=[gateway.app, twin])
+    assert code == 0 and "share a secret" in text, text

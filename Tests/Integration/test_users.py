@@ -77,6 +77,26 @@ def test_aliases_are_bound_moved_asked_for_and_unbound(gateway, new_device):
     assert cids(gateway, quoted) == [] and alias_of(gateway, one.cid) == ""
 
 
+def test_each_type_of_alias_is_a_namespace_of_its_own(gateway, new_device):
+    one, two = new_device(gateway), new_device(gateway)
+    alias = name()
+    items = [(one, None), (one, "user"), (two, "phone"), (one, "phone")]
+    for device, kind in items:
+        item = {"cid": device.cid, "alias": alias, **({"alias_type": kind} if kind else {})}
+        gateway.api("POST", "user/alias", {"data_list": [item]})
+    of = lambda query: sorted(gateway.api("GET", f"user/cid/alias/{alias}{query}")["data"]["cid"])  # noqa: E731
+    assert of("") == [one.cid] and of("?alias_type=user") == [one.cid]
+    assert of("?alias_type=phone") == sorted([one.cid, two.cid]) and of("?alias_type=other") == []
+    assert alias_of(gateway, one.cid) == alias and alias_of(gateway, two.cid) == ""
+    assert gateway.api("GET", f"user/alias/cid/{two.cid}?alias_type=phone")["data"]["alias"] == alias
+    body = {"request_id": uuid.uuid4().hex, "audience": {"alias": [alias], "alias_type": "phone"},
+            "push_message": {"transmission": "to both"}}
+    answer = gateway.api("POST", "push/single/alias", body)
+    assert sorted(cid for found in answer["data"].values() for cid in found) == sorted([one.cid, two.cid])
+    gateway.api("DELETE", f"user/alias/{alias}?alias_type=phone")
+    assert of("?alias_type=phone") == [] and of("") == [one.cid] and of("?alias_type=user") == [one.cid]
+
+
 def test_an_alias_names_ten_devices(gateway, new_device):
     devices = [new_device(gateway) for _ in range(11)]
     alias = name()

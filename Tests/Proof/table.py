@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/Testing.md"
 BEGIN, END = "<!-- proof: begin -->", "<!-- proof: end -->"
-FILES = ("soak", "planted", "rounds", "fuzz", "sanitize")
+FILES = ("soak", "planted", "rounds", "power", "fuzz", "sanitize")
 
 
 def grouped(value):
@@ -57,6 +57,12 @@ def rounds(result):
     )
 
 
+def power(result):
+    kinds = list(dict.fromkeys(name for one in result.values() for name, value in one.items() if isinstance(value, int)))
+    rows = [(words(name), *(one.get(name, 0) for one in result.values())) for name in kinds]
+    return "### Power failures (`make power`)\n\n" + table(("what", *(f"`{name}`" for name in result)), rows)
+
+
 def words(name):
     """camelCase as words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
@@ -64,10 +70,12 @@ def words(name):
 
 def fuzz(result):
     rows = [
-        (f"`{one['name']}`", one["executions"], one["seconds"], one["coverage"], one["crashes"])
+        (f"`{one['name']}`", one["executions"], one.get("requests", ""), one["seconds"], one["coverage"], one["crashes"])
         for one in result["targets"]
     ]
-    return "### Fuzzing (`make fuzz`)\n\n" + table(("target", "executions", "seconds", "edges covered", "crashes"), rows)
+    return "### Fuzzing (`make fuzz`)\n\n" + table(
+        ("target", "executions", "requests", "seconds", "edges covered", "crashes"), rows
+    )
 
 
 def sanitize(result):

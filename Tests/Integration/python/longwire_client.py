@@ -13,6 +13,7 @@ import atexit
 import hashlib
 import hmac
 import importlib
+import os
 import pathlib
 import shutil
 import socket
@@ -142,21 +143,24 @@ class Device:
 
     def register(self, app_secret, **fields):
         """Registers a new device and stays connected. `fields` go into the Hello."""
-        welcome = self._hello(app_secret.encode(), registration=True, **fields)
+        welcome = self._corrected(app_secret.encode(), registration=True, nonce=os.urandom(16), **fields)
         self.state.cid, self.state.secret = welcome.cid, welcome.device_secret
         return welcome
 
     def connect(self, **fields):
         """Connects as the device known from `state`; one retry after clockSkew."""
+        return self._corrected(self.state.secret, cid=self.state.cid, **fields)
+
+    def _corrected(self, key, **fields):
         try:
-            return self._hello(self.state.secret, cid=self.state.cid, **fields)
+            return self._hello(key, **fields)
         except Closed as closed:
             if closed.code != 300:
                 raise
             self.state.offset = closed.close.server_time - int(time.time() * 1000)
             # The refused one was never recorded there; keeping it would lock out a client whose clock ran ahead.
             self.state.timestamp = self.state.accepted
-            return self._hello(self.state.secret, cid=self.state.cid, **fields)
+            return self._hello(key, **fields)
 
     def _hello(self, key, **fields):
         state = self.state
@@ -229,17 +233,19 @@ class Sender:
 
     def __init__(self, host, port, app_id, master_secret, timeout=10.0):
         self.connection, self.request = Connection(host, port, timeout), 0
-        hello = pb.Hello(app_id=app_id, role=pb.ROLE_SENDER, timestamp=int(time.time() * 1000), client="python-test")
+        hello = pb.Hello(
+            app_id=app_id, role=pb.ROLE_SENDER, timestamp=int(time.time() * 1000), client="python-test",
+            nonce=os.urandom(16))
         self.connection.socket.sendall(prove(hello, master_secret.encode()))
         self.welcome = self.connection.receive(pb.Welcome)
 
     def publish(self, messages, timeout=None):
-        """Sends all (dicts of Publish's fields, `ttl_ms` only when given) in one write; results in the same order."""
+        """Sends all (dicts of Publish's fields) in one write; results in the same order."""
         first = self.request + 1
         frames = []
         for fields in messages:
             self.request += 1
-            frames.append(pb.Publish(request=self.request, has_ttl="ttl_ms" in fields, **fields))
+            frames.append(pb.Publish(request=self.request, **fields))
         self.connection.send(*frames)
         results = {}
         while len(results) < len(frames):

@@ -149,7 +149,7 @@ class Party:
         while count > 0:
             links = []
             for _ in range(min(count, 100)):
-                hello = text(1, app_id) + number(4, 1) + number(5, int(time.time() * 1000))
+                hello = text(1, app_id) + number(4, 1) + number(5, int(time.time() * 1000)) + text(18, os.urandom(16))
                 links.append(Link(self.gateway.device, hello, secret))
             for link in links:
                 self.cids.append(link.welcomed()[8])
@@ -159,6 +159,7 @@ class Party:
     def connect_sender(self):
         app = self.gateway.app
         hello = text(1, app["appId"].encode()) + number(2, 1) + number(5, int(time.time() * 1000))
+        hello += text(18, os.urandom(16))
         self.sender = Link(self.gateway.senders, hello, app["masterSecret"].encode())
         self.sender.welcomed()
 

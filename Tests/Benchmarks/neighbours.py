@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""What a flooding app costs its neighbour: the neighbour's latencies calm and flooded, in one run, and its deadlines.
+
+    LONGWIRE_BIN=.build/release .build/python/bin/python Tests/Benchmarks/neighbours.py [--seconds 20] [--rate 200]
+
+App A floods native publishes at absent devices, at slow readers and at devices with push mode off, has no sender service
+and asks the widest tag queries; app B sends at a pace to live devices and has a retry, an expiry, a fallback and a timed
+broadcast. The flooder runs at the lowest priority, since it shares the machine with the gateway.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import threading
+
+HERE = pathlib.Path(__file__).resolve().parents[1] / "Integration"
+sys.path[:0] = [str(HERE), str(HERE / "python")]
+
+import neighbour_party  # noqa: E402
+
+
+def quantile(times, share):
+    ordered = sorted(times)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000
+
+
+def measure(gateway, rate, seconds):
+    neighbour = neighbour_party.Neighbour(gateway)
+    deadlines = threading.Thread(target=neighbour.deadlines)
+    deadlines.start()
+    times = neighbour.publish(rate, seconds)
+    deadlines.join()
+    neighbour.close()
+    return {
+        "sent": len(neighbour.due), "refused": len(neighbour.refusals), "delivered": len(times),
+        "p50": round(quantile(times, 0.5), 1), "p99": round(quantile(times, 0.99), 1),
+        "late": {name: round(value, 2) for name, value in sorted(neighbour.lateness.items())},
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--rate", type=int, default=200)
+    parser.add_argument("--connections", type=int, default=4)
+    options = parser.parse_args()
+    with neighbour_party.two_apps() as gateway:
+        calm = measure(gateway, options.rate, options.seconds)
+        before = gateway.metrics()
+        with neighbour_party.Flood(gateway, connections=options.connections) as flood:
+            flooded = measure(gateway, options.rate, options.seconds)
+            after = gateway.metrics()
+        taken = accepted(after) - accepted(before)
+        ratio = {name: round(flooded[name] / calm[name], 1) for name in ("p50", "p99")}
+        report = {"calm": calm, "flooded": flooded, "ratio": ratio, "flood": {"accepted": taken, **flood.numbers}}
+        print(json.dumps(report, indent=2))
+
+
+def accepted(page):
+    return sum(
+        int(float(line.rsplit(" ", 1)[1])) for line in page.splitlines()
+        if line.startswith("longwire_messages_accepted_total"))
+
+
+if __name__ == "__main__":
+    main()

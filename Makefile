@@ -13,7 +13,7 @@ endif
 
 python := .build/python/bin/python
 shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-clocks.sh Tests/check-imports.sh \
-	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh
+	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh Tests/swift-tests.sh
 
 .PHONY: help
 help: ## Lists the targets.
@@ -33,9 +33,7 @@ build: dependencies-build ## Builds both programs in release mode.
 .PHONY: test
 test: dependencies-test ## Installs what is missing and runs all tests, Swift's and the integration tests.
 	swift build --build-tests
-	swift test --skip-build 2>&1 | tee .build/swift-tests.log || { \
-		printf '\nWhat failed, from .build/swift-tests.log:\n'; \
-		grep -aE '✘|Fatal error|Caught signal|signal code' .build/swift-tests.log | tail -40; exit 1; }
+	Tests/swift-tests.sh
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q Tests/Integration
 
 .PHONY: check

@@ -34,6 +34,8 @@ public struct AlarmRequest: Sendable {
     public var isEager = false
     /// Apps that have no room for due jobs.
     public var fullApps: [AppKey] = []
+    /// For how long a message of strategy 4 waits for a vendor that nobody serves.
+    var patience: Int64 = .max
 
     public init(
         upTo time: Int64, limit: Int, pile: AlarmPile? = nil, isEager: Bool = false, fullApps: [AppKey] = []
@@ -48,26 +50,50 @@ public struct AlarmRequest: Sendable {
         if let pile, pile.app != job.app { return .pass }
         // An end, or what is over, takes no room.
         guard job.isWaiting else { return pile == nil ? .take : .pass }
-        if job.expiresAt <= time || pile?.isHeld == true || !fullApps.contains(job.app) { return .take }
-        return .leave(AlarmPile(app: job.app, isHeld: false), until: job.expiresAt)
+        let until = job.mayWait(patience)
+        if until <= time || pile?.isHeld == true || !fullApps.contains(job.app) { return .take }
+        return .leave(AlarmPile(app: job.app, isHeld: false), until: until)
     }
 }
 
 extension JobRow {
+    /// Until when a job may stay in the store, without room in memory: then its message ends, or goes another way.
+    func mayWait(_ patience: Int64) -> GatewayTime {
+        Self.mayWait(facts.expiresAt, hasPatience ? max(facts.acceptedAt, dueAt) : nil, patience)
+    }
+
+    /// Strategy 4: the live channel takes over from a vendor that nobody serves.
+    var hasPatience: Bool { state == .due && facts.strategy == .vendorElseLive && facts.table == .vendorMessage }
+
+    fileprivate static func mayWait(_ expiresAt: GatewayTime, _ since: GatewayTime?, _ patience: Int64) -> GatewayTime {
+        guard let since else { return expiresAt }
+        let (end, isBeyond) = since.addingReportingOverflow(patience)
+        return isBeyond ? expiresAt : min(expiresAt, end)
+    }
+
     /// What a reader must know of a job.
     struct Glance {
         var app: AppKey
         /// Due, or leased: it will be due when the lease lapses.
         var isWaiting: Bool
-        var expiresAt: GatewayTime
+        private var expiresAt: GatewayTime
+        private var patientSince: GatewayTime?
 
+        /// Reads what `JobRow.write` puts at these places.
         init?(_ bytes: UnsafeRawBufferPointer) {
-            guard bytes.count >= 88, bytes[0] == JobRow.version, let state = State(rawValue: bytes[1]) else {
-                return nil
+            guard bytes.count >= JobRow.fixedByteCount, bytes[0] == JobRow.version, let state = State(rawValue: bytes[1])
+            else { return nil }
+            func time(_ offset: Int) -> GatewayTime {
+                Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Int64.self))
             }
             app = AppKey(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 56, as: UInt64.self)))
             isWaiting = state == .due || state == .leased
-            expiresAt = Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: 80, as: Int64.self))
+            expiresAt = time(80)
+            let isVendorFirst =
+                bytes[3] == Strategy.vendorElseLive.rawValue && bytes[5] == StoreKey.Table.vendorMessage.rawValue
+            patientSince = state == .due && isVendorFirst ? max(time(72), time(120)) : nil
         }
+
+        func mayWait(_ patience: Int64) -> GatewayTime { JobRow.mayWait(expiresAt, patientSince, patience) }
     }
 }

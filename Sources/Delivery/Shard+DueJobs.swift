@@ -89,6 +89,7 @@ extension Shard {
 
     private func request(_ pile: AlarmPile?) -> AlarmRequest {
         var request = AlarmRequest(upTo: now, limit: limits.alarmBatch, pile: pile)
+        request.patience = limits.vendorFirstPatience
         for index in apps.indices where isFull(index) { request.fullApps.append(apps[index].key) }
         if let pile, !pile.isHeld, hasRoom(pile.app) {
             request.isEager = true
@@ -103,6 +104,8 @@ extension Shard {
     // MARK: What goes back
 
     /// Gives a job that the store has just told of back to it when its app has too many.
+    ///
+    /// Not one whose time has come: the store would tell it again at once, and so on for ever.
     mutating func leaveIfOverfull(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.place == .due else { return leaveIfHeld(slot) }
@@ -110,9 +113,11 @@ extension Shard {
             entry.pointee.row.wakeAt == entry.pointee.storedWakeAt
         else { return }
         let facts = entry.pointee.row.facts
+        let until = entry.pointee.row.mayWait(limits.vendorFirstPatience)
+        guard until > now else { return }
         store.leaveAlarm(
             facts.jobKey, wakeAt: entry.pointee.storedWakeAt, in: AlarmPile(app: facts.app, isHeld: false),
-            until: facts.expiresAt)
+            until: until)
         forgetJob(slot)
     }
 

@@ -74,7 +74,6 @@ extension Shard {
                 jobTimers.schedule(slot, at: min(row.pointee.row.dueAt, row.pointee.row.facts.expiresAt))
                 return
             }
-            var wake = row.pointee.row.facts.expiresAt
             if isHeld(slot) {
                 entry.pointee.place = .held
                 numbers.heldJobs += 1
@@ -83,10 +82,7 @@ extension Shard {
                 entry.pointee.place = .due
                 appendDue(slot)
             }
-            if row.pointee.row.facts.strategy == .vendorElseLive, row.pointee.row.facts.table == .vendorMessage {
-                wake = min(wake, patienceEnd(row.pointee.row))
-            }
-            jobTimers.schedule(slot, at: wake)
+            jobTimers.schedule(slot, at: row.pointee.row.mayWait(limits.vendorFirstPatience))
         case .leased:
             numbers.leasedJobs += 1
             entry.pointee.countsAsLeased = true
@@ -94,11 +90,6 @@ extension Shard {
         case .accepted, .rejected, .exhausted, .cancelled:
             jobTimers.schedule(slot, at: row.pointee.row.facts.expiresAt)
         }
-    }
-
-    /// Strategy 4: when the live channel takes over from a vendor that nobody serves.
-    func patienceEnd(_ row: JobRow) -> GatewayTime {
-        max(row.facts.acceptedAt, row.dueAt) + limits.vendorFirstPatience
     }
 
     /// Semantics, "Reachability": held while the device is reachable, unless the message was sent and its ack is overdue.
@@ -234,9 +225,7 @@ extension Shard {
             expireJob(slot)
             return
         }
-        if entry.pointee.row.state == .due, entry.pointee.row.facts.strategy == .vendorElseLive,
-            entry.pointee.row.facts.table == .vendorMessage, patienceEnd(entry.pointee.row) <= now
-        {
+        if entry.pointee.row.hasPatience, entry.pointee.row.mayWait(limits.vendorFirstPatience) <= now {
             giveUpVendor(slot, state: .cancelled, reason: "notLeased")
             return
         }

@@ -125,6 +125,39 @@ struct NeighbourAlarmTests {
         #expect(harness.imbalance() == nil)
     }
 
+    /// The n-th read at the end fails, or none: a message whose alarm was lost so is looked at again a second later, and
+    /// until then nothing may ask the store without end.
+    @Test("jobs beyond their app's share end in time while those in memory live on", arguments: 0...24)
+    func endsBeforeThoseInMemory(failingRead: Int) {
+        let harness = Self.harness()
+        for _ in 0..<20 { _ = harness.publish(absent(harness), timeToLive: 7_200_000) }
+        let brief = (0..<20).map { _ in harness.publish(absent(harness), timeToLive: 120_000).message }
+        harness.crash()
+        for _ in 0..<115 { harness.advance(1_000) }
+        // Not a word about the brief ones: a trace would bring their jobs into memory.
+        #expect(harness.statistics.dueJobs == 8)
+        if failingRead > 0 { harness.store.failingReads = [harness.store.readCount + failingRead] }
+        for _ in 0..<30 { harness.advance(1_000) }
+        #expect(brief.allSatisfy { harness.finalState($0) == .expired })
+        #expect(harness.statistics.dueJobs == 8 && harness.rowCount(.job) == 20)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("strategy 4 goes live in time also when its app has no room for more due jobs")
+    func patienceBeyondTheShare() {
+        let harness = Self.harness()
+        for _ in 0..<20 { _ = harness.publish(absent(harness), timeToLive: 7_200_000) }
+        var phones = (0..<12).map { _ in harness.register(token: "aa") }
+        let messages = phones.map { harness.publish($0, strategy: .vendorElseLive).message }
+        harness.crash()
+        for index in phones.indices { harness.connect(&phones[index]) }
+        for _ in 0..<27 { harness.advance(1_000) }
+        #expect(!harness.takeDelivered().contains { messages.contains($0.message) })
+        for _ in 0..<10 { harness.advance(1_000) }
+        #expect(Set(harness.takeDelivered().map(\.message)).isSuperset(of: messages))
+        #expect(harness.imbalance() == nil)
+    }
+
     @Test("jobs beyond their app's share end with their messages, in time")
     func endsInTime() {
         let harness = Self.harness()

@@ -106,7 +106,11 @@ public final class DeliveryHarness: ShardStoreObserver {
     /// Lets the disk do all it has to.
     public func flush() {
         drain()
+        var rounds = 0
         while store.waitingBatchCount > 0 || store.waitingReadCount > 0 || shard.hasSlicesAtHand {
+            rounds += 1
+            // Time stands still in here: work that never ends would keep a real loop busy for ever.
+            precondition(rounds < 20_000, "the shard asks its store without end: \(store.waitingRequests)")
             store.sync()
             store.deliverReplies()
             while shard.hasWorkAtHand {

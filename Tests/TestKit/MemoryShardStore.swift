@@ -375,6 +375,9 @@ public final class MemoryShardStore: ShardStore {
         return lastToken
     }
 
+    /// What has been asked for and not answered, for a test's message.
+    public var waitingRequests: String { requests.map { "\($0.2)" }.joined(separator: "; ") }
+
     private func pendingAlarms() -> [(StoreKey, Row)] {
         cold.filter { $0.value.wakeAt != 0 && young[$0.key] == nil && reportedAlarms[$0.key] != $0.value.wakeAt }
             .map { ($0.key, $0.value) }

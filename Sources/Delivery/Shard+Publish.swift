@@ -1,4 +1,5 @@
-// Acceptance of a message: what it may displace, which channels may carry it, and the one batch that makes it durable.
+// Acceptance of a message: which channels may carry it, and the one batch that makes it durable. What it may displace
+// is in `Shard+QueueRoom`.
 
 internal import Structures
 internal import Wire
@@ -129,211 +130,6 @@ extension Shard {
         releaseDue()
     }
 
-    // MARK: Collapse and overflow among cold rows
-
-    /// Makes the room that the device's queue must have, then decides.
-    mutating func makeRoom(_ command: PublishCommand, _ slot: UInt32) {
-        guard standingExcess(slot).isAny else {
-            bringCollapsible(command, slot)
-            return
-        }
-        // A bound that was lowered leaves any number above it: these end in batches and turns of their own.
-        let kept = KeptPublish(command)
-        devices.pointer(slot).pointee.flags.insert(.busy)
-        shed(slot) { shard, ok in
-            shard.devices.pointer(slot).pointee.flags.remove(.busy)
-            if ok { shard.bringCollapsible(kept.command, slot) } else { shard.refuse(kept.command, .storeFailed) }
-            shard.drainWaiting(slot)
-        }
-    }
-
-    /// Brings those cold messages into memory that this one may end, then decides.
-    private mutating func bringCollapsible(_ command: PublishCommand, _ slot: UInt32) {
-        let device = devices.pointer(slot)
-        let hash = command.collapseKey.isEmpty ? 0 : Fingerprint.of(command.collapseKey)
-        if hash != 0, device.pointee.coldKeys & Self.keyBit(hash) != 0,
-            device.pointee.coldMessageCount > 0 || device.pointee.coldVendorCount > 0
-        {
-            let kept = KeptPublish(command)
-            devices.pointer(slot).pointee.flags.insert(.busy)
-            findCold(slot, hash: hash, table: .message, from: 0, found: [], keys: 0) { shard, found, ok in
-                shard.devices.pointer(slot).pointee.flags.remove(.busy)
-                if ok {
-                    shard.makeQueueRoom(kept.command, slot, hash: hash, brought: found)
-                } else {
-                    shard.refuse(kept.command, .storeFailed)
-                }
-                shard.leaveBrought(found, of: slot)
-                shard.drainWaiting(slot)
-            }
-        } else {
-            makeQueueRoom(command, slot, hash: hash, brought: [])
-        }
-    }
-
-    /// Looks through all cold rows for a collapse key, page by page, and notes on the way which keys there are.
-    private mutating func findCold(
-        _ slot: UInt32, hash: UInt64, table: StoreKey.Table, from item: UInt64, found: [MessageID], keys: UInt64,
-        completion: @escaping (inout Shard, [MessageID], Bool) -> Void
-    ) {
-        scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
-            guard ok else {
-                completion(&shard, found, false)
-                return
-            }
-            var (found, keys) = (found, keys)
-            for row in rows where !row.row.collapseKey.isEmpty {
-                let key = Fingerprint.of(row.row.collapseKey)
-                keys |= Self.keyBit(key)
-                guard key == hash,
-                    shard.listedMessage(table: table, item: row.facts.item, of: slot) == nil
-                else { continue }
-                _ = shard.adoptMessage(row, device: slot)
-                found.append(row.facts.message)
-            }
-            if !isComplete, let last = rows.last {
-                shard.findCold(
-                    slot, hash: hash, table: table, from: last.facts.item &+ 1, found: found, keys: keys,
-                    completion: completion)
-            } else if table == .message {
-                shard.findCold(
-                    slot, hash: hash, table: .vendorMessage, from: 0, found: found, keys: keys, completion: completion)
-            } else {
-                shard.devices.pointer(slot).pointee.coldKeys = keys
-                completion(&shard, found, true)
-            }
-        }
-    }
-
-    /// Cold messages that were brought in and not ended go back to where they came from.
-    private mutating func leaveBrought(_ brought: [MessageID], of device: UInt32) {
-        for id in brought {
-            guard let slot = listedMessage(id, of: device) else { continue }
-            let entry = messages.pointer(slot)
-            if entry.pointee.flags.contains(.cold), !entry.pointee.flags.contains(.inFlight) { leaveToStore(slot) }
-        }
-    }
-
-    /// Semantics, "Overflow": refuse, or end the oldest that are neither sent nor leased.
-    private mutating func makeQueueRoom(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, brought: [MessageID]) {
-        let device = devices.pointer(slot)
-        let settings = apps[Int(device.pointee.appIndex)]
-        let size = MessageRow.byteCount(command)
-        var excess = Excess(
-            count: Int(device.pointee.messageCount + device.pointee.vendorCount) + 1 - settings.queuedMessageLimit,
-            bytes: Int(device.pointee.messageBytes + device.pointee.vendorBytes) + size - settings.queuedByteLimit)
-        if excess.isAny, hash != 0 { excess.take(away: collapsible(slot, hash: hash)) }
-        guard excess.isAny else {
-            accept(command, slot, hash: hash, dropping: [])
-            return
-        }
-        guard settings.overflowPolicy == .dropOldest else {
-            refuse(command, .queueFull)
-            return
-        }
-        if device.pointee.coldMessageCount > 0 || device.pointee.coldVendorCount > 0 {
-            devices.pointer(slot).pointee.flags.insert(.busy)
-            dropColdOldest(Overflow(KeptPublish(command), hash: hash, excess: excess), slot, table: .message, from: 0)
-            return
-        }
-        var dropping: [UInt32] = []
-        for first in [device.pointee.firstMessage, device.pointee.firstVendor] {
-            var oldest = first
-            while excess.isAny, oldest != .max {
-                let entry = messages.pointer(oldest)
-                if mayDrop(oldest), hash == 0 || entry.pointee.collapseHash != hash {
-                    dropping.append(oldest)
-                    excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
-                }
-                oldest = entry.pointee.next
-            }
-        }
-        guard !excess.isAny else {
-            refuse(command, .queueFull)
-            return
-        }
-        accept(command, slot, hash: hash, dropping: dropping)
-    }
-
-    func mayDrop(_ slot: UInt32) -> Bool {
-        let entry = messages.pointer(slot)
-        if entry.pointee.flags.contains(.inFlight), !isPlanted(.overflowDropsInFlight) { return false }
-        guard entry.pointee.job != .max else { return true }
-        return jobs.pointer(entry.pointee.job).pointee.row.state != .leased
-            && jobs.pointer(entry.pointee.job).pointee.place != .leasing
-    }
-
-    /// Goes through the rows on disk and in memory, oldest first, page by page, until there is room or no row is left.
-    private mutating func dropColdOldest(
-        _ overflow: Overflow, _ slot: UInt32, table: StoreKey.Table, from item: UInt64
-    ) {
-        scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
-            for row in rows where ok && overflow.excess.isAny {
-                let known = shard.listedMessage(table: table, item: row.facts.item, of: slot)
-                let message = known ?? shard.adoptMessage(row, device: slot)
-                let entry = shard.messages.pointer(message)
-                guard shard.mayDrop(message), overflow.hash == 0 || entry.pointee.collapseHash != overflow.hash else {
-                    if known == nil { shard.leaveToStore(message) }
-                    continue
-                }
-                if known == nil { overflow.brought.append(row.facts.message) }
-                if table == .vendorMessage {
-                    overflow.candidates.append(entry.pointee.facts)
-                    continue
-                }
-                overflow.dropping.append(row.facts.message)
-                overflow.excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
-            }
-            if ok, overflow.excess.isAny, !isComplete, let last = rows.last {
-                shard.dropColdOldest(overflow, slot, table: table, from: last.facts.item &+ 1)
-                return
-            }
-            if ok, overflow.excess.isAny, table == .message {
-                shard.dropColdOldest(overflow, slot, table: .vendorMessage, from: 0)
-                return
-            }
-            // The vendor table is not in order of acceptance: its oldest are known when all are.
-            overflow.candidates.sort { $0.acceptedAt < $1.acceptedAt }
-            for facts in overflow.candidates where overflow.excess.isAny {
-                overflow.dropping.append(facts.message)
-                overflow.excess.take(away: Excess(count: 1, bytes: Int(facts.byteCount)))
-            }
-            shard.devices.pointer(slot).pointee.flags.remove(.busy)
-            // Some may have ended, or been sent, while the next page was read.
-            var dropping: [UInt32] = []
-            for id in overflow.dropping {
-                if let message = shard.listedMessage(id, of: slot), shard.mayDrop(message) { dropping.append(message) }
-            }
-            let command = overflow.kept.command
-            if !ok {
-                shard.refuse(command, .storeFailed)
-            } else if overflow.excess.isAny {
-                shard.refuse(command, .queueFull)
-            } else {
-                shard.accept(command, slot, hash: overflow.hash, dropping: dropping)
-            }
-            shard.leaveBrought(overflow.brought, of: slot)
-            shard.drainWaiting(slot)
-        }
-    }
-
-    /// What collapse would free.
-    private func collapsible(_ slot: UInt32, hash: UInt64) -> Excess {
-        var sum = Excess(count: 0, bytes: 0)
-        for first in [devices.pointer(slot).pointee.firstMessage, devices.pointer(slot).pointee.firstVendor] {
-            var next = first
-            while next != .max {
-                let entry = messages.pointer(next)
-                if entry.pointee.collapseHash == hash, !entry.pointee.flags.contains(.inFlight) {
-                    sum.count += 1
-                    sum.bytes += Int(entry.pointee.facts.byteCount)
-                }
-                next = entry.pointee.next
-            }
-        }
-        return sum
-    }
-
     // MARK: Acceptance
 
     /// Which rows a message gets, and what follows from its device's state now.
@@ -406,7 +202,7 @@ extension Shard {
         return plan
     }
 
-    private mutating func accept(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, dropping: [UInt32]) {
+    mutating func accept(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, dropping: [UInt32]) {
         // It may have been stopped while room was made.
         guard !command.task.hasLedger || stoppedTasks[command.task] == nil else {
             refuse(command, .stopped)
@@ -512,21 +308,29 @@ extension Shard {
         return device.pointee.takeSequence()
     }
 
-    /// Ends those under a key that an earlier message has collapsed durably and that have come free, as many as there are:
-    /// their ends need not be in the batch of the newer one.
-    private mutating func endCollapsed(_ slot: UInt32, hash: UInt64) {
+    /// The device's messages in memory under a collapse key, oldest first.
+    func messages(under hash: UInt64, of slot: UInt32) -> [UInt32] {
+        var found: [UInt32] = []
         for first in [devices.pointer(slot).pointee.firstMessage, devices.pointer(slot).pointee.firstVendor] {
             var next = first
             while next != .max {
-                let message = next
-                let entry = messages.pointer(message)
+                let entry = messages.pointer(next)
+                if entry.pointee.collapseHash == hash { found.append(next) }
                 next = entry.pointee.next
-                guard entry.pointee.collapseHash == hash, entry.pointee.flags.contains(.collapsed),
-                    !entry.pointee.flags.contains(.inFlight), !isPlanted(.collapseKeepsOlder)
-                else { continue }
-                openOrBreakBatch(slot)
-                end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
             }
+        }
+        return found
+    }
+
+    /// Ends those under a key that an earlier message has collapsed durably and that have come free, as many as there are:
+    /// their ends need not be in the batch of the newer one.
+    private mutating func endCollapsed(_ slot: UInt32, hash: UInt64) {
+        guard !isPlanted(.collapseKeepsOlder) else { return }
+        for message in messages(under: hash, of: slot) {
+            let entry = messages.pointer(message)
+            guard entry.pointee.flags.contains(.collapsed), !entry.pointee.flags.contains(.inFlight) else { continue }
+            openOrBreakBatch(slot)
+            end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
         }
         if batch.isOpen { closeBatch() }
     }
@@ -535,55 +339,25 @@ extension Shard {
     ///
     /// One that is marked already stays as it is, so that few are written, whatever the window.
     private mutating func collapse(_ slot: UInt32, hash: UInt64) {
-        for first in [devices.pointer(slot).pointee.firstMessage, devices.pointer(slot).pointee.firstVendor] {
-            var next = first
-            while next != .max {
-                let message = next
-                let entry = messages.pointer(message)
-                next = entry.pointee.next
-                guard entry.pointee.collapseHash == hash, !isPlanted(.collapseKeepsOlder) else { continue }
-                guard entry.pointee.flags.contains(.inFlight) else {
-                    end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
-                    continue
-                }
-                guard !entry.pointee.flags.contains(.collapsed) else { continue }
-                entry.pointee.flags.insert(.collapsed)
-                if entry.pointee.job == .max {
-                    let row = JobRow(facts: entry.pointee.facts, state: .cancelled, dueAt: now)
-                    _ = adopt(row, storedWakeAt: 0, isStored: false)
-                }
-                let job = jobs.pointer(entry.pointee.job)
-                job.pointee.row.isCollapsed = true
-                if job.pointee.row.state == .due { job.pointee.row.state = .cancelled }
-                writeJob(entry.pointee.job)
-                placeJob(entry.pointee.job)
+        guard !isPlanted(.collapseKeepsOlder) else { return }
+        for message in messages(under: hash, of: slot) {
+            let entry = messages.pointer(message)
+            guard entry.pointee.flags.contains(.inFlight) else {
+                end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+                continue
             }
+            guard !entry.pointee.flags.contains(.collapsed) else { continue }
+            entry.pointee.flags.insert(.collapsed)
+            if entry.pointee.job == .max {
+                let row = JobRow(facts: entry.pointee.facts, state: .cancelled, dueAt: now)
+                _ = adopt(row, storedWakeAt: 0, isStored: false)
+            }
+            let job = jobs.pointer(entry.pointee.job)
+            job.pointee.row.isCollapsed = true
+            if job.pointee.row.state == .due { job.pointee.row.state = .cancelled }
+            writeJob(entry.pointee.job)
+            placeJob(entry.pointee.job)
         }
-    }
-}
-
-/// How far a queue is, or would be, over its bounds.
-struct Excess {
-    var count: Int
-    var bytes: Int
-    var isAny: Bool { count > 0 || bytes > 0 }
-    mutating func take(away other: Excess) {
-        count -= other.count
-        bytes -= other.bytes
-    }
-}
-
-/// A publish that looks for room among rows on disk.
-private final class Overflow {
-    let kept: KeptPublish
-    let hash: UInt64
-    var excess: Excess
-    var dropping: [MessageID] = []
-    var candidates: [MessageFacts] = []
-    var brought: [MessageID] = []
-
-    init(_ kept: KeptPublish, hash: UInt64, excess: Excess) {
-        (self.kept, self.hash, self.excess) = (kept, hash, excess)
     }
 }
 

@@ -56,6 +56,8 @@ private struct Partition {
     var ownerLow: UInt64
     var first: UInt32
     var last: UInt32  // while free: the next free partition
+    /// Where the last slot was linked, or one beside it.
+    var hand: UInt32
     var bucket: UInt16
     var table: UInt8
 }
@@ -288,10 +290,10 @@ struct YoungIndex: ~Copyable {
     func firstSlot(from key: StoreKey) -> UInt32 {
         guard key.hasItems else { return find(key) ?? noSlot }
         guard let found = findPartition(key, Self.partitionHash(key)) else { return noSlot }
-        var slot = partition(found).pointee.first
-        if slot != noSlot, self[slot].pointee.item < key.item, let exact = find(key) { return exact }
-        while slot != noSlot, self[slot].pointee.item < key.item { slot = self[slot].pointee.itemAfter }
-        return slot
+        let first = partition(found).pointee.first
+        guard key.item > 0, self[first].pointee.item < key.item else { return first }
+        if let exact = find(key) { return exact }
+        return self[place(of: key.item, in: partition(found))].pointee.itemAfter
     }
 
     private func findPartition(_ key: StoreKey, _ hash: UInt64) -> UInt32? {
@@ -302,32 +304,51 @@ struct YoungIndex: ~Copyable {
         }
     }
 
-    /// Puts a slot in its place; sequences grow, so the place is nearly always the end.
+    /// Puts a slot in its place.
+    ///
+    /// Sequences grow, so the place is nearly always the end. What ends in order leaves removals in front of many rows: each
+    /// is looked for from the one before it.
     private mutating func link(_ index: UInt32, _ hash: UInt64, _ key: StoreKey) {
         let slot = self[index]
         guard let found = findPartition(key, hash) else {
             let made = takePartition()
             partition(made).pointee = Partition(
-                ownerHigh: key.ownerHigh, ownerLow: key.ownerLow, first: index, last: index, bucket: key.bucket.index,
-                table: key.table.rawValue)
+                ownerHigh: key.ownerHigh, ownerLow: key.ownerLow, first: index, last: index, hand: index,
+                bucket: key.bucket.index, table: key.table.rawValue)
             partitionTable.insert(hash, made)
             slot.pointee.partition = made
             return
         }
         slot.pointee.partition = found
-        var before = partition(found).pointee.last
-        while before != noSlot, self[before].pointee.item > key.item { before = self[before].pointee.itemBefore }
+        let before = place(of: key.item, in: partition(found))
         let after = before == noSlot ? partition(found).pointee.first : self[before].pointee.itemAfter
+        partition(found).pointee.hand = index
         slot.pointee.itemBefore = before
         slot.pointee.itemAfter = after
         if before == noSlot { partition(found).pointee.first = index } else { self[before].pointee.itemAfter = index }
         if after == noSlot { partition(found).pointee.last = index } else { self[after].pointee.itemBefore = index }
     }
 
+    /// The slot behind which an item belongs; `noSlot`: at the front.
+    private func place(of item: UInt64, in partition: UnsafePointer<Partition>) -> UInt32 {
+        let last = partition.pointee.last
+        guard self[last].pointee.item > item else { return last }
+        var before = partition.pointee.hand
+        if self[before].pointee.item <= item {
+            // Not beyond the last one, whose item is greater.
+            var next = self[before].pointee.itemAfter
+            while self[next].pointee.item <= item { (before, next) = (next, self[next].pointee.itemAfter) }
+            return before
+        }
+        while before != noSlot, self[before].pointee.item > item { before = self[before].pointee.itemBefore }
+        return before
+    }
+
     private mutating func unlink(_ index: UInt32, _ hash: UInt64) {
         let slot = self[index]
         let place = slot.pointee.partition
         let (before, after) = (slot.pointee.itemBefore, slot.pointee.itemAfter)
+        if partition(place).pointee.hand == index { partition(place).pointee.hand = before == noSlot ? after : before }
         if before == noSlot { partition(place).pointee.first = after } else { self[before].pointee.itemAfter = after }
         if after == noSlot { partition(place).pointee.last = before } else { self[after].pointee.itemBefore = before }
         if partition(place).pointee.first == noSlot {

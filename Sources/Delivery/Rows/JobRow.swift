@@ -74,7 +74,7 @@ package struct JobRow {
         if let index = leases.firstIndex(where: { $0.id == lease }) { leases[index].take(outcome) }
     }
 
-    static let fixedByteCount = 184 + 5
+    package static let fixedByteCount = 184 + 5
 
     package var byteCount: Int { Self.fixedByteCount + StepBytes.byteCount(steps) + LeaseBytes.byteCount(leases) }
 

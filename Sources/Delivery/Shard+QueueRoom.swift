@@ -1,0 +1,355 @@
+// Room in a device's queue before a message is accepted: those under its collapse key are brought in, the oldest end
+// where the app's policy is to drop them, or the message is refused. A queue that stands above its bounds, because these
+// were lowered, is shed first: there may be any number, so they end in short batches, a slice a turn.
+
+internal import Structures
+internal import Wire
+
+/// How far a queue is, or would be, over its bounds.
+struct Excess {
+    var count: Int
+    var bytes: Int
+    var isAny: Bool { count > 0 || bytes > 0 }
+    mutating func take(away other: Excess) {
+        count -= other.count
+        bytes -= other.bytes
+    }
+}
+
+/// A publish that looks for room among rows on disk.
+private final class Overflow {
+    let kept: KeptPublish
+    let hash: UInt64
+    var excess: Excess
+    var dropping: [MessageID] = []
+    var candidates: [MessageFacts] = []
+    var brought: [MessageID] = []
+
+    init(_ kept: KeptPublish, hash: UInt64, excess: Excess) {
+        (self.kept, self.hash, self.excess) = (kept, hash, excess)
+    }
+}
+
+/// The rest of a queue in the store, while it is being shed.
+private final class Shedding {
+    let completion: (inout Shard, Bool) -> Void
+    /// Of the vendor table, which is not in the order of acceptance.
+    var vendor: [(acceptedAt: GatewayTime, byteCount: UInt32, item: UInt64)] = []
+    var chosen: Set<UInt64> = []
+    init(_ completion: @escaping (inout Shard, Bool) -> Void) { self.completion = completion }
+}
+
+extension Shard {
+    /// Makes the room that the device's queue must have, then decides.
+    mutating func makeRoom(_ command: PublishCommand, _ slot: UInt32) {
+        guard standingExcess(slot).isAny else {
+            bringCollapsible(command, slot)
+            return
+        }
+        // A bound that was lowered leaves any number above it: these end in batches and turns of their own.
+        let kept = KeptPublish(command)
+        devices.pointer(slot).pointee.flags.insert(.busy)
+        shed(slot) { shard, ok in
+            shard.devices.pointer(slot).pointee.flags.remove(.busy)
+            if ok { shard.bringCollapsible(kept.command, slot) } else { shard.refuse(kept.command, .storeFailed) }
+            shard.drainWaiting(slot)
+        }
+    }
+
+    /// Brings those cold messages into memory that this one may end, then decides.
+    private mutating func bringCollapsible(_ command: PublishCommand, _ slot: UInt32) {
+        let device = devices.pointer(slot)
+        let hash = command.collapseKey.isEmpty ? 0 : Fingerprint.of(command.collapseKey)
+        if hash != 0, device.pointee.coldKeys & Self.keyBit(hash) != 0,
+            device.pointee.coldMessageCount > 0 || device.pointee.coldVendorCount > 0
+        {
+            let kept = KeptPublish(command)
+            devices.pointer(slot).pointee.flags.insert(.busy)
+            findCold(slot, hash: hash, table: .message, from: 0, found: [], keys: 0) { shard, found, ok in
+                shard.devices.pointer(slot).pointee.flags.remove(.busy)
+                if ok {
+                    shard.makeQueueRoom(kept.command, slot, hash: hash, brought: found)
+                } else {
+                    shard.refuse(kept.command, .storeFailed)
+                }
+                shard.leaveBrought(found, of: slot)
+                shard.drainWaiting(slot)
+            }
+        } else {
+            makeQueueRoom(command, slot, hash: hash, brought: [])
+        }
+    }
+
+    /// Looks through all cold rows for a collapse key, page by page, and notes on the way which keys there are.
+    private mutating func findCold(
+        _ slot: UInt32, hash: UInt64, table: StoreKey.Table, from item: UInt64, found: [MessageID], keys: UInt64,
+        completion: @escaping (inout Shard, [MessageID], Bool) -> Void
+    ) {
+        scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
+            guard ok else {
+                completion(&shard, found, false)
+                return
+            }
+            var (found, keys) = (found, keys)
+            for row in rows where !row.row.collapseKey.isEmpty {
+                let key = Fingerprint.of(row.row.collapseKey)
+                keys |= Self.keyBit(key)
+                guard key == hash,
+                    shard.listedMessage(table: table, item: row.facts.item, of: slot) == nil
+                else { continue }
+                _ = shard.adoptMessage(row, device: slot)
+                found.append(row.facts.message)
+            }
+            if !isComplete, let last = rows.last {
+                shard.findCold(
+                    slot, hash: hash, table: table, from: last.facts.item &+ 1, found: found, keys: keys,
+                    completion: completion)
+            } else if table == .message {
+                shard.findCold(
+                    slot, hash: hash, table: .vendorMessage, from: 0, found: found, keys: keys, completion: completion)
+            } else {
+                shard.devices.pointer(slot).pointee.coldKeys = keys
+                completion(&shard, found, true)
+            }
+        }
+    }
+
+    /// Cold messages that were brought in and not ended go back to where they came from.
+    private mutating func leaveBrought(_ brought: [MessageID], of device: UInt32) {
+        for id in brought {
+            guard let slot = listedMessage(id, of: device) else { continue }
+            let entry = messages.pointer(slot)
+            if entry.pointee.flags.contains(.cold), !entry.pointee.flags.contains(.inFlight) { leaveToStore(slot) }
+        }
+    }
+
+    /// Semantics, "Overflow": refuse, or end the oldest that are neither sent nor leased.
+    private mutating func makeQueueRoom(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, brought: [MessageID]) {
+        let device = devices.pointer(slot)
+        let settings = apps[Int(device.pointee.appIndex)]
+        let size = MessageRow.byteCount(command)
+        var excess = Excess(
+            count: Int(device.pointee.messageCount + device.pointee.vendorCount) + 1 - settings.queuedMessageLimit,
+            bytes: Int(device.pointee.messageBytes + device.pointee.vendorBytes) + size - settings.queuedByteLimit)
+        if excess.isAny, hash != 0 { excess.take(away: collapsible(slot, hash: hash)) }
+        guard excess.isAny else {
+            accept(command, slot, hash: hash, dropping: [])
+            return
+        }
+        guard settings.overflowPolicy == .dropOldest else {
+            refuse(command, .queueFull)
+            return
+        }
+        if device.pointee.coldMessageCount > 0 || device.pointee.coldVendorCount > 0 {
+            devices.pointer(slot).pointee.flags.insert(.busy)
+            dropColdOldest(Overflow(KeptPublish(command), hash: hash, excess: excess), slot, table: .message, from: 0)
+            return
+        }
+        var dropping: [UInt32] = []
+        for first in [device.pointee.firstMessage, device.pointee.firstVendor] {
+            var oldest = first
+            while excess.isAny, oldest != .max {
+                let entry = messages.pointer(oldest)
+                if mayDrop(oldest), hash == 0 || entry.pointee.collapseHash != hash {
+                    dropping.append(oldest)
+                    excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
+                }
+                oldest = entry.pointee.next
+            }
+        }
+        guard !excess.isAny else {
+            refuse(command, .queueFull)
+            return
+        }
+        accept(command, slot, hash: hash, dropping: dropping)
+    }
+
+    func mayDrop(_ slot: UInt32) -> Bool {
+        let entry = messages.pointer(slot)
+        if entry.pointee.flags.contains(.inFlight), !isPlanted(.overflowDropsInFlight) { return false }
+        guard entry.pointee.job != .max else { return true }
+        return jobs.pointer(entry.pointee.job).pointee.row.state != .leased
+            && jobs.pointer(entry.pointee.job).pointee.place != .leasing
+    }
+
+    /// Goes through the rows on disk and in memory, oldest first, page by page, until there is room or no row is left.
+    private mutating func dropColdOldest(
+        _ overflow: Overflow, _ slot: UInt32, table: StoreKey.Table, from item: UInt64
+    ) {
+        scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
+            for row in rows where ok && overflow.excess.isAny {
+                let known = shard.listedMessage(table: table, item: row.facts.item, of: slot)
+                let message = known ?? shard.adoptMessage(row, device: slot)
+                let entry = shard.messages.pointer(message)
+                guard shard.mayDrop(message), overflow.hash == 0 || entry.pointee.collapseHash != overflow.hash else {
+                    if known == nil { shard.leaveToStore(message) }
+                    continue
+                }
+                if known == nil { overflow.brought.append(row.facts.message) }
+                if table == .vendorMessage {
+                    overflow.candidates.append(entry.pointee.facts)
+                    continue
+                }
+                overflow.dropping.append(row.facts.message)
+                overflow.excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
+            }
+            if ok, overflow.excess.isAny, !isComplete, let last = rows.last {
+                shard.dropColdOldest(overflow, slot, table: table, from: last.facts.item &+ 1)
+                return
+            }
+            if ok, overflow.excess.isAny, table == .message {
+                shard.dropColdOldest(overflow, slot, table: .vendorMessage, from: 0)
+                return
+            }
+            // The vendor table is not in order of acceptance: its oldest are known when all are.
+            overflow.candidates.sort { $0.acceptedAt < $1.acceptedAt }
+            for facts in overflow.candidates where overflow.excess.isAny {
+                overflow.dropping.append(facts.message)
+                overflow.excess.take(away: Excess(count: 1, bytes: Int(facts.byteCount)))
+            }
+            shard.devices.pointer(slot).pointee.flags.remove(.busy)
+            // Some may have ended, or been sent, while the next page was read.
+            var dropping: [UInt32] = []
+            for id in overflow.dropping {
+                if let message = shard.listedMessage(id, of: slot), shard.mayDrop(message) { dropping.append(message) }
+            }
+            let command = overflow.kept.command
+            if !ok {
+                shard.refuse(command, .storeFailed)
+            } else if overflow.excess.isAny {
+                shard.refuse(command, .queueFull)
+            } else {
+                shard.accept(command, slot, hash: overflow.hash, dropping: dropping)
+            }
+            shard.leaveBrought(overflow.brought, of: slot)
+            shard.drainWaiting(slot)
+        }
+    }
+
+    /// What collapse would free.
+    private func collapsible(_ slot: UInt32, hash: UInt64) -> Excess {
+        var sum = Excess(count: 0, bytes: 0)
+        for message in messages(under: hash, of: slot) {
+            let entry = messages.pointer(message)
+            guard !entry.pointee.flags.contains(.inFlight) else { continue }
+            sum.count += 1
+            sum.bytes += Int(entry.pointee.facts.byteCount)
+        }
+        return sum
+    }
+
+    // MARK: A bound that was lowered
+
+    /// Rows of one page: what ends of them is one batch or two.
+    private static var shedPageRowCount: Int { 128 }
+
+    /// How far the queue is over its bounds as it stands, if the app's policy is to drop the oldest.
+    func standingExcess(_ slot: UInt32) -> Excess {
+        let device = devices.pointer(slot)
+        let settings = apps[Int(device.pointee.appIndex)]
+        guard settings.overflowPolicy == .dropOldest else { return Excess(count: 0, bytes: 0) }
+        return Excess(
+            count: Int(device.pointee.messageCount) + Int(device.pointee.vendorCount) - settings.queuedMessageLimit,
+            bytes: Int(device.pointee.messageBytes + device.pointee.vendorBytes) - settings.queuedByteLimit)
+    }
+
+    /// Ends the oldest messages that are neither sent nor leased until the queue is within its bounds, or none is left.
+    ///
+    /// The device is busy. The completion gets false when a read failed.
+    mutating func shed(_ slot: UInt32, completion: @escaping (inout Shard, Bool) -> Void) {
+        let device = devices.pointer(slot)
+        guard device.pointee.coldMessageCount == 0, device.pointee.coldVendorCount == 0 else {
+            shedPages(Shedding(completion), slot, from: 0)
+            return
+        }
+        var excess = standingExcess(slot)
+        var count = 0
+        for first in [device.pointee.firstMessage, device.pointee.firstVendor] {
+            var next = first
+            while excess.isAny, next != .max, count < limits.sliceCount {
+                let message = next
+                let entry = messages.pointer(message)
+                next = entry.pointee.next
+                guard mayDrop(message) else { continue }
+                excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
+                endShed(message, slot)
+                count += 1
+            }
+        }
+        if batch.isOpen { closeBatch() }
+        if count == limits.sliceCount, excess.isAny {
+            later { $0.shed(slot, completion: completion) }
+        } else {
+            completion(&self, true)
+        }
+    }
+
+    private mutating func endShed(_ message: UInt32, _ slot: UInt32) {
+        openOrBreakBatch(slot)
+        let entry = messages.pointer(message)
+        end(entry.pointee.facts, .overflowed, message: message, job: entry.pointee.job)
+    }
+
+    /// The same with rows on disk: first those of the live stream, which are in order, a page a turn.
+    private mutating func shedPages(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
+        scan(slot, table: .message, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
+            shard, rows, isComplete, ok in
+            guard ok else { return shedding.completion(&shard, false) }
+            shard.endPage(rows, slot) { _ in true }
+            guard shard.standingExcess(slot).isAny else { return shedding.completion(&shard, true) }
+            if !isComplete, let last = rows.last {
+                shard.shedPages(shedding, slot, from: last.facts.item &+ 1)
+            } else {
+                shard.findVendor(shedding, slot, from: 0)
+            }
+        }
+    }
+
+    /// Then those of the vendor table: which are the oldest is known when all have been seen.
+    private mutating func findVendor(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
+        scan(slot, table: .vendorMessage, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
+            shard, rows, isComplete, ok in
+            guard ok else { return shedding.completion(&shard, false) }
+            for row in rows where row.job?.state != .leased {
+                shedding.vendor.append((row.facts.acceptedAt, row.facts.byteCount, row.facts.item))
+            }
+            if !isComplete, let last = rows.last {
+                return shard.findVendor(shedding, slot, from: last.facts.item &+ 1)
+            }
+            shedding.vendor.sort { $0.acceptedAt < $1.acceptedAt }
+            var excess = shard.standingExcess(slot)
+            for row in shedding.vendor where excess.isAny {
+                shedding.chosen.insert(row.item)
+                excess.take(away: Excess(count: 1, bytes: Int(row.byteCount)))
+            }
+            shedding.vendor = []
+            shard.shedVendor(shedding, slot, from: 0)
+        }
+    }
+
+    private mutating func shedVendor(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
+        scan(slot, table: .vendorMessage, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
+            shard, rows, isComplete, ok in
+            guard ok else { return shedding.completion(&shard, false) }
+            shard.endPage(rows, slot) { shedding.chosen.contains($0.item) }
+            guard !isComplete, let last = rows.last, shard.standingExcess(slot).isAny else {
+                return shedding.completion(&shard, true)
+            }
+            shard.shedVendor(shedding, slot, from: last.facts.item &+ 1)
+        }
+    }
+
+    /// Ends what may be ended of a page that was read, while the queue is over its bounds.
+    private mutating func endPage(_ rows: [Scanned], _ slot: UInt32, where isChosen: (MessageFacts) -> Bool) {
+        for row in rows where isChosen(row.facts) && standingExcess(slot).isAny {
+            let known = listedMessage(table: row.facts.table, item: row.facts.item, of: slot)
+            let message = known ?? adoptMessage(row, device: slot)
+            if mayDrop(message) {
+                endShed(message, slot)
+            } else if known == nil {
+                leaveToStore(message)
+            }
+        }
+        if batch.isOpen { closeBatch() }
+    }
+}

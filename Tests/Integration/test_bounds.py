@@ -61,7 +61,7 @@ def test_a_lowered_queue(gateway, new_device):
     cid = device.state.cid
     device.close()
     publisher = sender(gateway)
-    left = 8_000
+    left = 24_000
     while left > 0:
         results = publisher.publish([{"cid": cid, "payload": os.urandom(64)} for _ in range(min(left, 500))])
         left -= sum(result.code == 0 for result in results)
@@ -70,5 +70,5 @@ def test_a_lowered_queue(gateway, new_device):
     reload(gateway)
     assert publisher.publish([{"cid": cid, "payload": b"new"}], timeout=PATIENCE)[0].code == 0
     assert gateway.view(cid.hex())["queue"]["messages"] == 1_000
-    assert 'longwire_messages_ended_total{state="overflowed"} 7001' in gateway.metrics()
+    assert 'longwire_messages_ended_total{state="overflowed"} 23001' in gateway.metrics()
     publisher.close()

@@ -19,6 +19,8 @@ func runDriver(
     _ callback: FuzzerCallback
 ) -> CInt
 
+nonisolated(unsafe) private var isEndArranged = false
+
 private let target = getenv("LONGWIRE_FUZZ_TARGET").flatMap { FuzzTarget.named(String(cString: $0)) }
 
 /// What libFuzzer calls with every input.
@@ -30,6 +32,11 @@ public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
         try target.run(input)
     } catch {
         fatalError("\(target.name): \(error)")
+    }
+    // Behind the first input: what the libraries have made by then is still there when the process ends.
+    if !isEndArranged {
+        isEndArranged = true
+        atexit { FuzzRunner.end() }
     }
     return 0
 }
@@ -57,25 +64,26 @@ enum FuzzRunner {
         }
     }
 
-    private static func fuzz() -> Never {
-        // The last word of the process: what outlives the inputs ends, and what they asked in all is told.
-        atexit {
-            guard let target else { return }
-            let count = target.requestCount?()
-            do { try target.finish() } catch { fatalError("\(target.name): \(error)") }
-            if let count { FuzzRunner.say("stat::requests: \(count)") }
-            if target.name == "gateway" {
-                for (what, count) in GatewayFuzz.answers.sorted(by: { $0.key < $1.key }) {
-                    FuzzRunner.say("answered \(what): \(count)")
-                }
+    /// The last word of the process: what outlives the inputs ends, and what they asked in all is told.
+    fileprivate static func end() {
+        guard let target else { return }
+        let count = target.requestCount?()
+        do { try target.finish() } catch { fatalError("\(target.name): \(error)") }
+        if let count { say("stat::requests: \(count)") }
+        if target.name == "gateway" {
+            for (what, count) in GatewayFuzz.answers.sorted(by: { $0.key < $1.key }) {
+                say("answered \(what): \(count)")
             }
         }
+    }
+
+    private static func fuzz() -> Never {
         var argc = CommandLine.argc
         var argv = CommandLine.unsafeArgv
         exit(runDriver(&argc, &argv, testOneInput))
     }
 
-    fileprivate static func say(_ line: String) {
+    private static func say(_ line: String) {
         _ = (line + "\n").withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
     }
 

@@ -32,7 +32,7 @@ extension Oracle {
 
     func willUpdate(_ link: Link, _ update: DeviceUpdate, _ loop: Loop) {
         guard let identity = link.identity else { return }
-        (ticketBeforeUpdate, writtenTickets, meetingTickets) = (loop.store.lastTicket, [], [])
+        (ticketBeforeUpdate, writtenTickets, streamTickets) = (loop.store.lastTicket, [], [])
         let wasReachable = identity.isReachable
         identity.isSuspect = false
         let before = identity.isReachable
@@ -60,7 +60,7 @@ extension Oracle {
     func didUpdate(_ link: Link, _ loop: Loop) {
         guard !link.updates.isEmpty else { return }
         link.updates[link.updates.count - 1].ticket = max(
-            ticketBeforeUpdate, writtenTickets.subtracting(meetingTickets).max() ?? 0)
+            ticketBeforeUpdate, writtenTickets.subtracting(streamTickets).max() ?? 0)
     }
 
     func willConfirm(_ link: Link, _ result: UpdateResult, _ loop: Loop) {

@@ -20,7 +20,8 @@ final class Oracle: StoreWitness {
     var taskTotals: [Int: TaskTotals] = [:]
     /// Batches since an update began, and those of them that accept a broadcast's message: for these nobody waits.
     var writtenTickets: Set<Ticket> = []
-    var meetingTickets: Set<Ticket> = []
+    /// Batches that a device's stream wrote, of which the result of an update says nothing.
+    var streamTickets: Set<Ticket> = []
     var ticketBeforeUpdate: Ticket = 0
     private var overflowedInFlight: [(message: Int, link: Int)] = []
 
@@ -42,7 +43,7 @@ final class Oracle: StoreWitness {
         switch key.table {
         case .message, .vendorMessage: messageWritten(key, bytes, ticket)
         case .job: jobWritten(key, bytes)
-        case .trace: traceWritten(key, bytes)
+        case .trace: traceWritten(key, bytes, ticket)
         case .device: deviceWritten(key, bytes, ticket)
         case .taskMessage: ledgerWritten(key, bytes, ticket)
         case .counters, .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup,
@@ -189,7 +190,7 @@ final class Oracle: StoreWitness {
         }
     }
 
-    private func traceWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
+    private func traceWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, _ ticket: Ticket) {
         if let event = RowInspection.lateEvent(key) {
             guard let record = record(RowInspection.tracedMessage(key)) else {
                 return fail(.content, "a late event of an unknown message")
@@ -211,6 +212,8 @@ final class Oracle: StoreWitness {
         if trace.finalState == .overflowed, record.flightLink >= 0 {
             overflowedInFlight.append((record.index, record.flightLink))
         }
+        // The stream, which the result of an update opens, ends what it finds to be over.
+        if trace.finalState == .expired || trace.finalState == .handedOff { streamTickets.insert(ticket) }
         record.final = trace.finalState
         record.finalReason = trace.reason
         if wasStored {

@@ -421,7 +421,7 @@ extension Oracle {
             return
         }
         (record.everMet, record.rowTicket, record.rowLife) = (true, ticket, world.life)
-        meetingTickets.insert(ticket)
+        streamTickets.insert(ticket)
         (record.id, record.acceptedAt, record.sequence) = (row.message, row.acceptedAt, row.number)
         record.byteCount = broadcast.byteCount
         guard let launched = broadcast.launched, let plan = launched.broadcast else {

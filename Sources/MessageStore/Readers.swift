@@ -58,8 +58,7 @@ final class Readers: Sendable {
             case .measure(let start, let rowLimit):
                 try scan(&operation.parts[index], start, rowLimit, .max, operation, isValueNeeded: false)
             case .search(let bucket, let table, let matches):
-                let iterator = try DatabaseIterator(database, database.family(of: table))
-                try iterator.visit(table, of: bucket.index) { key, stored in
+                try database.visit(table, of: bucket.index, in: database.family(of: table)) { key, stored in
                     guard matches(UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])) else {
                         return true
                     }
@@ -126,7 +125,9 @@ final class Readers: Sendable {
         var byteCount = 0
         var isComplete = true
         let family = database.family(of: first.table)
-        try database.scan(from: UnsafeRawBufferPointer(keyBytes), in: family) { keyBytes, stored in
+        try database.scan(
+            from: UnsafeRawBufferPointer(keyBytes), prefixCount: KeyCoding.partitionByteCount, in: family
+        ) { keyBytes, stored in
             guard let key = KeyCoding.readKey(keyBytes), key.isInPartition(of: first) else { return false }
             if !rows.isEmpty, rows.count >= rowLimit || byteCount + stored.count > byteLimit {
                 isComplete = false
@@ -152,10 +153,11 @@ final class Readers: Sendable {
         let keyBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.alarmKeyByteCount, alignment: 8)
         defer { keyBytes.deallocate() }
         guard let keyStart = keyBytes.baseAddress else { return }
-        let iterator = try DatabaseIterator(database, database.alarms)
         for index in work.scans.indices where work.hasRoom {
             let bucket = work.scans[index].bucket
             work.underWay = index
+            keyStart.storeBytes(of: bucket.bigEndian, as: UInt16.self)
+            let iterator = try DatabaseIterator(database, database.alarms, prefix: keyBytes[..<2])
             if work.request.pile != nil {
                 try readPile(&work, index, iterator, keyBytes, operation)
                 continue
@@ -165,8 +167,7 @@ final class Readers: Sendable {
                 try iterator.seek(UnsafeRawBufferPointer(keyBytes))
                 if let entry = iterator.current, KeyCoding.readAlarm(entry.key) == cursor { try iterator.advance() }
             } else {
-                keyStart.storeBytes(of: bucket.bigEndian, as: UInt16.self)
-                try iterator.seek(UnsafeRawBufferPointer(rebasing: keyBytes[..<2]))
+                try iterator.seekToFirst()
             }
             if work.scans[index].isFirstLook {
                 if let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
@@ -254,9 +255,8 @@ final class Readers: Sendable {
         precondition(!table.isEphemeral, "ephemeral tables are not loaded")
         let family = database.family(of: table)
         guard try !database.isEmpty(family) else { return }
-        let iterator = try DatabaseIterator(database, family)
         for bucket in buckets {
-            try iterator.visit(table, of: bucket) { key, stored in
+            try database.visit(table, of: bucket, in: family) { key, stored in
                 body(
                     StoredRow(
                         key: key, wakeAt: stored.loadUnaligned(as: Int64.self),

@@ -153,18 +153,19 @@ final class RowDatabase: @unchecked Sendable {
         return body(UnsafeRawBufferPointer(start: bytes, count: count))
     }
 
-    /// Visits the entries from `start` on, until `body` returns false or the family ends.
+    /// Visits the entries from `start` on that share its first bytes, until `body` returns false or there is none.
     ///
     /// - Parameters:
     ///   - start: where to begin.
+    ///   - prefixCount: how many of its bytes all of them begin with.
     ///   - family: where to look.
     ///   - body: gets key and value, valid during the call.
     /// - Throws: `.database` when a block cannot be read.
     func scan(
-        from start: UnsafeRawBufferPointer, in family: ColumnFamily,
+        from start: UnsafeRawBufferPointer, prefixCount: Int, in family: ColumnFamily,
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Bool
     ) throws(StoreError) {
-        let iterator = try DatabaseIterator(self, family)
+        let iterator = try DatabaseIterator(self, family, prefix: start.prefix(prefixCount))
         try iterator.seek(start)
         while let (key, value) = iterator.current {
             guard body(key, value) else { return }
@@ -172,9 +173,25 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
-    fileprivate func makeIterator(_ family: ColumnFamily) -> OpaquePointer? {
+    /// Visits the rows of a table in one bucket, as long as `body` says so; it gets key and stored bytes, valid in the call.
+    func visit(
+        _ table: StoreKey.Table, of bucket: UInt16, in family: ColumnFamily,
+        _ body: (StoreKey, UnsafeRawBufferPointer) throws(StoreError) -> Bool
+    ) throws(StoreError) {
+        let prefix = [UInt8(bucket >> 8), UInt8(bucket & 0xFF), table.rawValue]
+        let iterator = try DatabaseIterator(self, family, prefix: prefix)
+        try iterator.seekToFirst()
+        while let (bytes, stored) = iterator.current {
+            guard let key = KeyCoding.readKey(bytes), key.bucket.index == bucket, key.table == table,
+                stored.count >= KeyCoding.rowPrefixByteCount, try body(key, stored)
+            else { return }
+            try iterator.advance()
+        }
+    }
+
+    fileprivate func makeIterator(_ family: ColumnFamily, _ options: OpaquePointer) -> OpaquePointer? {
         reads.add(1, ordering: .relaxed)
-        return rocksdb_create_iterator_cf(database, settings.readOptions, family.handle)
+        return rocksdb_create_iterator_cf(database, options, family.handle)
     }
 
     /// Bytes of blocks, indexes and filters in memory.
@@ -185,7 +202,7 @@ final class RowDatabase: @unchecked Sendable {
 
     /// Whether a family has no entry at all.
     func isEmpty(_ family: ColumnFamily) throws(StoreError) -> Bool {
-        let iterator = try DatabaseIterator(self, family)
+        let iterator = try DatabaseIterator(self, family, prefix: EmptyCollection())
         try iterator.seekToFirst()
         return iterator.current == nil
     }
@@ -325,20 +342,50 @@ final class RowDatabase: @unchecked Sendable {
     }
 }
 
-/// A cursor over one family, as it was when the cursor was made.
+/// A cursor over those entries of a family whose keys begin with the same bytes, as they were when the cursor was made.
+///
+/// RocksDB itself knows where they begin and end: it would step over everything that was deleted behind the last of them,
+/// and that may be any number of rows until their files are merged.
 struct DatabaseIterator: ~Copyable {
     private let raw: OpaquePointer
+    private let options: OpaquePointer
+    /// The prefix and its successor; RocksDB reads them as long as the cursor is there.
+    private let bounds: UnsafeMutablePointer<CChar>
     private let path: String
 
-    init(_ database: RowDatabase, _ family: ColumnFamily) throws(StoreError) {
+    init(_ database: RowDatabase, _ family: ColumnFamily, prefix: some Collection<UInt8>) throws(StoreError) {
         try planned("rocksdb iterator", "read", database.path)
-        guard let raw = database.makeIterator(family) else {
+        let options: OpaquePointer = rocksdb_readoptions_create()
+        let bounds = UnsafeMutablePointer<CChar>.allocate(capacity: max(1, prefix.count * 2))
+        if !prefix.isEmpty {
+            let end = bounds + prefix.count
+            for (index, byte) in prefix.enumerated() {
+                bounds[index] = CChar(bitPattern: byte)
+                end[index] = CChar(bitPattern: byte)
+            }
+            rocksdb_readoptions_set_iterate_lower_bound(options, bounds, prefix.count)
+            // The first key behind all that begin so; behind bytes of ones alone there is none.
+            var count = prefix.count
+            while count > 0, end[count - 1] == -1 { count -= 1 }
+            if count > 0 {
+                end[count - 1] &+= 1
+                rocksdb_readoptions_set_iterate_upper_bound(options, end, count)
+            }
+        }
+        guard let made = database.makeIterator(family, options) else {
+            rocksdb_readoptions_destroy(options)
+            bounds.deallocate()
             throw StoreError(operation: "read", message: "no iterator")
         }
-        (self.raw, path) = (raw, database.path)
+        (raw, path) = (made, database.path)
+        (self.options, self.bounds) = (options, bounds)
     }
 
-    deinit { rocksdb_iter_destroy(raw) }
+    deinit {
+        rocksdb_iter_destroy(raw)
+        rocksdb_readoptions_destroy(options)
+        bounds.deallocate()
+    }
 
     func seek(_ key: UnsafeRawBufferPointer) throws(StoreError) {
         rocksdb_iter_seek(raw, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count)
@@ -353,27 +400,6 @@ struct DatabaseIterator: ~Copyable {
     func advance() throws(StoreError) {
         rocksdb_iter_next(raw)
         try check()
-    }
-
-    /// Visits the rows of a table in one bucket, as long as `body` says so; it gets key and stored bytes, valid in the call.
-    func visit(
-        _ table: StoreKey.Table, of bucket: UInt16,
-        _ body: (StoreKey, UnsafeRawBufferPointer) throws(StoreError) -> Bool
-    ) throws(StoreError) {
-        let prefix = [UInt8(bucket >> 8), UInt8(bucket & 0xFF), table.rawValue]
-        let failure: StoreError? = prefix.withUnsafeBytes { bytes in
-            do throws(StoreError) {
-                try seek(bytes)
-                return nil
-            } catch { return error }
-        }
-        if let failure { throw failure }
-        while let (bytes, stored) = current, let key = KeyCoding.readKey(bytes), key.bucket.index == bucket,
-            key.table == table, stored.count >= KeyCoding.rowPrefixByteCount
-        {
-            guard try body(key, stored) else { return }
-            try advance()
-        }
     }
 
     /// Key and value under the cursor, valid until it moves; `nil` past the end.

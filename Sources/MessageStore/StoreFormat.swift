@@ -75,10 +75,9 @@ struct StoreFormat {
         // In the order of their keys. What format 4 had in `rows` does not change when a table moves later.
         let tables: [StoreKey.Table] = [.counters, .meta, .broadcast]
         var writer = try SortedFileWriter(database, path: path)
-        let iterator = try DatabaseIterator(database, database.rows)
         for bucket in 0..<UInt16(Bucket.count) {
             for table in tables {
-                try iterator.visit(table, of: bucket) { key, stored throws(StoreError) in
+                try database.visit(table, of: bucket, in: database.rows) { key, stored throws(StoreError) in
                     KeyCoding.write(key, to: keyStart)
                     try writer.put(UnsafeRawBufferPointer(keyBytes), stored)
                     return true

@@ -29,6 +29,12 @@ struct StoredBooks {
                 if RowInspection.message(row.value) == nil { unreadable += 1 }
             }
         }
+        // A broadcast's message for one device is a row of the ledger.
+        try shard.loadAll(table: .taskMessage) { row in
+            if let ledger = RowInspection.ledger(row.key, row.value), ledger.isBroadcast, ledger.finalState == nil {
+                stored += 1
+            }
+        }
         pending = stored
         if counted != stored { problem = "counters say that \(counted) messages are pending, \(stored) are stored" }
         if unreadable > 0 { problem = "\(unreadable) rows cannot be read" }

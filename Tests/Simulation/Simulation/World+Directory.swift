@@ -209,9 +209,9 @@ extension Oracle {
         identity.openSteps.removeAll { $0 == number }
         if reply == .unknown { fail(.refusal, "device \(identity.index) is unknown to a step") }
         if let ticket = step.seenAt, reply == .failed || ticket > loop.store.durableTicket,
-            let other = identity.openSteps.first(where: { isLike(step, $0) })
+            let other = identity.openSteps.first(where: { isLike(step, $0) && mayHaveDone($0, reply, loop) })
         {
-            // Its answer was on the way when the other one did the same.
+            // Its answer was on the way when the other one did the same, and what that one had done was this one's.
             world.steps[other].seenAt = ticket
         } else if let ticket = step.seenAt {
             if reply != .done { fail(.request, "step \(number) was carried out, but answered \(reply)") }
@@ -220,9 +220,14 @@ extension Oracle {
             }
         }
     }
+    /// The other one is not known to have done anything, or did what this reply tells of.
+    private func mayHaveDone(_ other: Int, _ reply: DirectoryReply, _ loop: Loop) -> Bool {
+        guard let ticket = world.steps[other].seenAt else { return true }
+        return reply == .done && ticket <= loop.store.durableTicket
+    }
+
     /// What the row showed may as well have been the other step's doing.
     private func isLike(_ step: SimulatedStep, _ other: Int) -> Bool {
-        guard world.steps[other].seenAt == nil else { return false }
         switch (step.purpose, world.steps[other].purpose) {
         case (.badge, .badge): return true
         case (.blacklist(let one), .blacklist(let two)): return one == two

@@ -10,6 +10,8 @@ struct OpenBatch {
     var counters: UInt32 = .max
     var earlierCounters: UInt32 = .max
     var rowCount = 0
+    /// A message ended in it that its device, which is connected, may not have seen.
+    var endsUnseen = false
 
     var isOpen: Bool { device != .max }
 
@@ -22,6 +24,7 @@ extension Shard {
         precondition(!batch.isOpen, "batches do not nest")
         batch.device = device
         batch.rowCount = 0
+        batch.endsUnseen = false
         store.beginBatch(devices.pointer(device).pointee.bucket)
     }
 
@@ -33,9 +36,26 @@ extension Shard {
         let slot = batch.device
         batch.device = .max
         lastTicket = store.endBatch()
+        if batch.endsUnseen { raiseWall(slot) }
         releaseQueue(slot)
         if !freshFirstAcks.isEmpty { tellFirstAcks() }
         return lastTicket
+    }
+
+    /// What its device might be sent from here on would move its position past the message that has just ended. If a crash
+    /// took that end back, the message would count as delivered and never come: so the stream waits for the disk.
+    private mutating func raiseWall(_ slot: UInt32) {
+        walls[slot] = lastTicket
+        pending.append(
+            PendingEffect(ticket: lastTicket, kind: .resume(device: slot, cid: devices.pointer(slot).pointee.cid)))
+    }
+
+    /// The device's stream waits for an end to be durable.
+    mutating func isWalled(_ slot: UInt32) -> Bool {
+        guard !walls.isEmpty, let wall = walls[slot] else { return false }
+        guard wall <= committedTicket else { return true }
+        walls[slot] = nil
+        return false
     }
 
     /// Between two independent changes of one device: starts a new batch when this one is long.
@@ -227,6 +247,8 @@ extension Shard {
             row = entry.pointee.row
         }
         device.pointee.endings &+= 1
+        let isOfClient = state == .delivered || state == .deliveredOffline || state == .opened
+        if isStored, !isOfClient, facts.table != .vendorMessage, device.pointee.isConnected { batch.endsUnseen = true }
         if isStored, facts.table != .broadcast {
             store.delete(facts.key, prior: .maybe(wakeAt: facts.wakeAt))
             if facts.table == .message {

@@ -229,9 +229,14 @@ extension Shard {
             message: MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item), task: task,
             app: row.app, cid: row.cid, strategy: row.fallbackReason == .strategy ? .liveOnly : .liveElseVendor,
             flags: [.bulk], table: .broadcast, item: row.item, acceptedAt: row.acceptedAt,
-            expiresAt: row.acceptedAt + max(0, row.timeToLive), fallbackAt: 0, wakeAt: wakeAt,
+            expiresAt: expiry(row, wakeAt), fallbackAt: 0, wakeAt: wakeAt,
             timeToLive: row.timeToLive, byteCount: 0)
         return pending(row, wakeAt, facts)
+    }
+
+    /// A message without storage lives as long as its live attempt and its lease may take: its row's alarm knows.
+    private static func expiry(_ row: LedgerRow, _ wakeAt: GatewayTime) -> GatewayTime {
+        row.flags.contains(.alerted) ? wakeAt : max(wakeAt, row.acceptedAt + max(0, row.timeToLive))
     }
 
     /// `findPending` for a broadcast's message that is neither in memory nor has a job: its ledger row is all there is.

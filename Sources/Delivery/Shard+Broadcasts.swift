@@ -274,7 +274,9 @@ extension Shard {
             next = entry.pointee.next
             if entry.pointee.flags.contains(.inFlight) || entry.pointee.flags.contains(.passedOver) { continue }
             guard device.pointee.inFlightCount < device.pointee.window else { return false }
-            guard entry.pointee.ticket <= committedTicket || isPlanted(.broadcastBeforeSync) else { return false }
+            guard entry.pointee.ticket <= committedTicket || isPlanted(.broadcastBeforeSync), !isWalled(slot) else {
+                return false
+            }
             guard let broadcast = broadcast(entry.pointee.facts.item, of: entry.pointee.facts.app), !broadcast.isOver
             else {
                 // Its end is under way. An earlier attempt may have been lost: what comes behind it says nothing of it.

@@ -263,6 +263,7 @@ extension Shard {
         let cid = device.pointee.cid
         deviceIndex.remove(slot, cid.high, cid.low) { Self.key(of: $0, in: devices) }
         deviceTimers.cancel(slot)
+        walls[slot] = nil
         devices.remove(slot)
     }
 

@@ -197,7 +197,9 @@ extension Shard {
     mutating func offer(_ slot: UInt32, device deviceSlot: UInt32, bytes: UnsafeRawBufferPointer?) -> Bool {
         let device = devices.pointer(deviceSlot)
         let entry = messages.pointer(slot)
-        guard entry.pointee.ticket <= committedTicket || isPlanted(.deliverBeforeSync) else { return false }
+        guard entry.pointee.ticket <= committedTicket || isPlanted(.deliverBeforeSync), !isWalled(deviceSlot) else {
+            return false
+        }
         let sequence = entry.pointee.facts.item
         if isOver(entry.pointee.facts.expiresAt) {
             // It may stay for its lease's sake; the next page begins behind it.

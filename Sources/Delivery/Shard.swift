@@ -74,6 +74,8 @@ public struct Shard: ~Copyable {
     var lastTicket: Ticket = 0
     var committedTicket: Ticket = 0
     var batch = OpenBatch()
+    /// Until this ticket is durable a connected device is sent nothing: see `end`.
+    var walls: [UInt32: Ticket] = [:]
     var now: GatewayTime
     var alarmsAsked = false
     /// Their last reading failed: not asked for before this.

@@ -29,6 +29,8 @@ final class Record {
     var endedBySiblingIn = 0
     /// When it became durable, in the simulation's time.
     var durableSince: Int64 = 0
+    /// When it was first published.
+    var askedAt: Int64 = 0
     /// What it withdraws.
     var revokes: Record?
     /// Somebody stopped or revoked it.
@@ -119,6 +121,9 @@ final class Identity {
 
     // As the gateway was told, on the connection that counts.
     var liveLink: Link?
+    /// The one before it: what the shard did in the same call went to that one first.
+    var formerLink: Link?
+    var formerUntil = 0
     var state = ApplicationState.terminated
     var keepsRunning = false
     var pushModeOff = false

@@ -140,7 +140,8 @@ extension Oracle {
         guard let identity = link.identity, identity === record.identity else {
             return fail(.content, "\(name) was sent to another device")
         }
-        if identity.liveLink !== link { fail(.fencing, "\(name) went to an old session") }
+        let isFormer = identity.formerLink === link && identity.formerUntil == world.eventCount
+        if identity.liveLink !== link, !isFormer { fail(.fencing, "\(name) went to an old session") }
         if record.final != nil { fail(.sentAfterEnd, "\(name) was sent after it had ended as \(record.final!)") }
         if now >= record.expiresAt {
             fail(.sentAfterExpiry, "\(name) was sent at \(now), it expired at \(record.expiresAt)")

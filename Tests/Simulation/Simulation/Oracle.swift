@@ -129,6 +129,7 @@ final class Oracle: StoreWitness {
         let link = identity.callers.remove(at: index)
         let hello = link.hello
         if let badge = hello.badge { identity.badge = max(0, badge) }
+        (identity.formerLink, identity.formerUntil) = (identity.liveLink, world.eventCount)
         identity.liveLink = link
         identity.isSuspect = false
         (identity.state, identity.keepsRunning) = (hello.applicationState, hello.keepsRunning)
@@ -213,7 +214,7 @@ final class Oracle: StoreWitness {
             overflowedInFlight.append((record.index, record.flightLink))
         }
         // The stream, which the result of an update opens, ends what it finds to be over.
-        if trace.finalState == .expired || trace.finalState == .handedOff { streamTickets.insert(ticket) }
+        if [.expired, .handedOff, .collapsed].contains(trace.finalState) { streamTickets.insert(ticket) }
         record.final = trace.finalState
         record.finalReason = trace.reason
         if wasStored {

@@ -133,6 +133,8 @@ extension World {
         pass(milliseconds: 40_000)
         let first = operations.count
         for app in plan.apps.indices { begin(.resolve((0..<3).map { alias(app, $0) }), app: app) }
+        // What follows is asked apart, since few steps may wait for a device.
+        pass(milliseconds: 40_000)
         let firstStep = steps.count
         for identity in identities.suffix(60) {
             let tag = tag(identity.index % 3)
@@ -149,7 +151,7 @@ extension World {
         pass(milliseconds: 120_000)
         for (app, operation) in operations[first...] {
             guard operation.isDone, operation.outcomes.allSatisfy({ $0 == .done }) else {
-                return fail(.progress, "an alias was not resolved")
+                return fail(.progress, "aliases were resolved as \(operation.outcomes)")
             }
             for number in 0..<3 {
                 let found = Set(operation.members[number].map(\.cid))

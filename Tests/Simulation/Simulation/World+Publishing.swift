@@ -75,6 +75,7 @@ extension World {
     func submit(_ record: Record, conflicting: Bool) {
         guard isUp else { return }
         eventCount += 1
+        if record.askedAt == 0 { record.askedAt = now }
         log.note(now, "publish", Int64(record.index), Int64(record.identity.index), Int64(record.strategy.rawValue))
         let identity = record.identity
         let loop = loop(of: identity.bucket)

@@ -161,7 +161,9 @@ extension World {
         for sender in senders { sender.character = .honest }
         if hasServer { clearBlacklists() }
         // While the devices are still where they were, time alone must end what is over.
-        pass(milliseconds: 150_000)
+        pass(milliseconds: 30_000)
+        coolLedger()
+        pass(milliseconds: 120_000)
         oracle.checkOverdue()
         oracle.checkWinners()
         for device in devices {
@@ -173,12 +175,16 @@ extension World {
         // Reconnecting may take five minutes of backoff and more.
         pass(milliseconds: 900_000)
         for device in devices where device.core.isStopped { device.start() }
-        // A ledger row that its device has left behind rings once it is cold, which every row is within minutes.
-        for loop in loops { loop.store.cool(limit: .max) { $0.table != .taskMessage } }
+        coolLedger()
         // The faults may have left a job with a retry far off, so wait for the longest thing there is.
         pass(milliseconds: plan.maximumTimeToLive + 200_000)
         if violation == nil { oracle.checkEnd() }
         if hasServer { checkDirectory() }
+    }
+
+    /// A ledger row that its device has left behind comes due once it is cold, which every row is within minutes.
+    private func coolLedger() {
+        for loop in loops { loop.store.cool(limit: .max) { $0.table != .taskMessage } }
     }
 
     func pass(milliseconds: Int64) {

@@ -134,7 +134,9 @@ extension Shard {
                 let listed = list(message)
                 let entry = messages.pointer(listed)
                 // Its live attempt was in an earlier session or life: over, if its deadline has passed or its job is there.
-                if entry.pointee.job != .max || wasLive && facts.fallbackAt > 0 && facts.fallbackAt <= now {
+                // The row of one without a fallback says nothing of its deadline.
+                let deadline = facts.fallbackAt > 0 ? facts.fallbackAt : facts.acceptedAt + limits.liveDeadline
+                if entry.pointee.job != .max || wasLive && deadline <= now {
                     entry.pointee.flags.insert(.missed)
                 }
                 armTimer(listed)

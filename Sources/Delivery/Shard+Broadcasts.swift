@@ -188,12 +188,13 @@ extension Shard {
         let isArmed = reason == .applies
         var facts = facts(slot, broadcast)
         let goesOut = isLive && !isAttempted && !broadcast.isOver
-        if !goesOut { facts.flags.insert(.offline) }
+        let isFresh = goesOut && !isLate(slot, broadcast)
+        if !isFresh { facts.flags.insert(.offline) }
         if isArmed { facts.flags.insert(.isArmed) }
         if goesOut { facts.fallbackAt = max(now, min(now + liveDeadline(device), facts.expiresAt - 1_000)) }
         facts.wakeAt = isArmed && goesOut ? facts.fallbackAt : facts.expiresAt
         let outcome = PublishOutcome(
-            code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: goesOut,
+            code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: isFresh,
             fallback: !isArmed ? .none : goesOut ? .armed : .due, fallbackReason: reason,
             timeToLive: facts.timeToLive)
         openBatch(slot)
@@ -225,6 +226,14 @@ extension Shard {
         guard goesOut else { return }
         pending.append(PendingEffect(ticket: ticket, kind: .resume(device: slot, cid: device.pointee.cid)))
         releaseDue()
+    }
+
+    /// Its live attempt's time is over before the device meets it: flagged, as what was queued for a device out of reach.
+    ///
+    /// A paced one may come to a device late that has been there all the time.
+    private func isLate(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
+        let since = broadcast.plan.speed > 0 ? devices.pointer(slot).pointee.lastLoginAt : now
+        return since > broadcast.plan.launchedAt + limits.liveDeadline
     }
 
     /// Semantics: tags are looked at once, when the device is met; so is whether it gets messages at all.

@@ -185,4 +185,50 @@ struct BroadcastResolutionTests {
         world.acknowledge(phone, 1)
         #expect(world.totals(record)[.deliveredOffline] + world.totals(record)[.delivered] == 1)
     }
+
+    // MARK: Flags
+
+    @Test("what a device meets when its live attempt's time is over comes flagged", arguments: [true, false])
+    func metLate(vendor: Bool) {
+        var phone = harness.register()
+        harness.disconnect(phone)
+        let record = world.send(vendor: vendor)
+        harness.advance(10_001)
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().map(\.isOffline) == [true])
+        world.acknowledge(phone, 1)
+        #expect(world.totals(record)[.deliveredOffline] == 1)
+        // Within that time it is fresh.
+        harness.disconnect(phone)
+        world.send(vendor: vendor)
+        harness.advance(9_000)
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().map(\.isOffline) == [false])
+    }
+
+    @Test(
+        "what a session was sent and has not acked comes flagged later, without a fallback too",
+        arguments: [true, false])
+    func resentLate(crashes: Bool) {
+        var phone = harness.register()
+        world.send("live", strategy: .liveOnly)
+        world.send("silent", vendor: false)
+        world.send("no token")
+        #expect(harness.takeDelivered().map(\.isOffline) == [false, false, false])
+        harness.disconnect(phone, announced: false)
+        if crashes { harness.crash() }
+        harness.advance(10_001)
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().map(\.isOffline) == [true, true, true])
+    }
+
+    @Test("a paced broadcast is fresh for a device that was there when it went out, however late it comes")
+    func pacedIsFresh() {
+        let phone = harness.register()
+        for _ in 0..<20 { _ = harness.register() }
+        world.send(speed: 1)
+        for _ in 0..<40 { harness.advance(1_000) }
+        let flags = harness.takeDelivered().filter { $0.session == phone.session }.map(\.isOffline)
+        #expect(flags == [false])
+    }
 }

@@ -23,7 +23,8 @@ class Phone(threading.Thread):
         self.plan, self.orders, self.book, self.number = plan, orders, book, number
         self.device = Device("127.0.0.1", plan["device"], plan["app"]["appId"], timeout=5.0)
         self.token = f"{number:04x}" * 16
-        self.unacked = 0
+        self.unacked = {0: 0, 1: 0}  # by stream
+        self.visited = 0  # gateway time of the connection's Welcome
         self.since, self.left = 0, None  # start of the unbroken presence, ms; how and when the last visit ended
 
     def register(self):
@@ -54,7 +55,7 @@ class Phone(threading.Thread):
         welcome = self.device.connect(
             application_state=state, keeps_running=state == pb.BACKGROUND and self.chance.random() < 0.5,
             tokens=[pb.VendorToken(token=self.token)])
-        self.unacked = 0
+        self.unacked, self.visited = {0: 0, 1: 0}, welcome.server_time
         # A visit on top of the last one, or soon after its sudden end, goes on with it as far as flags are concerned.
         if not self.left or self.left[0] not in ("silent", "end", "reset") or time.monotonic() - self.left[1] > 0.5:
             self.since = welcome.server_time
@@ -91,7 +92,7 @@ class Phone(threading.Thread):
         self.device.update(application_state=pb.BACKGROUND)
         time.sleep(self.chance.random() * 0.6)
         self.device.update(application_state=pb.FOREGROUND)
-        self.unacked = 0
+        self.unacked = {0: 0, 1: 0}
         self.since = int(time.time() * 1000) - 1_000  # the two clocks are the same machine's, within this
 
     # Messages
@@ -100,41 +101,44 @@ class Phone(threading.Thread):
         try:
             message = self.device.receive(timeout=0.1)
         except TimeoutError:
-            if habit in ("late", "each") and self.unacked:
+            if habit in ("late", "each") and any(self.unacked.values()):
                 self.ack()
             return
-        position = self.device.state.positions.get(message.stream, 0)
-        if message.sequence <= position:
+        stream, positions = message.stream, self.device.state.positions
+        line = {"cid": self.cid, "stream": stream, "seq": message.sequence, "msg": message.msg_id.hex(),
+                "visit": self.visited}
+        if message.sequence <= positions.get(stream, 0):
             # Covered by the position: acked again and not shown, which is the client's half of "once".
-            self.book.write("covered", cid=self.cid, seq=message.sequence, msg=message.msg_id.hex())
-            self.unacked += 1
+            self.book.write("covered", **line)
+            self.unacked[stream] += 1
         elif message.sequence % 211 == 0:
-            self.book.write("rejected", cid=self.cid, seq=message.sequence, msg=message.msg_id.hex())
-            self.device.state.positions[message.stream] = message.sequence
-            self.device.reject(message.sequence, "poison")
+            self.book.write("rejected", **line)
+            positions[stream] = message.sequence
+            self.device.reject(message.sequence, "poison", stream)
             return
         else:
             publisher, number, _ = message.payload.decode().split(" ", 2)
             self.book.write(
-                "shown", cid=self.cid, seq=message.sequence, msg=message.msg_id.hex(), publisher=int(publisher),
-                n=int(number), offline=message.offline, accepted=message.accepted_at, since=self.since)
-            self.device.state.positions[message.stream] = message.sequence
-            self.unacked += 1
+                "shown", **line, publisher=int(publisher), n=int(number), offline=message.offline,
+                accepted=message.accepted_at, since=self.since)
+            positions[stream] = message.sequence
+            self.unacked[stream] += 1
             if self.chance.random() < 0.01:
                 self.device.feedback(message.msg_id)
-        if habit == "each" or habit == "late" and self.unacked >= 8:
+        unacked = sum(self.unacked.values())
+        if habit == "each" or habit == "late" and unacked >= 8:
             self.ack()
-        elif habit == "part" and self.unacked >= 3:
+        elif habit == "part" and unacked >= 3:
             self.ack(behind=1)
 
     def ack(self, behind=0):
-        """Everything up to the position; with `behind`, all but the last few sequences of it."""
-        sequence = self.device.state.positions.get(0, 0) - behind
+        """Everything up to the positions; with `behind`, all but the last few sequences of each."""
         ack = pb.Ack()
-        ack.positions.add(stream=0, sequence=max(0, sequence))
+        for stream, position in self.device.state.positions.items():
+            ack.positions.add(stream=stream, sequence=max(0, position - behind))
+            self.book.write("acked", cid=self.cid, stream=stream, seq=position - behind)
+            self.unacked[stream] = behind
         self.device.connection.send(ack)
-        self.unacked = behind
-        self.book.write("acked", cid=self.cid, seq=sequence)
 
 
 def main():

@@ -8,6 +8,7 @@ party goes on, so that it survives whatever happens to the party and owes nothin
 
 import http.client
 import json
+import os
 import pathlib
 import sys
 import threading
@@ -88,5 +89,12 @@ class Orders:
         sys.stdout.flush()
 
 
+def _end_party(failure):
+    """A thread that fails ends its party: whoever waits for its answer must hear of it."""
+    threading.__excepthook__(failure)
+    os._exit(1)
+
+
 def setup():
+    threading.excepthook = _end_party
     return json.loads(sys.argv[1])

@@ -3,6 +3,8 @@
 import collections
 import json
 
+from task_audit import Tasks
+
 FINAL = {
     "delivered", "deliveredOffline", "opened", "handedOff", "expired", "collapsed", "revoked", "overflowed", "failed"}
 SHOWN_STATES = {"delivered", "deliveredOffline", "opened"}
@@ -15,6 +17,7 @@ class Message:
 
     def __init__(self, tried, answer, round_number):
         self.tried, self.live, self.repeat, self.round = tried, answer["live"], answer["repeat"], round_number
+        self.task = None
         self.trace, self.state = None, "pending"
         self.accepted_at, self.ended_at = 0, None  # gateway time, milliseconds
 
@@ -24,14 +27,16 @@ class Audit:
         self.folder, self.offsets, self.live_deadline = folder, {}, live_deadline
         self.gateway_stops = []  # pairs (from, until)
         self.tried, self.refused, self.messages = {}, {}, {}
-        self.shown = collections.defaultdict(list)  # cid → lines in the order of the app's screen
-        self.shown_of, self.rejected, self.covered = {}, set(), 0
+        self.tasks = Tasks(self.problem)
+        self.shown = collections.defaultdict(list)  # cid and stream → lines in the order of the app's screen
+        self.shown_of, self.rejected, self.covered = {}, set(), []
         self.leases, self.outcomes, self.closes = [], collections.defaultdict(set), collections.Counter()
         self.witnessed = {}  # msgId → (final state, when it was seen)
         self.kills = []  # when each SIGKILL had happened
         self.unanswered, self.verdicts = 0, collections.Counter()
-        self.checked = collections.Counter()  # per cid, how many shown lines are judged
-        self.checked_leases = 0
+        self.returned = collections.Counter()  # per cid and stream, how many shown lines are held against the ends
+        self.checked = collections.Counter()  # per cid and stream, how many shown lines are judged
+        self.checked_leases = self.checked_covered = 0
         self.counts = collections.Counter()
         self.problems = []
 
@@ -43,7 +48,8 @@ class Audit:
     # Books
 
     def read(self, round_number):
-        for path in sorted(self.folder.glob("*.book")):
+        # The publishers' first: they know of each task before a device does.
+        for path in sorted(self.folder.glob("*.book"), key=lambda path: (path.stem != "publishers", path.name)):
             with open(path, encoding="utf-8") as file:
                 file.seek(self.offsets.get(path, 0))
                 while (line := file.readline()).endswith("\n"):
@@ -52,6 +58,8 @@ class Audit:
 
     def take(self, line, round_number):
         event = line["e"]
+        if self.tasks.take(line, round_number):
+            return
         if event == "try":
             self.tried[line["id"]] = line
         elif event == "accepted":
@@ -63,11 +71,14 @@ class Audit:
         elif event == "unanswered":
             self.unanswered += 1
         elif event == "shown":
-            self.shown[line["cid"]].append(line)
+            self.shown[line["cid"], line["stream"]].append(line)
+            task = self.tasks.numbered.get((line["publisher"], line["n"]))
+            if task:
+                self.discovered(task, line["cid"], line["msg"])
         elif event == "rejected":
             self.rejected.add(line["msg"])
         elif event == "covered":
-            self.covered += 1
+            self.covered.append(line)
         elif event == "leased":
             self.leases.append(line)
         elif event == "outcome":
@@ -78,6 +89,21 @@ class Audit:
             self.closes[line["code"]] += 1
         elif event == "forged":
             self.problem("inconsistent", "the hook's receiver got a delivery with a wrong signature")
+        elif event == "odd":
+            self.problem("inconsistent", f"{line['what']} was answered {line['answer']}")
+
+    def discovered(self, task, cid, name):
+        """This is what the task became for this device; the message's trace must say so, too."""
+        if task.messages.setdefault(cid, name) != name:
+            self.problem("repeated", f"{task} reached {cid} twice, as {task.messages[cid]} and as {name}")
+        tried = {**task.tried, "cid": cid}
+        live = task.live.get(cid)
+        message = self.messages.get(name)
+        if not message:
+            message = self.messages[name] = Message(tried, {"live": live, "repeat": live is None}, task.round)
+            message.task = task
+        elif message.task is not task:
+            self.problem("inconsistent", f"{name} belongs to {task} and to {message.tried['id']}")
 
     def open_requests(self):
         answered = {message.tried["id"] for message in self.messages.values()}
@@ -102,6 +128,7 @@ class Audit:
             if message.trace is not None:
                 self.judge_message(name, message, had_hook)
                 message.trace = None
+        self.judge_returns()
         for lease in self.leases[self.checked_leases :]:
             state, known_at = self.witnessed.get(lease["msg"], (None, None))
             if known_at is not None and lease.get("asked", 0) > known_at:
@@ -110,10 +137,23 @@ class Audit:
                 self.problem("inconsistent", f"a lease names {lease['msg']}, which nobody published")
         self.checked_leases = len(self.leases)
 
+    def judge_returns(self):
+        """What had ended before a device's visit began is not sent in it; that includes what the device had acked."""
+        lines = [line for place, all_lines in self.shown.items() for line in all_lines[self.returned[place] :]]
+        self.returned.update({place: len(all_lines) - self.returned[place] for place, all_lines in self.shown.items()})
+        for line in lines + self.covered[self.checked_covered :]:
+            message = self.messages.get(line["msg"])
+            if message and message.ended_at is not None and line["visit"] > message.ended_at:
+                self.problem(
+                    "sentAfterEnd", f"{line['cid']} was sent {line['msg']} ({message.tried['id']}) in a visit that began "
+                    f"{line['visit'] - message.ended_at} ms after its end as {message.state}")
+        self.checked_covered = len(self.covered)
+
     def judge_screens(self):
-        for cid, lines in self.shown.items():
-            fresh = lines[self.checked[cid] :]
-            highest = lines[self.checked[cid] - 1]["seq"] if self.checked[cid] else 0
+        for place, lines in self.shown.items():
+            cid, judged = place[0], self.checked[place]
+            fresh = lines[judged:]
+            highest = lines[judged - 1]["seq"] if judged else 0
             for line in fresh:
                 message = self.messages.get(line["msg"])
                 if line["msg"] in self.shown_of:
@@ -128,8 +168,8 @@ class Audit:
                 if message.tried["cid"] != cid or message.tried["n"] != line["n"]:
                     self.problem("inconsistent", f"{cid} was shown {line['msg']}, whose content is another's")
                 self.judge_flag(cid, line, message)
-            self.judge_publish_order(cid, lines)
-            self.checked[cid] = len(lines)
+            self.judge_publish_order(cid, lines, judged)
+            self.checked[place] = len(lines)
 
     def judge_flag(self, cid, line, message):
         self.counts["shownOffline" if line["offline"] else "shownLive"] += 1
@@ -144,15 +184,15 @@ class Audit:
         if came - began - frozen > self.live_deadline + SLACK_SECONDS:
             self.problem("badFlag", f"{cid} got {line['msg']} unflagged {came - began:.1f} s after it was accepted")
 
-    def judge_publish_order(self, cid, lines):
-        """What one publisher sent to one device, one after the other, is shown in that order."""
+    def judge_publish_order(self, cid, lines, judged):
+        """What one publisher sent to one device, one after the other, is shown in that order, in each stream."""
         last = {}
         for index, line in enumerate(lines):
             message = self.messages.get(line["msg"])
-            if not message or message.tried["strategy"] not in (1, 3):
+            if not message or message.tried["strategy"] not in (1, 3) or message.tried.get("scheduled"):
                 continue  # strategy 4 gets its place in the stream when the vendor has failed
             before = last.get(line["publisher"], 0)
-            if line["n"] <= before and index >= self.checked[cid]:
+            if line["n"] <= before and index >= judged:
                 self.problem("outOfOrder", f"{cid}: publisher {line['publisher']}'s {line['n']} after {before}")
             last[line["publisher"]] = max(before, line["n"])
 
@@ -167,6 +207,8 @@ class Audit:
             return
         if trace["cid"] != tried["cid"] or trace["strategy"] != tried["strategy"]:
             self.problem("inconsistent", f"{text}: its trace is another's")
+        if message.task and (trace["taskId"] != message.task.name or tried["cid"] not in message.task.may):
+            self.problem("inconsistent", f"{text}: it belongs to {trace['taskId']}, or was not meant for its device")
         if sum(step["event"] == "ended" for step in steps) > 1:
             self.problem("inconsistent", f"{text}: it ended twice")
         last = END_EVENTS.get(state, "ended")
@@ -186,14 +228,16 @@ class Audit:
             self.problem("badFlag", f"{text}, but was flagged offline")
         if state == "handedOff" and "accepted" not in self.outcomes[name]:
             self.problem("lost", f"{text}, but no sender service ever accepted it")
-        if state == "expired" and ended is not None and ended < trace["expiresAt"]:
+        # A broadcast without storage ends at once for a device that neither channel reaches.
+        is_at_once = message.task and message.task.tried["kind"] == "broadcast" and tried["ttl"] <= 0
+        if state == "expired" and ended is not None and ended < trace["expiresAt"] and not is_at_once:
             self.problem("lost", f"{text} before its time")
         if state == "collapsed" and not tried["collapse"]:
             self.problem("lost", f"{text}, but has no collapse key")
         if state == "failed" and name not in self.rejected and not self.outcomes[name] - {"accepted"} \
                 and trace.get("reason") not in ("noToken", "badToken", "exhausted"):
             self.problem("lost", f"{text} for {trace.get('reason')!r}, but nobody refused it")
-        if state in ("revoked", "overflowed"):
+        if state == "overflowed" or state == "revoked" and not (message.task and message.task.may_revoke()):
             self.problem("lost", f"{text}, which nothing here asks for")
         self.judge_leases(text, trace, tried)
 

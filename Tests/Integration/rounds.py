@@ -25,6 +25,7 @@ sys.path[:0] = [str(HERE), str(HERE / "python")]
 
 from gateway import ADMIN_TOKEN, APP, HANDOFF_TOKEN, Gateway, Refused, free_ports  # noqa: E402
 from party import API, UNANSWERED  # noqa: E402
+from publishing import RETRIED_CODES  # noqa: E402
 from round_audit import Audit  # noqa: E402
 
 HOOK_SECRET = "whsec_" + "bG9uZ3dpcmUgaW50ZWdyYXRpb24gaG9vayBzZWNyZXQ="
@@ -34,8 +35,12 @@ LIMITS = {
     "vendorFirstPatienceMilliseconds": 1_000, "noStorageLeasableMilliseconds": 2_000,
     # Some of the kills find messages in every stage of their way to the ordered store.
     "spillAfterSeconds": 2,
+    "taskPatienceMilliseconds": 1_000, "tagChangesPerMinute": 0, "tagChangesPerDay": 0,
 }
+PUSH = {
+    "broadcastsPerMinute": 0, "broadcastsPerDay": 0, "fastTagBroadcastsPerMinute": 0, "fastTagBroadcastsPerDay": 0}
 PATIENCE = 40.0
+REPORTS_PER_ROUND = 15
 DEVICE_GROUPS, DEVICES_PER_GROUP = 2, 18
 PARTIES_TO_STOP = ("gateway", "devices0", "sender", "hook", "devices1", "publishers")
 
@@ -78,7 +83,7 @@ class Rounds:
         self.log = open(self.folder / "parties.log", "ab")
         (hook_port,) = free_ports(1)
         self.hook_port = hook_port
-        self.gateway = Gateway(limits=LIMITS, app={"maxAttempts": 20})
+        self.gateway = Gateway(limits=LIMITS, app={"maxAttempts": 20, "push": PUSH})
         self.gateway._secret("hook", HOOK_SECRET)
         self.parties, self.restarts, self.stops, self.sender_lives = {}, [], {}, 0
         self.life_began, self.had_hook, self.killed_senders = time.time(), False, 0
@@ -97,8 +102,11 @@ class Rounds:
             self.start(f"devices{group}", "device", plan)
         for group in range(DEVICE_GROUPS):
             cids += self.parties[f"devices{group}"].hear()["cids"]
+        tags = {f"tag-{number}": cids[number::3] + cids[::5] for number in range(3)}
+        for tag, tagged in tags.items():
+            self.gateway.api("PUT", f"user/custom_tag/batch/{tag}", {"cid": sorted(set(tagged))})
         self.start("publishers", "publisher", {
-            **common, "http": self.gateway.http, "senders": self.gateway.senders, "cids": cids, "first": 0,
+            **common, "http": self.gateway.http, "senders": self.gateway.senders, "cids": cids, "tags": tags, "first": 0,
             "pace": self.pace / 7, "book": str(self.folder / "publishers.book")})
         self.start("hook", "hook", {
             **common, "port": self.hook_port, "admin": self.gateway.admin, "token": HANDOFF_TOKEN,
@@ -212,29 +220,77 @@ class Rounds:
             f"round {number}: {accepted} accepted, {len(kills) + 1} kills, "
             f"{len(self.audit.problems)} problems so far, {time.monotonic() - began:.1f} s", flush=True)
 
+    def ask(self, api, path):
+        """Status and answer; the status is 0 when there was none."""
+        for _ in range(5):
+            try:
+                status, answer = api.call("GET", path)
+            except UNANSWERED:
+                continue
+            if status == 503 or answer.get("code") in RETRIED_CODES:
+                time.sleep(0.1)
+                continue
+            return status, answer
+        return 0, {}
+
     def traces(self, names):
-        api = API(self.gateway.admin, {"Authorization": f"Bearer {ADMIN_TOKEN}"})
+        admin = API(self.gateway.admin, {"Authorization": f"Bearer {ADMIN_TOKEN}"})
+        push = self.push_api()
         found = {}
         for name in names:
-            for attempt in range(5):
-                try:
-                    status, answer = api.call("GET", f"/v1/messages/{name}")
-                except UNANSWERED:
-                    continue
-                if status == 503:
-                    time.sleep(0.1)
-                    continue
-                found[name] = answer if status == 200 else {"state": f"HTTP {status}", "steps": []}
-                break
-            else:
-                found[name] = {"state": "unknown", "steps": []}
-        api.close()
+            status, answer = self.ask(admin, f"/v1/messages/{name}")
+            found[name] = answer if status == 200 else {"state": f"HTTP {status}", "steps": []}
+            message = self.audit.messages[name]
+            if status == 404 and message.task:
+                # A pending message of a broadcast may be a row that only its device and its task lead to.
+                detail = self.detail(push, message.task, message.tried["cid"])
+                if detail and detail["longwire"]["state"] == "pending":
+                    steps = [{"event": step["event"].split(":")[0], "time": 0} for step in detail["data"]["detail"]]
+                    found[name] = {"state": "pending", "steps": steps}
+        admin.close()
+        push.close()
         return found
+
+    def push_api(self):
+        return API(self.gateway.http, {"token": self.gateway.authenticate()}, timeout=20.0)
+
+    def detail(self, api, task, cid):
+        """A task's message for one device, None without."""
+        status, answer = self.ask(api, f"/v2/{APP['appId']}/task/detail/{cid}/{task.name}")
+        return answer if status == 200 else None
+
+    def discover(self, pairs):
+        """Finds out what tasks became for these devices."""
+        api = self.push_api()
+        for task, cid in pairs:
+            detail = self.detail(api, task, cid)
+            if detail:
+                self.audit.discovered(task, cid, detail["longwire"]["msgId"])
+        api.close()
+
+    def reports(self):
+        """The reports of some tasks; each walks over the whole app. The names that were asked for, and what was said."""
+        names = [task.name for task in self.audit.tasks.unreported if task.name]
+        names = self.chance.sample(names, min(len(names), REPORTS_PER_ROUND))
+        api, found = self.push_api(), {}
+        for start in range(0, len(names), 5):
+            path = f"/v2/{APP['appId']}/report/push/task/{','.join(names[start : start + 5])}"
+            found.update(self.ask(api, path)[1].get("longwire", {}).get("tasks", {}))
+        api.close()
+        return names, found
 
     def settle_down(self, number):
         """Waits until every message of the books has ended, or can say what it waits for; then judges them."""
         end = time.monotonic() + PATIENCE
         self.audit.read(number)
+        tasks = self.audit.tasks
+        while pairs := tasks.undiscovered():
+            self.discover(pairs)
+            if len(tasks.undiscovered()) == len(pairs):
+                if time.monotonic() > end:
+                    break
+                time.sleep(0.1)
+        self.discover(tasks.uncertain())
         waiting = self.audit.unfinished()
         while True:
             for name, trace in self.traces(waiting).items():
@@ -263,6 +319,7 @@ class Rounds:
         # The devices' books were ahead of their acks, so they are complete now.
         self.audit.read(number)
         self.audit.judge(self.had_hook)
+        tasks.judge(*self.reports(), {name: message.state for name, message in self.audit.messages.items()})
 
     def reconcile_life(self, number):
         """The counters of this process against the books: what was accepted and what ended since it started.
@@ -270,11 +327,17 @@ class Rounds:
         It counts what it did since its start; the traces tell which messages that were.
         """
         began = self.life_began * 1000
-        counted, books = self.counted, {"accepted": 0}
+        counted, books = dict(self.counted), {"accepted": 0}
+        met_later = 0
         for message in self.audit.messages.values():
             books["accepted"] += message.accepted_at >= began
+            # A device may meet a broadcast in a later life than the one that sent it out; then this one accepts for it.
+            if message.task and message.task.tried["kind"] == "broadcast" and message.accepted_at < began:
+                met_later += message.ended_at is None or message.ended_at >= began
             if message.state != "pending" and message.ended_at is not None and message.ended_at >= began:
                 books[message.state] = books.get(message.state, 0) + 1
+        if books["accepted"] <= counted["accepted"] <= books["accepted"] + met_later:
+            counted["accepted"] = books["accepted"]
         differences = {
             name: (count, books.get(name, 0)) for name, count in counted.items() if count != books.get(name, 0)}
         if differences:
@@ -294,13 +357,14 @@ class Rounds:
         audit, restarts = self.audit, sorted(self.restarts)
         states = audit.states()
         kinds = (
-            "lost", "repeated", "outOfOrder", "badFlag", "leasedAfterEnd", "changed", "inconsistent", "unanswered")
+            "lost", "repeated", "outOfOrder", "badFlag", "leasedAfterEnd", "sentAfterEnd", "changed", "inconsistent",
+            "unanswered")
         return {
             "seed": self.seed, "rounds": rounds, "kills": len(audit.kills), "senderKills": self.killed_senders,
             "stops": self.stops, "devices": DEVICE_GROUPS * DEVICES_PER_GROUP, "requests": len(audit.tried),
             "accepted": len(audit.messages), "refused": len(audit.refused), "retriedUnanswered": audit.unanswered,
             "shownLive": audit.counts["shownLive"], "shownOffline": audit.counts["shownOffline"],
-            "coveredByPosition": audit.covered, "leases": len(audit.leases), "verdicts": dict(audit.verdicts),
+            "coveredByPosition": len(audit.covered), "leases": len(audit.leases), "verdicts": dict(audit.verdicts),
             "closeCodes": dict(audit.closes), "states": dict(states), "pending": states["pending"],
             "sumOfStates": sum(states.values()), "witnessed": len(audit.witnessed), **{kind: audit.counts[kind] for kind in kinds},
             "restartSeconds": {

@@ -1,0 +1,112 @@
+"""What the audit of the crash rounds knows of tasks: whom each may and must reach, and what its report must say."""
+
+REPORTED = (
+    "delivered", "deliveredOffline", "opened", "handedOff", "expired", "collapsed", "revoked", "overflowed", "failed", "pending")
+
+
+class Task:
+    """One task as its publisher's book tells of it; `messages` is what the gateway says it became, by cid."""
+
+    def __init__(self, tried, round_number):
+        self.tried, self.round, self.name = tried, round_number, None
+        self.may, self.must, self.live, self.said = set(), set(), {}, {}
+        self.refused, self.stopping, self.stopped, self.cancelled = None, None, None, None
+        self.messages = {}
+
+    def may_revoke(self):
+        return bool(self.stopping)
+
+    def __str__(self):
+        told = self.tried
+        return f"{told['kind']} {told['id']} ({self.name}, strategy {told['strategy']}, ttl {told['ttl']})"
+
+
+class Tasks:
+    """All tasks of the books. `problem` takes a kind and a text."""
+
+    def __init__(self, problem):
+        self.all, self.named, self.numbered, self.problem = {}, {}, {}, problem
+        self.unreported = []  # those whose reports are still to be looked at
+
+    def take(self, line, round_number):
+        """True when the line is about a task."""
+        event = line["e"]
+        if event == "task":
+            task = self.all[line["id"]] = self.numbered[line["publisher"], line["n"]] = Task(line, round_number)
+            self.unreported.append(task)
+            return True
+        task = self.all.get(line.get("id"))
+        if not task:
+            return False
+        if event == "made":
+            if task.name not in (None, line["task"]) or line["task"] in self.named and self.named[line["task"]] is not task:
+                self.problem("inconsistent", f"{task} became {line['task']}, too")
+            task.name = line["task"]
+            self.named[task.name] = task
+        elif event == "targets":
+            task.may.update(line["cids"])
+        elif event == "reached":
+            if set(line["cids"]) - task.may:
+                self.problem("inconsistent", f"{task} reached {sorted(set(line['cids']) - task.may)}, who were not meant")
+            task.must.update(line["cids"])
+            task.said.update(line.get("messages", {}))
+            if line["isFirst"]:
+                task.live.update({cid: cid in line["live"] for cid in line["cids"]})
+            missing = sorted(task.may - set(line["cids"]))
+            # Strategies 2 and 4 are refused for a device whose token a vendor has called bad.
+            if missing and task.tried["kind"] == "alias" and task.tried["strategy"] in (1, 3):
+                self.problem("lost", f"{task} left out {missing}, who have the alias")
+        elif event == "refused":
+            task.refused = line
+        elif event in ("stopping", "stopped", "cancelled"):
+            setattr(task, event, line["t"])
+        else:
+            return False
+        return True
+
+    # What is to be asked
+
+    def undiscovered(self):
+        """Pairs of a task and a cid of whose message nothing is known yet, though there must be one."""
+        return [
+            (task, cid) for task in self.unreported if task.name and not task.cancelled
+            for cid in sorted(task.must - set(task.messages))]
+
+    def uncertain(self):
+        """Pairs that may have a message."""
+        return [
+            (task, cid) for task in self.unreported if task.name for cid in sorted(task.may - task.must - set(task.messages))]
+
+    # Judgements
+
+    def judge(self, asked, reports, states):
+        """`asked`: the tasks whose reports were asked for; `reports` by a task's name; `states` by a message's name."""
+        for task in self.unreported:
+            if not task.name:
+                if not task.refused:
+                    self.problem("unanswered", f"{task} never got an answer")
+                continue
+            for cid in sorted(task.must - set(task.messages)):
+                self.problem("lost", f"{task} was taken on, but has no message for {cid}")
+            for cid, name in task.said.items():
+                if task.messages.get(cid, name) != name:
+                    self.problem("inconsistent", f"{task} is {task.messages[cid]} for {cid}, but was answered as {name}")
+            if task.name in asked:
+                self.judge_report(task, reports.get(task.name), states)
+        self.unreported = []
+
+    def judge_report(self, task, report, states):
+        if report is None:
+            return self.problem("inconsistent", f"{task} has no report")
+        total = sum(report.get(state, 0) for state in REPORTED)
+        if report["accepted"] != total:
+            self.problem("inconsistent", f"{task}: accepted is not the sum of its states: {report}")
+        found = {}
+        for name in task.messages.values():
+            found[states[name]] = found.get(states[name], 0) + 1
+        said = {state: report[state] for state in REPORTED if report.get(state)}
+        # What waits for the lease of a killed hook may have ended since it was looked at.
+        ended = {state: count for state, count in found.items() if state != "pending"}
+        is_short = any(said.get(state, 0) < count for state, count in ended.items())
+        if report["accepted"] != len(task.messages) or is_short or "pending" not in found and found != said:
+            self.problem("inconsistent", f"{task}: its report says {said}, its messages say {found}")

@@ -1,0 +1,194 @@
+"""Publishers of a crash round that make tasks: lists, pushes to aliases, broadcasts; some are timed, some are stopped.
+
+Of each task the book says, before the gateway hears of it, whom it may reach; and once the gateway has answered, whom it
+must reach.
+"""
+
+import hashlib
+import time
+
+from publishing import HTTPPublisher
+
+MINUTE = 60_000
+# Longer than a round with all its patience. Not an hour, since an app has room for 512 live broadcasts.
+LONG = 3 * MINUTE
+# An alias has room for ten; what a kill leaves of a binding counts for half a minute.
+ALIASES, MEMBERS = 8, 5
+
+
+class TaskPublisher(HTTPPublisher):
+    """A task at a time, each followed until it is known what the gateway has taken on."""
+
+    def new_task(self, kind, strategies=(60, 10, 20, 10), **fields):
+        self.count += 1
+        chance = self.chance
+        strategy = chance.choices((1, 2, 3, 4), strategies)[0]
+        ttl = chance.choices((LONG, 2_000, 0, -1), (84, 8, 4, 4))[0]
+        if strategy != 1 and ttl <= 0:
+            ttl = LONG
+        size = chance.choices((0, 300, 2_500), (70, 20, 10))[0]
+        task = {
+            "id": f"task-{self.number}-{self.count}", "kind": kind, "publisher": self.number, "n": self.count,
+            "strategy": strategy, "ttl": ttl, "alert": strategy in (2, 4) or chance.random() < 0.6,
+            "collapse": f"key-{chance.randrange(2)}" if chance.random() < 0.06 else "",
+            "payload": f"{self.number} {self.count} " + "x" * chance.randrange(size + 1), **fields,
+        }
+        self.book.write("task", **{**task, "payload": hashlib.sha256(task["payload"].encode()).hexdigest()})
+        return task
+
+    def ask(self, path, body, method="POST"):
+        return self.until_answered(lambda: self.call(path, body, method))
+
+    def note(self, event, of, **fields):
+        self.book.write(event, id=of["id"], **fields)
+
+    def taken(self, task, answer):
+        """False, and the book says so, when the call was refused for good (or the party ends)."""
+        if answer is not None and answer["code"] != 0:
+            self.note("refused", task, code=answer["code"], reason=answer["msg"])
+        return answer is not None and answer["code"] == 0
+
+
+class AliasUser(TaskPublisher):
+    """Binds aliases of a type that nobody else uses, so it knows who has which."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.type = f"type{self.number}"
+        self.members = {f"name_{number}": set() for number in range(ALIASES)}
+
+    def bind(self):
+        """One to four devices get another alias, which takes them from the one they had."""
+        name = self.chance.choice(list(self.members))
+        room = MEMBERS - len(self.members[name])
+        cids = self.chance.sample(self.plan["cids"], self.chance.randrange(1, 5))[:max(0, room)]
+        items = [{"cid": cid, "alias": name, "alias_type": self.type} for cid in cids]
+        answer = self.ask("user/alias", {"data_list": items}) if cids else None
+        if answer is None:
+            return
+        if answer["code"] != 0:
+            self.book.write("odd", what="bind", answer=answer)
+            return
+        for one in self.members.values():
+            one.difference_update(cids)
+        self.members[name].update(cids)
+
+    def named(self, most):
+        """Some aliases that name somebody, and everybody whom they name."""
+        if not any(self.members.values()):
+            self.bind()
+        used = [name for name, cids in self.members.items() if cids]
+        names = self.chance.sample(used, min(len(used), self.chance.randrange(1, most + 1)))
+        return names, sorted(set().union(*(self.members[name] for name in names)) if names else set())
+
+
+class ListPublisher(AliasUser):
+    def publish(self):
+        if self.chance.random() < 0.2:
+            self.bind()
+        to_aliases = self.chance.random() < 0.3
+        if to_aliases:
+            names, cids = self.named(4)
+            audience = {"alias": names, "alias_type": self.type}
+        else:
+            cids = self.chance.sample(self.plan["cids"], min(len(self.plan["cids"]), self.chance.randrange(2, 13)))
+            audience = {"cid": cids}
+        if not cids:
+            return 1
+        task = self.new_task("list")
+        made = self.ask("push/list/message", {"request_id": task["id"], **self.content(task)})
+        if not self.taken(task, made):
+            return 1
+        task["name"] = made["data"]["taskid"]
+        self.note("made", task, task=task["name"])
+        self.send(task, "push/list/alias" if to_aliases else "push/list/cid", audience, cids)
+        return len(cids)
+
+    def send(self, task, path, audience, cids):
+        """The call, and now and then the same call again: a task reaches a device once."""
+        self.note("targets", task, cids=cids)
+        body = {"taskid": task["name"], "audience": audience}
+        if self.chance.random() < 0.1:
+            body["is_async"] = True
+        for turn in range(20):
+            # Another request id each turn: what was refused for want of room would be answered as it was.
+            if self.chance.random() < 0.5:
+                body["request_id"] = f"{task['id']}-{turn}"
+            answer = self.ask(path, body)
+            if not self.taken(task, answer):
+                return
+            reached = answer["data"].get(task["name"], {}) if "data" in answer else dict.fromkeys(cids, "")
+            beside = answer["longwire"]
+            is_first = not turn and not beside.get("repeated") and "data" in answer
+            self.note(
+                "reached", task, cids=sorted(reached), isFirst=is_first,
+                live=sorted(cid for cid, status in reached.items() if status == "successed_online"))
+            if not set(cids) - set(reached) and self.chance.random() < 0.9:
+                return
+            body.pop("request_id", None)
+            if beside.get("refused"):
+                time.sleep(0.05)
+
+
+class AliasPublisher(AliasUser):
+    def publish(self):
+        if self.chance.random() < 0.4:
+            self.bind()
+        names, cids = self.named(1)
+        if not cids:
+            return 1
+        task = self.new_task("alias")
+        self.note("targets", task, cids=cids)
+        body = {
+            "request_id": task["id"], "audience": {"alias": names, "alias_type": self.type}, **self.content(task)}
+        answer = self.ask("push/single/alias", body)
+        if not self.taken(task, answer):
+            return 1
+        (task["name"],) = answer["data"]
+        said = answer["longwire"]["messages"]
+        self.note("made", task, task=task["name"])
+        self.note(
+            "reached", task, cids=sorted(one["cid"] for one in said),
+            isFirst=not any(one.get("repeat") for one in said),
+            live=sorted(one["cid"] for one in said if one["channel"] == "live"),
+            messages={one["cid"]: one["msgId"] for one in said})
+        return len(cids)
+
+
+class BroadcastPublisher(TaskPublisher):
+    """To all, to conditions on tags, to one tag; one tag moves from device to device all the time."""
+
+    def audience(self):
+        """Path, audience, and who meets it; None when that depends on the moment."""
+        tags, everybody = self.plan["tags"], set(self.plan["cids"])
+        kind = self.chance.choices(("all", "or", "and", "not", "fast", "moving"), (40, 15, 10, 10, 15, 10))[0]
+        if kind == "all":
+            return "push/all", "all", everybody
+        if kind == "moving":
+            self.move()
+            return "push/fast_custom_tag", {"fast_custom_tag": "moving"}, None
+        if kind == "fast":
+            tag = self.chance.choice(sorted(tags))
+            return "push/fast_custom_tag", {"fast_custom_tag": tag}, set(tags[tag])
+        names = self.chance.sample(sorted(tags), 2)
+        one, other = (set(tags[name]) for name in names)
+        met = {"or": one | other, "and": one & other, "not": everybody - (one | other)}[kind]
+        return "push/tag", {"tag": [{"key": "custom_tag", "values": names, "opt_type": kind}]}, met
+
+    def move(self):
+        cids = self.chance.sample(self.plan["cids"], self.chance.randrange(1, 6))
+        answer = self.ask("user/custom_tag/batch/moving", {"cid": cids}, self.chance.choice(("PUT", "PUT", "DELETE")))
+        if answer is not None and answer["code"] not in (0, 23001):
+            self.book.write("odd", what="move", answer=answer)
+
+    def publish(self):
+        path, audience, met = self.audience()
+        task = self.new_task("broadcast", strategies=(75, 4, 17, 4))
+        self.note("targets", task, cids=self.plan["cids"] if met is None else sorted(met))
+        answer = self.ask(path, {"request_id": task["id"], "audience": audience, **self.content(task)})
+        if self.taken(task, answer):
+            task["name"] = answer["data"]["taskid"]
+            self.note("made", task, task=task["name"])
+            if met is not None:
+                self.note("reached", task, cids=sorted(met), isFirst=False, live=[])
+        return len(self.plan["cids"])

@@ -268,16 +268,14 @@ class Rounds:
                 self.audit.discovered(task, cid, detail["longwire"]["msgId"])
         api.close()
 
-    def reports(self):
-        """The reports of some tasks; each walks over the whole app. The names that were asked for, and what was said."""
-        names = [task.name for task in self.audit.tasks.unreported if task.name]
-        names = self.chance.sample(names, min(len(names), REPORTS_PER_ROUND))
+    def reports(self, names):
+        """What the gateway reports of these tasks, by name; each takes a walk over the whole app."""
         api, found = self.push_api(), {}
         for start in range(0, len(names), 5):
             path = f"/v2/{APP['appId']}/report/push/task/{','.join(names[start : start + 5])}"
             found.update(self.ask(api, path)[1].get("longwire", {}).get("tasks", {}))
         api.close()
-        return names, found
+        return found
 
     def settle_down(self, number):
         """Waits until every message of the books has ended, or can say what it waits for; then judges them."""
@@ -290,7 +288,14 @@ class Rounds:
                 if time.monotonic() > end:
                     break
                 time.sleep(0.1)
-        self.discover(tasks.uncertain())
+        while uncertain := tasks.uncertain():
+            self.discover([(task, cid) for task, cids in uncertain.items() for cid in cids])
+            reports = self.reports([task.name for task in uncertain])
+            if all(reports.get(task.name, {}).get("accepted", 0) == len(task.messages) for task in uncertain):
+                break
+            if time.monotonic() > end:
+                break
+            time.sleep(0.1)
         waiting = self.audit.unfinished()
         while True:
             for name, trace in self.traces(waiting).items():
@@ -319,7 +324,10 @@ class Rounds:
         # The devices' books were ahead of their acks, so they are complete now.
         self.audit.read(number)
         self.audit.judge(self.had_hook)
-        tasks.judge(*self.reports(), {name: message.state for name, message in self.audit.messages.items()})
+        names = [task.name for task in tasks.unreported if task.name]
+        names = self.chance.sample(names, min(len(names), REPORTS_PER_ROUND))
+        breaks = self.audit.kills + [when for stop in self.audit.gateway_stops for when in stop]
+        tasks.judge(names, self.reports(names), self.audit.messages, breaks)
 
     def reconcile_life(self, number):
         """The counters of this process against the books: what was accepted and what ended since it started.

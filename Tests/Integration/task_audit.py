@@ -1,5 +1,8 @@
 """What the audit of the crash rounds knows of tasks: whom each may and must reach, and what its report must say."""
 
+ACKED = {"delivered", "deliveredOffline", "opened"}
+CLOCKS = 100  # milliseconds between a party's clock and gateway time
+PROMPT = 2_000  # by when the siblings of a message that was acked have ended, in milliseconds
 REPORTED = (
     "delivered", "deliveredOffline", "opened", "handedOff", "expired", "collapsed", "revoked", "overflowed", "failed", "pending")
 
@@ -10,11 +13,16 @@ class Task:
     def __init__(self, tried, round_number):
         self.tried, self.round, self.name = tried, round_number, None
         self.may, self.must, self.live, self.said = set(), set(), {}, {}
-        self.refused, self.stopping, self.stopped, self.cancelled = None, None, None, None
+        self.refused, self.stopping, self.stopped, self.cancelling, self.cancelled = None, None, None, None, None
         self.messages = {}
 
     def may_revoke(self):
-        return bool(self.stopping)
+        return bool(self.stopping or self.tried.get("firstAck"))
+
+    def is_open(self):
+        """Whoever it must reach has a message, sooner or later; not so, if it ended before it went out or was dealt to all."""
+        was_dealt = self.tried["kind"] == "broadcast" and self.tried["strategy"] in (2, 4)
+        return self.name and not self.cancelling and not (self.stopping and (self.tried.get("scheduled") or was_dealt))
 
     def __str__(self):
         told = self.tried
@@ -58,7 +66,7 @@ class Tasks:
                 self.problem("lost", f"{task} left out {missing}, who have the alias")
         elif event == "refused":
             task.refused = line
-        elif event in ("stopping", "stopped", "cancelled"):
+        elif event in ("stopping", "stopped", "cancelling", "cancelled"):
             setattr(task, event, line["t"])
         else:
             return False
@@ -69,41 +77,71 @@ class Tasks:
     def undiscovered(self):
         """Pairs of a task and a cid of whose message nothing is known yet, though there must be one."""
         return [
-            (task, cid) for task in self.unreported if task.name and not task.cancelled
-            for cid in sorted(task.must - set(task.messages))]
+            (task, cid) for task in self.unreported if task.is_open() for cid in sorted(task.must - set(task.messages))]
 
     def uncertain(self):
-        """Pairs that may have a message."""
-        return [
-            (task, cid) for task in self.unreported if task.name for cid in sorted(task.may - task.must - set(task.messages))]
+        """Tasks that may have more messages, and the devices in question."""
+        found = {}
+        for task in self.unreported:
+            cids = task.may - set(task.messages)
+            if task.name and cids and (cids - task.must or not task.is_open()):
+                found[task] = sorted(cids)
+        return found
 
     # Judgements
 
-    def judge(self, asked, reports, states):
-        """`asked`: the tasks whose reports were asked for; `reports` by a task's name; `states` by a message's name."""
+    def judge(self, asked, reports, messages, breaks):
+        """`asked`: the tasks whose reports were asked for; `reports` by a task's name; `messages` by theirs; `breaks`: when the
+        gateway was killed or stopped."""
         for task in self.unreported:
             if not task.name:
                 if not task.refused:
                     self.problem("unanswered", f"{task} never got an answer")
                 continue
-            for cid in sorted(task.must - set(task.messages)):
+            for cid in sorted(task.must - set(task.messages)) if task.is_open() else []:
                 self.problem("lost", f"{task} was taken on, but has no message for {cid}")
+            if task.cancelled and task.messages:
+                self.problem("inconsistent", f"{task} was taken back, but has messages for {sorted(task.messages)}")
             for cid, name in task.said.items():
                 if task.messages.get(cid, name) != name:
                     self.problem("inconsistent", f"{task} is {task.messages[cid]} for {cid}, but was answered as {name}")
+            self.judge_ends(task, messages, breaks)
             if task.name in asked:
-                self.judge_report(task, reports.get(task.name), states)
+                self.judge_report(task, reports.get(task.name), messages)
         self.unreported = []
 
-    def judge_report(self, task, report, states):
+    def judge_ends(self, task, messages, breaks):
+        """The ends that somebody asked for: by a stop, or by another device's ack."""
+        own = [messages[name] for name in task.messages.values()]
+        revoked = [message for message in own if message.state == "revoked"]
+        acked = sorted(message.ended_at for message in own if message.state in ACKED and message.ended_at is not None)
+        if task.stopped:
+            for message in own:
+                late = (message.ended_at or 0) - task.stopped * 1000
+                if message.state in ACKED | {"handedOff"} and message.ended_at is not None and late > CLOCKS:
+                    self.problem("changed", f"{task} was {message.state} {late:.0f} ms after its stop was answered")
+        if not task.tried.get("firstAck") or task.stopping:
+            return
+        if revoked and not acked:
+            self.problem("lost", f"{task}: {len(revoked)} ended for another's ack, but nobody acked")
+        for message in revoked:
+            if acked and message.ended_at is not None and message.ended_at < acked[0]:
+                self.problem("lost", f"{task} ended as revoked {acked[0] - message.ended_at} ms before the first ack")
+        for ended in acked[1:]:
+            if ended > acked[0] + PROMPT and not any(acked[0] - PROMPT < when * 1000 < ended for when in breaks):
+                self.problem("changed", f"{task} was acked again {ended - acked[0]} ms after the first ack")
+
+    def judge_report(self, task, report, messages):
         if report is None:
-            return self.problem("inconsistent", f"{task} has no report")
+            if task.messages:
+                self.problem("inconsistent", f"{task} has no report")
+            return
         total = sum(report.get(state, 0) for state in REPORTED)
         if report["accepted"] != total:
             self.problem("inconsistent", f"{task}: accepted is not the sum of its states: {report}")
         found = {}
         for name in task.messages.values():
-            found[states[name]] = found.get(states[name], 0) + 1
+            found[messages[name].state] = found.get(messages[name].state, 0) + 1
         said = {state: report[state] for state in REPORTED if report.get(state)}
         # What waits for the lease of a killed hook may have ended since it was looked at.
         ended = {state: count for state, count in found.items() if state != "pending"}

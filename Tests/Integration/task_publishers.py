@@ -19,11 +19,11 @@ ALIASES, MEMBERS = 8, 5
 class TaskPublisher(HTTPPublisher):
     """A task at a time, each followed until it is known what the gateway has taken on."""
 
-    def new_task(self, kind, strategies=(60, 10, 20, 10), **fields):
+    def new_task(self, kind, strategies=(60, 10, 20, 10), ttls=(84, 8, 4, 4), **fields):
         self.count += 1
         chance = self.chance
         strategy = chance.choices((1, 2, 3, 4), strategies)[0]
-        ttl = chance.choices((LONG, 2_000, 0, -1), (84, 8, 4, 4))[0]
+        ttl = chance.choices((LONG, 2_000, 0, -1), ttls)[0]
         if strategy != 1 and ttl <= 0:
             ttl = LONG
         size = chance.choices((0, 300, 2_500), (70, 20, 10))[0]
@@ -35,6 +35,37 @@ class TaskPublisher(HTTPPublisher):
         }
         self.book.write("task", **{**task, "payload": hashlib.sha256(task["payload"].encode()).hexdigest()})
         return task
+
+    def a_time(self):
+        """When a task is to go out: mostly at once (0), else soon, or so late that it can be taken back."""
+        soon, late = self.chance.randrange(800, 2_500), 75_000
+        ahead = self.chance.choices((0, soon, late), (80, 14, 6))[0]
+        return int(time.time() * 1000) + ahead if ahead else 0
+
+    @classmethod
+    def content(cls, task):
+        body = super().content(task)
+        if task.get("scheduled"):
+            body["settings"]["schedule_time"] = task["scheduled"]
+        if task.get("firstAck"):
+            body["settings"]["first_ack_wins"] = True
+        return body
+
+    def end_early(self, task, odds):
+        """Takes back what is to go out much later, and stops some of the others."""
+        if task.get("scheduled", 0) > time.time() * 1000 + 30_000:
+            path, before, after = f"task/schedule/{task['name']}", "cancelling", "cancelled"
+        elif self.chance.random() < odds:
+            path, before, after = f"task/{task['name']}", "stopping", "stopped"
+            time.sleep(self.chance.choice((0, 0.05, 0.4)) * self.chance.random())
+        else:
+            return
+        self.note(before, task)
+        answer = self.ask(path, None, "DELETE")
+        if answer is not None and answer["code"] == 0:
+            self.note(after, task)
+        elif answer is not None:
+            self.book.write("odd", what=f"{before} {task['id']} {task['name']}", answer=answer)
 
     def ask(self, path, body, method="POST"):
         return self.until_answered(lambda: self.call(path, body, method))
@@ -95,13 +126,14 @@ class ListPublisher(AliasUser):
             audience = {"cid": cids}
         if not cids:
             return 1
-        task = self.new_task("list")
+        task = self.new_task("list", scheduled=self.a_time())
         made = self.ask("push/list/message", {"request_id": task["id"], **self.content(task)})
         if not self.taken(task, made):
             return 1
         task["name"] = made["data"]["taskid"]
         self.note("made", task, task=task["name"])
         self.send(task, "push/list/alias" if to_aliases else "push/list/cid", audience, cids)
+        self.end_early(task, 0.12)
         return len(cids)
 
     def send(self, task, path, audience, cids):
@@ -119,7 +151,7 @@ class ListPublisher(AliasUser):
                 return
             reached = answer["data"].get(task["name"], {}) if "data" in answer else dict.fromkeys(cids, "")
             beside = answer["longwire"]
-            is_first = not turn and not beside.get("repeated") and "data" in answer
+            is_first = not turn and not task["scheduled"] and not beside.get("repeated") and "data" in answer
             self.note(
                 "reached", task, cids=sorted(reached), isFirst=is_first,
                 live=sorted(cid for cid, status in reached.items() if status == "successed_online"))
@@ -137,7 +169,7 @@ class AliasPublisher(AliasUser):
         names, cids = self.named(1)
         if not cids:
             return 1
-        task = self.new_task("alias")
+        task = self.new_task("alias", firstAck=self.chance.random() < 0.4)
         self.note("targets", task, cids=cids)
         body = {
             "request_id": task["id"], "audience": {"alias": names, "alias_type": self.type}, **self.content(task)}
@@ -152,6 +184,7 @@ class AliasPublisher(AliasUser):
             isFirst=not any(one.get("repeat") for one in said),
             live=sorted(one["cid"] for one in said if one["channel"] == "live"),
             messages={one["cid"]: one["msgId"] for one in said})
+        self.end_early(task, 0.08)
         return len(cids)
 
 
@@ -183,7 +216,10 @@ class BroadcastPublisher(TaskPublisher):
 
     def publish(self):
         path, audience, met = self.audience()
-        task = self.new_task("broadcast", strategies=(75, 4, 17, 4))
+        # What ends early ends for everybody whom it meant: to judge that they must be known.
+        ttls, odds = ((84, 8, 4, 4), 0.15) if met is not None else ((1, 0, 0, 0), 0)
+        strategies = (75, 4, 17, 4) if met is not None else (8, 0, 2, 0)
+        task = self.new_task("broadcast", strategies, ttls, scheduled=self.a_time())
         self.note("targets", task, cids=self.plan["cids"] if met is None else sorted(met))
         answer = self.ask(path, {"request_id": task["id"], "audience": audience, **self.content(task)})
         if self.taken(task, answer):
@@ -191,4 +227,5 @@ class BroadcastPublisher(TaskPublisher):
             self.note("made", task, task=task["name"])
             if met is not None:
                 self.note("reached", task, cids=sorted(met), isFirst=False, live=[])
+            self.end_early(task, odds)
         return len(self.plan["cids"])

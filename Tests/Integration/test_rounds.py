@@ -137,6 +137,30 @@ def report_otherwise(lines, traces):
     traces[PLACES["d" * 32]]["steps"].append({"event": "ended", "time": 11_000})
 
 
+def deliver_after_a_stop(lines, traces):
+    lines += [{"e": event, "id": "task-1", "t": 9.5} for event in ("stopping", "stopped")]
+
+
+def send_what_was_taken_back(lines, traces):
+    lines += [{"e": event, "id": "task-1", "t": 9.5} for event in ("cancelling", "cancelled")]
+
+
+def go_out_early(lines, traces):
+    lines[-6]["scheduled"] = 10_500
+
+
+def ack_again(lines, traces):
+    lines[-6]["firstAck"] = True
+    traces[PLACES[CID]]["steps"][-1] = {"event": "acked", "time": 13_000}
+
+
+def revoke_for_nobody(lines, traces):
+    lines[-6]["firstAck"] = True
+    for message in PLACES.values():
+        traces[message]["state"] = "revoked"
+        traces[message]["steps"][-1] = {"event": "ended", "time": 11_000}
+
+
 PLANTED = [
     (drop_shown, "lost"), (stay_pending, "lost"), (hand_off_unasked, "lost"), (expire_early, "lost"),
     (show_twice, "repeated"), (swap_sequences, "outOfOrder"), (swap_publishes, "outOfOrder"),
@@ -144,7 +168,8 @@ PLANTED = [
     (lease_after_ack, "leasedAfterEnd"), (lease_when_known, "leasedAfterEnd"), (forget_answer, "unanswered"),
     (leave_one_out, "lost"), (reach_twice, "repeated"), (reach_a_stranger, "inconsistent"), (forget_task, "unanswered"),
     (come_after_its_end, "sentAfterEnd"), (come_after_its_ack, "sentAfterEnd"), (revoke_unasked, "lost"),
-    (report_otherwise, "inconsistent"),
+    (report_otherwise, "inconsistent"), (deliver_after_a_stop, "changed"), (send_what_was_taken_back, "inconsistent"),
+    (go_out_early, "inconsistent"), (ack_again, "changed"), (revoke_for_nobody, "lost"),
 ]
 
 
@@ -160,7 +185,7 @@ def test_the_audit_notices(tmp_path, damage, kind):
     for name, message in audit.messages.items():
         message.trace = traces[name]
     audit.judge(had_hook=False)
-    audit.tasks.judge([TASK], REPORT, {name: message.state for name, message in audit.messages.items()})
+    audit.tasks.judge([TASK], REPORT, audit.messages, breaks=[])
     if damage:
         assert audit.counts[kind] >= 1, audit.problems
     else:

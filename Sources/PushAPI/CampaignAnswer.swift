@@ -361,6 +361,13 @@ public enum CampaignAnswer {
                     refused.append(PushForm.Refused(itemIndex: index, code: fault.code, message: fault.message))
                 } else {
                     outcomes.append((task, taken))
+                    // The others of the alias have it; whoever has not must be known to the caller.
+                    for outcome in all {
+                        guard let fault = PushAnswer.fault(of: outcome) else { continue }
+                        refused.append(
+                            PushForm.Refused(
+                                itemIndex: index, code: fault.code, message: fault.message, cid: outcome.cid))
+                    }
                 }
             case .refused(let code, let message):
                 refused.append(PushForm.Refused(itemIndex: index, code: code, message: message))

@@ -40,8 +40,10 @@ public struct PushForm: Sendable {
         public var itemIndex: Int
         public var code: GetuiCode
         public var message: String
-        public init(itemIndex: Int, code: GetuiCode, message: String) {
-            (self.itemIndex, self.code, self.message) = (itemIndex, code, message)
+        /// One device of an alias; without it the whole item is refused.
+        public var cid: DeviceID?
+        public init(itemIndex: Int, code: GetuiCode, message: String, cid: DeviceID? = nil) {
+            (self.itemIndex, self.code, self.message, self.cid) = (itemIndex, code, message, cid)
         }
     }
 

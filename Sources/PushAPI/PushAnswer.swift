@@ -120,6 +120,10 @@ public enum PushAnswer {
             writer.beginObject()
             writer.key("index")
             writer.integer(Int64(item.itemIndex))
+            if let cid = item.cid {
+                writer.key("cid")
+                writer.string(cid.description)
+            }
             writer.envelope(item.code, item.message)
             writer.endObject()
         }

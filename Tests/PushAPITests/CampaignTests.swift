@@ -219,6 +219,19 @@ struct ListCallTests {
         ] { #expect(fixture.refused(.post, "push/single/alias", body(alias)).1.contains(text), "\(alias)") }
     }
 
+    @Test("of an alias's devices those that were refused are named")
+    func refusedOfAnAlias() {
+        let other = DeviceID(high: 1, low: 2)
+        let outcomes = [
+            PublishOutcome(code: .accepted, cid: Fixture.cid, task: listTask),
+            PublishOutcome(code: .busy, cid: other, task: listTask),
+        ]
+        let answer = CampaignAnswer.aliases(
+            [(itemIndex: 0, result: .reached(listTask, outcomes))], form: PushForm(kind: .single), durability: .fsync)
+        let text = String(decoding: answer.body, as: UTF8.self)
+        #expect(answer.status == 200 && text.contains(#""cid":"\#(other)","code":30019"#), "\(text)")
+    }
+
     @Test("a batch of aliases stands item by item, 200 at most")
     func aliasBatch() throws {
         func item(_ number: Int, _ alias: String) -> String {

@@ -56,6 +56,13 @@ fuzz_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 fuzz: dependencies-build ## Fuzzes every target for SECONDS=60, or one: TARGET=name. JSON=file for the figures.
 	Tests/Fuzz/fuzz.sh --seconds $(fuzz_seconds) $(if $(TARGET),--target $(TARGET)) $(if $(JSON),--json $(JSON))
 
+REQUESTS ?= 10000000
+.PHONY: roam
+roam: dependencies-build ## Sends REQUESTS=10000000 random requests and frames through a whole gateway in one process, without a fuzzer.
+	swift build -c release --product longwire-roam
+	mkdir -p .build/proof
+	.build/release/longwire-roam --seed $(SEED) --requests $(REQUESTS) --json .build/proof/roam.json
+
 .PHONY: sanitize
 sanitize: dependencies-test ## Runs the tests under the thread sanitizer and the address sanitizer. JSON=file for the figures.
 	Tests/Sanitizers/sanitize.sh $(if $(JSON),--json $(JSON))
@@ -117,6 +124,7 @@ proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their tab
 	LONGWIRE_PLANTED_REPORT="$(CURDIR)/.build/proof/planted.json" swift test --skip-build --filter PlantedFaultTests
 	$(MAKE) sanitize
 	$(MAKE) fuzz SECONDS=600
+	$(MAKE) roam
 	Tests/Proof/table.py
 
 .PHONY: peers

@@ -127,6 +127,9 @@ let package = Package(
                 "Gateway", "EventLoops", "LongwireClient", "PushAPI", "Campaigns", "Journal", "Delivery", "Directory",
                 "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),
+        .executableTarget(
+            name: "longwire-roam", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzRoamer",
+            swiftSettings: common),
         .testTarget(
             name: "FuzzReplayTests", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzReplayTests",
             swiftSettings: common),

@@ -81,7 +81,8 @@ extension JobRow {
 
         /// Reads what `JobRow.write` puts at these places.
         init?(_ bytes: UnsafeRawBufferPointer) {
-            guard bytes.count >= JobRow.fixedByteCount, bytes[0] == JobRow.version, let state = State(rawValue: bytes[1])
+            guard bytes.count >= JobRow.fixedByteCount, bytes[0] == JobRow.version,
+                let state = State(rawValue: bytes[1])
             else { return nil }
             func time(_ offset: Int) -> GatewayTime {
                 Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Int64.self))

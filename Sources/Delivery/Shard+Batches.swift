@@ -42,8 +42,10 @@ extension Shard {
         return lastTicket
     }
 
-    /// What its device might be sent from here on would move its position past the message that has just ended. If a crash
-    /// took that end back, the message would count as delivered and never come: so the stream waits for the disk.
+    /// Stops the device's stream until the batch that was just closed is durable.
+    ///
+    /// What the device is sent from here on moves its position past the message that ended. A crash that takes the end back
+    /// would leave that message covered: it would count as delivered and never come.
     private mutating func raiseWall(_ slot: UInt32) {
         walls[slot] = lastTicket
         pending.append(

@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/Testing.md"
 BEGIN, END = "<!-- proof: begin -->", "<!-- proof: end -->"
-FILES = ("soak", "planted", "rounds", "power", "fuzz", "sanitize")
+FILES = ("soak", "planted", "rounds", "power", "fuzz", "roam", "sanitize")
 
 
 def grouped(value):
@@ -76,6 +76,11 @@ def fuzz(result):
     return "### Fuzzing (`make fuzz`)\n\n" + table(
         ("target", "executions", "requests", "seconds", "edges covered", "crashes"), rows
     )
+
+
+def roam(result):
+    rows = [(words(name).replace("http", "HTTP"), value) for name, value in result.items()]
+    return "### Random requests through a whole gateway (`make roam`)\n\n" + table(("what", "count"), rows)
 
 
 def sanitize(result):

@@ -197,19 +197,30 @@ final class GatewayWorld {
         nextCaller += 1
         if request.isAdmin {
             let place = nextCaller % adminCallers.count
-            var caller = try adminCallers[place] ?? open(.admin, place)
+            var caller = try fresh(adminCallers[place]) ?? open(.admin, place)
             push(request, on: &caller)
             adminCallers[place] = caller
         } else {
             let place = nextCaller % callers.count
-            var caller = try callers[place] ?? open(.http, place)
+            var caller = try fresh(callers[place]) ?? open(.http, place)
             push(request, on: &caller)
             callers[place] = caller
         }
     }
 
+    /// A connection that is about to be closed as idle may end with a request on its way, so none is used for so long.
+    private func fresh(_ caller: HTTPCaller?) -> HTTPCaller? {
+        guard var caller else { return nil }
+        guard !caller.waiting.isEmpty || caller.usedAt + 60_000 > words.time else {
+            caller.end.close()
+            return nil
+        }
+        caller.usedAt = words.time
+        return caller
+    }
+
     private func open(_ door: SteppedGateway.Door, _ place: Int) throws -> HTTPCaller {
-        HTTPCaller(end: StreamEnd(try running.connect(door, loop: place % running.loopCount)))
+        HTTPCaller(end: StreamEnd(try running.connect(door, loop: place % running.loopCount)), usedAt: words.time)
     }
 
     private func push(_ request: FuzzRequest, on caller: inout HTTPCaller) {

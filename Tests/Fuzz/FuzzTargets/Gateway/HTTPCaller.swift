@@ -1,3 +1,4 @@
+internal import Delivery
 internal import PushAPI
 
 /// One request of the grammar.
@@ -84,6 +85,8 @@ struct FuzzAnswer {
 /// A keep-alive connection to one of the HTTP doors, and the requests on it that wait for an answer.
 struct HTTPCaller {
     var end: StreamEnd
+    /// When a request was last written to it.
+    var usedAt: GatewayTime = 0
     /// Requests that were written and not answered, oldest first.
     var waiting: [FuzzRequest] = []
     var isOverdue = false

@@ -1,0 +1,115 @@
+// Many requests through a whole gateway at full speed: the fuzzer's target `gateway`, without the fuzzer's instruments,
+// from inputs made at random. It covers in minutes what libFuzzer, which learns from each input, covers in hours.
+//
+//   longwire-roam [--seed N] [--requests N] [--seconds N] [--json FILE] | --play FILE
+//
+// The inputs of the gateway that is open are in the file that LONGWIRE_FUZZ_HISTORY names; `--play` plays them again.
+
+internal import FoundationEssentials
+internal import FuzzTargets
+internal import Glibc
+
+@main
+enum FuzzRoamer {
+    static func main() throws {
+        var (seed, requests, seconds, json) = (UInt64(1), Int.max, Double.infinity, String?.none)
+        var arguments = CommandLine.arguments.dropFirst().makeIterator()
+        while let argument = arguments.next() {
+            guard let value = arguments.next() else { return refuse("\(argument) needs a value") }
+            switch argument {
+            case "--seed": seed = UInt64(value) ?? 1
+            case "--requests": requests = Int(value) ?? requests
+            case "--seconds": seconds = Double(value) ?? seconds
+            case "--json": json = value
+            case "--play": return try play(value)
+            default: return refuse("there is no option \(argument)")
+            }
+        }
+        guard let target = FuzzTarget.named("gateway") else { return refuse("there is no target gateway") }
+        let known = try Corpus.read(Corpus.path(of: target)).map(\.bytes)
+        var inputs = InputMaker(seed: seed, known: known, byteLimit: target.byteLimit)
+        let (clock, start) = (ContinuousClock(), ContinuousClock().now)
+        var count = 0
+        while GatewayFuzz.requestCount < requests, clock.now - start < .seconds(min(seconds, 1e9)) {
+            let input = inputs.next()
+            do { try target.run(input) } catch {
+                fail("input \(count) of seed \(seed): \(error)\n\(Corpus.encode(input))")
+            }
+            count += 1
+            if count % 2_000 == 0 { print("\(count) inputs, \(GatewayFuzz.requestCount) requests") }
+        }
+        do { try target.finish() } catch { fail("at the end, after \(count) inputs of seed \(seed): \(error)") }
+        let spent = Int((clock.now - start).components.seconds)
+        let answers = GatewayFuzz.answers.sorted { $0.key < $1.key }
+        print("\(count) inputs, \(GatewayFuzz.requestCount) requests in \(spent) s")
+        for (what, count) in answers { print("  answered \(what): \(count)") }
+        guard let json else { return }
+        let http = answers.filter { !$0.key.hasPrefix("publish") && !$0.key.hasPrefix("reload") }
+            .reduce(0) { $0 + $1.value }
+        let text = """
+            {"seed":\(seed),"inputs":\(count),"requests":\(GatewayFuzz.requestCount),"overHTTP":\(http),\
+            "answersOfDifferentKinds":\(answers.count),"seconds":\(spent),"failures":0}
+
+            """
+        try Data(text.utf8).write(to: URL(filePath: json))
+    }
+
+    private static func play(_ path: String) throws {
+        guard let target = FuzzTarget.named("gateway") else { return }
+        for entry in try Corpus.read(path) {
+            do { try target.run(entry.bytes) } catch { fail("line \(entry.line): \(error)") }
+        }
+        try target.finish()
+    }
+
+    private static func refuse(_ text: String) {
+        print("longwire-roam: \(text)")
+        exit(64)
+    }
+
+    private static func fail(_ text: String) -> Never {
+        print("longwire-roam: \(text)")
+        exit(1)
+    }
+}
+
+/// Inputs from a seed: known ones with changes, two of them joined, or bytes at random, most of them small.
+private struct InputMaker {
+    private var state: UInt64
+    private let known: [[UInt8]]
+    private let byteLimit: Int
+
+    init(seed: UInt64, known: [[UInt8]], byteLimit: Int) {
+        (state, self.known, self.byteLimit) = (seed &* 0x9E37_79B9_7F4A_7C15, known, byteLimit)
+    }
+
+    private mutating func draw(_ bound: Int) -> Int {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
+        return Int((mixed ^ mixed >> 31) % UInt64(max(1, bound)))
+    }
+
+    private mutating func byte() -> UInt8 { UInt8(draw(2) == 0 ? draw(32) : draw(256)) }
+
+    mutating func next() -> [UInt8] {
+        var input: [UInt8]
+        switch draw(4) {
+        case 0 where !known.isEmpty: input = known[draw(known.count)]
+        case 1 where !known.isEmpty: input = known[draw(known.count)] + known[draw(known.count)]
+        default: input = (0..<2 + draw(byteLimit - 2)).map { _ in byte() }
+        }
+        for _ in 0..<draw(8) where !input.isEmpty {
+            let place = draw(input.count)
+            switch draw(3) {
+            case 0: input[place] = byte()
+            case 1: input.insert(byte(), at: place)
+            default: input.remove(at: place)
+            }
+        }
+        // Few of them may take tens of thousands of publishes: the others are to be many.
+        if input.count > 1, draw(16) > 0 { input[1] &= 0xDF }
+        return Array(input.prefix(byteLimit))
+    }
+}

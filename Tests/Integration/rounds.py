@@ -7,6 +7,7 @@ of order or does not add up: then the seed is printed, and the folder in which b
 """
 
 import argparse
+import collections
 import json
 import pathlib
 import random
@@ -87,7 +88,7 @@ class Rounds:
         self.gateway._secret("hook", HOOK_SECRET)
         self.parties, self.restarts, self.stops, self.sender_lives = {}, [], {}, 0
         self.life_began, self.had_hook, self.killed_senders = time.time(), False, 0
-        self.stop_turn, self.counted = 0, {}
+        self.stop_turn, self.counted, self.kills_at = 0, {}, collections.Counter()
 
     # Set-up
 
@@ -141,10 +142,27 @@ class Rounds:
     # What goes wrong
 
     def kill(self):
-        """SIGKILL and a new start on the same data."""
+        """SIGKILL and a new start on the same data, which may be killed, too: while it boots, or while devices come back."""
+        self.end_life()
+        where = self.chance.choices((None, "boot", "return"), (40, 30, 30))[0]
+        if where == "boot":
+            for _ in range(self.chance.randrange(1, 3)):
+                # Some find it ready already.
+                usual = statistics.median(self.restarts) if self.restarts else 0.3
+                self.gateway.process = self.gateway.spawn()
+                time.sleep(usual * 1.3 * self.chance.random())
+                self.end_life(where)
+        self.restart()
+        if where == "return":
+            # What was not acked is being looked up for them, and sent again; some deadlines pass meanwhile.
+            time.sleep(0.7 * self.chance.random() ** 2)
+            self.end_life(where)
+            self.restart()
+
+    def end_life(self, where="load"):
         self.gateway.kill()
         self.audit.kills.append(time.time())
-        self.restart()
+        self.kills_at[where] += 1
 
     def restart(self):
         self.life_began = time.time()
@@ -183,7 +201,7 @@ class Rounds:
     # One round
 
     def play(self, number):
-        began = time.monotonic()
+        began, kills_before = time.monotonic(), len(self.audit.kills)
         self.use_hook(number % 2 == 1)
         witness = Witness(self.gateway.admin, self.folder / "publishers.book", self.chance.random())
         for party in self.parties.values():
@@ -217,7 +235,7 @@ class Rounds:
         if not accepted:
             self.audit.problem("inconsistent", f"nothing was accepted in round {number}")
         print(
-            f"round {number}: {accepted} accepted, {len(kills) + 1} kills, "
+            f"round {number}: {accepted} accepted, {len(self.audit.kills) - kills_before} kills, "
             f"{len(self.audit.problems)} problems so far, {time.monotonic() - began:.1f} s", flush=True)
 
     def ask(self, api, path):
@@ -368,7 +386,8 @@ class Rounds:
             "lost", "repeated", "outOfOrder", "badFlag", "leasedAfterEnd", "sentAfterEnd", "changed", "inconsistent",
             "unanswered")
         return {
-            "seed": self.seed, "rounds": rounds, "kills": len(audit.kills), "senderKills": self.killed_senders,
+            "seed": self.seed, "rounds": rounds, "kills": len(audit.kills), "killsAt": dict(self.kills_at),
+            "senderKills": self.killed_senders,
             "stops": self.stops, "devices": DEVICE_GROUPS * DEVICES_PER_GROUP, "requests": len(audit.tried),
             "accepted": len(audit.messages), "refused": len(audit.refused), "retriedUnanswered": audit.unanswered,
             "shownLive": audit.counts["shownLive"], "shownOffline": audit.counts["shownOffline"],

@@ -20,9 +20,14 @@ class Task:
         return bool(self.stopping or self.tried.get("firstAck"))
 
     def is_open(self):
-        """Whoever it must reach has a message, sooner or later; not so, if it ended before it went out or was dealt to all."""
-        was_dealt = self.tried["kind"] == "broadcast" and self.tried["strategy"] in (2, 4)
-        return self.name and not self.cancelling and not (self.stopping and (self.tried.get("scheduled") or was_dealt))
+        """Whoever it must reach has a message, sooner or later.
+
+        Not so, if it was stopped or taken back before it went out, or was over before it was dealt out to all.
+        """
+        is_dealt = self.tried["kind"] == "broadcast" and self.tried["strategy"] in (2, 4)
+        is_short = is_dealt and self.tried["ttl"] < 10_000
+        is_cut = self.stopping and (self.tried.get("scheduled") or is_dealt)
+        return bool(self.name) and not (self.cancelling or is_cut or is_short)
 
     def __str__(self):
         told = self.tried
@@ -60,9 +65,8 @@ class Tasks:
             task.said.update(line.get("messages", {}))
             if line["isFirst"]:
                 task.live.update({cid: cid in line["live"] for cid in line["cids"]})
-            missing = sorted(task.may - set(line["cids"]))
-            # Strategies 2 and 4 are refused for a device whose token a vendor has called bad.
-            if missing and task.tried["kind"] == "alias" and task.tried["strategy"] in (1, 3):
+            missing = sorted(task.may - set(line["cids"]) - set(line.get("without", [])))
+            if missing and task.tried["kind"] == "alias":
                 self.problem("lost", f"{task} left out {missing}, who have the alias")
         elif event == "refused":
             task.refused = line

@@ -10,6 +10,7 @@ import time
 from publishing import HTTPPublisher
 
 MINUTE = 60_000
+BUSY = 30019
 # Longer than a round with all its patience. Not an hour, since an app has room for 512 live broadcasts.
 LONG = 3 * MINUTE
 # An alias has room for ten; what a kill leaves of a binding counts for half a minute.
@@ -173,17 +174,21 @@ class AliasPublisher(AliasUser):
         self.note("targets", task, cids=cids)
         body = {
             "request_id": task["id"], "audience": {"alias": names, "alias_type": self.type}, **self.content(task)}
-        answer = self.ask("push/single/alias", body)
-        if not self.taken(task, answer):
-            return 1
-        (task["name"],) = answer["data"]
-        said = answer["longwire"]["messages"]
-        self.note("made", task, task=task["name"])
-        self.note(
-            "reached", task, cids=sorted(one["cid"] for one in said),
-            isFirst=not any(one.get("repeat") for one in said),
-            live=sorted(one["cid"] for one in said if one["channel"] == "live"),
-            messages={one["cid"]: one["msgId"] for one in said})
+        for turn in range(20):
+            answer = self.ask("push/single/alias", body)
+            if not self.taken(task, answer):
+                return 1
+            (task["name"],) = answer["data"]
+            said, refused = answer["longwire"]["messages"], answer["longwire"].get("refused", [])
+            self.note("made", task, task=task["name"])
+            self.note(
+                "reached", task, cids=sorted(one["cid"] for one in said), without=sorted(one["cid"] for one in refused),
+                isFirst=not turn and not any(one.get("repeat") for one in said),
+                live=sorted(one["cid"] for one in said if one["channel"] == "live"),
+                messages={one["cid"]: one["msgId"] for one in said})
+            if not any(one["code"] == BUSY for one in refused):
+                break
+            time.sleep(0.05)
         self.end_early(task, 0.08)
         return len(cids)
 

@@ -1,7 +1,7 @@
 """What the audit of the crash rounds knows of tasks: whom each may and must reach, and what its report must say."""
 
 ACKED = {"delivered", "deliveredOffline", "opened"}
-CLOCKS = 100  # milliseconds between a party's clock and gateway time
+CLOCKS = 100  # milliseconds between a party's clock and gateway time, or between two loops' last looks at the clock
 PROMPT = 2_000  # by when the siblings of a message that was acked have ended, in milliseconds
 REPORTED = (
     "delivered", "deliveredOffline", "opened", "handedOff", "expired", "collapsed", "revoked", "overflowed", "failed", "pending")
@@ -129,7 +129,7 @@ class Tasks:
         if revoked and not acked:
             self.problem("lost", f"{task}: {len(revoked)} ended for another's ack, but nobody acked")
         for message in revoked:
-            if acked and message.ended_at is not None and message.ended_at < acked[0]:
+            if acked and message.ended_at is not None and message.ended_at < acked[0] - CLOCKS:
                 self.problem("lost", f"{task} ended as revoked {acked[0] - message.ended_at} ms before the first ack")
         for ended in acked[1:]:
             if ended > acked[0] + PROMPT and not any(acked[0] - PROMPT < when * 1000 < ended for when in breaks):

@@ -221,10 +221,10 @@ class BroadcastPublisher(TaskPublisher):
 
     def publish(self):
         path, audience, met = self.audience()
-        # What ends early ends for everybody whom it meant: to judge that they must be known.
+        # What ends early, or goes out later, does so for everybody whom it means: to judge that they must be known.
         ttls, odds = ((84, 8, 4, 4), 0.15) if met is not None else ((1, 0, 0, 0), 0)
         strategies = (75, 4, 17, 4) if met is not None else (8, 0, 2, 0)
-        task = self.new_task("broadcast", strategies, ttls, scheduled=self.a_time())
+        task = self.new_task("broadcast", strategies, ttls, scheduled=self.a_time() if met is not None else 0)
         self.note("targets", task, cids=self.plan["cids"] if met is None else sorted(met))
         answer = self.ask(path, {"request_id": task["id"], "audience": audience, **self.content(task)})
         if self.taken(task, answer):

@@ -1,5 +1,7 @@
 """What the audit of the crash rounds knows of tasks: whom each may and must reach, and what its report must say."""
 
+import collections
+
 ACKED = {"delivered", "deliveredOffline", "opened"}
 CLOCKS = 100  # milliseconds between a party's clock and gateway time, or between two loops' last looks at the clock
 PROMPT = 2_000  # by when the siblings of a message that was acked have ended, in milliseconds
@@ -75,6 +77,16 @@ class Tasks:
         else:
             return False
         return True
+
+    def counts(self):
+        """How many tasks there were of each kind, and of what happened to them."""
+        tasks = [task for task in self.all.values() if task.name]
+        found = collections.Counter(task.tried["kind"] for task in tasks)
+        found["scheduled"] = sum(bool(task.tried.get("scheduled")) for task in tasks)
+        found["firstAck"] = sum(bool(task.tried.get("firstAck")) for task in tasks)
+        for event in ("stopped", "cancelled"):
+            found[event] = sum(getattr(task, event) is not None for task in tasks)
+        return dict(found)
 
     # What is to be asked
 

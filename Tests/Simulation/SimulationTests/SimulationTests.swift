@@ -39,6 +39,18 @@ enum FixedSeeds {
         if let report = world.report { Issue.record("\(report)") }
     }
 
+    @Test(
+        "seeds that failed once, with broadcasts",
+        arguments: [
+            6_973, 7_639,  // a stream passed a message whose end a crash took back
+            10_453,  // an alerted broadcast without storage ended under another alarm than its row's
+        ] as [UInt64])
+    func failedOnceWithBroadcasts(seed: UInt64) {
+        let world = World(seed: seed)
+        world.run(events: FixedSeeds.eventCount)
+        if let report = world.report { Issue.record("\(report)") }
+    }
+
     @Test("a seed is the whole run: the same one gives the same events", arguments: [3, 17] as [UInt64])
     func repeatable(seed: UInt64) {
         let (first, second) = (World(seed: seed), World(seed: seed))

@@ -43,6 +43,14 @@ def test_twenty_failures_lose_nothing_that_was_answered(recorded):
     assert counts["expected"] >= 200 and counts["retried"] >= 50 and counts["leases"] >= 20 and counts["settled"] >= 20
 
 
+def test_without_syncs_a_failure_loses_only_what_was_young():
+    """Durability `os`: a start goes on with the state of a recent moment, whole, and says so."""
+    with power.Rig(SEED, "os") as rig:
+        rig.record(seconds=4)
+        assert not rig.cut(6), power.described(rig)
+        print(json.dumps(rig.counts, sort_keys=True))
+
+
 def test_a_failure_during_the_start_after_a_kill_parts_no_batch(recorded):
     """The kernel's cache had records that the killed process had not synced; a start syncs them before it moves them."""
     load, chance = recorded.load, random.Random(f"{SEED} start")

@@ -265,7 +265,9 @@ struct SpillTests {
         }
         try fixture.sync()
         try fixture.spillAll()
-        try fixture.wait("the budget") { fixture.embedded.statistics.traces.byteCount < 60_000 }
+        // The bytes are below the budget also before the second spill is counted.
+        try fixture.wait("the budget") { fixture.embedded.statistics.traces.cutCount > 0 }
+        #expect(fixture.embedded.statistics.traces.byteCount < 60_000)
         #expect(fixture.embedded.statistics.traces.cutCount == 1)
         #expect(try fixture.text(StoreFixture.key(3, .trace)) == nil)
         #expect(try fixture.text(StoreFixture.key(15, .trace)) == text)

@@ -5,8 +5,11 @@ internal import Wire
 
 extension Shard {
     /// Goes on with a message of a task of several, unless its task has reached the device or was stopped.
+    ///
+    /// Where the first ack wins, that ack may come before a call is repeated whose answer was lost: the repetition hears
+    /// who has the message, and only whoever is new is refused.
     mutating func admitOnce(_ command: PublishCommand, _ slot: UInt32) {
-        guard stoppedTasks[command.task] == nil else {
+        guard stoppedTasks[command.task] == nil || command.firstAckWins else {
             refuse(command, .stopped)
             return
         }
@@ -16,7 +19,7 @@ extension Shard {
         } else if acceptances.excludes(command.task, command.messageDigest, createdAt: command.taskCreatedAt)
             || store.isCertainlyAbsent(key) || isPlanted(.taskReachesTwice)
         {
-            proceed(command, slot)
+            admitNew(command, slot)
         } else {
             let kept = KeptPublish(command)
             devices.pointer(slot).pointee.flags.insert(.busy)
@@ -24,17 +27,17 @@ extension Shard {
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 switch reply.results.first {
                 case .row(let stored?)?: shard.repeatOnce(kept.command, key, stored.value)
-                case .row(nil)?:
-                    if shard.stoppedTasks[command.task] != nil {
-                        shard.refuse(kept.command, .stopped)
-                    } else {
-                        shard.proceed(kept.command, slot)
-                    }
+                case .row(nil)?: shard.admitNew(kept.command, slot)
                 default: shard.refuse(kept.command, .storeFailed)
                 }
                 shard.drainWaiting(slot)
             }
         }
+    }
+
+    private mutating func admitNew(_ command: PublishCommand, _ slot: UInt32) {
+        guard stoppedTasks[command.task] == nil else { return refuse(command, .stopped) }
+        proceed(command, slot)
     }
 
     private mutating func repeatOnce(_ command: PublishCommand, _ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {

@@ -134,6 +134,23 @@ struct FirstAckTests {
         #expect(totals()[.revoked] == 1 && totals().pending == 0)
     }
 
+    @Test(
+        "a repeated call hears who had the message, though the first ack has won meanwhile", arguments: [true, false])
+    func repeatedAfterwards(isCold: Bool) throws {
+        let first = harness.register(), second = harness.register(), third = harness.register()
+        for phone in [first, second] { send(phone) }
+        harness.acknowledge(first, 1)
+        harness.flush()
+        endSiblings(of: try #require(harness.firstAcks.first), [first, second, third])
+        if isCold { harness.store.cool() }
+        for phone in [first, second] {
+            let outcome = harness.outcomes[send(phone)]
+            #expect(outcome?.code == .accepted && outcome?.isRepeat == true)
+        }
+        #expect(harness.outcomes[send(third)]?.code == .stopped)
+        #expect(totals()[.delivered] == 1 && totals()[.revoked] == 1 && totals().accepted == 2)
+    }
+
     @Test("who the siblings are is kept once, whatever a repetition says")
     func kept() {
         let cids = [DeviceID(high: 1, low: 2), DeviceID(high: 3, low: 4)]

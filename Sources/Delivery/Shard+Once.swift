@@ -6,8 +6,8 @@ internal import Wire
 extension Shard {
     /// Goes on with a message of a task of several, unless its task has reached the device or was stopped.
     ///
-    /// Where the first ack wins, that ack may come before a call is repeated whose answer was lost: the repetition hears
-    /// who has the message, and only whoever is new is refused.
+    /// Where the first ack wins, that ack may come before a caller repeats a call whose answer was lost. The repeated call
+    /// gets the answer of each device that has the message; only new devices are refused.
     mutating func admitOnce(_ command: PublishCommand, _ slot: UInt32) {
         guard stoppedTasks[command.task] == nil || command.firstAckWins else {
             refuse(command, .stopped)

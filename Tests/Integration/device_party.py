@@ -91,7 +91,8 @@ class Phone(threading.Thread):
         """Background with the socket open, then back; what is read up to the result is dropped by `update`."""
         self.device.update(application_state=pb.BACKGROUND)
         time.sleep(self.chance.random() * 0.6)
-        self.device.update(application_state=pb.FOREGROUND)
+        # With the token, which ends a quarantine: else a long run would come to have no vendor channel.
+        self.device.update(application_state=pb.FOREGROUND, tokens=[pb.VendorToken(token=self.token)])
         self.unacked = {0: 0, 1: 0}
         self.since = int(time.time() * 1000) - 1_000  # the two clocks are the same machine's, within this
 

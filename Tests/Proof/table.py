@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes what the last proving runs found into docs/Testing.md, or checks that the page still fits the code.
 
-    table.py [--results FOLDER]   puts the figures of FOLDER (default .build/proof) between the page's two marks
+    table.py [--results FOLDER]   puts the figures of FOLDER (default .build/proof) between the page's two marks; parts whose
+                                  file is not there stay as they are
     table.py --check              fails when a planted fault or a fuzz target of the code is missing in the page
 
 The results are the JSON files that `make soak`, `make fuzz` and `make sanitize` leave; `make proof` runs them all.
@@ -16,6 +17,11 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/Testing.md"
 BEGIN, END = "<!-- proof: begin -->", "<!-- proof: end -->"
+# What the head of a part says, for parts whose figures are not there.
+HEADS = {
+    "soak": "Simulation", "planted": "Planted faults", "rounds": "Crash rounds", "power": "Power failures", "fuzz": "Fuzzing",
+    "roam": "Random requests", "sanitize": "Sanitizers",
+}
 FILES = ("soak", "planted", "rounds", "power", "fuzz", "roam", "sanitize")
 
 
@@ -52,7 +58,7 @@ def planted(result):
 
 
 def rounds(result):
-    return "### Crash rounds with real processes (`make soak`)\n\n" + table(
+    return "### Crash rounds with real processes (`make rounds`)\n\n" + table(
         ("what", "figure"), [(words(name), value) for name, value in result.items() if not isinstance(value, (list, dict))]
     )
 
@@ -92,19 +98,26 @@ def sanitize(result):
 
 
 def write(folder):
-    parts = []
-    for name in FILES:
-        path = folder / f"{name}.json"
-        if not path.exists():
-            sys.exit(f"{path} is missing: run `make proof`, or the part of it that writes this file")
-        parts.append(globals()[name](json.loads(path.read_text())))
+    """Writes each part whose figures are there; the others stay as they stand in the page."""
     page = PAGE.read_text()
     if page.count(BEGIN) != 1 or page.count(END) != 1:
         sys.exit(f"{PAGE} must hold '{BEGIN}' and '{END}', once each")
     before, rest = page.split(BEGIN)
-    after = rest.split(END)[1]
+    known, after = rest.split(END)
+    old = {part.split("\n", 1)[0]: part.strip() for part in re.split(r"^(?=### )", known, flags=re.MULTILINE) if part.strip()}
+    parts, stale = [], []
+    for name in FILES:
+        path = folder / f"{name}.json"
+        if path.exists():
+            parts.append(globals()[name](json.loads(path.read_text())))
+            continue
+        head = next((head for head in old if head.startswith(f"### {HEADS[name]}")), None)
+        if head is None:
+            sys.exit(f"{path} is missing: run `make proof`, or the part of it that writes this file")
+        parts.append(old[head])
+        stale.append(name)
     PAGE.write_text(f"{before}{BEGIN}\n\n" + "\n\n".join(parts) + f"\n\n{END}{after}")
-    print(f"wrote the figures of {folder} into {PAGE}")
+    print(f"wrote the figures of {folder} into {PAGE}" + (f"; as they were: {', '.join(stale)}" if stale else ""))
 
 
 def check():

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """What a flooding app costs its neighbour: the neighbour's latencies calm and flooded, in one run, and its deadlines.
 
-    LONGWIRE_BIN=.build/release .build/python/bin/python Tests/Benchmarks/neighbours.py [--seconds 20] [--rate 200]
+    LONGWIRE_BIN=.build/release .build/python/bin/python Tests/Benchmarks/neighbours.py [--seconds 20] [--rate 200] [--apart]
 
 App A floods native publishes at absent devices, at slow readers and at devices with push mode off, has no sender service
 and asks the widest tag queries; app B sends at a pace to live devices and has a retry, an expiry, a fallback and a timed
-broadcast. The flooder runs at the lowest priority, since it shares the machine with the gateway.
+broadcast. The flooder runs at the lowest priority, since it shares the machine with the gateway. With `--apart` it floods another
+gateway on the same machine: what the neighbour's latencies are then is the machine's doing.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import sys
@@ -44,13 +46,16 @@ def main():
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--apart", action="store_true", help="the flood goes to another gateway")
     options = parser.parse_args()
-    with neighbour_party.two_apps() as gateway:
+    with contextlib.ExitStack() as stack:
+        gateway = stack.enter_context(neighbour_party.two_apps())
+        flooded_one = stack.enter_context(neighbour_party.two_apps()) if options.apart else gateway
         calm = measure(gateway, options.rate, options.seconds)
-        before = gateway.metrics()
-        with neighbour_party.Flood(gateway, connections=options.connections) as flood:
+        before = flooded_one.metrics()
+        with neighbour_party.Flood(flooded_one, connections=options.connections) as flood:
             flooded = measure(gateway, options.rate, options.seconds)
-            after = gateway.metrics()
+            after = flooded_one.metrics()
         taken = accepted(after) - accepted(before)
         ratio = {name: round(flooded[name] / calm[name], 1) for name in ("p50", "p99")}
         report = {"calm": calm, "flooded": flooded, "ratio": ratio, "flood": {"accepted": taken, **flood.numbers}}

@@ -70,6 +70,7 @@ final class RowDatabase: @unchecked Sendable {
         var names = Set(["default", "rows", "alarms", "start"])
         try planned("rocksdb open", "open", path)
         if FileSystem.exists(path + "/CURRENT") {
+            _ = try ManifestTail.cut(path)
             var count = 0
             var error: UnsafeMutablePointer<CChar>?
             let list = rocksdb_list_column_families(settings.options, path, &count, &error)

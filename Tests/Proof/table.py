@@ -71,7 +71,7 @@ def power(result):
 
 def words(name):
     """camelCase as words."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return re.sub(r"(?<=[a-zA-Z])(?=[A-Z])", " ", name).lower()
 
 
 def fuzz(result):

@@ -9,7 +9,7 @@ log=.build/swift-tests.log
 
 # A session of its own: what the tests have started is found again and ends with them. Lines come as they are written, so
 # that what had begun is known.
-setsid stdbuf -oL swift test --skip-build "$@" > >(tee "$log") 2>&1 &
+setsid --wait stdbuf -oL swift test --skip-build "$@" > >(tee "$log") 2>&1 &
 session=$!
 trap 'pkill -KILL -s "$session"' EXIT
 for ((waited = 0; waited < seconds; waited++)); do

@@ -357,6 +357,12 @@ struct DatabaseIterator: ~Copyable {
     init(_ database: RowDatabase, _ family: ColumnFamily, prefix: some Collection<UInt8>) throws(StoreError) {
         try planned("rocksdb iterator", "read", database.path)
         let options: OpaquePointer = rocksdb_readoptions_create()
+        // Within a partition the filters say which files need no look; across partitions they cannot.
+        if prefix.count == KeyCoding.partitionByteCount {
+            rocksdb_readoptions_set_prefix_same_as_start(options, 1)
+        } else {
+            rocksdb_readoptions_set_total_order_seek(options, 1)
+        }
         let bounds = UnsafeMutablePointer<CChar>.allocate(capacity: max(1, prefix.count * 2))
         if !prefix.isEmpty {
             let end = bounds + prefix.count

@@ -26,6 +26,7 @@ enum FuzzRoamer {
             }
         }
         guard let target = FuzzTarget.named("gateway") else { return refuse("there is no target gateway") }
+        GatewayFuzz.inputsPerOpening = 1_024
         let known = try Corpus.read(Corpus.path(of: target)).map(\.bytes)
         var inputs = InputMaker(seed: seed, known: known, byteLimit: target.byteLimit)
         let (clock, start) = (ContinuousClock(), ContinuousClock().now)
@@ -95,7 +96,7 @@ private struct InputMaker {
 
     mutating func next() -> [UInt8] {
         var input: [UInt8]
-        switch draw(4) {
+        switch draw(16) {
         case 0 where !known.isEmpty: input = known[draw(known.count)]
         case 1 where !known.isEmpty: input = known[draw(known.count)] + known[draw(known.count)]
         default: input = (0..<2 + draw(byteLimit - 2)).map { _ in byte() }
@@ -108,6 +109,8 @@ private struct InputMaker {
             default: input.remove(at: place)
             }
         }
+        // An opening with another configuration costs what hundreds of requests cost.
+        if !input.isEmpty, draw(256) > 0 { input[0] &= 0xEF }
         // Few of them may take tens of thousands of publishes: the others are to be many.
         if input.count > 1, draw(16) > 0 { input[1] &= 0xDF }
         return Array(input.prefix(byteLimit))

@@ -17,6 +17,14 @@ public enum GatewayFuzz {
     private static let world = Lock<GatewayWorld?>(nil)
     private static let counts = Lock((requests: 0, inputs: 0))
 
+    /// How many inputs a gateway takes before it is closed, looked through and opened again. Its folder is new at each
+    /// fourth of these. An opening costs what hundreds of requests cost, so a run without the fuzzer takes more.
+    public static var inputsPerOpening: Int {
+        get { openings.withLock { $0 } }
+        set { openings.withLock { $0 = newValue } }
+    }
+    private static let openings = Lock(64)
+
     /// Requests and publishes that were answered since the process began.
     public static var requestCount: Int { counts.withLock { $0.requests } }
 
@@ -28,7 +36,8 @@ public enum GatewayFuzz {
                     counts.inputs += 1
                     return counts.inputs
                 }
-                if inputs % 256 == 0 {
+                let share = inputsPerOpening
+                if inputs % (4 * share) == 0 {
                     try world?.finish()
                     world = nil
                 }
@@ -36,7 +45,7 @@ public enum GatewayFuzz {
                 let current = try world ?? GatewayWorld()
                 world = current
                 note(input, isFirst: isNew)
-                if inputs % 64 == 0 { try current.reopen(nil) }
+                if inputs % share == 0 { try current.reopen(nil) }
                 try current.play(&script)
                 counts.withLock { $0.requests += current.takeRequestCount() }
             } catch {

@@ -37,6 +37,8 @@ final class GatewayWorld {
     private var requestCount = 0
     private var pendingAtOpening: Int64 = 0
     private var publishBudget = 0
+    /// Requests that look into every bucket; one costs what thousands of others cost.
+    private var wideBudget = 0
     private var isOverload = false
 
     init() throws {
@@ -138,6 +140,7 @@ final class GatewayWorld {
         let header = script.byte(), cost = script.byte()
         words.byteBudget = cost < 0xF0 ? 1 << 20 : 12 << 20
         publishBudget = cost < 0xE0 ? 300 : cost < 0xF8 ? 3_000 : 40_000
+        wideBudget = cost >= 0xE0 ? 32 : cost & 7 == 0 ? 1 : 0
         isOverload = false
         if let profile = FuzzSettings.profile(header, &script) {
             if try isAllowed(profile) { try reopen(profile) }
@@ -185,6 +188,10 @@ final class GatewayWorld {
     // MARK: Requests
 
     func ask(_ request: FuzzRequest) throws {
+        if request.isWide {
+            guard wideBudget > 0 else { return }
+            wideBudget -= 1
+        }
         if request.isUncouth {
             var caller = HTTPCaller(
                 end: StreamEnd(

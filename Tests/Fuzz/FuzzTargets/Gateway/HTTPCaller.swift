@@ -13,6 +13,13 @@ struct FuzzRequest {
     /// Its size or its shape may be refused before the API sees it; it gets a connection of its own.
     var isUncouth = false
 
+    /// Asks each bucket of each loop.
+    var isWide: Bool {
+        ["GET /v2/{appId}/report/push/", "DELETE /v2/{appId}/task/{", "PUT /v2/{appId}/user/custom_tag/batch/"]
+            .contains { call.hasPrefix($0) }
+            || ["/user/count", "/push/tag", "/push/all", "/push/fast_custom_tag"].contains { call.hasSuffix($0) }
+    }
+
     var method: Substring { call.prefix { $0 != " " } }
 
     func append(to bytes: inout [UInt8]) {

@@ -55,7 +55,7 @@ struct PartitionFilterTests {
         for owner in absent { #expect(try Self.items(database, owner) == []) }
         // The filters are wrong about one partition in a hundred; a block is 8 KiB.
         let blocks = (database.cachedByteCount - before) / (8 << 10)
-        #expect(blocks < absent.underestimatedCount / 20, "\(blocks) blocks were read for partitions that are not there")
+        #expect(blocks < absent.underestimatedCount / 20, "\(blocks) blocks were read for nothing")
         for owner in stride(from: 0, to: 2 * Self.partitionCount, by: 400) {
             #expect(try Self.items(database, owner) == Array(0..<Self.rowsPerPartition))
             #expect(try Self.items(database, owner, from: 2) == Array(2..<Self.rowsPerPartition))

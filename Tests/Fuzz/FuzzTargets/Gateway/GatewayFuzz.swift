@@ -17,8 +17,9 @@ public enum GatewayFuzz {
     private static let world = Lock<GatewayWorld?>(nil)
     private static let counts = Lock((requests: 0, inputs: 0))
 
-    /// How many inputs a gateway takes before it is closed, looked through and opened again. Its folder is new at each
-    /// fourth of these. An opening costs what hundreds of requests cost, so a run without the fuzzer takes more.
+    /// How many inputs a gateway takes before it is closed, looked through and opened again.
+    ///
+    /// Its folder is new at each fourth of these. An opening costs what hundreds of requests cost, so a run without the fuzzer takes more.
     public static var inputsPerOpening: Int {
         get { openings.withLock { $0 } }
         set { openings.withLock { $0 = newValue } }

@@ -256,7 +256,7 @@ public struct ShardLimits: Sendable {
     /// Messages that one turn ends, or makes jobs for, on its own account: about a millisecond's work.
     ///
     /// The rest waits for the next turn.
-    public var sliceCount = 512
+    public var sliceCount = 64
     /// A reserved alias that its device has not taken by then is not taken any more.
     public var aliasReservationLifetime: Int64 = 30_000
     /// How long reports know a task.

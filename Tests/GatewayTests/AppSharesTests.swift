@@ -16,7 +16,7 @@ struct AppSharesTests {
     private func take(_ shares: inout AppShares, _ place: Int, most: Int = 1_000_000) -> Int {
         var count = 0
         while count < most, shares.mayTake(place) {
-            shares.took(place)
+            _ = shares.took(place, now: 1)
             count += 1
         }
         return count
@@ -78,9 +78,26 @@ struct AppSharesTests {
     @Test("an app counts as publishing for some seconds, whichever loop saw it")
     func activity() {
         let activity = SharedActivity()
-        #expect(activity.note([AppKey(1)], now: 1_000) == 1)
-        #expect(activity.note([AppKey(2)], now: 2_000) == 2)
-        #expect(activity.note([AppKey(2)], now: 6_500) == 1)
-        #expect(activity.note([], now: 20_000) == 0)
+        activity.note([AppKey(1)], now: 1_000)
+        #expect(!activity.isContended)
+        activity.note([AppKey(2)], now: 2_000)
+        #expect(activity.isContended)
+        activity.note([AppKey(2)], now: 6_500)
+        #expect(!activity.isContended)
+        activity.note([AppKey(1)], now: 6_600)
+        #expect(activity.isContended)
+        activity.note([], now: 20_000)
+        #expect(!activity.isContended)
+    }
+
+    @Test("a loop notes an app at its first publish, and then once a second")
+    func noted() {
+        var shares = AppShares()
+        let (first, second) = (shares.place(of: AppKey(1)), shares.place(of: AppKey(2)))
+        #expect(shares.took(first, now: 0) == AppKey(1))
+        #expect(shares.took(first, now: 1_000) == nil)
+        #expect(shares.took(first, now: 1_001) == AppKey(1))
+        #expect(shares.took(second, now: 1_001) == AppKey(2))
+        #expect(shares.took(first, now: 2_000) == nil)
     }
 }

@@ -1,4 +1,5 @@
 internal import Platform
+internal import Synchronization
 internal import Wire
 
 /// How much of a loop the senders of each app take at a time, while several apps publish.
@@ -7,10 +8,10 @@ internal import Wire
 /// rest and their sockets fill: whoever sends faster is slowed down and not refused, and a neighbour's publish waits for
 /// a slice at most. An app that is alone takes what it likes.
 struct AppShares {
-    /// A turn's slice: about a millisecond's work.
-    static let publishesPerTurn = 128
-    /// Publishes of one app that wait for their answers: enough for a loop's full rate at ten milliseconds a commit.
-    static let publishesUnderWay = 1_024
+    /// A turn's slice: some tenths of a millisecond, of which a neighbour's publish waits for about five.
+    static let publishesPerTurn = 32
+    /// Publishes of one app that wait for their answers: what a commit brings back is answered in one turn, too.
+    static let publishesUnderWay = 256
     /// Resting connections of one app that go on in a turn.
     static let resumedPerTurn = 4
 
@@ -20,8 +21,11 @@ struct AppShares {
     }
 
     private struct Share {
+        let app: AppKey
         var taken = 0
         var underWay = 0
+        /// When `SharedActivity` was last told of the app, in the loop's time.
+        var notedAt: UInt64 = 0
         /// Those that rest, in the order in which they came to.
         var resting: [Connection] = []
     }
@@ -36,7 +40,7 @@ struct AppShares {
     mutating func place(of app: AppKey) -> Int {
         if let place = places[app] { return place }
         places[app] = shares.count
-        shares.append(Share())
+        shares.append(Share(app: app))
         return shares.count - 1
     }
 
@@ -46,10 +50,18 @@ struct AppShares {
             || shares[place].taken < Self.publishesPerTurn && shares[place].underWay < Self.publishesUnderWay
     }
 
+    /// Takes a publish out of the app's share.
+    ///
+    /// - Returns: the app when `SharedActivity` is to know of it: at its first publish, and then once a second.
     @inline(__always)
-    mutating func took(_ place: Int) {
+    mutating func took(_ place: Int, now: UInt64) -> AppKey? {
         shares[place].taken += 1
         shares[place].underWay += 1
+        guard now >= shares[place].notedAt + SharedActivity.noteMilliseconds || shares[place].notedAt == 0 else {
+            return nil
+        }
+        shares[place].notedAt = max(1, now)
+        return shares[place].app
     }
 
     @inline(__always)
@@ -80,14 +92,21 @@ struct AppShares {
 final class SharedActivity: Sendable {
     /// An app counts for so long after its last message.
     private static let milliseconds: UInt64 = 5_000
-    private let lastSeen = Lock<[AppKey: UInt64]>([:])
+    /// How often a loop notes an app that goes on.
+    static let noteMilliseconds: UInt64 = 1_000
 
-    /// Notes a loop's apps, once a second; how many have published lately.
-    func note(_ apps: [AppKey], now: UInt64) -> Int {
+    private let lastSeen = Lock<[AppKey: UInt64]>([:])
+    private let count = Atomic<Int>(0)
+
+    /// Several apps publish. Each loop asks at each turn's end, so that an app that begins has its share at once.
+    var isContended: Bool { count.load(ordering: .relaxed) > 1 }
+
+    /// Notes apps that publish on the calling loop.
+    func note(_ apps: [AppKey], now: UInt64) {
         lastSeen.withLock { seen in
             for app in apps { seen[app] = now }
             seen = seen.filter { $0.value + Self.milliseconds >= now }
-            return seen.count
+            count.store(seen.count, ordering: .relaxed)
         }
     }
 }

@@ -58,8 +58,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     // MARK: Input
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
-        owner.metrics.count(.bytesReceived, bytes.count)
         var offset = 0
+        // What is left of them comes again with what follows.
+        defer { owner.metrics.count(.bytesReceived, offset) }
         while offset < bytes.count {
             // After a Close, ours or theirs, what still comes is of no interest.
             guard phase != .closed else { return bytes.count }

@@ -118,8 +118,9 @@ final class DeviceSessions: StreamDelegate {
         // After a Close, ours or theirs, what still comes is of no interest.
         guard let session = session(of: stream, tag: stream.tag) else { return bytes.count }
         owner.heard(session)
-        owner.metrics.count(.bytesReceived, bytes.count)
         var offset = 0
+        // What is left of them comes again with what follows.
+        defer { owner.metrics.count(.bytesReceived, offset) }
         while offset < bytes.count {
             guard record(session) != nil else { return bytes.count }
             switch FrameCut(bytes, from: offset, bodyLimit: owner.frameByteLimit, mustBeHello: false) {

@@ -187,8 +187,7 @@ final class GatewayLoop {
         while let connection = senderHandshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         if loop.now >= lastSecond + 1_000 {
             lastSecond = loop.now
-            let count = context.activity.note(core.pointee.shard.publishingApps, now: loop.now)
-            core.pointee.shares.isContended = count > 1
+            context.activity.note(core.pointee.shard.publishingApps, now: loop.now)
             handoffDesk.tick(now: Int64(loop.now))
             reportAcceptFailures()
             store.secondPassed()
@@ -208,6 +207,7 @@ final class GatewayLoop {
         for target in core.pointee.outgoing.indices where target != index { dispatch(to: target) }
         core.pointee.cachedNow = 0
         metrics.count(.turns)
+        core.pointee.shares.isContended = context.activity.isContended
         let rested = core.pointee.shares.turnEnded()
         if !rested.isEmpty { resume(rested) }
     }

@@ -44,8 +44,9 @@ final class SenderConnection: StreamDelegate, Handshaking {
     }
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
-        owner.metrics.count(.bytesReceived, bytes.count)
         var offset = 0
+        // What is left of them comes again with what follows.
+        defer { owner.metrics.count(.bytesReceived, offset) }
         while offset < bytes.count {
             guard phase != .closed else { return bytes.count }
             guard !isPaused, !isResting, mayTake() else { return offset }
@@ -139,7 +140,9 @@ final class SenderConnection: StreamDelegate, Handshaking {
         guard let sender else { return }
         let origin = Route(.sender, loop: owner.index, slot: slot, stamp: stamp).origin(view.request)
         unanswered += 1
-        owner.core.pointee.shares.took(share)
+        if let app = owner.core.pointee.shares.took(share, now: owner.loop.now) {
+            owner.context.activity.note([app], now: owner.loop.now)
+        }
         // Its digests are computed meanwhile.
         owner.foresee(view.cid)
         let publish = NativePublish(

@@ -275,7 +275,8 @@ extension Shard {
         guard !device.pointee.queue.isNone, device.pointee.queue.isEmpty,
             device.pointee.flags.isDisjoint(with: [.suspect, .paging, .loading, .busy])
         else { return }
-        queues.pointee.put(device.pointee.queue)
-        device.pointee.queue = queues.pointee.none
+        let pool = queues
+        pool.pointee.put(device.pointee.queue)
+        device.pointee.queue = pool.pointee.none
     }
 }

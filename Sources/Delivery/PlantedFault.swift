@@ -42,6 +42,8 @@ public enum PlantedFault: String, CaseIterable, Sendable {
     case overtakenLeaseShown
     /// The request id is not written with its message.
     case requestForgotten
+    /// A client's reason is stored as long as it came: the row passes its bound.
+    case reasonUncut
 
     // Time.
     /// Expiry is off by one: what ends now is still sent and leased.

@@ -64,7 +64,8 @@ extension Shard {
             numbers.acksIgnored &+= 1
             return
         }
-        let detail = reason.isEmpty ? "rejectedByClient" : "rejectedByClient: " + reason.bounded(Limits.reasonByteCount)
+        let kept = isPlanted(.reasonUncut) ? reason : reason.bounded(Limits.reasonByteCount)
+        let detail = kept.isEmpty ? "rejectedByClient" : "rejectedByClient: " + kept
         openBatch(slot)
         end(
             messages.pointer(message).pointee.facts, .failed, reason: detail, message: message,

@@ -259,7 +259,8 @@ extension Shard {
         let device = devices.pointer(slot)
         if device.pointee.isLoaded { loadedCount -= 1 }
         dropProfile(device)
-        if !device.pointee.queue.isNone { queues.pointee.put(device.pointee.queue) }
+        let pool = queues
+        if !device.pointee.queue.isNone { pool.pointee.put(device.pointee.queue) }
         let cid = device.pointee.cid
         deviceIndex.remove(slot, cid.high, cid.low) { Self.key(of: $0, in: devices) }
         deviceTimers.cancel(slot)

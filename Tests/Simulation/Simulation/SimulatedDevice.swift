@@ -58,6 +58,9 @@ final class SimulatedDevice {
         turn()
     }
 
+    /// As long as a frame lets it be, and more than a row takes.
+    private static let longReason = String(repeating: "r", count: Wire.Limits.reasonByteCount)
+
     func connectionLost(_ reason: String) {
         link = nil
         core.disconnected(reason: reason, at: time)
@@ -272,7 +275,7 @@ final class SimulatedDevice {
             record.handling = .volatile
             unstored.append(record)
             record.wasHandled = true
-            return .rejected(reason: "poison")
+            return .rejected(reason: Self.longReason)
         }
         if record.handling != .none {
             world.fail(.handledTwice, "device \(index) handled message \(record.index) again")
@@ -324,7 +327,7 @@ final class SimulatedDevice {
             guard !own.isEmpty else { return bytes }
             let record = world.chance.one(of: own)
             record.rejectedByClient = true
-            ack.rejected = [Rejected(sequence: record.sequence, reason: "a lie")]
+            ack.rejected = [Rejected(sequence: record.sequence, reason: Self.longReason)]
         case 4:
             world.faults.note(.lyingFeedback)
             guard !world.records.isEmpty else { return bytes }

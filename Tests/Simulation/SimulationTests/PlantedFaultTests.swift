@@ -26,6 +26,7 @@ import Testing
         case .answerBeforeSync, .deliverBeforeSync: [.beforeSync]
         case .overtakenLeaseShown: [.leasedAfterEnd, .leasedAfterExpiry]
         case .requestForgotten: [.request]
+        case .reasonUncut: [.storeContract]
         case .expiryOffByOne: [.leasedAfterExpiry, .sentAfterExpiry]
         case .alarmLost: [.progress]
         case .lapsedLeaseLost: [.progress]

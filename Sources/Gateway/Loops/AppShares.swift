@@ -98,7 +98,7 @@ final class SharedActivity: Sendable {
     private let lastSeen = Lock<[AppKey: UInt64]>([:])
     private let count = Atomic<Int>(0)
 
-    /// Several apps publish. Each loop asks at each turn's end, so that an app that begins has its share at once.
+    /// Several apps publish: each loop asks at each turn's end, so that an app that begins has its share at once.
     var isContended: Bool { count.load(ordering: .relaxed) > 1 }
 
     /// Notes apps that publish on the calling loop.

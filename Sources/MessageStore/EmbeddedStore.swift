@@ -82,6 +82,8 @@ public final class EmbeddedStore: @unchecked Sendable {
         public var cutByteCount = 0
         public var discardedSegmentCount = 0
         public var isUnsynced = false
+        /// Bytes of a torn record that were cut off RocksDB's list of tables.
+        public var tableListByteCount = 0
         public var milliseconds = 0
     }
 
@@ -157,6 +159,7 @@ public final class EmbeddedStore: @unchecked Sendable {
             segmentCount: journal.segments.count, batchCount: journal.batchCount, byteCount: journal.byteCount,
             hadTornTail: journal.tornTail != nil, cutByteCount: journal.cutByteCount,
             discardedSegmentCount: journal.discarded.count, isUnsynced: journal.isUnsynced,
+            tableListByteCount: database.cutByteCount,
             milliseconds: Int(SystemClock.monotonicMilliseconds - began))
         self.lock = consume lock
         try startThreads()

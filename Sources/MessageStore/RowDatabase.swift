@@ -31,6 +31,8 @@ final class RowDatabase: @unchecked Sendable {
     // once no thread uses the object any more.
 
     let path: String
+    /// Bytes of a torn record that the opening cut off the list of tables.
+    let cutByteCount: Int
     private let database: OpaquePointer
     private let settings: DatabaseSettings
     private var rowsFamily: ColumnFamily?
@@ -69,8 +71,9 @@ final class RowDatabase: @unchecked Sendable {
         settings = DatabaseSettings(cacheByteCount: cacheByteCount, openFileLimit: openFileLimit)
         var names = Set(["default", "rows", "alarms", "start"])
         try planned("rocksdb open", "open", path)
-        if FileSystem.exists(path + "/CURRENT") {
-            _ = try ManifestTail.cut(path)
+        let hasTables = FileSystem.exists(path + "/CURRENT")
+        cutByteCount = hasTables ? try ManifestTail.cut(path) : 0
+        if hasTables {
             var count = 0
             var error: UnsafeMutablePointer<CChar>?
             let list = rocksdb_list_column_families(settings.options, path, &count, &error)

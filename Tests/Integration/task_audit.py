@@ -83,6 +83,7 @@ class Tasks:
         tasks = [task for task in self.all.values() if task.name]
         found = collections.Counter(task.tried["kind"] for task in tasks)
         found["scheduled"] = sum(bool(task.tried.get("scheduled")) for task in tasks)
+        found["paced"] = sum(bool(task.tried.get("speed")) for task in tasks)
         found["firstAck"] = sum(bool(task.tried.get("firstAck")) for task in tasks)
         for event in ("stopped", "cancelled"):
             found[event] = sum(getattr(task, event) is not None for task in tasks)

@@ -50,6 +50,8 @@ class TaskPublisher(HTTPPublisher):
             body["settings"]["schedule_time"] = task["scheduled"]
         if task.get("firstAck"):
             body["settings"]["first_ack_wins"] = True
+        if task.get("speed"):
+            body["settings"]["speed"] = task["speed"]
         return body
 
     def end_early(self, task, odds):
@@ -224,7 +226,10 @@ class BroadcastPublisher(TaskPublisher):
         # What ends early, or goes out later, does so for everybody whom it means: to judge that they must be known.
         ttls, odds = ((84, 8, 4, 4), 0.15) if met is not None else ((1, 0, 0, 0), 0)
         strategies = (75, 4, 17, 4) if met is not None else (8, 0, 2, 0)
-        task = self.new_task("broadcast", strategies, ttls, scheduled=self.a_time() if met is not None else 0)
+        # At the slowest, all devices of a round have theirs within some seconds.
+        speed = self.chance.choice((20, 100)) if self.chance.random() < 0.2 else 0
+        task = self.new_task(
+            "broadcast", strategies, ttls, scheduled=self.a_time() if met is not None else 0, speed=speed)
         self.note("targets", task, cids=self.plan["cids"] if met is None else sorted(met))
         answer = self.ask(path, {"request_id": task["id"], "audience": audience, **self.content(task)})
         if self.taken(task, answer):

@@ -29,10 +29,11 @@ struct ManifestTailTests {
         fwrite(tail, 1, tail.count, file)
     }
 
-    private func opens(_ folder: TemporaryFolder) throws -> Bool {
+    private func opens(_ folder: TemporaryFolder, cutByteCount: Int = 0) throws -> Bool {
         let fixture: StoreFixture
         do { fixture = try StoreFixture(StoreFixture.configuration(folder)) } catch { return false }
         defer { fixture.close() }
+        #expect(fixture.embedded.recovery.tableListByteCount == cutByteCount)
         return try fixture.text(StoreFixture.key(1, .message)) == "kept"
     }
 
@@ -47,7 +48,7 @@ struct ManifestTailTests {
         let before = try FileSystem.read(manifest)
         try tear(manifest, torn)
         #expect(try FileSystem.read(manifest).withUnsafeBytes(ManifestTail.tornAt) == before.count)
-        #expect(try opens(folder))
+        #expect(try opens(folder, cutByteCount: torn.count))
     }
 
     @Test("a list without a hole is left as it is: what was written and has changed is damage")

@@ -83,6 +83,9 @@ final class Gateway {
                     .durability: .text(store.recovery.isUnsynced ? "os" : "fsync"),
                 ])
         }
+        if store.recovery.tableListByteCount > 0 {
+            log.write(.info, .tableListCut, [.bytes: LogValue(store.recovery.tableListByteCount)])
+        }
         let loops = LoopSet()
         do {
             try loops.make(

@@ -36,6 +36,8 @@ package enum LogName: String, Sendable, CaseIterable {
     case storeOpened
     /// The end of the journal was missing in part and was cut off; fields: bytes, count (of whole segments), durability.
     case journalCut
+    /// A power failure tore the last record of RocksDB's list of tables, and it was cut off; fields: bytes.
+    case tableListCut
     /// Writes are refused for now: a bound is reached.
     case storeBusy
     /// The limits allow more connections than the system gives descriptors for; fields: limit, and what is allowed instead of

@@ -100,6 +100,8 @@ public final class SimulatedStore: ShardStore {
         var pile: AlarmPile
         var until: Int64
     }
+    /// The largest row of each table, as a start of the gateway multiplies it out (`RowBounds`).
+    public var rowByteCounts: [UInt8: Int] = [:]
     private var leftAlarms: [StoreKey: Left] = [:]
 
     private var cells: [StoreKey: Cell] = [:]
@@ -242,6 +244,7 @@ public final class SimulatedStore: ShardStore {
     /// The store as a restart finds it.
     public func reopened() -> SimulatedStore {
         let store = SimulatedStore()
+        store.rowByteCounts = rowByteCounts
         store.load(survivors(keepingTail: 0))
         return store
     }
@@ -303,6 +306,9 @@ public final class SimulatedStore: ShardStore {
             let isFit = 96 + byteCount <= batchByteCount
             breach(isFit ? .largeValue(byteCount: byteCount) : .unfitValue(byteCount: byteCount), key)
             guard isFit else { return ValueLocation(block: 0, offset: 0, byteCount: 0) }
+        }
+        if let most = rowByteCounts[key.table.rawValue], byteCount > most {
+            violations.append("a row of \(byteCount) bytes, above its table's \(most): \(key)")
         }
         if wakeAt != 0, !Self.isReportedWhenCooled(key) {
             breach(.alarm, key)

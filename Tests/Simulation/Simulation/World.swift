@@ -315,6 +315,9 @@ public final class World {
         (launchTimes, openCreates) = ([Int64](repeating: 0, count: 8), 0)
         for index in 0..<count {
             let store = SimulatedStore()
+            for table in StoreKey.Table.allCases {
+                store.rowByteCounts[table.rawValue] = RowBounds.byteCount(of: table, plan.limits)
+            }
             store.load(parts[index])
             store.witness = oracle
             var counters: [StoredRow] = []

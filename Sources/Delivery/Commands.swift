@@ -26,7 +26,7 @@ public struct Origin: Hashable, Sendable {
     public static let none = Origin(route: .max, request: 0)
 }
 
-/// How a message may travel (semantics: docs/Architecture.md, "Strategies").
+/// How a message may travel (docs/Semantics.md, "Strategies and final states").
 public enum Strategy: UInt8, Sendable {
     case liveElseVendor = 1, vendorOnly, liveOnly, vendorElseLive
 }

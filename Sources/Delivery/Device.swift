@@ -166,7 +166,9 @@ struct Device {
     /// Its clock may run ahead of the gateway's by the tolerance, never ahead of the last frame.
     var lastLoginAt: GatewayTime { min(lastHeardAt, max(registeredAt, Int64(clamping: lastTimestamp))) }
 
-    /// Semantics, "Reachability": foreground, or background and kept running; not suspect; push mode on, not blacklisted.
+    /// In the foreground, or in the background and kept running; not suspect; push mode on, not blacklisted.
+    ///
+    /// See docs/Semantics.md, "Reachability and fallback".
     var isReachable: Bool {
         guard flags.contains(.connected), flags.isDisjoint(with: [.suspect, .pushModeOff, .blacklisted]) else {
             return false

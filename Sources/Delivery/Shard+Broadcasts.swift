@@ -236,7 +236,9 @@ extension Shard {
         return since > broadcast.plan.launchedAt + limits.liveDeadline
     }
 
-    /// Semantics: tags are looked at once, when the device is met; so is whether it gets messages at all.
+    /// Tags are looked at once, when the device is met; so is whether it gets messages at all.
+    ///
+    /// See docs/Semantics.md, "Broadcasts".
     func isTarget(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
         guard !isIgnored(slot) else { return false }
         let audience = broadcast.plan.audience

@@ -174,7 +174,9 @@ extension Shard {
 
     // MARK: Blacklist, badge, detail
 
-    /// Semantics, "Blacklisted or long inactive": the publish is answered, and there is no message.
+    /// Blacklisted or long inactive: a publish is answered, and there is no message.
+    ///
+    /// See docs/Semantics.md, "Collapse, overflow and revoke".
     func isIgnored(_ slot: UInt32) -> Bool {
         let device = devices.pointer(slot)
         if device.pointee.flags.contains(.blacklisted) { return true }

@@ -92,7 +92,9 @@ extension Shard {
         }
     }
 
-    /// Semantics, "Reachability": held while the device is reachable, unless the message was sent and its ack is overdue.
+    /// Held while the device is reachable, unless the message was sent and its ack is overdue.
+    ///
+    /// See docs/Semantics.md, "Reachability and fallback".
     func isHeld(_ slot: UInt32) -> Bool {
         let entry = jobs.pointer(slot)
         let device = devices.pointer(entry.pointee.device)

@@ -147,7 +147,7 @@ extension Shard {
         var endReason = ""
     }
 
-    /// Semantics, "Strategies" and "TTL".
+    /// See docs/Semantics.md, "Strategies and final states" and docs/Semantics.md, "Time to live and clocks".
     ///
     /// `nil`: a parameter error, for want of a token. Mutating though it changes nothing: the compiler hands a borrowed
     /// shard on as a copy of all its fields.

@@ -123,7 +123,7 @@ extension Shard {
         }
     }
 
-    /// Semantics, "Overflow": refuse, or end the oldest that are neither sent nor leased.
+    /// Refuses, or ends the oldest that are neither sent nor leased (docs/Semantics.md, "Collapse, overflow and revoke").
     private mutating func makeQueueRoom(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, brought: [MessageID]) {
         let device = devices.pointer(slot)
         let settings = apps[Int(device.pointee.appIndex)]

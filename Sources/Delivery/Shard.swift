@@ -140,7 +140,8 @@ public struct Shard: ~Copyable {
     /// Creates the shard of one loop.
     ///
     /// `counters` are the counters rows of this shard's buckets: today's and yesterday's one by one, others as sums.
-    /// `queueEpoch` names the store's life; devices get it at registration (semantics, "Sequences").
+    /// `queueEpoch` names the store's life; devices get it at registration (docs/Semantics.md, "Sequences, windows and
+    /// acks").
     public init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
         queueEpoch: UInt64, counters: CounterStart, broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime

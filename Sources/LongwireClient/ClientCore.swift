@@ -63,7 +63,7 @@ package struct ClientCore {
         case stopped
     }
 
-    /// Which deliveries are dropped un-acked, see the semantics of suspension.
+    /// Which deliveries are dropped un-acked (docs/Semantics.md, "Reachability and fallback").
     enum DropRule: Equatable {
         case none
         /// Suspended; no DeviceUpdate since.

@@ -6,9 +6,9 @@ enum Limits {
     static let frameByteCount = 64 << 10
     /// How many opened msgIds are remembered: a screen full of notifications several times over.
     static let openedCount = 256
-    /// Opened msgIds that fit into one Hello (Protocol.md, "Hello"); the rest follow as Feedback.
+    /// Opened msgIds that fit into one Hello (Protocol.md, "Limits"); the rest follow as Feedback.
     static let openedPerHelloCount = 32
-    /// Vendor tokens in one Hello, and the bytes of a token and of its topic (Protocol.md, "Hello"): a gateway refuses a
+    /// Vendor tokens in one Hello, and the bytes of a token and of its topic (Protocol.md, "Limits"): a gateway refuses a
     /// Hello beyond them as a whole.
     static let tokenCount = 16
     static let tokenByteCount = 512
@@ -19,7 +19,7 @@ enum Limits {
     static let rejectedPerAckCount = 32
     /// Unicode scalars of a rejection's reason; its bytes then stay within what an Ack may carry.
     static let reasonScalarCount = 128
-    /// Ranges in one position (Protocol.md, "Ack").
+    /// Ranges in one position (Protocol.md, "Limits").
     static let rangeCount = 32
     /// Messages of one session that were received and not processed.
     ///

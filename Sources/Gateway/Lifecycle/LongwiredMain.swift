@@ -9,7 +9,7 @@ public enum LongwiredMain {
     /// Runs until a signal ends it.
     ///
     /// - Parameter arguments: without the program's name.
-    /// - Returns: the exit code (docs/Errors.md, "Exit codes").
+    /// - Returns: the exit code (docs/Errors.md, "Exit codes of `longwired`").
     public static func run(_ arguments: [String]) -> Int32 {
         StandardDescriptors.fill()
         // A peer that closes early must be an error of one write, not the end of the process. The rest is taken by

@@ -173,7 +173,7 @@ final class Identity {
         (self.secret, self.device, self.isHonest) = (secret, device, isHonest)
     }
 
-    /// Semantics, "Reachability", from what the gateway was told.
+    /// As docs/Semantics.md, "Reachability and fallback", has it, from what the gateway was told.
     var isReachable: Bool {
         guard liveLink != nil, !isSuspect, !pushModeOff, !isBlacklisted else { return false }
         return state == .foreground || state == .background && keepsRunning

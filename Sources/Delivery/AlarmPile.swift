@@ -11,8 +11,20 @@ public struct AlarmPile: Hashable, Sendable {
     public var app: AppKey
     /// Held jobs that were given back, rather than due ones that were never told.
     public var isHeld: Bool
+    /// Due jobs of strategy 4: each is looked at a fixed time after it was due, so the first in order is the first to be looked at.
+    public var isPatient: Bool
 
-    public init(app: AppKey, isHeld: Bool) { (self.app, self.isHeld) = (app, isHeld) }
+    public init(app: AppKey, isHeld: Bool, isPatient: Bool = false) {
+        (self.app, self.isHeld, self.isPatient) = (app, isHeld, isPatient)
+    }
+}
+
+extension AlarmPile: Comparable {
+    public static func < (left: AlarmPile, right: AlarmPile) -> Bool {
+        if left.app != right.app { return left.app.word < right.app.word }
+        if left.isHeld != right.isHeld { return right.isHeld }
+        return !left.isPatient && right.isPatient
+    }
 }
 
 /// What Delivery asks for when it asks for alarms.
@@ -50,9 +62,10 @@ public struct AlarmRequest: Sendable {
         if let pile, pile.app != job.app { return .pass }
         // An end, or what is over, takes no room.
         guard job.isWaiting else { return pile == nil ? .take : .pass }
+        if let pile, !pile.isHeld, pile.isPatient != job.isPatient { return .pass }
         let until = job.mayWait(patience)
         if until <= time || pile?.isHeld == true || !fullApps.contains(job.app) { return .take }
-        return .leave(AlarmPile(app: job.app, isHeld: false), until: until)
+        return .leave(AlarmPile(app: job.app, isHeld: false, isPatient: job.isPatient), until: until)
     }
 }
 
@@ -94,6 +107,8 @@ extension JobRow {
                 bytes[3] == Strategy.vendorElseLive.rawValue && bytes[5] == StoreKey.Table.vendorMessage.rawValue
             patientSince = state == .due && isVendorFirst ? max(time(72), time(120)) : nil
         }
+
+        var isPatient: Bool { patientSince != nil }
 
         func mayWait(_ patience: Int64) -> GatewayTime { JobRow.mayWait(expiresAt, patientSince, patience) }
     }

@@ -191,7 +191,7 @@ extension Shard {
         let isFresh = goesOut && !isLate(slot, broadcast)
         if !isFresh { facts.flags.insert(.offline) }
         if isArmed { facts.flags.insert(.isArmed) }
-        if goesOut { facts.fallbackAt = max(now, min(now + liveDeadline(device), facts.expiresAt - 1_000)) }
+        if goesOut { facts.fallbackAt = max(now, min(now + liveDeadline(device), facts.expiresAt - Self.lastFallback)) }
         facts.wakeAt = isArmed && goesOut ? facts.fallbackAt : facts.expiresAt
         let outcome = PublishOutcome(
             code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: isFresh,
@@ -347,7 +347,7 @@ extension Shard {
                     frame: frame, messageIDOffset: broadcast.messageIDOffset, message: entry.pointee.facts.message)))
         entry.pointee.flags.insert([.inFlight, .attempted, .sentHere])
         if entry.pointee.sentAt == 0 { entry.pointee.sentAt = now }
-        entry.pointee.ackDeadline = now + liveDeadline(device)
+        entry.pointee.ackDeadline = ackDeadline(entry, device)
         device.pointee.inFlightCount += 1
         device.pointee.inFlightBytes += entry.pointee.facts.byteCount
         numbers.deliversSent &+= 1

@@ -116,8 +116,8 @@ extension Shard {
         let until = entry.pointee.row.mayWait(limits.vendorFirstPatience)
         guard until > now else { return }
         store.leaveAlarm(
-            facts.jobKey, wakeAt: entry.pointee.storedWakeAt, in: AlarmPile(app: facts.app, isHeld: false),
-            until: until)
+            facts.jobKey, wakeAt: entry.pointee.storedWakeAt,
+            in: AlarmPile(app: facts.app, isHeld: false, isPatient: entry.pointee.row.hasPatience), until: until)
         forgetJob(slot)
     }
 

@@ -193,11 +193,12 @@ extension Shard {
         else { return }
         switch entry.pointee.place {
         case .due, .held:
+            // The store told its alarm: it takes it back into a pile.
+            guard !entry.pointee.wasReported else { return leaveIfOverfull(slot) }
             // Its alarm is past, so the store reports it when its app has room.
             let app = Int(entry.pointee.appIndex)
             if entry.pointee.place == .due ? isOverfull(app) : isHeldOverfull(app),
-                entry.pointee.row.wakeAt == entry.pointee.storedWakeAt,
-                !entry.pointee.wasReported
+                entry.pointee.row.wakeAt == entry.pointee.storedWakeAt
             {
                 forgetJob(slot)
             }

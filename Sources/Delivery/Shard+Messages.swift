@@ -158,6 +158,16 @@ extension Shard {
         device.pointee.state == .foreground ? limits.liveDeadline : limits.backgroundLiveDeadline
     }
 
+    /// When a message that is sent now is missed: in time for the vendor, as long as its end is more than a second ahead.
+    func ackDeadline(_ entry: UnsafeMutablePointer<Message>, _ device: UnsafeMutablePointer<Device>) -> GatewayTime {
+        let (deadline, last) = (now + liveDeadline(device), entry.pointee.facts.expiresAt - Self.lastFallback)
+        guard entry.pointee.fallbackAt > 0, entry.pointee.job == .max, last > now else { return deadline }
+        return min(deadline, last)
+    }
+
+    /// A job is made at least so long before its message's end.
+    static let lastFallback: Int64 = 1_000
+
     // MARK: Sending
 
     /// Sends what the window admits, in order, of what is committed.
@@ -236,7 +246,7 @@ extension Shard {
                     alertedAt: alertedAt, attempt: attempt)))
         entry.pointee.flags.insert([.inFlight, .attempted, .sentHere])
         if entry.pointee.sentAt == 0 { entry.pointee.sentAt = now }
-        entry.pointee.ackDeadline = now + liveDeadline(device)
+        entry.pointee.ackDeadline = ackDeadline(entry, device)
         device.pointee.inFlightCount += 1
         device.pointee.inFlightBytes += byteCount
         device.pointee.firstUnsent = entry.pointee.next

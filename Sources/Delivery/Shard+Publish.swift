@@ -181,7 +181,7 @@ extension Shard {
             plan.isArmed = plan.reason == .applies
             if command.timeToLive > 0 {
                 if isReachable, plan.isArmed {
-                    plan.fallbackAt = max(now, min(now + deadline, plan.expiresAt - 1_000))
+                    plan.fallbackAt = max(now, min(now + deadline, plan.expiresAt - Self.lastFallback))
                 } else if isReachable {
                     plan.fallbackAt = now + deadline
                 }

@@ -35,7 +35,8 @@ extension Shard {
         case .sweep(let task, let app, let share): sweep(task, app, share, origin)
         case .totals(let task, let app, let share): totals(of: task, app, share, origin)
         case .day(let app, let day): answer(origin, .day(dayTotals(of: app, day: day)))
-        case .foldable: answer(origin, .foldable(foldableCounters()))
+        case .foldable(let today):
+            answer(origin, CountersRow.day(of: now) < today ? .busy : .foldable(foldableCounters(today: today)))
         case .removeCounters(let days, let share):
             removeCounters(days, share)
             answer(origin, .done)

@@ -98,8 +98,10 @@ public enum TaskCommand: Sendable {
     case totals(TaskID, AppKey, LoopShare)
     /// What this shard counted for an app on a day.
     case day(AppKey, day: UInt32)
-    /// What this shard counted on days that are to be folded.
-    case foldable
+    /// What this shard counted on days that are to be folded; `busy` while the asker's day has not begun here.
+    ///
+    /// Such a shard may still count for a day that the asker would fold.
+    case foldable(today: UInt32)
     /// Removes the counters rows of folded days from these buckets.
     case removeCounters([CounterDay], LoopShare)
     /// How many devices of each app are connected.

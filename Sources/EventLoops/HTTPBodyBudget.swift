@@ -9,13 +9,12 @@ package final class HTTPBodyBudget: Sendable {
     /// What one request has reserved.
     struct Share {
         fileprivate(set) var byteCount = 0
-        fileprivate var networkByteCount = 0
     }
 
     package let byteLimit: Int
     package let networkByteLimit: Int
     private let total = Atomic<Int>(0)
-    /// By `SocketAddress.network`; only of large bodies, so that usual requests take no lock.
+    /// By `SocketAddress.network`; of what is beyond a packet or two, so that usual requests take no lock.
     private let networks = Lock<[UInt64: Int]>([:])
 
     /// - Parameters:
@@ -36,19 +35,15 @@ package final class HTTPBodyBudget: Sendable {
             total.subtract(more, ordering: .relaxed)
             return false
         }
-        if byteCount > Limits.uncountedBodyByteCount {
-            let extra = byteCount - share.networkByteCount
-            let isRoom = networks.withLock { networks in
-                let sum = networks[network, default: 0] + extra
-                guard sum <= networkByteLimit else { return false }
-                networks[network] = sum
-                return true
-            }
-            guard isRoom else {
-                total.subtract(more, ordering: .relaxed)
-                return false
-            }
-            share.networkByteCount = byteCount
+        let isRoom = networks.withLock { networks in
+            let sum = networks[network, default: 0] + more
+            guard sum <= networkByteLimit else { return false }
+            networks[network] = sum
+            return true
+        }
+        guard isRoom else {
+            total.subtract(more, ordering: .relaxed)
+            return false
         }
         share.byteCount = byteCount
         return true
@@ -58,11 +53,9 @@ package final class HTTPBodyBudget: Sendable {
     func release(_ share: inout Share, network: UInt64) {
         guard share.byteCount > 0 else { return }
         total.subtract(share.byteCount, ordering: .relaxed)
-        if share.networkByteCount > 0 {
-            networks.withLock { networks in
-                let rest = networks[network, default: 0] - share.networkByteCount
-                networks[network] = rest > 0 ? rest : nil
-            }
+        networks.withLock { networks in
+            let rest = networks[network, default: 0] - share.byteCount
+            networks[network] = rest > 0 ? rest : nil
         }
         share = Share()
     }

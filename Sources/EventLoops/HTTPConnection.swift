@@ -156,8 +156,10 @@ final class HTTPConnection: StreamDelegate {
         }
     }
 
-    /// A body of chunks reserves as it grows, some ahead of what is there.
+    /// A head beyond a packet or two, and a body of chunks, reserve as they grow; the body some ahead of what is there.
     private func reserveGrown() -> Bool {
+        let head = reader.unfinishedHeadByteCount
+        if head > 0 { return head <= Limits.freeBodyByteCount || reserve(head) }
         guard reader.announcedByteCount == nil,
             reader.receivedByteCount > max(share.byteCount, Limits.freeBodyByteCount)
         else { return true }

@@ -117,6 +117,8 @@ package struct HTTPReader: ~Copyable {
     package var announcedByteCount: Int? {
         if case .length(let count) = head.body { count } else { nil }
     }
+    /// What has come of a head whose end has not; 0 behind it.
+    var unfinishedHeadByteCount: Int { if case .head = place { buffer.count } else { 0 } }
     /// What has come of the body.
     var receivedByteCount: Int { max(0, buffer.count - headByteCount) }
 

@@ -57,8 +57,6 @@ package enum Limits {
     static let waitingAnswerByteCount = 64 * 1024
     /// Bodies of this size count against no bound: ten thousand connections with one each hold 40 MB.
     package static let freeBodyByteCount = 4096
-    /// Bodies of this size count against the bound of all, and not against their network's.
-    static let uncountedBodyByteCount = 64 * 1024
     /// What a growing body of chunks reserves at a time.
     static let reservedBodyByteCount = 64 * 1024
     /// Longest waiting connections among which a newcomer's own network is looked for.

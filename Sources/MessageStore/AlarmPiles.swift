@@ -17,8 +17,11 @@ struct AlarmPiles: ~Copyable {
         /// What was given back behind the place that reading has reached: for the next time.
         var next: (first: Alarm, until: Int64)?
 
-        mutating func add(_ alarm: Alarm, until time: Int64, isHeld: Bool) {
-            if isBeingRead || isHeld && alarm < first {
+        /// When it is to be looked at again: a look that finds nothing brings `next` into its place.
+        var due: Int64 { min(until, next?.until ?? .max) }
+
+        mutating func add(_ alarm: Alarm, until time: Int64) {
+            if isBeingRead || alarm < first {
                 next = (min(next?.first ?? alarm, alarm), min(next?.until ?? time, time))
             } else {
                 (first, until) = (min(first, alarm), min(until, time))
@@ -37,7 +40,7 @@ struct AlarmPiles: ~Copyable {
     mutating func add(_ alarm: Alarm, to pile: AlarmPile, place: Int, until: Int64) {
         if piles[pile] == nil { names.append(pile) }
         piles[pile, default: [:]][place, default: Entry(first: alarm, until: until)]
-            .add(alarm, until: until, isHeld: pile.isHeld)
+            .add(alarm, until: until)
         earliest[pile] = min(earliest[pile] ?? .max, until)
     }
 
@@ -54,7 +57,7 @@ struct AlarmPiles: ~Copyable {
     mutating func scans(_ request: AlarmRequest, _ pile: AlarmPile, bound: (Int) -> Alarm?) -> [AlarmScan] {
         guard var entries = piles[pile] else { return [] }
         piles[pile] = nil
-        var places = entries.filter { $0.value.until <= request.time || request.isEager }
+        var places = entries.filter { $0.value.due <= request.time || request.isEager }
             .map { (place: $0.key, first: $0.value.first) }
         places.sort { $0.first < $1.first }
         if places.count > Limits.bucketsPerAlarmRead { places.removeLast(places.count - Limits.bucketsPerAlarmRead) }
@@ -74,6 +77,7 @@ struct AlarmPiles: ~Copyable {
         swap(&entries, &piles[pile, default: [:]])
         for (index, scan) in work.scans.enumerated() {
             guard var entry = entries[scan.place] else { continue }
+            if scan.wasRead, let left = scan.left { entry.add(left.first, until: left.until) }
             entry.isBeingRead = false
             let next = entry.next
             entry.next = nil
@@ -90,11 +94,11 @@ struct AlarmPiles: ~Copyable {
                 entries[scan.place] = nil
                 continue
             }
-            if let next { entry.add(next.first, until: next.until, isHeld: pile.isHeld) }
+            if let next { entry.add(next.first, until: next.until) }
             if entry.isRecalled { entry.until = 0 }
             entries[scan.place] = entry
         }
-        earliest[pile] = entries.isEmpty ? nil : entries.values.reduce(Int64.max) { min($0, $1.until) }
+        earliest[pile] = entries.isEmpty ? nil : entries.values.reduce(Int64.max) { min($0, $1.due) }
         piles[pile] = entries.isEmpty ? nil : entries
         if entries.isEmpty { names.removeAll { $0 == pile } }
     }

@@ -25,6 +25,8 @@ struct AlarmScan {
     var nextAlarm = Int64.max
     /// Of a pile: where to go on.
     var rest: Alarm?
+    /// Of a pile: the first alarm that was looked at and left, when the earliest of them is to be looked at again, how many.
+    var left: (first: Alarm, until: Int64, count: Int)?
     var wasRead = false
 }
 

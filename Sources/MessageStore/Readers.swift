@@ -214,7 +214,10 @@ final class Readers: Sendable {
         }
     }
 
-    /// Looks at a pile's alarms of one bucket again, up to the first one that is still left.
+    /// Looks at a pile's alarms of one bucket again.
+    ///
+    /// They stand in the order in which they were due, and their times to be looked at in any: one that is left may have
+    /// another behind it that ends earlier. Only those of strategy 4 have one order for both.
     private func readPile(
         _ work: inout ReadOperation.AlarmWork, _ index: Int, _ iterator: borrowing DatabaseIterator,
         _ keyBytes: UnsafeMutableRawBufferPointer, _ operation: ReadOperation
@@ -230,7 +233,7 @@ final class Readers: Sendable {
         while let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
             alarm.key.bucket == bound.key.bucket, alarm <= bound
         {
-            guard work.hasRoom else {
+            guard work.hasRoom, work.scans[index].left?.count ?? 0 < Limits.leftAlarmsPerRead else {
                 (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, 0)
                 break
             }
@@ -238,9 +241,16 @@ final class Readers: Sendable {
             if alarm.key.table == .job, let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt {
                 let verdict = work.request.judge(row.key, row.value)
                 if verdict == .take { work.rows.append(row) }
-                if case .leave(_, let until) = verdict {
-                    (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, until)
-                    break
+                if case .leave(let pile, let until) = verdict {
+                    if pile.isPatient {
+                        (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, until)
+                        break
+                    }
+                    let left = work.scans[index].left ?? (alarm, .max, 0)
+                    let pause = max(Limits.pilePauseMilliseconds, Limits.leftAlarmMilliseconds * Int64(left.count))
+                    work.scans[index].left = (
+                        left.first, max(min(left.until, until), work.request.time + pause), left.count + 1
+                    )
                 }
             }
             try iterator.advance()

@@ -1,6 +1,7 @@
 internal import Campaigns
 internal import Cryptography
 internal import Delivery
+internal import Directory
 internal import Wire
 
 // Lists: a message is stored once and then sent to many; and pushes to aliases, which may name several devices.
@@ -132,6 +133,8 @@ extension PublicAPI {
         guard text.utf8.count <= Limits.aliasByteCount, text.unicodeScalars.count < 40,
             value.stringBytes.map({ scalarCount($0) != nil }) ?? true
         else { throw .invalid("alias", "fewer than 40 characters") }
+        // As where it is bound: a zero character would name another type's alias.
+        guard NameRules.isAlias(text) else { throw .invalid("alias", "letters, digits, _ and Chinese characters") }
         return text
     }
 

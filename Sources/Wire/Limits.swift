@@ -8,6 +8,17 @@
 public enum Limits {
     /// A frame's body: four times the largest payload (16 KiB), so that an alert and an APNs object fit beside it.
     public static let frameBodyByteCount = 64 << 10
+    /// The largest body of a frame that a device sends, or that a sender's Hello has: the parts' bounds below, added up.
+    ///
+    /// Whoever has proved nothing yet, or has but a device's secret, makes us hold no more than this.
+    public static let clientBodyByteCount: Int = {
+        let positions = positionCount * (rangeCount * 24 + 32)
+        let tokens = tokenCount * (topicByteCount + tokenByteCount + 32)
+        let texts = appIDByteCount + clientByteCount + alternateByteCount + proofByteCount + nonceByteCount
+        let hello = positions + tokens + texts + openedCount * 24
+        let ack = positions + rejectedCount * (reasonByteCount + 32)
+        return 1_024 + max(hello, ack)
+    }()
     /// What the header's three length bytes can say; no configuration can go beyond it.
     public static let largestFrameBodyByteCount = 1 << 24 - 1
 

@@ -93,7 +93,7 @@ struct CounterFoldTests {
     private func fold(
         _ life: inout Life, _ store: MemoryShardStore, _ day: UInt32, _ random: inout SeededGenerator
     ) -> Bool {
-        let parts = life.shards.map { $0.shard.foldableCounters() }
+        let parts = life.shards.map { $0.shard.foldableCounters(today: day) }
         let change = life.fold.change(parts, today: day, reportDays: Self.reportDays)
         if !change.isEmpty {
             _ = life.fold.write(change, to: store)

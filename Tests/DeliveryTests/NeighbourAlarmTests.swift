@@ -198,4 +198,21 @@ struct NeighbourAlarmTests {
         for _ in 0..<5 { harness.advance(1_000) }
         #expect(Set(harness.lease(100, apps: [Self.neighbour]).map(\.message)) == Set(own))
     }
+
+    @Test("jobs of messages that were sent live and missed are bounded, too", arguments: [false, true])
+    func missedLive(afterRestart: Bool) {
+        let harness = Self.harness()
+        for _ in 0..<60 { _ = harness.publish(harness.register(token: "aa")) }
+        for _ in 0..<30 { harness.advance(1_000) }
+        if afterRestart { harness.crash() } else { harness.store.cool() }
+        for _ in 0..<30 { harness.advance(1_000) }
+        #expect(harness.statistics.dueJobs <= 16)
+        var seen: [MessageID] = []
+        for _ in 0..<60 {
+            harness.advance(1_000)
+            seen += harness.lease(3, milliseconds: 3_600_000, apps: Self.flooder).map(\.message)
+        }
+        #expect(seen.count == 60 && Set(seen).count == 60)
+        #expect(harness.store.violations.isEmpty)
+    }
 }

@@ -54,6 +54,15 @@ struct ReportTests {
         return totals
     }
 
+    @Test("a loop whose day has not begun gives nothing to be folded: it may still count for the days before")
+    func foldableAtMidnight() {
+        let today = UInt32(harness.now / 86_400_000)
+        guard case .foldable? = ask(.foldable(today: today)), case .busy? = ask(.foldable(today: today + 1)) else {
+            Issue.record("a day was given that can change, or none")
+            return
+        }
+    }
+
     @Test("what the vendor accepted is counted when it does, once, and not again at the end", arguments: [false, true])
     func accepted(crashes: Bool) {
         var phones = (0..<6).map { _ in harness.register(token: "t") }

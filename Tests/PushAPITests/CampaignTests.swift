@@ -216,6 +216,8 @@ struct ListCallTests {
             ("[true]", "alias type error"),
             ("[]", "alias can not be empty"), (#""a""#, "alias type error"),
             (#"["\#(String(repeating: "x", count: 40))"]"#, "alias is invalid"),
+            // With a zero character it would name an alias of the type "vip".
+            (#"["a\u0000vip"]"#, "alias is invalid"),
         ] { #expect(fixture.refused(.post, "push/single/alias", body(alias)).1.contains(text), "\(alias)") }
     }
 

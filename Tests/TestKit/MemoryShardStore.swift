@@ -347,7 +347,7 @@ public final class MemoryShardStore: ShardStore {
     public var alarmPiles: [AlarmPile] {
         var piles: [AlarmPile] = []
         for pile in currentLeft().map(\.1.pile) where !piles.contains(pile) { piles.append(pile) }
-        return piles.sorted { ($0.app.word, $0.isHeld ? 1 : 0) < ($1.app.word, $1.isHeld ? 1 : 0) }
+        return piles.sorted()
     }
 
     public func nextAlarm(of pile: AlarmPile) -> Int64 {

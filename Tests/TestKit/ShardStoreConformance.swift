@@ -357,7 +357,7 @@ private struct ConformanceDriver {
             model.leave(key, in: pile)
             if Int.random(in: 0..<4, using: &random) == 0 { harness.store.recallAlarms(of: pile, in: key.bucket) }
         }
-        for pile in Set(model.left.values).sorted(by: { $0.app.word < $1.app.word }) {
+        for pile in Set(model.left.values).sorted() {
             if !harness.store.alarmPiles.contains(pile) { model.fail("a pile with alarms is not named") }
             if harness.store.nextAlarm(of: pile) == .max { model.fail("a pile with alarms has none next") }
         }

@@ -110,7 +110,7 @@ public struct CountersRow: Equatable, Sendable {
         return true
     }
 
-    static func day(of time: GatewayTime) -> UInt32 { UInt32(truncatingIfNeeded: max(0, time) / 86_400_000) }
+    package static func day(of time: GatewayTime) -> UInt32 { UInt32(truncatingIfNeeded: max(0, time) / 86_400_000) }
 
     static func key(_ bucket: Bucket, app: AppKey, day: UInt32) -> StoreKey {
         StoreKey(bucket, .counters, ownerHigh: app.word, ownerLow: UInt64(day))

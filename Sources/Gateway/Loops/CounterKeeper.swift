@@ -22,16 +22,18 @@ final class CounterKeeper {
         isUnderWay = true
         nextLookAt = owner.now + Self.lookMilliseconds
         // Each loop answers when all it has counted so far is durable.
-        owner.campaigns.desk.askAll({ _ in .foldable }) { [weak self] answers in self?.take(answers) }
+        let today = CountersRow.day(of: owner.now)
+        owner.campaigns.desk.askAll({ _ in .foldable(today: today) }) { [weak self] answers in
+            self?.take(answers, today)
+        }
     }
 
-    private func take(_ answers: [TaskAnswer]) {
+    private func take(_ answers: [TaskAnswer], _ today: UInt32) {
         var parts: [[CountersRow]] = []
         for answer in answers {
             guard case .foldable(let rows) = answer else { return end(lookIn: Self.retryMilliseconds) }
             parts.append(rows)
         }
-        let today = UInt32(truncatingIfNeeded: max(0, owner.now) / 86_400_000)
         let change = fold.change(parts, today: today, reportDays: UInt32(PushAPI.Limits.reportDays))
         guard !change.isEmpty else { return remove(change) }
         // Its rows by bucket go only when the sum of them is on the disk.

@@ -123,7 +123,7 @@ final class DeviceSessions: StreamDelegate {
         defer { owner.metrics.count(.bytesReceived, offset) }
         while offset < bytes.count {
             guard record(session) != nil else { return bytes.count }
-            switch FrameCut(bytes, from: offset, bodyLimit: owner.frameByteLimit, mustBeHello: false) {
+            switch FrameCut(bytes, from: offset, bodyLimit: owner.deviceFrameByteLimit, mustBeHello: false) {
             case .incomplete: return offset
             case .refused(let code, let reason):
                 close(session, code, reason: reason)

@@ -15,11 +15,13 @@ package enum FrameCut {
     ///   - bytes: what was received and not consumed.
     ///   - offset: where the next frame begins.
     ///   - bodyLimit: the largest body to accept.
-    ///   - mustBeHello: nothing was said yet; another type is refused by its header, before its body has come.
+    ///   - mustBeHello: nothing was said yet; another type, or more than a Hello can be, is refused by its header, before its
+    ///     body has come.
     package init(_ bytes: UnsafeRawBufferPointer, from offset: Int, bodyLimit: Int, mustBeHello: Bool) {
         let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
         do throws(FrameHeader.ParseError) {
-            guard let header = try FrameHeader(parsing: rest.bytes, bodyLimit: bodyLimit) else {
+            let limit = mustBeHello ? min(bodyLimit, Wire.Limits.clientBodyByteCount) : bodyLimit
+            guard let header = try FrameHeader(parsing: rest.bytes, bodyLimit: limit) else {
                 self = .incomplete
                 return
             }

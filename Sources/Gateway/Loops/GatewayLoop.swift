@@ -78,6 +78,8 @@ final class GatewayLoop {
         /// Set once, as soon as its owner is there.
         var sessions: DeviceSessions?
         var frameByteLimit: Int
+        /// Of what a device sends.
+        var deviceFrameByteLimit: Int
     }
 
     var metrics: LoopMetrics {
@@ -98,6 +100,7 @@ final class GatewayLoop {
     var clock: ClockMapping { core.pointee.clock }
     /// The largest body of a frame; asked for with each one.
     var frameByteLimit: Int { core.pointee.frameByteLimit }
+    var deviceFrameByteLimit: Int { core.pointee.deviceFrameByteLimit }
 
     /// Made on the thread that starts the gateway, before the loop runs.
     init(
@@ -120,7 +123,8 @@ final class GatewayLoop {
                     verifier: HelloVerifier(), queueEpoch: context.queueEpoch, counters: counters,
                     broadcasts: broadcasts.of(LoopShare(index: index, count: context.loopCount)), now: now),
                 outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
-                frameByteLimit: snapshot.limits.frameBytes))
+                frameByteLimit: snapshot.limits.frameBytes,
+                deviceFrameByteLimit: min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)))
         counterKeeper = index == 0 ? CounterKeeper(self, fold) : nil
         core.pointee.sessions = DeviceSessions(self)
         store.observer = self
@@ -238,6 +242,7 @@ final class GatewayLoop {
     func reload(_ snapshot: GatewaySnapshot) {
         self.snapshot = snapshot
         core.pointee.frameByteLimit = snapshot.limits.frameBytes
+        core.pointee.deviceFrameByteLimit = min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)
         core.pointee.shard.reload(apps: snapshot.settings, limits: snapshot.limits.shardLimits)
         publicFront.reload(snapshot)
         adminFront.reload(snapshot)

@@ -10,8 +10,9 @@ struct CounterRemoval {
 }
 
 extension Shard {
-    /// What was counted here, over all buckets, on days before yesterday that are not folded, and folded days (as zeros) of
-    /// which a start found rows. All loops are asked with the same day, or one would leave a day out that another one gives.
+    /// What was counted on days before yesterday that are not folded, and folded days (as zeros) of which a start found rows.
+    ///
+    /// All loops are asked with the same day, or one would leave a day out that another one gives.
     func foldableCounters(today: UInt32) -> [CountersRow] {
         let today = Int64(today)
         var sums: [CounterDay: CountersRow] = [:]

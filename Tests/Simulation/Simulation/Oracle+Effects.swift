@@ -187,7 +187,11 @@ extension Oracle {
         {
             fail(.order, "\(name) was sent although the Hello had named it")
         }
-        link.recalled.removeAll { $0 === record || !$0.isPending || $0.expiresAt <= now || $0.timeToLive <= 0 }
+        link.recalled.removeAll { left in
+            // A stopped broadcast's end may be under way while its rows still say pending.
+            left === record || !left.isPending || left.expiresAt <= now || left.timeToLive <= 0
+                || left.broadcast?.isStopped == true
+        }
         if let waiting = link.recalled.first(where: {
             $0.sequence < sequence && ($0.broadcast == nil) == (record.broadcast == nil)
         }) {

@@ -186,7 +186,10 @@ final class Oracle: StoreWitness {
         guard record.strategy == .liveElseVendor, record.table != .vendorMessage, identity.isReachable,
             record.timeToLive > 0, !identity.isSuspect
         else { return }
-        if record.flightLink < 0 || now < record.sentAt + world.plan.limits.backgroundLiveDeadline {
+        // A message that ends soon is missed a second before its end.
+        var missedAt = record.sentAt + world.plan.limits.backgroundLiveDeadline
+        if record.expiresAt - 1_000 > record.sentAt { missedAt = min(missedAt, record.expiresAt - 1_000) }
+        if record.flightLink < 0 || now < missedAt {
             fail(.strategy, "message \(record.index) was leased though its device is reachable")
         }
     }

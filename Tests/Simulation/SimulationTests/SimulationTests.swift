@@ -44,6 +44,7 @@ enum FixedSeeds {
         arguments: [
             6_973, 7_639,  // a stream passed a message whose end a crash took back
             10_453,  // an alerted broadcast without storage ended under another alarm than its row's
+            1_020_955, 1_025_625,  // the oracle waited for a message of a broadcast that was being stopped
         ] as [UInt64])
     func failedOnceWithBroadcasts(seed: UInt64) {
         let world = World(seed: seed)

@@ -310,9 +310,9 @@ public struct MessageTrace: Sendable {
 
 /// The steps a trace names.
 ///
-/// Raw values are stored.
+/// Raw values are stored; nothing has ever written 3.
 public enum TraceEvent: UInt8, Sendable, CaseIterable {
-    case accepted = 1, sent, resent, timedOut, jobDue, leased, leaseLapsed, vendorAccepted, vendorRetry, vendorRejected,
+    case accepted = 1, sent, timedOut = 4, jobDue, leased, leaseLapsed, vendorAccepted, vendorRetry, vendorRejected,
         badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended, action
 }
 

@@ -167,7 +167,6 @@ extension TraceEvent {
         switch self {
         case .accepted: "accepted"
         case .sent: "sent"
-        case .resent: "resent"
         case .timedOut: "timedOut"
         case .jobDue: "jobDue"
         case .leased: "leased"

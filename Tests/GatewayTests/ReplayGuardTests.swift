@@ -32,6 +32,18 @@ struct ReplayGuardTests {
         #expect(replays.count == 0)
     }
 
+    @Test("a proof that was forgotten is not taken again under a larger tolerance")
+    func largerTolerance() {
+        var replays = ReplayGuard(startedAt: 0)
+        let stamp = UInt64(Self.now)
+        #expect(replays.take(proof(1), timestamp: stamp, now: Self.now, tolerance: Self.tolerance) == .fresh)
+        let later = Self.now + 4 * Self.tolerance
+        #expect(
+            replays.take(proof(2), timestamp: UInt64(later), now: later, tolerance: Self.tolerance) == .fresh)
+        #expect(replays.count == 1)
+        #expect(replays.take(proof(1), timestamp: stamp, now: later, tolerance: 10 * Self.tolerance) == .stale)
+    }
+
     @Test("memory is bounded, and comes back when the timestamps are over")
     func bounded() {
         var replays = ReplayGuard(startedAt: 0, limit: 100)

@@ -4,7 +4,7 @@ internal import Delivery
 ///
 /// A device's own Hello needs none of this: its timestamp must exceed the device's last. Registrations and senders have no
 /// such last, so each of their proofs is taken once. A proof covers the timestamp, which must lie within the clock's
-/// tolerance; so a proof can be forgotten when its timestamp has left the tolerance. A Hello from before the process's
+/// tolerance; so a proof can be forgotten when its timestamp has left the tolerance, and nothing as old is taken from then on. A Hello from before the process's
 /// start is refused, because an earlier process may have taken it.
 struct ReplayGuard: ~Copyable {
     enum Verdict: Equatable {
@@ -24,7 +24,8 @@ struct ReplayGuard: ~Copyable {
     /// Proofs are forgotten a minute's worth at a time.
     private static let span: Int64 = 60_000
 
-    private let startedAt: GatewayTime
+    /// Proofs of before are taken no more: an earlier process may have taken them, or they were forgotten.
+    private var notBefore: GatewayTime
     private let limit: Int
     /// The first eight bytes of proofs, by the minute of their timestamp.
     ///
@@ -33,14 +34,14 @@ struct ReplayGuard: ~Copyable {
     private(set) var count = 0
 
     init(startedAt: GatewayTime, limit: Int = ReplayGuard.proofLimit) {
-        (self.startedAt, self.limit) = (startedAt, limit)
+        (notBefore, self.limit) = (startedAt, limit)
     }
 
     /// Takes a proof that was verified, once.
     mutating func take(_ proof: [UInt8], timestamp: UInt64, now: GatewayTime, tolerance: Int64) -> Verdict {
         let time = Int64(clamping: timestamp)
         let skew = time.subtractingReportingOverflow(now)
-        guard !skew.overflow, skew.partialValue.magnitude <= tolerance.magnitude, time >= startedAt else {
+        guard !skew.overflow, skew.partialValue.magnitude <= tolerance.magnitude, time >= notBefore else {
             return .stale
         }
         forget(before: now - tolerance)
@@ -54,6 +55,8 @@ struct ReplayGuard: ~Copyable {
 
     private mutating func forget(before time: GatewayTime) {
         let oldest = time / Self.span
+        // Also under a tolerance that a reload has made larger.
+        notBefore = max(notBefore, oldest * Self.span)
         // A handful of minutes; nearly always none of them is over.
         for (minute, proofs) in minutes where minute < oldest {
             count -= proofs.count

@@ -2,7 +2,7 @@
 
 import neighbour_party
 from conftest import QUICK
-from gateway import eventually
+from gateway import Refused, eventually
 
 
 def test_a_flooding_app_costs_its_neighbour_no_publish_and_no_deadline():
@@ -22,5 +22,44 @@ def test_a_flooding_app_costs_its_neighbour_no_publish_and_no_deadline():
         assert min(neighbour.lateness.values()) > -0.5, "nothing comes before its time"
         for message in neighbour.accepted:
             eventually(lambda: gateway.trace(message.hex())["state"] == "delivered")
+        neighbour.close()
+        assert gateway.stop() == 0
+
+
+def test_an_app_that_floods_over_http_is_slowed_down_and_answered():
+    """Batches, one after the other: each request is answered, and the neighbour has its slice of each turn."""
+    with neighbour_party.two_apps(limits={**QUICK}) as gateway:
+        neighbour = neighbour_party.Neighbour(gateway, devices=4)
+        absent = []
+        for _ in range(20):
+            one = neighbour_party.longwire_client.Device("127.0.0.1", gateway.device, gateway.app["appId"])
+            one.register(gateway.app["appSecret"])
+            absent.append(one.state.cid)
+            one.close()
+        is_over, codes = neighbour_party.threading.Event(), []
+
+        def flood(number):
+            count = 0
+            while not is_over.is_set():
+                count += 1
+                items = [{
+                    "request_id": f"flood-{number}-{count}-{item}", "audience": {"cid": [absent[item % 20].hex()]},
+                    "push_message": {"transmission": "x" * 100}} for item in range(100)]
+                try:
+                    answer = gateway.api("POST", "push/single/batch/cid", {"is_async": True, "msg_list": items})
+                    codes.append(answer["code"])
+                except Refused as refusal:
+                    codes.append(refusal.status)
+
+        threads = [neighbour_party.threading.Thread(target=flood, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        times = neighbour.publish(rate=40, seconds=6)
+        is_over.set()
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads), "a request was never answered"
+        assert len(codes) > 20 and set(codes) <= {0, 403, 503}, sorted(set(codes))
+        assert neighbour.refusals == [] and len(times) == 240
         neighbour.close()
         assert gateway.stop() == 0

@@ -10,10 +10,12 @@ final class PublicFront {
     private final class PendingPush {
         let exchange: HTTPExchange
         let form: PushForm
+        /// Its app's place in `AppShares`.
+        let share: Int
         var outcomes: [PublishOutcome?]
         var missing: Int
-        init(exchange: HTTPExchange, form: PushForm, count: Int) {
-            (self.exchange, self.form) = (exchange, form)
+        init(exchange: HTTPExchange, form: PushForm, share: Int, count: Int) {
+            (self.exchange, self.form, self.share) = (exchange, form, share)
             (outcomes, missing) = (Array(repeating: nil, count: count), count)
         }
     }
@@ -26,6 +28,15 @@ final class PublicFront {
         var missing: Int
     }
 
+    /// A request whose app has taken its share of the turn.
+    ///
+    /// Its connection is owed an answer and sends no other request meanwhile.
+    private struct WaitingPush {
+        var exchange: HTTPExchange
+        var items: [ParsedPush]
+        var form: PushForm
+    }
+
     /// Requests under way at once on one loop; more are told to come back.
     static let pendingLimit = 65_536
 
@@ -33,6 +44,8 @@ final class PublicFront {
     unowned(unsafe) let owner: GatewayLoop
     private let api: PublicAPI
     private var pushes = StampedTable<PendingPush>(limit: PublicFront.pendingLimit)
+    /// By place in `AppShares`, in the order in which they came.
+    private var waiting: [Int: [WaitingPush]] = [:]
     private var queries = StampedTable<PendingStatus>(limit: PublicFront.pendingLimit)
 
     init(_ owner: GatewayLoop) {
@@ -44,7 +57,7 @@ final class PublicFront {
         api.rates = owner.context.rates
     }
 
-    var hasWorkUnderWay: Bool { pushes.count > 0 || queries.count > 0 }
+    var hasWorkUnderWay: Bool { pushes.count > 0 || queries.count > 0 || !waiting.isEmpty }
 
     func reload(_ snapshot: GatewaySnapshot) {
         api.registry = snapshot.registry
@@ -86,12 +99,46 @@ final class PublicFront {
 
     func push(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
-        let pending = PendingPush(exchange: exchange, form: form, count: items.count)
-        guard !items.isEmpty else { return respond(exchange, render([], form)) }
+        guard let first = items.first else { return respond(exchange, render([], form)) }
+        let share = owner.core.pointee.shares.place(of: first.address.app)
+        guard waiting[share] == nil, owner.core.pointee.shares.mayTake(share) else {
+            waiting[share, default: []].append(WaitingPush(exchange: exchange, items: items, form: form))
+            return
+        }
+        publish(exchange, items, form, share)
+    }
+
+    private func publish(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm, _ share: Int) {
+        let pending = PendingPush(exchange: exchange, form: form, share: share, count: items.count)
         guard let (slot, stamp) = pushes.insert(pending) else { return respond(exchange, .busy) }
         let route = Route(.push, loop: owner.index, slot: slot, stamp: stamp)
         for (index, item) in items.enumerated() {
+            if let app = owner.core.pointee.shares.took(share, now: owner.loop.now) {
+                owner.context.activity.note([app], now: owner.loop.now)
+            }
             item.withCommand(origin: route.origin(UInt64(index))) { owner.publish($0) }
+        }
+    }
+
+    /// A new slice has begun for a request that waits: `goOn` is to be called.
+    var mayGoOn: Bool { waiting.contains { owner.core.pointee.shares.mayTake($0.key) } }
+
+    /// Goes on with requests that waited for their apps' slices.
+    func goOn() {
+        for share in waiting.keys.sorted() {
+            guard var requests = waiting.removeValue(forKey: share) else { continue }
+            var count = 0
+            while count < requests.count, owner.core.pointee.shares.mayTake(share) {
+                let next = requests[count]
+                count += 1
+                guard owner.context.isReady, !owner.context.isStopping else {
+                    respond(next.exchange, .starting)
+                    continue
+                }
+                publish(next.exchange, next.items, next.form, share)
+            }
+            requests.removeFirst(count)
+            if !requests.isEmpty { waiting[share] = requests }
         }
     }
 
@@ -101,6 +148,7 @@ final class PublicFront {
         else { return }
         pending.outcomes[item] = outcome
         pending.missing -= 1
+        owner.core.pointee.shares.answered(pending.share)
         guard pending.missing == 0 else { return }
         pushes.remove(route.slot, route.stamp)
         respond(pending.exchange, render(pending.outcomes.compactMap { $0 }, pending.form))

@@ -213,14 +213,15 @@ final class GatewayLoop {
         metrics.count(.turns)
         core.pointee.shares.isContended = context.activity.isContended
         let rested = core.pointee.shares.turnEnded()
-        if !rested.isEmpty { resume(rested) }
+        if !rested.isEmpty || publicFront.mayGoOn { resume(rested) }
     }
 
-    /// Senders that have rested read on, in a turn of its own.
+    /// Senders that have rested read on, and requests that waited go on, in a turn of its own.
     private func resume(_ rested: [AppShares.Connection]) {
         let member = LoopBound(self, on: loop)
         loop.submit {
             for connection in rested { member.wrapped.senders[connection.slot, connection.stamp]?.rested() }
+            member.wrapped.publicFront.goOn()
         }
     }
 

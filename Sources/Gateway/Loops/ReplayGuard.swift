@@ -4,8 +4,8 @@ internal import Delivery
 ///
 /// A device's own Hello needs none of this: its timestamp must exceed the device's last. Registrations and senders have no
 /// such last, so each of their proofs is taken once. A proof covers the timestamp, which must lie within the clock's
-/// tolerance; so a proof can be forgotten when its timestamp has left the tolerance, and nothing as old is taken from then on. A Hello from before the process's
-/// start is refused, because an earlier process may have taken it.
+/// tolerance; so a proof can be forgotten when its timestamp has left the tolerance, and nothing as old is taken from then
+/// on. A Hello from before the process's start is refused, because an earlier process may have taken it.
 struct ReplayGuard: ~Copyable {
     enum Verdict: Equatable {
         case fresh

@@ -63,14 +63,20 @@ package struct SegmentFolder: Sendable {
         return spares
     }
 
-    /// Makes a file of zeros, synced, under the name `free-GENERATION`; gently when nobody waits for it.
-    func makeSpare(_ generation: UInt64, isGentle: Bool = false) throws(JournalError) {
+    /// Makes a file of zeros, synced, under the name `free-GENERATION`.
+    ///
+    /// One that is awaited holds up the committer, and with it each publish: its blocks are reserved and not written, which
+    /// costs its syncs something and the wait next to nothing. Any other is written, gently.
+    func makeSpare(_ generation: UInt64, isAwaited: Bool) throws(JournalError) {
         // The committer and the spiller may make one each at the same time.
         let draft = path + "/" + Self.name("new", generation)
         do throws(SystemError) {
             do {
                 let file = try File(path: draft, mode: .createNew)
-                try file.fillWithZeros(byteCount: segmentByteCount, isGentle: isGentle)
+                let isReserved = isAwaited ? try file.reserve(byteCount: segmentByteCount) : false
+                if !isReserved {
+                    try file.fillWithZeros(byteCount: segmentByteCount, isGentle: !isAwaited)
+                }
             }
             try FileSystem.rename(draft, to: freePath(generation))
             try FileSystem.synchronizeDirectory(path)

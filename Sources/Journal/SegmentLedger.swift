@@ -59,10 +59,14 @@ package final class SegmentLedger: Sendable {
             state.nextGeneration += 1
             return (generation, state.spares.isEmpty ? nil : state.spares.removeFirst())
         }
-        if spare == nil { try folder.makeSpare(generation) }
+        if spare == nil { try folder.makeSpare(generation, isAwaited: true) }
         let file = try folder.open(spare: spare ?? generation, as: generation)
         segmentsInUse.add(1, ordering: .relaxed)
-        state.withLock { $0.unsynced.append(generation) }
+        // Under a heavy load the next spare is needed within a second, and takes half of one to fill: it begins now.
+        state.broadcast { state in
+            state.unsynced.append(generation)
+            state.wakeCount += 1
+        }
         return TakenSegment(file: file, generation: generation)
     }
 
@@ -82,7 +86,7 @@ package final class SegmentLedger: Sendable {
             return name
         }
         guard let name else { return }
-        try folder.makeSpare(name, isGentle: true)
+        try folder.makeSpare(name, isAwaited: false)
         state.withLock { $0.spares.append(name) }
     }
 

@@ -195,6 +195,19 @@ struct JournalFailingCallTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: fixture.path).count == 1)
     }
 
+    @Test("a committer that finds no spare waits for no zeros, and the next spare is begun at once")
+    func awaitedSegment() throws {
+        let fixture = try JournalFixture(segment: 1 << 20, isOnDisk: false)
+        let ledger = try SegmentLedger(folder: fixture.folder)
+        let plan = FaultPlan(folder: fixture.path, kind: .error(EIO), at: 1, extent: .fromThereOn) { $0 == "write" }
+        defer { plan.remove() }
+        let taken = try ledger.takeSegment()
+        #expect(try taken.file.byteCount() == 1 << 20)
+        #expect(throws: JournalError.self, "a spare that nobody waits for is written") { try ledger.keepSpare() }
+        // It would sleep for an hour.
+        #expect(ledger.wait(atMostMilliseconds: 3_600_000))
+    }
+
     @Test("a segment that cannot be read is said by its name, and the next start reads it")
     func unreadable() throws {
         let fixture = try JournalFixture(isOnDisk: false)

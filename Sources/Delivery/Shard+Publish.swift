@@ -22,7 +22,7 @@ extension Shard {
             return
         }
         // What is left is for those who have not had their share.
-        if isShortOfRoom, isOverShare(command.app) {
+        guard mayAccept(command.app) else {
             numbers.refusedOverShare &+= 1
             refuse(command, .busy)
             return

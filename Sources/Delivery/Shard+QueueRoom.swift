@@ -39,6 +39,13 @@ private final class Shedding {
     init(_ completion: @escaping (inout Shard, Bool) -> Void) { self.completion = completion }
 }
 
+/// Where the look at a queue in memory goes on in the next turn.
+private struct ShedPlace {
+    var isVendor = false
+    var slot = UInt32.max
+    var message: MessageID?
+}
+
 extension Shard {
     /// Makes the room that the device's queue must have, then decides.
     mutating func makeRoom(_ command: PublishCommand, _ slot: UInt32) {
@@ -242,6 +249,8 @@ extension Shard {
 
     /// Rows of one page: what ends of them is one batch or two.
     private static var shedPageRowCount: Int { 128 }
+    /// A slice ends one message or looks at so many that stay.
+    private static var shedLooksPerEnd: Int { 16 }
 
     /// How far the queue is over its bounds as it stands, if the app's policy is to drop the oldest.
     func standingExcess(_ slot: UInt32) -> Excess {
@@ -262,26 +271,44 @@ extension Shard {
             shedPages(Shedding(completion), slot, from: 0)
             return
         }
+        shedYoung(slot, from: ShedPlace(), completion: completion)
+    }
+
+    /// The same with a queue that is in memory: a slice a turn, by what it looks at, whether it may end that or not.
+    private mutating func shedYoung(
+        _ slot: UInt32, from start: ShedPlace, completion: @escaping (inout Shard, Bool) -> Void
+    ) {
+        let device = devices.pointer(slot)
+        var place = start
         var excess = standingExcess(slot)
-        var count = 0
-        for first in [device.pointee.firstMessage, device.pointee.firstVendor] {
-            var next = first
-            while excess.isAny, next != .max, count < limits.sliceCount {
-                let message = next
-                let entry = messages.pointer(message)
-                next = entry.pointee.next
-                guard mayDrop(message) else { continue }
-                excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
-                endShed(message, slot)
-                count += 1
+        var next = place.isVendor ? device.pointee.firstVendor : device.pointee.firstMessage
+        // Its message may have ended meanwhile: then the list is looked at from its beginning.
+        if let known = place.message, messages.isOccupied(place.slot),
+            messages.pointer(place.slot).pointee.facts.message == known
+        {
+            next = place.slot
+        }
+        var looks = limits.sliceCount * Self.shedLooksPerEnd
+        while excess.isAny, looks > 0, next != .max || !place.isVendor {
+            guard next != .max else {
+                place.isVendor = true
+                next = device.pointee.firstVendor
+                continue
             }
+            let message = next
+            let entry = messages.pointer(message)
+            next = entry.pointee.next
+            looks -= 1
+            guard mayDrop(message) else { continue }
+            excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
+            endShed(message, slot)
+            looks -= Self.shedLooksPerEnd - 1
         }
         if batch.isOpen { closeBatch() }
-        if count == limits.sliceCount, excess.isAny {
-            later { $0.shed(slot, completion: completion) }
-        } else {
-            completion(&self, true)
-        }
+        guard excess.isAny, next != .max || !place.isVendor else { return completion(&self, true) }
+        place.slot = next
+        place.message = next == .max ? nil : messages.pointer(next).pointee.facts.message
+        later { $0.shedYoung(slot, from: place, completion: completion) }
     }
 
     private mutating func endShed(_ message: UInt32, _ slot: UInt32) {

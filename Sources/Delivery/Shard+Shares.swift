@@ -45,9 +45,10 @@ extension Shard {
         store.isShortOfRoom || waitingCount >= limits.waitingInAll - limits.waitingInAll / 8
     }
 
-    func isOverShare(_ key: AppKey) -> Bool {
-        guard let app = apps.firstIndex(where: { $0.key == key }) else { return false }
-        return usage.isOverShare(app)
+    /// False when little room is left and the app has had its share of it: its publishes are refused as busy.
+    public func mayAccept(_ key: AppKey) -> Bool {
+        guard isShortOfRoom, let app = apps.firstIndex(where: { $0.key == key }) else { return true }
+        return !usage.isOverShare(app)
     }
 
     @inline(__always)

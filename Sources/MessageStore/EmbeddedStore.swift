@@ -278,7 +278,7 @@ public final class EmbeddedStore: @unchecked Sendable {
 
     /// What is left before `acceptsWrites` ends is for those who need little.
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool {
-        committer.uncommittedByteCount + untoldByteCount >= configuration.uncommittedByteLimit / 8
+        committer.uncommittedByteCount + untoldByteCount >= configuration.uncommittedByteLimit / 4
             || ledger.byteCount > configuration.journalByteLimit / 8 * 7
     }
 
@@ -291,7 +291,7 @@ public final class EmbeddedStore: @unchecked Sendable {
     }
 
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
-        committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit / 2
+        committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit / 4
             && ledger.byteCount <= configuration.journalByteLimit
     }
 

@@ -44,14 +44,14 @@ struct ListRunTests {
     }
 
     /// One list of devices that all live on one loop.
-    private func fanout(_ count: Int, route: UInt64) -> Fanout {
+    private func fanout(_ count: Int, route: UInt64, app: UInt64 = 1) -> Fanout {
         let targets = (0..<count).map {
             ListTarget(cid: DeviceID(high: 1, low: UInt64($0)), bucket: Bucket(0), digest: 0)
         }
         let content = MessageContent(
             strategy: .liveElseVendor, timeToLive: 5, vendor: nil, lengths: MessageContent.Lengths(), arena: [])
         return ListRun.deal(
-            targets, task: TaskID(kind: .list, month: 1, day: 2, random: (3, 4)), app: AppKey(1), createdAt: 9,
+            targets, task: TaskID(kind: .list, month: 1, day: 2, random: (3, 4)), app: AppKey(app), createdAt: 9,
             content: content, isBulk: true, route: route, loopCount: 1)[0].fanout
     }
 
@@ -77,7 +77,7 @@ struct ListRunTests {
 
     @Test("what waits too long is given back, and too many devices are not taken")
     func overdue() {
-        var queue = FanoutQueue(targetLimit: 100)
+        var queue = FanoutQueue(targetLimit: 100 * FanoutQueue.sharesOfLimit)
         let taken = [
             queue.append(fanout(90, route: 1), deadline: 5), queue.append(fanout(90, route: 2), deadline: 9),
             queue.append(fanout(10, route: 3), deadline: 9),
@@ -92,5 +92,20 @@ struct ListRunTests {
         _ = queue.popPortion()
         let isTaken = queue.append(fanout(300, route: 4), deadline: 9)
         #expect(isTaken && queue.targetCount == 300)
+    }
+
+    @Test("apps take turns, whatever their number of lists, and one app's lists do not take all places")
+    func apps() {
+        var queue = FanoutQueue(targetLimit: 800)
+        let flood = (0..<6).map { queue.append(fanout(40, route: $0), deadline: 5) }
+        #expect(flood == [true, true, true, true, true, false], "a quarter of the places, and no more")
+        let isTaken = queue.append(fanout(70, route: 9, app: 2), deadline: 5)
+        #expect(isTaken)
+        var order: [UInt64] = []
+        for _ in 0..<6 { order.append(queue.popPortion()?.fanout.app.word ?? 0) }
+        #expect(order == [1, 2, 1, 2, 1, 2])
+        let onlyForTwo = queue.popPortion { $0 == AppKey(2) }
+        #expect(onlyForTwo == nil)
+        #expect(queue.popPortion { $0 == AppKey(1) } != nil)
     }
 }

@@ -76,6 +76,26 @@ import Wire
         #expect(harness.store.violations == [])
     }
 
+    @Test("a slice is bounded by what it looks at: leased messages stay, and the look goes on behind them")
+    func leasedInFront() {
+        let harness = harness(.dropOldest)
+        let phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        let leasedCount = Self.slice * 16 + 40
+        for index in 0..<leasedCount + 100 { harness.submit(phone, "\(index)", strategy: .vendorOnly) }
+        harness.flush()
+        var leased = 0
+        while leased < leasedCount { leased += harness.lease(min(500, leasedCount - leased)).count }
+        lower(harness, to: 20)
+        let request = harness.submit(phone, "new", strategy: .vendorOnly)
+        #expect(ended(harness, .overflowed) == 0 && harness.shard.hasSlicesAtHand, "leased ones fill the first look")
+        harness.flush()
+        #expect(ended(harness, .overflowed) == 100, "each that may end")
+        #expect(harness.outcomes[request]?.code == .queueFull)
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations == [])
+    }
+
     @Test("messages that end at one time end a slice a turn, each in its own time")
     func expiries() {
         let harness = harness()

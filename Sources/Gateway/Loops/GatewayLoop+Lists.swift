@@ -21,9 +21,10 @@ extension GatewayLoop {
         dealLists()
     }
 
-    /// A list waits for what single publishes of its app would be refused for want of.
-    private var hasRoomForLists: Bool {
-        store.hasRoomForLists && !(core.pointee.shares.isContended && store.isShortOfRoom)
+    /// The next portion for which there is room: a list waits where its app's single publishes would be refused.
+    private func nextPortion() -> FanoutQueue.Portion? {
+        guard store.hasRoomForLists else { return nil }
+        return lists.popPortion { core.pointee.shard.mayAccept($0) }
     }
 
     /// Publishes what the store has room for; goes on in the next turn, or when something was committed.
@@ -32,7 +33,7 @@ extension GatewayLoop {
         isDealing = true
         let slice = core.pointee.shares.isContended ? AppShares.publishesPerTurn : Self.listSliceCount
         var count = 0
-        while count < slice, hasRoomForLists, let portion = lists.popPortion() {
+        while count < slice, let portion = nextPortion() {
             count += portion.part.count
             portion.forEach { command in
                 core.pointee.shard.publish(command, now: now)
@@ -40,7 +41,8 @@ extension GatewayLoop {
             }
         }
         isDealing = false
-        guard !lists.isEmpty, hasRoomForLists, !isDealingLater else { return }
+        // Short of the slice, there was no room: the next commit or tick goes on.
+        guard !lists.isEmpty, count >= slice, !isDealingLater else { return }
         isDealingLater = true
         let member = LoopBound(self, on: loop)
         loop.submit {

@@ -147,8 +147,9 @@ extension Shard {
             case (.stop, .open), (.stop, .scheduled), (.stop, .running), (.stop, .stopping), (.stop, .ending):
                 if record.state != .stopping { record.broadcast?.position = 0 }
                 record.state = .stopping
-                // A broadcast's home does the rest, from now on.
-                record.resumeAt = shard.now + (record.broadcast == nil ? shard.limits.taskPatience : 0)
+                // The caller sweeps and counts; the home takes up what a caller leaves half done.
+                record.resumeAt = shard.now + shard.limits.taskPatience
+            case (.swept, .stopping): record.resumeAt = shard.now
             case (.stopped, .stopping): record.state = .stopped
             case (.ended, .ending): record.state = .ended
             case (.cancel, .scheduled) where record.scheduleAt - shard.now >= 60_000: record.state = .cancelled

@@ -147,6 +147,8 @@ public struct CallKey: Hashable, Sendable {
 public enum TaskChange: UInt8, Sendable {
     /// Open, scheduled or running → stopping.
     case stop
+    /// Stopping → stopping: the caller of the stop has ended what was pending, and the home does the rest now.
+    case swept
     /// Stopping → stopped.
     case stopped
     /// Scheduled → cancelled; not in the last minute.

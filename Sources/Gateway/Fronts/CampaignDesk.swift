@@ -182,7 +182,12 @@ final class CampaignDesk {
             guard let self else { return }
             switch answer {
             case .record(let record) where record.state == .stopping && record.broadcast != nil:
-                sweepBroadcast(record, told: told)
+                sweepBroadcast(record) { [weak self] answer in
+                    told(answer)
+                    // Only now does the home close it: what the closing walk ended is in nobody's count.
+                    guard case .swept = answer, let self else { return }
+                    ask(home: task, .change(task, app, .swept)) { (_: TaskAnswer) in }
+                }
             case .record(let record) where record.state == .stopping: sweep(task, app, told: told)
             // There was nothing left to stop.
             case .record, .refused: told(.swept(0))

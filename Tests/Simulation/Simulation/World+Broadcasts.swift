@@ -18,6 +18,8 @@ final class SimulatedBroadcast {
     var madeAt: Int64 = 0
     var isCreated = false
     var isStopped = false
+    /// The stop was answered, and the home was told to go on.
+    var isStopTold = false
     /// Every shard has swept it since it was stopped, in one life: nothing of it goes out any more.
     var isSwept = false
     var isOver = false
@@ -271,7 +273,13 @@ extension World {
             }
             broadcast.isCreated = true
         case (Self.routes.create, .busy), (Self.routes.create, .full): break
-        case (Self.routes.stop, .busy): broadcast.isStopped = false
+        case (Self.routes.stop, .busy) where !broadcast.isStopTold: broadcast.isStopped = false
+        case (Self.routes.stop, .record(let record)) where record.state == .stopping && !broadcast.isStopTold:
+            // As the front does after its sweep; if a crash comes first, the home goes on by itself.
+            broadcast.isStopTold = true
+            ask(
+                loop(of: broadcast.task.id.home), .change(broadcast.task.id, broadcast.task.app, .swept),
+                Self.routes.stop, broadcast.index)
         case (Self.routes.stop, _): break
         case (Self.routes.totals, .totals(let part)): broadcast.totals.add(part)
         case (Self.routes.state, .record(let record)):

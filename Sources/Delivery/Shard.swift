@@ -49,10 +49,7 @@ public struct Shard: ~Copyable {
     var dueLists: [DueList] = []
     var dueCount = 0
 
-    var counters = Slab<CountersRow>()
-    var counterIndex = WideMap()
-    /// By app: a report looks at one app's.
-    var counterSlots: [AppKey: [UInt32]] = [:]
+    var counters: CounterTable
 
     var effects: [Effect] = []
     var pending = Ring<PendingEffect>(capacity: 256)
@@ -126,14 +123,6 @@ public struct Shard: ~Copyable {
     var firstAckTimers = Ring<FirstAckTimer>()
     /// So many stopped tasks are remembered before those of old are looked for.
     var stoppedTaskLimit = 4_096
-    /// What this shard counted, by app and day, over all its buckets, of days whose rows are not in memory.
-    var dayTotals: [CounterDay: CountersRow] = [:]
-    /// Days that are folded, and those of them of which a start found rows that are still to be removed.
-    var foldedCounters: Set<CounterDay> = []
-    var staleCounters: Set<CounterDay> = []
-    var counterRemovals: [CounterRemoval] = []
-    var counterRemovalAt = GatewayTime.max
-
     /// What to do with a reader's answer.
     typealias Continuation = (inout Shard, StoreReply) -> Void
 
@@ -159,9 +148,7 @@ public struct Shard: ~Copyable {
         acceptances = AcceptanceFilter(now: now, byteLimit: limits.acceptanceFilterByteCount)
         numbers.pending = counters.pending
         numbers.damagedRows += UInt64(counters.damagedRowCount)
-        for entry in counters.current { keepCounters(entry.row, bucket: entry.bucket) }
-        dayTotals = counters.sums
-        (foldedCounters, staleCounters) = (counters.counted.union(counters.folded), counters.folded)
+        self.counters = CounterTable(counters)
         restore(broadcasts)
     }
 

@@ -53,7 +53,7 @@ struct CounterFoldTests {
 
         func totals(_ app: AppKey, _ day: UInt32) -> DayTotals {
             var sum = DayTotals()
-            for box in shards { sum.add(box.shard.dayTotals(of: app, day: day)) }
+            for box in shards { sum.add(box.shard.counters.totals(of: app, day: day)) }
             return sum
         }
     }
@@ -93,7 +93,7 @@ struct CounterFoldTests {
     private func fold(
         _ life: inout Life, _ store: MemoryShardStore, _ day: UInt32, _ random: inout SeededGenerator
     ) -> Bool {
-        let parts = life.shards.map { $0.shard.foldableCounters(today: day) }
+        let parts = life.shards.map { $0.shard.counters.foldable(today: day) }
         let change = life.fold.change(parts, today: day, reportDays: Self.reportDays)
         if !change.isEmpty {
             _ = life.fold.write(change, to: store)
@@ -102,7 +102,7 @@ struct CounterFoldTests {
         }
         for box in life.shards {
             if Int.random(in: 0..<8, using: &random) == 0 { return false }
-            box.shard.removeCounters(change.removed, box.share)
+            box.shard.counters.remove(change.removed, from: box.share.buckets, now: box.shard.now)
         }
         for second in 1...3 {
             for box in life.shards { box.shard.advance(to: Self.noon(day) + Int64(second) * 1_000) }

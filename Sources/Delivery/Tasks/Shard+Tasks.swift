@@ -34,11 +34,11 @@ extension Shard {
         case .advance(let task, let app, let position, let state): advance(task, app, position, state, origin)
         case .sweep(let task, let app, let share): sweep(task, app, share, origin)
         case .totals(let task, let app, let share): totals(of: task, app, share, origin)
-        case .day(let app, let day): answer(origin, .day(dayTotals(of: app, day: day)))
+        case .day(let app, let day): answer(origin, .day(counters.totals(of: app, day: day)))
         case .foldable(let today):
-            answer(origin, CountersRow.day(of: now) < today ? .busy : .foldable(foldableCounters(today: today)))
+            answer(origin, CountersRow.day(of: now) < today ? .busy : .foldable(counters.foldable(today: today)))
         case .removeCounters(let days, let share):
-            removeCounters(days, share)
+            counters.remove(days, from: share.buckets, now: now)
             answer(origin, .done)
         case .online: answer(origin, .online(onlineCounts()))
         case .message(let task, let app, let cid, let bucket, let digest):

@@ -6,9 +6,6 @@ internal import Wire
 /// The batch that is being written.
 struct OpenBatch {
     var device: UInt32 = .max
-    /// The counters row that changed in it, and that of the day before.
-    var counters: UInt32 = .max
-    var earlierCounters: UInt32 = .max
     var rowCount = 0
     /// A message ended in it that its device, which is connected, may not have seen.
     var endsUnseen = false
@@ -32,7 +29,7 @@ extension Shard {
     mutating func closeBatch() -> Ticket {
         let device = devices.pointer(batch.device)
         if device.pointee.flags.contains(.dirty) { writeDevice(device) }
-        writeCounters(device.pointee.bucket)
+        counters.writeChanged(device.pointee.bucket, to: store)
         let slot = batch.device
         batch.device = .max
         lastTicket = store.endBatch()
@@ -105,115 +102,33 @@ extension Shard {
 
     // MARK: Counters
 
-    mutating func keepCounters(_ row: CountersRow, bucket: Bucket) {
-        let slot = counters.insert(row)
-        counterSlots[row.app, default: []].append(slot)
-        counterIndex.set(row.app.word, Self.counterKey(bucket, row.day), slot)
-    }
-
-    private static func counterKey(_ bucket: Bucket, _ day: UInt32) -> UInt64 {
-        UInt64(bucket.index) << 32 | UInt64(day)
-    }
-
-    /// The counters of the open batch's bucket, app and day, marked as changed.
-    private mutating func changingCounters() -> UnsafeMutablePointer<CountersRow> {
-        if batch.counters != .max { return counters.pointer(batch.counters) }
+    /// Whose counters the open batch changes.
+    private var counterScope: CounterTable.Scope {
         let device = devices.pointer(batch.device)
-        batch.counters = todaysCounters(apps[Int(device.pointee.appIndex)].key, device.pointee.bucket)
-        return counters.pointer(batch.counters)
-    }
-
-    private mutating func todaysCounters(_ app: AppKey, _ bucket: Bucket) -> UInt32 {
-        let day = CountersRow.day(of: now)
-        if let slot = counterIndex[app.word, Self.counterKey(bucket, day)] { return slot }
-        keepCounters(CountersRow(app: app, day: day), bucket: bucket)
-        return counterIndex[app.word, Self.counterKey(bucket, day)] ?? .max
-    }
-
-    /// Counts in a batch of the store that no device has opened.
-    mutating func countLate(_ reach: CountersRow.Reach, of facts: MessageFacts) {
-        if let slot = countersOfTheDayBefore(facts) {
-            batch.earlierCounters = slot
-            counters.pointer(slot).pointee.count(reach)
-        } else {
-            batch.counters = todaysCounters(facts.app, facts.bucket)
-            counters.pointer(batch.counters).pointee.count(reach)
-        }
-        writeCounters(facts.bucket)
-    }
-
-    /// Counts, in the open batch, on which channels a message went out: on the day of its acceptance, so that a day's
-    /// messages and their targets are one set; today if that day is longer ago than yesterday.
-    mutating func countReached(_ reach: CountersRow.Reach, of facts: MessageFacts) {
-        guard !reach.isEmpty else { return }
-        if let slot = countersOfTheDayBefore(facts) {
-            batch.earlierCounters = slot
-            counters.pointer(slot).pointee.count(reach)
-        } else {
-            changingCounters().pointee.count(reach)
-        }
-    }
-
-    /// Yesterday's counters, for a message that was accepted then.
-    private mutating func countersOfTheDayBefore(_ facts: MessageFacts) -> UInt32? {
-        let day = CountersRow.day(of: facts.acceptedAt)
-        guard day &+ 1 == CountersRow.day(of: now) else { return nil }
-        return counterIndex[facts.app.word, Self.counterKey(facts.bucket, day)]
-    }
-
-    /// Writes, in the open batch, the counters that changed: a batch counts for one app and bucket.
-    private mutating func writeCounters(_ bucket: Bucket) {
-        if batch.counters != .max { writeCounters(batch.counters, bucket) }
-        if batch.earlierCounters != .max { writeCounters(batch.earlierCounters, bucket) }
-        (batch.counters, batch.earlierCounters) = (.max, .max)
-    }
-
-    private mutating func writeCounters(_ slot: UInt32, _ bucket: Bucket) {
-        let row = counters.pointer(slot)
-        store.put(
-            CountersRow.key(bucket, app: row.pointee.app, day: row.pointee.day), wakeAt: 0,
-            prior: .maybe(wakeAt: 0), byteCount: CountersRow.byteCount
-        ) { row.pointee.write(into: $0) }
+        return CounterTable.Scope(app: apps[Int(device.pointee.appIndex)].key, bucket: device.pointee.bucket, now: now)
     }
 
     mutating func countAccepted() {
-        changingCounters().pointee.accepted &+= 1
+        counters.countAccepted(counterScope)
         numbers.accepted &+= 1
         numbers.pending += 1
     }
 
     private mutating func countEnded(_ state: FinalState, _ reach: CountersRow.Reach, _ facts: MessageFacts) {
-        let index = Int(state.rawValue) - 1
         if isPlanted(.expiryUncounted), state == .expired { return }
-        let row = changingCounters()
-        row.pointee.finals[index] &+= 1
-        countReached(reach, of: facts)
-        numbers.finals[index] &+= 1
+        counters.count(state, counterScope)
+        counters.count(reach, of: facts, now: now)
+        numbers.finals[Int(state.rawValue) - 1] &+= 1
         numbers.pending -= 1
     }
 
-    /// Counts, in the open batch, something that is no acceptance and no end.
-    mutating func count(_ extra: CountersRow.Extra) { changingCounters().pointee.extra[extra] &+= 1 }
-
-    /// Forgets the counters of days before yesterday; their rows stay in the store, and do not change any more.
-    mutating func dropOldCounters(before today: UInt32) {
-        let day = today - min(1, today)
-        for bucket in UInt16(0)..<UInt16(Bucket.count) {
-            for app in apps {
-                for old in stride(from: Int64(day) - 3, to: Int64(day), by: 1) where old >= 0 {
-                    let key = Self.counterKey(Bucket(bucket), UInt32(old))
-                    if let slot = counterIndex.remove(app.key.word, key) {
-                        noteDay(counters.pointer(slot).pointee)
-                        counters.remove(slot)
-                    }
-                }
-            }
-        }
-        counterSlots.removeAll(keepingCapacity: true)
-        for slot in 0..<counters.highWater where counters.isOccupied(slot) {
-            counterSlots[counters.pointer(slot).pointee.app, default: []].append(slot)
-        }
+    /// Counts, in the open batch, on which channels a message went out.
+    mutating func countReached(_ reach: CountersRow.Reach, of facts: MessageFacts) {
+        counters.count(reach, of: facts, now: now)
     }
+
+    /// Counts, in the open batch, something that is neither an acceptance nor an end.
+    mutating func count(_ extra: CountersRow.Extra) { counters.count(extra, counterScope) }
 
     // MARK: Final states
 

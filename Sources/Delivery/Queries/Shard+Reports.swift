@@ -307,43 +307,7 @@ extension Shard {
         }
     }
 
-    // MARK: Days
-
-    /// Keeps a row's numbers when the row leaves memory; rows of the day are summed where they are.
-    mutating func noteDay(_ row: CountersRow) {
-        let key = CounterDay(app: row.app, day: row.day)
-        dayTotals[key, default: CountersRow(app: row.app, day: row.day)].add(row)
-    }
-
-    func dayTotals(of app: AppKey, day: UInt32) -> DayTotals {
-        var sum = DayTotals()
-        var row = CountersRow(app: app, day: day)
-        func take(_ part: CountersRow) {
-            guard part.app == app, part.day <= day else { return }
-            sum.accumulated += Int(part.extra[.registered]) - Int(part.extra[.collected])
-            if part.day == day { row.add(part) }
-        }
-        for part in dayTotals.values { take(part) }
-        for slot in counterSlots[app] ?? [] { take(counters.pointer(slot).pointee) }
-        sum.registered = Int(row.extra[.registered])
-        sum.active = Int(row.extra[.active])
-        sum.messages.accepted = Int(row.accepted)
-        for state in FinalState.allCases { sum.messages[state] = Int(row[state]) }
-        let acked = sum.messages[.delivered] + sum.messages[.deliveredOffline]
-        sum.messages.live.sent = Int(row.extra[.sent])
-        sum.messages.live.received = acked
-        sum.messages.live.shown = Int(row.extra[.shownLive])
-        sum.messages.live.clicked = Int(row.extra[.clickedLive])
-        sum.messages.vendor.sent = Int(row.extra[.alerted])
-        sum.messages.vendor.received = max(Int(row.extra[.shownVendor]), Int(row.extra[.clickedVendor]))
-        sum.messages.vendor.shown = Int(row.extra[.shownVendor])
-        sum.messages.vendor.clicked = Int(row.extra[.clickedVendor])
-        sum.messages.all.sent = Int(row.extra[.reached])
-        sum.messages.all.received = acked + sum.messages.vendor.received
-        sum.messages.all.shown = sum.messages.live.shown + sum.messages.vendor.shown
-        sum.messages.all.clicked = sum.messages.live.clicked + sum.messages.vendor.clicked
-        return sum
-    }
+    // MARK: Devices
 
     func onlineCounts() -> [AppKey: Int] {
         var counts: [AppKey: Int] = [:]

@@ -11,7 +11,7 @@ extension Shard {
         let before = CountersRow.day(of: now)
         begin(time)
         let today = CountersRow.day(of: now)
-        if today != before { dropOldCounters(before: today) }
+        if today != before { counters.dropOld(before: today, of: apps) }
 
         messageTimers.advance(to: now, expired: &firedMessages.slots)
         jobTimers.advance(to: now, expired: &firedJobs.slots)
@@ -23,7 +23,7 @@ extension Shard {
         writeCursors()
         walkSessions()
         walkMessages()
-        removeCounterSlice()
+        if let ticket = counters.removeSlice(now: now, from: store) { lastTicket = ticket }
         ringFirstAcks()
         askForAlarms()
         releaseDue()

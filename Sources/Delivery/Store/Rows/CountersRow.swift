@@ -4,7 +4,7 @@ public import Wire
 public struct CountersRow: Equatable, Sendable {
     /// What is counted besides acceptances and ends; raw values are places in the row, never reused.
     ///
-    /// A message's ways out count when they happen, on the day of its acceptance (see `Shard.countReached`); its final state,
+    /// A message's ways out count when they happen, on the day of its acceptance (see `CounterTable.count`); its final state,
     /// and what users did, on the day of that.
     public enum Extra: Int, CaseIterable, Sendable {
         /// Sent on the live channel; accepted by the vendor; either of them.

@@ -282,7 +282,9 @@ extension Shard {
             let wasAlerted = trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
             let wasReached = wasAlerted || trace.wasReached
             if !wasAlerted {
-                shard.countLate(wasReached ? [.alerted] : [.alerted, .reached], of: trace.facts)
+                let reach: CountersRow.Reach = wasReached ? [.alerted] : [.alerted, .reached]
+                shard.counters.count(reach, of: trace.facts, now: shard.now)
+                shard.counters.writeChanged(trace.facts.bucket, to: shard.store)
             }
             shard.lastTicket = shard.store.endBatch()
             completion(&shard, .recorded)

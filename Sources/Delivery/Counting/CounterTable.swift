@@ -1,0 +1,232 @@
+// What a shard counts, by bucket, app and UTC day. A batch counts for one bucket and one app, and carries the rows that it
+// changed: so the numbers and the messages they count are durable together.
+//
+// Today's and yesterday's rows are in memory one by one, since a message counts its ways out on the day of its acceptance.
+// Earlier days are sums over all buckets of the shard: their rows stay in the store until they are folded (`CounterFold`).
+
+internal import Structures
+internal import Wire
+
+struct CounterTable: ~Copyable {
+    /// Whose counters a batch changes, and when.
+    struct Scope {
+        var app: AppKey
+        var bucket: Bucket
+        var now: GatewayTime
+        var day: UInt32 { CountersRow.day(of: now) }
+    }
+
+    /// Days whose rows by bucket are to be removed, and how far that has come.
+    private struct Removal {
+        var days: [CounterDay]
+        var buckets: [Bucket]
+        var nextBucket = 0
+        var nextDay = 0
+    }
+
+    /// Rows that one second removes: a start of an older format may find millions of them.
+    private static let removedRowCount = 4_096
+    private static let rowsOfBatch = 256
+
+    private var rows = Slab<CountersRow>()
+    private var index = WideMap()
+    /// A report looks at one app's rows.
+    private var slotsByApp: [AppKey: [UInt32]] = [:]
+    /// The rows that the open batch changed: that of today, and that of yesterday.
+    private var changed = UInt32.max
+    private var changedEarlier = UInt32.max
+    /// What this shard counted on days whose rows are not in memory.
+    private var pastDays: [CounterDay: CountersRow]
+    /// Days that are folded, and those of them of which a start found rows that are still to be removed.
+    private var foldedDays: Set<CounterDay>
+    private var staleDays: Set<CounterDay>
+    private var removals: [Removal] = []
+    private var removalAt = GatewayTime.max
+
+    init(_ start: CounterStart) {
+        pastDays = start.sums
+        (foldedDays, staleDays) = (start.counted.union(start.folded), start.folded)
+        for entry in start.current { keep(entry.row, entry.bucket) }
+    }
+
+    // MARK: Counting, in the open batch
+
+    mutating func countAccepted(_ scope: Scope) { rows.pointer(today(scope)).pointee.accepted &+= 1 }
+
+    mutating func count(_ state: FinalState, _ scope: Scope) {
+        rows.pointer(today(scope)).pointee.finals[Int(state.rawValue) - 1] &+= 1
+    }
+
+    /// Counts something that is neither an acceptance nor an end.
+    mutating func count(_ extra: CountersRow.Extra, _ scope: Scope) {
+        rows.pointer(today(scope)).pointee.extra[extra] &+= 1
+    }
+
+    /// Counts on which channels a message went out: on the day of its acceptance, so that a day's messages and their targets
+    /// are one set; today if that day is longer ago than yesterday.
+    mutating func count(_ reach: CountersRow.Reach, of facts: MessageFacts, now: GatewayTime) {
+        guard !reach.isEmpty else { return }
+        let scope = Scope(app: facts.app, bucket: facts.bucket, now: now)
+        let acceptedOn = CountersRow.day(of: facts.acceptedAt)
+        if acceptedOn &+ 1 == scope.day, let slot = index[facts.app.word, Self.key(facts.bucket, acceptedOn)] {
+            changedEarlier = slot
+            rows.pointer(slot).pointee.count(reach)
+        } else {
+            rows.pointer(today(scope)).pointee.count(reach)
+        }
+    }
+
+    /// Writes the rows that changed into the open batch of the store, as its last step.
+    mutating func writeChanged(_ bucket: Bucket, to store: any ShardStore) {
+        if changed != .max { write(changed, bucket, to: store) }
+        if changedEarlier != .max { write(changedEarlier, bucket, to: store) }
+        (changed, changedEarlier) = (.max, .max)
+    }
+
+    private func write(_ slot: UInt32, _ bucket: Bucket, to store: any ShardStore) {
+        let row = rows.pointer(slot)
+        store.put(
+            CountersRow.key(bucket, app: row.pointee.app, day: row.pointee.day), wakeAt: 0,
+            prior: .maybe(wakeAt: 0), byteCount: CountersRow.byteCount
+        ) { row.pointee.write(into: $0) }
+    }
+
+    /// The row of the batch's bucket, app and day, marked as changed.
+    private mutating func today(_ scope: Scope) -> UInt32 {
+        if changed != .max { return changed }
+        changed =
+            index[scope.app.word, Self.key(scope.bucket, scope.day)]
+            ?? keep(CountersRow(app: scope.app, day: scope.day), scope.bucket)
+        return changed
+    }
+
+    @discardableResult
+    private mutating func keep(_ row: CountersRow, _ bucket: Bucket) -> UInt32 {
+        let slot = rows.insert(row)
+        slotsByApp[row.app, default: []].append(slot)
+        index.set(row.app.word, Self.key(bucket, row.day), slot)
+        return slot
+    }
+
+    private static func key(_ bucket: Bucket, _ day: UInt32) -> UInt64 { UInt64(bucket.index) << 32 | UInt64(day) }
+
+    // MARK: Days
+
+    /// Keeps only the sums of days before yesterday; their rows stay in the store and do not change any more.
+    mutating func dropOld(before today: UInt32, of apps: [AppSettings]) {
+        let yesterday = today - min(1, today)
+        for bucket in UInt16(0)..<UInt16(Bucket.count) {
+            for app in apps {
+                for old in stride(from: Int64(yesterday) - 3, to: Int64(yesterday), by: 1) where old >= 0 {
+                    guard let slot = index.remove(app.key.word, Self.key(Bucket(bucket), UInt32(old))) else { continue }
+                    let row = rows.remove(slot)
+                    let day = CounterDay(app: row.app, day: row.day)
+                    pastDays[day, default: CountersRow(app: row.app, day: row.day)].add(row)
+                }
+            }
+        }
+        slotsByApp.removeAll(keepingCapacity: true)
+        for slot in 0..<rows.highWater where rows.isOccupied(slot) {
+            slotsByApp[rows.pointer(slot).pointee.app, default: []].append(slot)
+        }
+    }
+
+    /// What was counted for an app on a day, and how many devices it had at the day's end.
+    func totals(of app: AppKey, day: UInt32) -> DayTotals {
+        var sum = CountersRow(app: app, day: day)
+        var deviceCount = 0
+        func take(_ part: CountersRow) {
+            guard part.app == app, part.day <= day else { return }
+            deviceCount += Int(part.extra[.registered]) - Int(part.extra[.collected])
+            if part.day == day { sum.add(part) }
+        }
+        for part in pastDays.values { take(part) }
+        for slot in slotsByApp[app] ?? [] { take(rows.pointer(slot).pointee) }
+        return DayTotals(sum, deviceCount: deviceCount)
+    }
+
+    // MARK: Folding
+
+    /// What was counted on days before yesterday that are not folded, and folded days (as zeros) of which a start found rows.
+    ///
+    /// All loops are asked with the same day, or one would leave a day out that another one gives.
+    func foldable(today: UInt32) -> [CountersRow] {
+        let today = Int64(today)
+        var sums: [CounterDay: CountersRow] = [:]
+        for (day, row) in pastDays where Int64(day.day) + 2 <= today && !foldedDays.contains(day) { sums[day] = row }
+        // Rows of an app that is no longer configured leave memory only with the process.
+        for slot in 0..<rows.highWater where rows.isOccupied(slot) {
+            let row = rows.pointer(slot)
+            let day = CounterDay(app: row.pointee.app, day: row.pointee.day)
+            guard Int64(day.day) + 2 <= today, !foldedDays.contains(day) else { continue }
+            sums[day, default: CountersRow(app: day.app, day: day.day)].add(row.pointee)
+        }
+        for day in staleDays { sums[day] = CountersRow(app: day.app, day: day.day) }
+        return Array(sums.values)
+    }
+
+    /// Removes the rows of folded days from these buckets, some each second; what they told stays in memory.
+    mutating func remove(_ days: [CounterDay], from buckets: [Bucket], now: GatewayTime) {
+        let new = days.filter { !foldedDays.contains($0) || staleDays.contains($0) }
+        for day in new {
+            foldedDays.insert(day)
+            staleDays.remove(day)
+        }
+        guard !new.isEmpty else { return }
+        removals.append(Removal(days: new, buckets: buckets))
+        if removalAt == .max { removalAt = now }
+    }
+
+    /// Removes a second's rows, in batches of their own.
+    ///
+    /// - Returns: the last batch's ticket, if there was one.
+    mutating func removeSlice(now: GatewayTime, from store: any ShardStore) -> Ticket? {
+        guard now >= removalAt else { return nil }
+        removalAt = removals.isEmpty ? .max : now + 1_000
+        var budget = store.acceptsWrites ? Self.removedRowCount : 0
+        var ticket: Ticket?
+        while budget > 0, var removal = removals.first {
+            guard removal.nextBucket < removal.buckets.count else {
+                removals.removeFirst()
+                continue
+            }
+            let bucket = removal.buckets[removal.nextBucket]
+            let end = min(removal.days.count, removal.nextDay + Self.rowsOfBatch)
+            store.beginBatch(bucket)
+            for day in removal.days[removal.nextDay..<end] {
+                store.delete(CountersRow.key(bucket, app: day.app, day: day.day), prior: .maybe(wakeAt: 0))
+            }
+            ticket = store.endBatch()
+            budget -= end - removal.nextDay
+            removal.nextDay = end == removal.days.count ? 0 : end
+            if removal.nextDay == 0 { removal.nextBucket += 1 }
+            removals[0] = removal
+        }
+        return ticket
+    }
+}
+
+extension DayTotals {
+    /// A day's counters as a report gives them.
+    fileprivate init(_ row: CountersRow, deviceCount: Int) {
+        self.init()
+        accumulated = deviceCount
+        registered = Int(row.extra[.registered])
+        active = Int(row.extra[.active])
+        messages.accepted = Int(row.accepted)
+        for state in FinalState.allCases { messages[state] = Int(row[state]) }
+        let acked = messages[.delivered] + messages[.deliveredOffline]
+        messages.live.sent = Int(row.extra[.sent])
+        messages.live.received = acked
+        messages.live.shown = Int(row.extra[.shownLive])
+        messages.live.clicked = Int(row.extra[.clickedLive])
+        messages.vendor.sent = Int(row.extra[.alerted])
+        messages.vendor.received = max(Int(row.extra[.shownVendor]), Int(row.extra[.clickedVendor]))
+        messages.vendor.shown = Int(row.extra[.shownVendor])
+        messages.vendor.clicked = Int(row.extra[.clickedVendor])
+        messages.all.sent = Int(row.extra[.reached])
+        messages.all.received = acked + messages.vendor.received
+        messages.all.shown = messages.live.shown + messages.vendor.shown
+        messages.all.clicked = messages.live.clicked + messages.vendor.clicked
+    }
+}

@@ -60,12 +60,7 @@ public struct Shard: ~Copyable {
     var waitLists = Slab<WaitList>()
     var waitingCount = 0
     var evictionHand: UInt32 = 0
-    /// A reader looks for a message that nothing leads to; and those that are to be looked for next.
-    var isSearching = false
-    var searches: [(message: MessageID, bucket: Bucket, origin: Origin)] = []
-    /// Walks over the messages in memory, and how many of these a turn looks at.
-    var messageWalks: [MessageWalk] = []
-    var messageWalkSlice: UInt32 = 16_384
+    var searches = MessageSearches()
     var loadedCount = 0
 
     var lastTicket: Ticket = 0
@@ -74,55 +69,26 @@ public struct Shard: ~Copyable {
     /// Until this ticket is durable a connected device is sent nothing: see `end`.
     var walls: [UInt32: Ticket] = [:]
     var now: GatewayTime
-    var alarmsAsked = false
-    /// Their last reading failed: not asked for before this.
-    var alarmsPausedUntil: GatewayTime = 0
-    var alarmWork = 0
-    /// The turn of a pile of alarms comes after one of what no pile has.
-    var isPilesTurn = false
-    var pileHand = 0
+    var alarms = AlarmReading()
     var usage = AppUsage()
-    var usageAgedAt: GatewayTime = 0
-    /// Tag walks under way, by app.
-    var tagWalkCounts: [AppKey: Int] = [:]
-    /// Alarms whose reading failed; the store does not repeat them.
-    var rungAgain: [(key: StoreKey, at: GatewayTime)] = []
+    var tagWalks = TagWalkPlaces()
     var retiredApps: Set<AppKey> = []
-    /// The row of a message that may move to the live stream, while that is decided; see `withMovableRow`.
-    var movable: (id: MessageID, bytes: UnsafeRawBufferPointer)?
     var numbers = ShardStatistics()
-    /// Aliases whose row is being read, with what waits for it.
-    var aliasesInReading: [AliasName: [AliasWork]] = [:]
-    var lastAliasStamp: GatewayTime = 0
-    var tagWalkCount = 0
+    var aliasReads = AliasReads()
     /// Which devices tasks have reached; see `admitOnce`.
     var acceptances: AcceptanceFilter
-    /// Tasks that take no messages any more, and until when that must be remembered.
-    var stoppedTasks: [TaskID: GatewayTime] = [:]
-    /// Larger calls under way, and who waits for them.
-    var calls: [CallKey: RunningCall] = [:]
-    /// Times of tasks whose rows were written in this life.
-    var taskTimers: [TaskTimer] = []
-    var nextTargets: UInt64 = 0
+    var tasks = TaskTable()
     /// By app: live broadcasts and the head of the log.
     var broadcastLogs: [AppKey: BroadcastLog] = [:]
     /// By app: the head of its log.
     var broadcastHeads: [UInt64] = []
     /// By app: the walks over this loop's sessions.
     var broadcastHands: [AppKey: BroadcastHand] = [:]
-    /// Tasks to be looked at before their time, once, because the process died over them.
-    var resumedTasks: Set<TaskID> = []
     /// Devices whose broadcast cursor has moved and is not written yet.
     var movedCursors: [UInt32] = []
     var cursorsDueAt: GatewayTime = .max
     /// Frames lent until the next call.
     var heldFrames: [LentFrame] = []
-    /// First acks of the open batch.
-    var freshFirstAcks: [FirstAck] = []
-    /// First acks of this life that may not be settled, in the order of their times.
-    var firstAckTimers = Ring<FirstAckTimer>()
-    /// So many stopped tasks are remembered before those of old are looked for.
-    var stoppedTaskLimit = 4_096
     /// What to do with a reader's answer.
     typealias Continuation = (inout Shard, StoreReply) -> Void
 
@@ -192,9 +158,9 @@ public struct Shard: ~Copyable {
 
     /// No timer of this shard is due before this; call `advance(to:)` then, and at least once a second.
     public var nextTimer: GatewayTime {
-        if hasSlicesAtHand || !messageWalks.isEmpty { return now }
-        let alarm = mayAskForAlarms ? min(store.nextAlarm, nextPileAlarm) : .max
-        let task = taskTimers.first?.at ?? .max
+        if hasSlicesAtHand || searches.hasWalks { return now }
+        let alarm = alarms.mayAsk(now) ? min(store.nextAlarm, nextPileAlarm) : .max
+        let task = tasks.nextDue
         let broadcast = min(cursorsDueAt, nextBroadcastStep)
         return min(
             messageTimers.earliest,

@@ -174,15 +174,15 @@ import Wire
         // It ends while a reader looks for it: the job and the trace were asked for, the search is under way.
         harness.shard.trace(of: outcome.message, origin: .none, now: harness.now)
         harness.drain()
-        while !harness.shard.isSearching, harness.store.waitingReadCount > 0 { harness.store.deliverReplies() }
-        var isSearching = harness.shard.isSearching
+        while !harness.shard.searches.isSearching, harness.store.waitingReadCount > 0 { harness.store.deliverReplies() }
+        var isSearching = harness.shard.searches.isSearching
         #expect(isSearching)
         harness.shard.trace(of: outcome.message, origin: .none, now: harness.now)
         harness.connect(&phone, flushing: false) {
             $0.positions = [StreamPosition(stream: 0, sequence: 1)]
         }
         harness.flush()
-        isSearching = harness.shard.isSearching
+        isSearching = harness.shard.searches.isSearching
         #expect(!isSearching)
         #expect(harness.finalState(outcome.message) == .deliveredOffline)
     }
@@ -192,30 +192,30 @@ import Wire
         let harness = DeliveryHarness()
         let phones = (0..<6).map { _ in harness.register() }
         let outcomes = phones.map { harness.publish($0) }
-        harness.shard.messageWalkSlice = 2
+        harness.shard.searches.sliceCount = 2
         // Whoever knows the device: at once, however many messages there are.
         harness.shard.trace(of: outcomes[5].message, cid: phones[5].cid, origin: .none, now: harness.now)
-        #expect(harness.shard.messageWalks.count == 0)
+        #expect(harness.shard.searches.walks.count == 0)
         harness.flush()
         #expect(harness.traces.last??.message == outcomes[5].message)
         // Whoever has the id alone: some in each turn, and an end in between is seen.
         for index in [1, 5] {
             harness.shard.trace(of: outcomes[index].message, origin: .none, now: harness.now)
         }
-        #expect(harness.shard.messageWalks.count == 1)
+        #expect(harness.shard.searches.walks.count == 1)
         harness.acknowledge(phones[5], 1)
         for _ in 0..<3 {
             let next = harness.shard.nextTimer
-            #expect(next <= harness.now || harness.shard.messageWalks.count == 0)
+            #expect(next <= harness.now || harness.shard.searches.walks.count == 0)
             harness.shard.advance(to: harness.now)
         }
         harness.flush()
-        #expect(harness.shard.messageWalks.count == 0)
+        #expect(harness.shard.searches.walks.count == 0)
         #expect(harness.traces.suffix(2).map { $0?.message } == [outcomes[1].message, outcomes[5].message])
         #expect(harness.traces.last??.finalState == .delivered)
         // More of them than may wait are told to come again.
         for _ in 0..<70 { harness.shard.trace(of: outcomes[4].message, origin: .none, now: harness.now) }
-        #expect(harness.shard.messageWalks.count == 64)
+        #expect(harness.shard.searches.walks.count == 64)
         for _ in 0..<300 { harness.shard.advance(to: harness.now) }
         harness.flush()
         #expect(harness.traceAnswers.suffix(70).count { if case .unreadable = $0 { true } else { false } } == 6)
@@ -248,8 +248,8 @@ import Wire
         for (message, isSearched) in [(old, false), (young, true)] {
             harness.shard.trace(of: message, origin: .none, now: harness.now)
             harness.drain()
-            while harness.store.waitingReadCount > 0, !harness.shard.isSearching { harness.store.deliverReplies() }
-            let isSearching = harness.shard.isSearching
+            while harness.store.waitingReadCount > 0, !harness.shard.searches.isSearching { harness.store.deliverReplies() }
+            let isSearching = harness.shard.searches.isSearching
             #expect(isSearching == isSearched)
             harness.flush()
             guard case .unknown? = harness.traceAnswers.last else {

@@ -9,7 +9,7 @@ extension Shard {
     /// Where the first ack wins, that ack may come before a caller repeats a call whose answer was lost. The repeated call
     /// gets the answer of each device that has the message; only new devices are refused.
     mutating func admitOnce(_ command: PublishCommand, _ slot: UInt32) {
-        guard stoppedTasks[command.task] == nil || command.firstAckWins else {
+        guard !tasks.isStopped(command.task) || command.firstAckWins else {
             refuse(command, .stopped)
             return
         }
@@ -36,7 +36,7 @@ extension Shard {
     }
 
     private mutating func admitNew(_ command: PublishCommand, _ slot: UInt32) {
-        guard stoppedTasks[command.task] == nil else { return refuse(command, .stopped) }
+        guard !tasks.isStopped(command.task) else { return refuse(command, .stopped) }
         proceed(command, slot)
     }
 

@@ -204,7 +204,7 @@ extension Shard {
 
     mutating func accept(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, dropping: [UInt32]) {
         // It may have been stopped while room was made.
-        guard !command.task.hasLedger || stoppedTasks[command.task] == nil else {
+        guard !command.task.hasLedger || !tasks.isStopped(command.task) else {
             refuse(command, .stopped)
             return
         }

@@ -13,6 +13,7 @@ struct AppUsage {
     private var byteCounts: [Int] = []
     private var total = 0
     private var count = 0
+    private var agedAt: GatewayTime = 0
 
     mutating func add(_ app: Int, byteCount: Int) {
         while byteCounts.count <= app { byteCounts.append(0) }
@@ -21,8 +22,10 @@ struct AppUsage {
         total += byteCount + Self.rowsByteCount
     }
 
-    /// A second has passed: what was before counts half.
-    mutating func age() {
+    /// Once a second: what was before counts half.
+    mutating func age(_ now: GatewayTime) {
+        guard now >= agedAt + 1_000 else { return }
+        agedAt = now
         guard total > 0 else { return }
         (total, count) = (0, 0)
         for index in byteCounts.indices {
@@ -53,12 +56,6 @@ extension Shard {
 
     @inline(__always)
     mutating func noteUse(of app: Int, byteCount: Int) { usage.add(app, byteCount: byteCount) }
-
-    mutating func ageUse() {
-        guard now >= usageAgedAt + 1_000 else { return }
-        usageAgedAt = now
-        usage.age()
-    }
 
     /// Apps that have published to this loop's devices lately.
     public var publishingApps: [AppKey] { apps.indices.filter { usage.isActive($0) }.map { apps[$0].key } }

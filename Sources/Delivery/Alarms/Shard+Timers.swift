@@ -17,7 +17,7 @@ extension Shard {
         jobTimers.advance(to: now, expired: &firedJobs.slots)
         deviceTimers.advance(to: now, expired: &firedDevices.slots)
         goOn()
-        ageUse()
+        usage.age(now)
         ringFailedAlarms()
         ringTasks()
         writeCursors()
@@ -97,7 +97,7 @@ extension Shard {
     // MARK: Alarms of cold rows
 
     mutating func alarmDone() {
-        alarmWork -= 1
+        alarms.end()
         askForAlarms()
     }
 
@@ -116,7 +116,7 @@ extension Shard {
             messageRang(stored.key)
         case .device:
             let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
-            alarmWork += 1
+            alarms.begin()
             // With its pending messages of broadcasts, which only the ledger knows.
             withBroadcasts(of: cid, stored.key.bucket) { shard, slot, readiness in
                 if readiness == .ready {
@@ -145,7 +145,7 @@ extension Shard {
     /// nothing can come in between.
     private mutating func messageRang(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
-        alarmWork += 1
+        alarms.begin()
         whenReady(deviceSlot(cid, bucket: key.bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
                 if readiness.mayBeRepeated { shard.ringAgain(key) }
@@ -199,16 +199,13 @@ extension Shard {
     }
 
     private mutating func ringAgain(_ key: StoreKey) {
-        if !isPlanted(.alarmLost) { rungAgain.append((key, now + 1_000)) }
+        if !isPlanted(.alarmLost) { alarms.retry(key, now: now) }
     }
 
     /// The store tells an alarm once; what could not be read then is tried again from here.
     mutating func ringFailedAlarms() {
-        guard !rungAgain.isEmpty else { return }
-        let due = rungAgain.filter { $0.at <= now }
-        rungAgain.removeAll { $0.at <= now }
-        for alarm in due {
-            if alarm.key.table == .taskMessage { broadcastRangAgain(alarm.key) } else { messageRang(alarm.key) }
+        for key in alarms.takeFailed(now: now) {
+            if key.table == .taskMessage { broadcastRangAgain(key) } else { messageRang(key) }
         }
     }
 

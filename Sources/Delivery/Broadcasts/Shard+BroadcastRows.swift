@@ -163,11 +163,11 @@ extension Shard {
     mutating func broadcastRang(_ key: StoreKey, _ row: LedgerRow) {
         let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
         let (number, app) = (row.item, row.app)
-        alarmWork += 1
+        alarms.begin()
         withBroadcasts(of: row.cid, key.bucket) { shard, slot, readiness in
             defer { shard.alarmDone() }
             guard readiness == .ready else {
-                if readiness.mayBeRepeated { shard.rungAgain.append((key, shard.now + 1_000)) }
+                if readiness.mayBeRepeated { shard.alarms.retry(key, now: shard.now) }
                 return
             }
             if let listed = shard.listedMessage(table: .broadcast, item: number, of: slot) {
@@ -184,7 +184,7 @@ extension Shard {
     mutating func broadcastRangAgain(_ key: StoreKey) {
         lookUp(key) { shard, bytes, _, ok in
             guard ok else {
-                shard.rungAgain.append((key, shard.now + 1_000))
+                shard.alarms.retry(key, now: shard.now)
                 return
             }
             if let bytes, let row = LedgerRow(bytes), row.state == nil { shard.broadcastRang(key, row) }
@@ -202,13 +202,13 @@ extension Shard {
                     if ok {
                         shard.endUnlisted(facts, .expired, reason: "", job: job ?? .max, slot)
                     } else {
-                        shard.rungAgain.append((key, shard.now + 1_000))
+                        shard.alarms.retry(key, now: shard.now)
                     }
                     shard.drainWaiting(slot)
                 }
             } else {
                 // The store tells an alarm once.
-                if !ok { shard.rungAgain.append((key, shard.now + 1_000)) }
+                if !ok { shard.alarms.retry(key, now: shard.now) }
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 shard.drainWaiting(slot)
             }

@@ -39,8 +39,7 @@ extension Shard {
             let isDue = plan.position > 0 || !record.isStreamed || now >= plan.launchedAt + limits.liveDeadline
             guard record.needsWalk, plan.position < Bucket.count, isDue else { return }
         }
-        resumedTasks.insert(record.id)
-        taskTimers.insert(TaskTimer(at: now, task: record.id), at: 0)
+        tasks.resume(record.id, now: now)
     }
 
     private mutating func keep(_ record: TaskRecord) {

@@ -31,11 +31,6 @@ extension Shard {
 
     // MARK: Asking
 
-    /// One batch of alarms at a time, and none for a second after a failed read.
-    ///
-    /// The store's next alarm stays in the past then, and a failing disk must not be asked as fast as it can answer.
-    var mayAskForAlarms: Bool { !alarmsAsked && now >= alarmsPausedUntil && alarmWork == 0 }
-
     /// When one of the piles must be looked at.
     var nextPileAlarm: GatewayTime {
         var next = GatewayTime.max
@@ -57,34 +52,28 @@ extension Shard {
 
     /// Takes due alarms from the store, a bounded number at a time; those of jobs only as far as their app has room.
     mutating func askForAlarms() {
-        guard mayAskForAlarms, let request = nextAlarmRequest() else { return }
-        alarmsAsked = true
+        guard alarms.mayAsk(now), let request = nextAlarmRequest() else { return }
+        alarms.asked()
         let token = store.requestAlarms(request)
         continuations[token] = { shard, reply in
-            shard.alarmsAsked = false
-            if reply.failure != nil { shard.alarmsPausedUntil = shard.now + 1_000 }
+            shard.alarms.answered(hasFailed: reply.failure != nil, now: shard.now)
             guard case .rows(let rows, _)? = reply.results.first else { return }
             // Held until all are started, so that finished ones do not ask for more in between.
-            shard.alarmWork += 1
+            shard.alarms.begin()
             for row in rows { shard.alarmRang(row) }
             shard.alarmDone()
         }
     }
 
-    /// What no pile has and the piles take turns.
     private mutating func nextAlarmRequest() -> AlarmRequest? {
+        var due: Set<AlarmPile> = []
         let piles = store.alarmPiles
-        let isMainDue = store.nextAlarm <= now
-        isPilesTurn.toggle()
-        if !piles.isEmpty, isPilesTurn || !isMainDue {
-            for step in 1...piles.count {
-                let pile = piles[(pileHand + step) % piles.count]
-                guard nextAlarm(of: pile) <= now else { continue }
-                pileHand = (pileHand + step) % piles.count
-                return request(pile)
-            }
+        for pile in piles where nextAlarm(of: pile) <= now { due.insert(pile) }
+        switch alarms.nextTurn(piles, isMainDue: store.nextAlarm <= now, isDue: { due.contains($0) }) {
+        case .main: return request(nil)
+        case .pile(let pile): return request(pile)
+        case nil: return nil
         }
-        return isMainDue ? request(nil) : nil
     }
 
     private func request(_ pile: AlarmPile?) -> AlarmRequest {

@@ -6,6 +6,23 @@
 internal import Structures
 internal import Wire
 
+/// A job in memory whose device is ready.
+struct JobAtHand {
+    var slot: UInt32
+    var device: UInt32
+    /// The message's row, if it was read from the disk; good during the call.
+    var coldRow: UnsafeRawBufferPointer?
+}
+
+/// What became of a job while its device and its row were read.
+enum FoundJob {
+    case atHand(JobAtHand)
+    /// It ended meanwhile.
+    case gone
+    /// Its row could not be read; nothing has changed.
+    case unreadable
+}
+
 extension Shard {
     /// Gives a message in memory its job row, in the open batch.
     ///
@@ -298,20 +315,20 @@ extension Shard {
                 shard.retryJobLater(id, readiness)
                 return
             }
-            shard.withMovableRow(of: id, device: device) { shard, job, ok in
-                guard let job else { return }
-                guard ok else {
-                    // Its state is as it was: the timer comes to the same end again.
-                    shard.retryJobLater(id, .failed)
-                    return
+            shard.withJob(id, device: device) { shard, found in
+                switch found {
+                case .gone: break
+                // Its state is as it was: the timer comes to the same end again.
+                case .unreadable: shard.retryJobLater(id, .failed)
+                case .atHand(let job): shard.endVendorPart(job, state: state, reason: reason)
                 }
-                shard.endVendorPart(job, device: device, state: state, reason: reason)
             }
         }
     }
 
     /// As `giveUpVendor`, with the device at hand.
-    mutating func endVendorPart(_ slot: UInt32, device: UInt32, state: JobRow.State, reason: String) {
+    mutating func endVendorPart(_ job: JobAtHand, state: JobRow.State, reason: String) {
+        let (slot, device) = (job.slot, job.device)
         let entry = jobs.pointer(slot)
         let facts = entry.pointee.row.facts
         switch state {
@@ -324,7 +341,7 @@ extension Shard {
         if facts.table == .vendorMessage, facts.strategy == .vendorElseLive, !facts.isOneShot, facts.expiresAt > now,
             !isPlanted(.vendorFirstNeverLive)
         {
-            moveToLive(slot, device: device)
+            moveToLive(job)
             return
         }
         openBatch(device)
@@ -344,49 +361,44 @@ extension Shard {
 
     // MARK: Strategy 4, second half
 
-    /// Has the row of a message at hand that may have to move to the live stream, then goes on.
+    /// Goes on with a job whose device is at hand, and with its message's row where that may have to move to the live stream.
     ///
     /// Read first: a verdict, or the end of a lease, must not be told before the move is written, nor be half done when
-    /// the row cannot be read. The completion gets the job if it is still there, and false when reading failed.
-    mutating func withMovableRow(
-        of id: MessageID, device: UInt32, completion: @escaping (inout Shard, UInt32?, Bool) -> Void
+    /// the row cannot be read.
+    mutating func withJob(
+        _ id: MessageID, device: UInt32, completion: @escaping (inout Shard, FoundJob) -> Void
     ) {
-        guard let job = jobIndex[id.high, id.low] else {
-            completion(&self, nil, true)
-            return
-        }
+        guard let job = jobIndex[id.high, id.low] else { return completion(&self, .gone) }
         let facts = jobs.pointer(job).pointee.row.facts
         guard facts.table == .vendorMessage, facts.strategy == .vendorElseLive, !facts.isOneShot,
             store.young(facts.key) == .unknown
-        else {
-            completion(&self, job, true)
-            return
-        }
+        else { return completion(&self, .atHand(JobAtHand(slot: job, device: device))) }
         devices.pointer(device).pointee.flags.insert(.busy)
         read([.get(facts.key)]) { shard, reply in
             shard.devices.pointer(device).pointee.flags.remove(.busy)
-            let job = shard.jobIndex[id.high, id.low]
-            if case .row(let stored)? = reply.results.first {
-                shard.movable = stored.map { (id, $0.value) }
-                completion(&shard, job, true)
-                shard.movable = nil
+            if let job = shard.jobIndex[id.high, id.low] {
+                if case .row(let stored)? = reply.results.first {
+                    completion(&shard, .atHand(JobAtHand(slot: job, device: device, coldRow: stored?.value)))
+                } else {
+                    completion(&shard, .unreadable)
+                }
             } else {
-                completion(&shard, job, false)
+                completion(&shard, .gone)
             }
             shard.drainWaiting(device)
         }
     }
 
     /// Gives a message that the vendor failed a place in the live stream, with the offline flag.
-    private mutating func moveToLive(_ slot: UInt32, device: UInt32) {
-        let facts = jobs.pointer(slot).pointee.row.facts
+    private mutating func moveToLive(_ job: JobAtHand) {
+        let facts = jobs.pointer(job.slot).pointee.row.facts
         if case .found(let location, _) = store.young(facts.key) {
-            moveToLive(slot, device: device, bytes: store.value(at: location))
-        } else if let movable, movable.id == facts.message {
-            moveToLive(slot, device: device, bytes: movable.bytes)
+            moveToLive(job.slot, device: job.device, bytes: store.value(at: location))
+        } else if let coldRow = job.coldRow {
+            moveToLive(job.slot, device: job.device, bytes: coldRow)
         } else {
             log(.error, "orphanedJob", "message \(facts.message) has a job but no row")
-            forgetJob(slot)
+            forgetJob(job.slot)
         }
     }
 

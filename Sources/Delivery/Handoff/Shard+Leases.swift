@@ -140,16 +140,15 @@ extension Shard {
         let deviceSlot = entry.pointee.device
         guard let row = MessageRow(bytes), let content = row.vendor else {
             damaged(facts.key)
-            endVendorPart(slot, device: deviceSlot, state: .rejected, reason: "damagedRow")
+            endVendorPart(JobAtHand(slot: slot, device: deviceSlot), state: .rejected, reason: "damagedRow")
             return nil
         }
         let tokens = profile(deviceSlot).tokens
         // The one that was registered last.
         guard let token = tokens.last(where: { $0.kind == content.tokenKind && !$0.isQuarantined }) else {
             entry.pointee.row.note(.vendorRejected, now, "noToken")
-            movable = (facts.message, bytes)
-            endVendorPart(slot, device: deviceSlot, state: .rejected, reason: "noToken")
-            movable = nil
+            let job = JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes)
+            endVendorPart(job, state: .rejected, reason: "noToken")
             return nil
         }
         let device = devices.pointer(deviceSlot)

@@ -29,8 +29,8 @@ extension Shard {
         begin(now)
         let operation = VerdictOperation(origin, apps, results.map(\.job))
         for (index, result) in results.enumerated() {
-            withJob(result.job, operation, index) { shard, job, device in
-                shard.settle(result, job: job, device: device)
+            withJob(result.job, operation, index) { shard, job in
+                shard.settle(result, job)
             } ended: { shard, trace, done in
                 shard.settleEnded(result, trace, completion: done)
             }
@@ -46,17 +46,17 @@ extension Shard {
         begin(now)
         let operation = VerdictOperation(origin, apps, jobs.map(\.job))
         for (index, wanted) in jobs.enumerated() {
-            withJob(wanted.job, operation, index) { shard, job, device in
-                let entry = shard.jobs.pointer(job)
+            withJob(wanted.job, operation, index) { shard, job in
+                let entry = shard.jobs.pointer(job.slot)
                 guard entry.pointee.row.state != .cancelled, !entry.pointee.row.isCollapsed else { return .cancelled }
                 guard entry.pointee.row.state == .leased, entry.pointee.row.lease == wanted.leaseID,
                     entry.pointee.row.leasedUntil > shard.now
                 else { return .stale }
                 entry.pointee.row.leasedUntil = shard.now + max(1, milliseconds)
-                shard.openBatch(device)
-                shard.writeJob(job)
+                shard.openBatch(job.device)
+                shard.writeJob(job.slot)
                 shard.closeBatch()
-                shard.placeJob(job)
+                shard.placeJob(job.slot)
                 return .recorded
             } ended: { shard, _, done in
                 done(&shard, .cancelled)
@@ -68,7 +68,7 @@ extension Shard {
     /// Finds a job and its device, or the trace of a message that ended, and takes the verdict.
     private mutating func withJob(
         _ message: MessageID, _ operation: VerdictOperation, _ index: Int,
-        pending act: @escaping (inout Shard, UInt32, UInt32) -> ResultVerdict.Verdict,
+        pending act: @escaping (inout Shard, JobAtHand) -> ResultVerdict.Verdict,
         ended:
             @escaping (
                 inout Shard, TraceRow, @escaping (inout Shard, ResultVerdict.Verdict) -> Void
@@ -110,15 +110,14 @@ extension Shard {
                     shard.verdictDone(operation)
                     return
                 }
-                shard.withMovableRow(of: message, device: device) { shard, job, ok in
-                    if !ok {
-                        operation.verdicts[index].verdict = .storeFailed
-                    } else if let job {
-                        operation.verdicts[index].verdict = act(&shard, job, device)
+                shard.withJob(message, device: device) { shard, found in
+                    switch found {
+                    case .atHand(let job):
+                        operation.verdicts[index].verdict = act(&shard, job)
                         if let left = shard.jobIndex[message.high, message.low] { shard.dropJobIfDone(left) }
-                    } else {
-                        // It ended while its device was read.
-                        operation.verdicts[index].verdict = .cancelled
+                    // It ended while its device was read.
+                    case .gone: operation.verdicts[index].verdict = .cancelled
+                    case .unreadable: operation.verdicts[index].verdict = .storeFailed
                     }
                     shard.verdictDone(operation)
                 }
@@ -135,8 +134,8 @@ extension Shard {
 
     // MARK: One result
 
-    private mutating func settle(_ result: JobResult, job slot: UInt32, device: UInt32) -> ResultVerdict.Verdict {
-        let entry = jobs.pointer(slot)
+    private mutating func settle(_ result: JobResult, _ job: JobAtHand) -> ResultVerdict.Verdict {
+        let entry = jobs.pointer(job.slot)
         guard let given = entry.pointee.row.leases.first(where: { $0.id == result.leaseID }) else {
             // Nobody was given this lease for this job, or too many came after it.
             numbers.resultsStale &+= 1
@@ -152,18 +151,19 @@ extension Shard {
         entry.pointee.row.settle(result.leaseID, result.outcome)
         if entry.pointee.place == .leasing { entry.pointee.place = .none }
         switch result.outcome {
-        case .accepted: vendorAccepted(slot, result, device)
-        case .retry: vendorRetry(slot, result, reason, device)
+        case .accepted: vendorAccepted(job, result)
+        case .retry: vendorRetry(job, result, reason)
         case .rejected:
             numbers.resultsRejected &+= 1
             entry.pointee.row.note(.vendorRejected, now, reason)
-            endVendorPart(slot, device: device, state: .rejected, reason: reason.isEmpty ? "rejected" : reason)
-        case .badToken: badToken(slot, result, reason, device)
+            endVendorPart(job, state: .rejected, reason: reason.isEmpty ? "rejected" : reason)
+        case .badToken: badToken(job, result, reason)
         }
         return .recorded
     }
 
-    private mutating func vendorAccepted(_ slot: UInt32, _ result: JobResult, _ device: UInt32) {
+    private mutating func vendorAccepted(_ job: JobAtHand, _ result: JobResult) {
+        let (slot, device) = (job.slot, job.device)
         numbers.resultsAccepted &+= 1
         let entry = jobs.pointer(slot)
         entry.pointee.row.note(.vendorAccepted, now, result.vendorID.bounded(64))
@@ -189,17 +189,18 @@ extension Shard {
         closeBatch()
     }
 
-    private mutating func vendorRetry(_ slot: UInt32, _ result: JobResult, _ reason: String, _ device: UInt32) {
+    private mutating func vendorRetry(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
+        let (slot, device) = (job.slot, job.device)
         numbers.resultsRetry &+= 1
         let entry = jobs.pointer(slot)
         entry.pointee.row.note(.vendorRetry, now, reason)
         if entry.pointee.row.isCollapsed {
-            endVendorPart(slot, device: device, state: .cancelled, reason: "collapsed")
+            endVendorPart(job, state: .cancelled, reason: "collapsed")
             return
         }
         guard Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts else {
             numbers.jobsExhausted &+= 1
-            endVendorPart(slot, device: device, state: .exhausted, reason: "exhausted")
+            endVendorPart(job, state: .exhausted, reason: "exhausted")
             return
         }
         let backoff = min(
@@ -214,7 +215,8 @@ extension Shard {
     }
 
     /// Quarantines the token that was sent, unless it is another by now or was registered again since.
-    private mutating func badToken(_ slot: UInt32, _ result: JobResult, _ reason: String, _ device: UInt32) {
+    private mutating func badToken(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
+        let (slot, device) = (job.slot, job.device)
         numbers.resultsBadToken &+= 1
         let entry = jobs.pointer(slot)
         entry.pointee.row.note(.badToken, now, reason)
@@ -248,7 +250,7 @@ extension Shard {
             closeBatch()
             placeJob(slot)
         } else {
-            endVendorPart(slot, device: device, state: .rejected, reason: "badToken")
+            endVendorPart(job, state: .rejected, reason: "badToken")
         }
     }
 

@@ -12,9 +12,7 @@ extension Shard {
         let (origin, app) = (command.origin, command.app)
         withAlias(name, origin) { shard, found in
             var row = found ?? AliasRow(app: app, text: name.text)
-            // Unique and rising, so that a release of an earlier reservation never takes a later one away.
-            shard.lastAliasStamp = max(shard.lastAliasStamp + 1, shard.now)
-            let stamp = shard.lastAliasStamp
+            let stamp = shard.aliasReads.nextStamp(shard.now)
             if let place = row.entries.firstIndex(where: { $0.cid == cid }) {
                 row.entries[place].stamp = stamp
             } else {
@@ -57,13 +55,13 @@ extension Shard {
 
     /// Finds an alias's row, now or when a reader has it; what waits for the same one keeps its order.
     private mutating func lookUp(_ name: AliasName, _ work: @escaping AliasWork) {
-        if aliasesInReading[name] != nil {
+        if aliasReads.isUnderWay(name) {
             guard waitingCount < limits.waitingInAll else {
                 work(&self, nil, false)
                 return
             }
             waitingCount += 1
-            aliasesInReading[name]?.append(work)
+            aliasReads.wait(for: name, work)
             return
         }
         let key = AliasRow.key(name)
@@ -75,9 +73,9 @@ extension Shard {
                 work(&self, nil, true)
                 return
             }
-            aliasesInReading[name] = []
+            aliasReads.begin(name)
             read([.get(key)]) { shard, reply in
-                let waiting = shard.aliasesInReading.removeValue(forKey: name) ?? []
+                let waiting = shard.aliasReads.end(name)
                 shard.waitingCount -= waiting.count
                 for work in [work] + waiting {
                     // An earlier one of them may have written it.

@@ -112,18 +112,14 @@ extension Shard {
             return
         }
         // One walk each app always has: others' walks do not keep it from asking.
-        guard tagWalkCount < limits.tagWalks || tagWalkCounts[app] == nil else {
+        guard tagWalks.take(app, limit: limits.tagWalks) else {
             finish(&self, false)
             return
         }
-        tagWalkCount += 1
-        tagWalkCounts[app, default: 0] += 1
         step(
             TagWalk(app: app, expression: expression, first: first, stride: stride, end: end, visit: visit) {
                 shard, isWhole in
-                shard.tagWalkCount -= 1
-                let count = shard.tagWalkCounts[app, default: 1] - 1
-                shard.tagWalkCounts[app] = count > 0 ? count : nil
+                shard.tagWalks.give(back: app)
                 finish(&shard, isWhole)
             })
     }

@@ -60,22 +60,20 @@ extension Shard {
 
     /// Goes on with the oldest walk over the messages in memory.
     mutating func walkMessages() {
-        guard !messageWalks.isEmpty else { return }
-        look(messageWalks.removeFirst())
+        if let walk = searches.popWalk() { look(walk) }
     }
 
     private mutating func look(_ walk: MessageWalk) {
-        let end = min(messages.highWater, walk.next + messageWalkSlice)
+        let end = min(messages.highWater, walk.next + searches.sliceCount)
         for slot in walk.next..<max(walk.next, end)
         where messages.isOccupied(slot) && messages.pointer(slot).pointee.facts.message == walk.message {
             return tellPending(slot, walk.origin)
         }
         // What comes into memory behind the walk is found in the store: it is cold, or it was accepted after the question.
         guard end < messages.highWater else { return traceStored(walk.message, mayBePending: true, walk.origin) }
-        guard messageWalks.count < Self.waitingSearchCount else { return tell(.messageTrace(walk.origin, .unreadable)) }
         var rest = walk
         rest.next = end
-        messageWalks.append(rest)
+        if !searches.wait(rest) { tell(.messageTrace(walk.origin, .unreadable)) }
     }
 
     private mutating func tellPending(_ slot: UInt32, _ origin: Origin) {
@@ -119,25 +117,20 @@ extension Shard {
         guard (-limits.clockTolerance...Self.longestWait).contains(age) else {
             return tell(.messageTrace(origin, .unknown))
         }
-        guard !isSearching else {
-            guard searches.count < Self.waitingSearchCount else { return tell(.messageTrace(origin, .unreadable)) }
-            return searches.append((message, bucket, origin))
+        let search = MessageSearch(message: message, bucket: bucket, origin: origin)
+        switch searches.admit(search) {
+        case .now: self.search(search)
+        case .later: break
+        case .tooManyWait: tell(.messageTrace(origin, .unreadable))
         }
-        search(message, bucket: bucket, origin)
     }
 
-    private mutating func search(_ message: MessageID, bucket: Bucket, _ origin: Origin) {
-        isSearching = true
+    private mutating func search(_ search: MessageSearch) {
+        let (message, bucket, origin) = (search.message, search.bucket, search.origin)
         let isIt: @Sendable (UnsafeRawBufferPointer) -> Bool = { MessageRow($0)?.messageID == message }
         let tables: [StoreKey.Table] = [.message, .vendorMessage]
         read(tables.map { .search(bucket: bucket, table: $0, matches: isIt) }) { shard, reply in
-            shard.isSearching = false
-            defer {
-                if !shard.searches.isEmpty {
-                    let next = shard.searches.removeFirst()
-                    shard.search(next.message, bucket: next.bucket, next.origin)
-                }
-            }
+            defer { if let next = shard.searches.searched() { shard.search(next) } }
             guard reply.failure == nil else { return shard.tell(.messageTrace(origin, .unreadable)) }
             for case .row(let stored?) in reply.results {
                 guard let row = MessageRow(stored.value) else { continue }
@@ -157,8 +150,6 @@ extension Shard {
         }
     }
 
-    /// How many may wait for the one that is under way.
-    private static let waitingSearchCount = 64
     /// A month, the most that `longestTtlMilliseconds` allows, and a day.
     private static let longestWait: Int64 = 31 * 86_400_000
 
@@ -220,12 +211,4 @@ extension Shard {
             finish(&shard, late)
         }
     }
-}
-
-/// A walk over the messages in memory, for one of which only the id is known.
-struct MessageWalk {
-    var message: MessageID
-    var origin: Origin
-    /// The slot where it goes on.
-    var next: UInt32 = 0
 }

@@ -214,7 +214,7 @@ extension Shard {
 
     mutating func sweep(_ task: TaskID, _ app: AppKey, _ share: LoopShare, _ origin: Origin) {
         // Longer than anything of the task can still wait in a mailbox or for a device's record.
-        stoppedTasks[task] = now + 24 * 3_600_000
+        tasks.stop(task, until: now + 24 * 3_600_000)
         closeBroadcast(task, app, .revoked)
         let sweep = Sweep(origin: origin)
         walk(

@@ -10,34 +10,22 @@
 internal import Structures
 internal import Wire
 
-/// When to look again whether a first ack has been settled, as long as its row may be young.
-struct FirstAckTimer {
-    var at: GatewayTime
-    var key: StoreKey
-}
-
 extension Shard {
     /// The states that stand for a device's, or its user's, own word.
     static func isFirstAck(_ state: FinalState) -> Bool {
         state == .delivered || state == .deliveredOffline || state == .opened
     }
 
-    /// Notes, in the open batch, that a message was acked whose siblings are to be ended.
-    mutating func noteFirstAck(_ facts: MessageFacts) {
-        freshFirstAcks.append(FirstAck(task: facts.task, app: facts.app, message: facts.message))
-    }
-
-    /// The batch is closed: the gateway hears of its first acks when it is durable.
+    /// The batch is closed: the gateway is told of its first acks when it is durable.
     mutating func tellFirstAcks() {
-        for first in freshFirstAcks { tell(first) }
-        freshFirstAcks.removeAll(keepingCapacity: true)
+        for first in tasks.takeFreshFirstAcks() { tell(first) }
     }
 
     private mutating func tell(_ first: FirstAck) {
         pending.append(PendingEffect(ticket: lastTicket, kind: .firstAck(first)))
         guard let bucket = first.message.bucket else { return }
         let key = StoreKey(bucket, .taskMessage, first.task, item: first.message.low)
-        firstAckTimers.append(FirstAckTimer(at: now + limits.taskPatience, key: key))
+        tasks.watch(key, until: now + limits.taskPatience)
     }
 
     /// The alarm of a ledger row: the end of its reports, or of the patience with a first ack.
@@ -54,17 +42,14 @@ extension Shard {
     }
 
     mutating func ringFirstAcks() {
-        while let first = firstAckTimers.first, first.at <= now {
-            _ = firstAckTimers.popFirst()
-            firstAckRang(first.key)
-        }
+        while let key = tasks.popUnsettled(now) { firstAckRang(key) }
     }
 
     /// What the row says now counts: it may have been settled long ago.
     private mutating func firstAckRang(_ key: StoreKey) {
         lookUp(key) { shard, bytes, wakeAt, ok in
             guard ok else {
-                shard.firstAckTimers.append(FirstAckTimer(at: shard.now + shard.limits.taskPatience, key: key))
+                shard.tasks.watch(key, until: shard.now + shard.limits.taskPatience)
                 return
             }
             guard let bytes, let row = LedgerRow(bytes), shard.isUnsettled(row, wakeAt: wakeAt) else { return }
@@ -114,9 +99,7 @@ extension Shard {
         _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, _ digest: UInt64, _ origin: Origin
     ) {
         // Longer than anything of the task can still wait in a mailbox or for a device's record.
-        if !isPlanted(.siblingLetIn) {
-            stoppedTasks[task] = max(stoppedTasks[task] ?? 0, now + limits.taskPatience)
-        }
+        if !isPlanted(.siblingLetIn) { tasks.stop(task, until: now + limits.taskPatience) }
         let key = StoreKey(bucket, .taskMessage, task, item: digest)
         lookUp(key) { shard, bytes, _, ok in
             guard ok else { return shard.answer(origin, .busy) }

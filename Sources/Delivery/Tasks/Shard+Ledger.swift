@@ -103,7 +103,7 @@ extension Shard {
             prior: isNew ? .none : .maybe(wakeAt: alarm), byteCount: row.byteCount
         ) { row.write(into: $0) }
         batch.rowCount += 1
-        if isFirstAck { noteFirstAck(facts) }
+        if isFirstAck { tasks.noteFirstAck(facts) }
     }
 
     /// Writes, in the open batch, what a user did with a message; the same event again changes nothing.

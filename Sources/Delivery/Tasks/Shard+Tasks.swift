@@ -6,19 +6,6 @@
 internal import Structures
 internal import Wire
 
-/// A task's time, as long as its row may be young; the store reports those of cold rows, and twice does no harm.
-struct TaskTimer {
-    var at: GatewayTime
-    var task: TaskID
-}
-
-/// A larger call under way.
-struct RunningCall {
-    var digest: UInt64
-    var task: TaskID
-    var waiting: [Origin] = []
-}
-
 extension Shard {
     /// Does what is asked about tasks; the answer comes as `.task`, or as `.messageTrace` for one message's life.
     public mutating func task(_ command: TaskCommand, origin: Origin, now: GatewayTime) {
@@ -119,8 +106,7 @@ extension Shard {
             record.state == .scheduled || record.state == .running || record.state == .stopping
                 || record.state == .ending || record.state == .open && record.broadcast != nil
         else { return }
-        let place = taskTimers.firstIndex { $0.at > wakeAt } ?? taskTimers.count
-        taskTimers.insert(TaskTimer(at: wakeAt, task: record.id), at: place)
+        tasks.schedule(record.id, at: wakeAt)
     }
 
     /// Goes on with a task's row and its alarm, or answers that there is none.
@@ -169,26 +155,18 @@ extension Shard {
 
     /// Looks at the tasks whose time has come.
     mutating func ringTasks() {
-        while let first = taskTimers.first, first.at <= now {
-            taskTimers.removeFirst()
-            taskRang(first.task)
-        }
-        if stoppedTasks.count > stoppedTaskLimit {
-            stoppedTasks = stoppedTasks.filter { $0.value > now }
-            // As many again may come before the next look, so that looking costs each of them little.
-            stoppedTaskLimit = max(4_096, 2 * stoppedTasks.count)
-        }
+        while let task = tasks.popDue(now) { taskRang(task) }
+        tasks.forgetStops(now)
     }
 
     /// A task's alarm: it may be old, or told twice; what the row says now counts.
     mutating func taskRang(_ task: TaskID) {
         lookUp(TaskRow.key(task)) { shard, bytes, wakeAt, ok in
             guard ok else {
-                shard.taskTimers.append(TaskTimer(at: shard.now + 1_000, task: task))
-                shard.taskTimers.sort { $0.at < $1.at }
+                shard.tasks.schedule(task, at: shard.now + 1_000)
                 return
             }
-            let isResumed = shard.resumedTasks.remove(task) != nil
+            let isResumed = shard.tasks.takeResumed(task)
             guard let bytes, var record = TaskRow.read(bytes), wakeAt <= shard.now || isResumed else { return }
             if record.broadcast != nil, shard.broadcastRang(&record, wakeAt) { return }
             switch record.state {
@@ -222,9 +200,7 @@ extension Shard {
         guard store.acceptsWrites else { return answer(origin, .busy) }
         withTask(task, app, origin) { shard, record, _ in
             guard record.state == .scheduled else { return shard.answer(origin, .refused(record.state)) }
-            // Grows over restarts, too: places of one millisecond are counted on from there.
-            shard.nextTargets = max(shard.nextTargets + 1, UInt64(max(0, shard.now)) << 16)
-            let key = StoreKey(task.home, .taskTargets, task, item: shard.nextTargets)
+            let key = StoreKey(task.home, .taskTargets, task, item: shard.tasks.nextPage(shard.now))
             shard.store.beginBatch(task.home)
             shard.store.put(
                 key, wakeAt: record.scheduleAt + shard.limits.reportRetention, prior: .none,
@@ -294,13 +270,13 @@ extension Shard {
         _ key: CallKey, _ digest: UInt64, _ task: TaskID, _ targets: [DeviceID], _ origin: Origin
     ) {
         guard targets.count <= TaskBounds.callTargets else { return answer(origin, .tooLarge) }
-        if let running = calls[key] {
+        if let running = tasks.calls[key] {
             guard running.digest == digest else { return answer(origin, .conflict) }
-            calls[key]?.waiting.append(origin)
+            tasks.wait(for: key, origin)
             return
         }
-        guard store.acceptsWrites, calls.count < limits.callsUnderWay else { return answer(origin, .busy) }
-        calls[key] = RunningCall(digest: digest, task: task)
+        guard store.acceptsWrites, tasks.calls.count < limits.callsUnderWay else { return answer(origin, .busy) }
+        tasks.begin(key, RunningCall(digest: digest, task: task))
         let begunKey = StoreKey(key.bucket, .request, ownerHigh: key.high, ownerLow: key.low)
         lookUp(begunKey) { shard, bytes, _, ok in
             guard ok else { return shard.dropCall(key, origin, .busy) }
@@ -315,7 +291,7 @@ extension Shard {
             guard let begun = CallRow.read(bytes), begun.digest == digest else {
                 return shard.dropCall(key, origin, .conflict)
             }
-            shard.calls[key]?.task = begun.task
+            shard.tasks.rename(key, begun.task)
             shard.lookUp(CallRow.answerKey(key)) { shard, bytes, _, ok in
                 guard ok else { return shard.dropCall(key, origin, .busy) }
                 if let bytes, let outcomes = CallRow.readAnswer(bytes) {
@@ -330,13 +306,13 @@ extension Shard {
 
     /// The call is over before it began: who came meanwhile hears the same.
     private mutating func dropCall(_ key: CallKey, _ origin: Origin, _ said: TaskAnswer) {
-        let waiting = calls.removeValue(forKey: key)?.waiting ?? []
+        let waiting = tasks.end(key)?.waiting ?? []
         answer(origin, said)
         for other in waiting { answer(other, said) }
     }
 
     private mutating func endCall(_ key: CallKey, _ outcomes: [PublishOutcome]?, _ origin: Origin) {
-        guard let call = calls[key] else { return answer(origin, .unknown) }
+        guard let call = tasks.calls[key] else { return answer(origin, .unknown) }
         guard let outcomes, outcomes.count <= TaskBounds.callTargets else { return dropCall(key, origin, .busy) }
         store.beginBatch(key.bucket)
         store.put(
@@ -344,7 +320,7 @@ extension Shard {
             byteCount: outcomes.count * RequestRow.byteCount
         ) { CallRow.writeAnswer(outcomes, digest: call.digest, into: $0) }
         lastTicket = store.endBatch()
-        calls[key] = nil
+        tasks.end(key)
         answer(origin, .done)
         let repeated = outcomes.map { outcome in
             var outcome = outcome

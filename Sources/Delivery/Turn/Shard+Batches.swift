@@ -35,7 +35,7 @@ extension Shard {
         lastTicket = store.endBatch()
         if batch.endsUnseen { raiseWall(slot) }
         releaseQueue(slot)
-        if !freshFirstAcks.isEmpty { tellFirstAcks() }
+        if tasks.hasFreshFirstAcks { tellFirstAcks() }
         return lastTicket
     }
 

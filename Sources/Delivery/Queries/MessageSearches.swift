@@ -1,0 +1,62 @@
+internal import Wire
+
+/// A walk over the messages in memory, for one of which only the id is known.
+struct MessageWalk {
+    var message: MessageID
+    var origin: Origin
+    /// The slot where it goes on.
+    var next: UInt32 = 0
+}
+
+/// A message that only a reader can find, since nothing leads from it to its device.
+struct MessageSearch {
+    var message: MessageID
+    var bucket: Bucket
+    var origin: Origin
+}
+
+/// Queries for messages of which only the id is known: walks over those in memory, a slice a turn, and one reader's search.
+struct MessageSearches {
+    /// How many of each wait.
+    private static let waitingCount = 64
+
+    /// Messages in memory that a turn looks at.
+    var sliceCount: UInt32 = 16_384
+    private(set) var walks: [MessageWalk] = []
+    private(set) var isSearching = false
+    private var searches: [MessageSearch] = []
+
+    var hasWalks: Bool { !walks.isEmpty }
+    mutating func popWalk() -> MessageWalk? { walks.isEmpty ? nil : walks.removeFirst() }
+
+    /// False when too many wait.
+    mutating func wait(_ walk: MessageWalk) -> Bool {
+        guard walks.count < Self.waitingCount else { return false }
+        walks.append(walk)
+        return true
+    }
+
+    enum Admission { case now, later, tooManyWait }
+
+    /// One search is under way at a time; the others wait in order.
+    mutating func admit(_ search: MessageSearch) -> Admission {
+        guard isSearching else {
+            isSearching = true
+            return .now
+        }
+        guard searches.count < Self.waitingCount else { return .tooManyWait }
+        searches.append(search)
+        return .later
+    }
+
+    /// The search under way has ended.
+    ///
+    /// - Returns: the next one, which is under way from then on.
+    mutating func searched() -> MessageSearch? {
+        guard !searches.isEmpty else {
+            isSearching = false
+            return nil
+        }
+        return searches.removeFirst()
+    }
+}

@@ -21,33 +21,14 @@ public struct Shard: ~Copyable {
     let verifier: any ProofVerifier
     let queueEpoch: UInt64
 
-    var devices = Slab<Device>()
-    let queues = DeviceQueuePool.make()
-    var profiles = ProfileCells()
-    var deviceIndex = SlotIndex()
-    var messages = Slab<Message>()
-    var jobs = Slab<JobEntry>()
-    var jobIndex = WideMap()
-    var messageTimers: TimerWheel
-    var deviceTimers: TimerWheel
-    var jobTimers: TimerWheel
-    /// Timers that have fired, and other work that goes on turn by turn (Shard+Slices).
-    var firedMessages = FiredTimers()
-    var firedJobs = FiredTimers()
-    var firedDevices = FiredTimers()
+    var devices: DeviceTable
+    var sessions: SessionTable
+    var messages: MessageTable
+    var jobs: JobTable
+    /// Work that goes on turn by turn (Shard+Slices).
     var slices: [Slice] = []
     /// Some of these wait for a turn.
     public internal(set) var hasSlicesAtHand = false
-
-    /// By the loop's session slot.
-    var sessions = PagedArray(repeating: SessionPlace())
-    /// By app: sessions that are open.
-    var connectedByApp: [Int] = []
-    /// One above the highest slot that a session ever had.
-    var sessionSlotCount = 0
-    /// By app: single pushes first, then bulk.
-    var dueLists: [DueList] = []
-    var dueCount = 0
 
     var counters: CounterTable
 
@@ -57,11 +38,7 @@ public struct Shard: ~Copyable {
     var isReleasing = false
     var heldReplies: [StoreReply] = []
     var continuations: [ReadToken: Continuation] = [:]
-    var waitLists = Slab<WaitList>()
-    var waitingCount = 0
-    var evictionHand: UInt32 = 0
     var searches = MessageSearches()
-    var loadedCount = 0
 
     var lastTicket: Ticket = 0
     var committedTicket: Ticket = 0
@@ -78,15 +55,7 @@ public struct Shard: ~Copyable {
     /// Which devices tasks have reached; see `admitOnce`.
     var acceptances: AcceptanceFilter
     var tasks = TaskTable()
-    /// By app: live broadcasts and the head of the log.
-    var broadcastLogs: [AppKey: BroadcastLog] = [:]
-    /// By app: the head of its log.
-    var broadcastHeads: [UInt64] = []
-    /// By app: the walks over this loop's sessions.
-    var broadcastHands: [AppKey: BroadcastHand] = [:]
-    /// Devices whose broadcast cursor has moved and is not written yet.
-    var movedCursors: [UInt32] = []
-    var cursorsDueAt: GatewayTime = .max
+    var broadcasts = BroadcastTable()
     /// Frames lent until the next call.
     var heldFrames: [LentFrame] = []
     /// What to do with a reader's answer.
@@ -99,23 +68,23 @@ public struct Shard: ~Copyable {
     /// acks").
     public init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
-        queueEpoch: UInt64, counters: CounterStart, broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
+        queueEpoch: UInt64, counters: CounterStart, broadcasts start: BroadcastStart = BroadcastStart(),
+        now: GatewayTime
     ) {
         (self.limits, self.store, self.verifier, self.queueEpoch) = (limits, store, verifier, queueEpoch)
         self.apps = apps
         self.now = now
-        dueLists = Array(repeating: DueList(), count: apps.count * 2)
-        connectedByApp = Array(repeating: 0, count: apps.count)
-        messageTimers = TimerWheel(resolution: 1, now: now)
-        deviceTimers = TimerWheel(resolution: 64, now: now)
-        jobTimers = TimerWheel(resolution: 1, now: now)
+        devices = DeviceTable(now: now)
+        sessions = SessionTable(appCount: apps.count)
+        messages = MessageTable(now: now)
+        jobs = JobTable(appCount: apps.count, now: now)
         committedTicket = store.committedTicket
         lastTicket = committedTicket
         acceptances = AcceptanceFilter(now: now, byteLimit: limits.acceptanceFilterByteCount)
         numbers.pending = counters.pending
         numbers.damagedRows += UInt64(counters.damagedRowCount)
         self.counters = CounterTable(counters)
-        restore(broadcasts)
+        restore(start)
     }
 
     /// The same with rows that nobody has folded.
@@ -130,18 +99,6 @@ public struct Shard: ~Copyable {
             broadcasts: broadcasts, now: now)
     }
 
-    deinit {
-        for slot in 0..<devices.highWater where devices.isOccupied(slot) {
-            let device = devices.pointer(slot)
-            guard let place = device.pointee.profilePlace, !device.pointee.flags.contains(.profileInCell) else {
-                continue
-            }
-            place.deallocate()
-        }
-        queues.deinitialize(count: 1)
-        queues.deallocate()
-    }
-
     /// Exchanges the effects gathered so far for an emptied array; perform them in order before the next call.
     public mutating func takeEffects(into taken: inout [Effect]) {
         taken.removeAll(keepingCapacity: true)
@@ -154,30 +111,33 @@ public struct Shard: ~Copyable {
     public var awaitedTicket: Ticket { pending.isEmpty ? 0 : pending.pointer(pending.count - 1).pointee.ticket }
 
     /// True when a lease would find jobs.
-    public var hasDueJobs: Bool { dueCount > 0 }
+    public var hasDueJobs: Bool { jobs.dueCount > 0 }
 
     /// No timer of this shard is due before this; call `advance(to:)` then, and at least once a second.
     public var nextTimer: GatewayTime {
         if hasSlicesAtHand || searches.hasWalks { return now }
         let alarm = alarms.mayAsk(now) ? min(store.nextAlarm, nextPileAlarm) : .max
         let task = tasks.nextDue
-        let broadcast = min(cursorsDueAt, nextBroadcastStep)
+        let broadcast = min(broadcasts.cursorsDueAt, broadcasts.nextStep)
         return min(
-            messageTimers.earliest,
-            min(deviceTimers.earliest, min(jobTimers.earliest, min(broadcast, min(alarm, task)))))
+            messages.timers.earliest,
+            min(devices.timers.earliest, min(jobs.nextTimer, min(broadcast, min(alarm, task)))))
     }
 
     public var statistics: ShardStatistics {
         var current = numbers
-        current.loadedDevices = loadedCount
+        current.loadedDevices = devices.loadedCount
         current.deviceSlots = devices.count
         current.messagesInMemory = messages.count
         current.jobsInMemory = jobs.count
-        current.dueJobs = dueCount
-        current.waitingCommands = waitingCount
-        current.deviceQueues = queues.pointee.count
+        current.dueJobs = jobs.dueCount
+        current.heldJobs = jobs.heldCount
+        current.leasedJobs = jobs.leasedCount
+        current.sessions = sessions.count
+        current.waitingCommands = devices.waitingCount
+        current.deviceQueues = devices.queueCount
         current.pendingEffects = pending.count
-        current.liveBroadcasts = liveBroadcastCount
+        current.liveBroadcasts = broadcasts.liveCount
         return current
     }
 
@@ -191,13 +151,12 @@ public struct Shard: ~Copyable {
                 apps[index] = settings
             } else {
                 apps.append(settings)
-                dueLists.append(DueList())
-                dueLists.append(DueList())
-                connectedByApp.append(0)
+                jobs.addApp()
+                sessions.addApp()
             }
         }
         retiredApps = Set(apps.map(\.key)).subtracting(new.map(\.key))
-        noteBroadcastHeads()
+        broadcasts.setApps(apps)
     }
 
     /// Every batch up to `ticket` is on disk: lets go what waited for it.
@@ -213,27 +172,6 @@ public struct Shard: ~Copyable {
         if !heldReplies.isEmpty { heldReplies.removeAll(keepingCapacity: true) }
         if !heldFrames.isEmpty { heldFrames.removeAll(keepingCapacity: true) }
     }
-}
-
-/// Which device a session slot belongs to.
-struct SessionPlace: BitwiseCopyable {
-    /// The Hello is being looked at; the connection is there, as far as the gateway has told.
-    static let awaited = UInt32.max
-    /// The session is over, or there never was one.
-    static let over = UInt32.max - 1
-
-    var stamp: UInt32 = 0
-    /// The device's slot, or one of the two above.
-    var device = over
-}
-
-/// Due jobs of one app and kind, oldest first.
-struct DueList {
-    var first: UInt32 = .max
-    var last: UInt32 = .max
-    var count = 0
-    /// Held jobs of the app and kind, which stand in no list.
-    var heldCount = 0
 }
 
 /// Something that leaves the shard once its ticket is durable.

@@ -248,7 +248,9 @@ import Wire
         for (message, isSearched) in [(old, false), (young, true)] {
             harness.shard.trace(of: message, origin: .none, now: harness.now)
             harness.drain()
-            while harness.store.waitingReadCount > 0, !harness.shard.searches.isSearching { harness.store.deliverReplies() }
+            while harness.store.waitingReadCount > 0, !harness.shard.searches.isSearching {
+                harness.store.deliverReplies()
+            }
             let isSearching = harness.shard.searches.isSearching
             #expect(isSearching == isSearched)
             harness.flush()

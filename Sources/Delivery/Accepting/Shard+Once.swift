@@ -108,7 +108,7 @@ extension Shard {
     /// later as if nobody had taken it back.
     private mutating func withdrawUnmet(_ kept: KeptPublish, _ slot: UInt32) {
         let command = kept.command
-        let live = broadcastLogs[command.app]?.live.first { $0.task == command.revokes && !$0.isOver }
+        let live = broadcasts.log(of: command.app)?.live.first { $0.task == command.revokes && !$0.isOver }
         guard let broadcast = live else { return endWithdrawal(kept, slot, false) }
         resolveBroadcasts(slot) { shard, ok in
             guard ok else { return shard.endWithdrawal(kept, slot, nil) }

@@ -45,7 +45,7 @@ struct AppUsage {
 extension Shard {
     /// The journal is nearly at its bound, or places for waiting commands are.
     var isShortOfRoom: Bool {
-        store.isShortOfRoom || waitingCount >= limits.waitingInAll - limits.waitingInAll / 8
+        store.isShortOfRoom || devices.waitingCount >= limits.waitingInAll - limits.waitingInAll / 8
     }
 
     /// False when little room is left and the app has had its share of it: its publishes are refused as busy.

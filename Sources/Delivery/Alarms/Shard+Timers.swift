@@ -13,9 +13,9 @@ extension Shard {
         let today = CountersRow.day(of: now)
         if today != before { counters.dropOld(before: today, of: apps) }
 
-        messageTimers.advance(to: now, expired: &firedMessages.slots)
-        jobTimers.advance(to: now, expired: &firedJobs.slots)
-        deviceTimers.advance(to: now, expired: &firedDevices.slots)
+        messages.timers.advance(to: now)
+        jobs.advance(to: now)
+        devices.timers.advance(to: now)
         goOn()
         usage.age(now)
         ringFailedAlarms()
@@ -61,7 +61,7 @@ extension Shard {
             // An ack that came before the lease was durable cancels the job; and what expired meanwhile stays here, too.
             let still = leased.filter { job in
                 if isPlanted(.overtakenLeaseShown) { return true }
-                guard let slot = jobIndex[job.message.high, job.message.low] else { return false }
+                guard let slot = jobs.find(job.message) else { return false }
                 let row = jobs.pointer(slot)
                 return row.pointee.row.state == .leased && row.pointee.row.lease == job.leaseID
                     && !isOver(row.pointee.row.facts.expiresAt)
@@ -222,8 +222,7 @@ extension Shard {
             strike(slot)
             count(.collected)
             closeBatch()
-            device.pointee.flags.remove(.loaded)
-            loadedCount -= 1
+            devices.noteUnloaded(slot)
             freeIfEmpty(slot)
         } else {
             // A session of a whole day is proof enough that somebody uses it; a queue runs dry by its messages' TTL.

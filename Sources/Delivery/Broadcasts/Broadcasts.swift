@@ -247,7 +247,7 @@ final class LentFrame {
 }
 
 /// The walk over the sessions of this loop that meets one app's devices with its new broadcasts.
-struct BroadcastHand {
+struct SessionWalk {
     /// The next session slot to look at.
     var place = 0
     /// So many slots are left.

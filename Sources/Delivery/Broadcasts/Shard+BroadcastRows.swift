@@ -116,7 +116,7 @@ extension Shard {
             return askLedger(slot, completion: resolution.completion)
         }
         let hasLost = resolution.found.contains { facts, _ in
-            resolution.withJob.contains(facts.message) && jobIndex[facts.message.high, facts.message.low] == nil
+            resolution.withJob.contains(facts.message) && jobs.find(facts.message) == nil
         }
         if hasLost, resolution.isWhole {
             // A job left memory while the others were read: look again, so that it does not get a second row.

@@ -8,7 +8,7 @@ extension Shard {
     /// False when the app has as many live broadcasts as it may.
     func mayBroadcast(_ record: TaskRecord) -> Bool {
         guard record.broadcast != nil else { return true }
-        return broadcastLogs[record.app]?.live.count ?? 0 < limits.liveBroadcasts
+        return broadcasts.liveCount(of: record.app) < limits.liveBroadcasts
     }
 
     /// Writes a new task in the open batch; a broadcast without a time is out with it.
@@ -24,10 +24,7 @@ extension Shard {
     private mutating func number(_ record: inout TaskRecord) {
         precondition(record.id.home == record.app.home, "a broadcast's home is its app's")
         guard var plan = record.broadcast else { return }
-        var log = broadcastLogs[record.app] ?? BroadcastLog()
-        log.given = max(log.given, log.head) + 1
-        broadcastLogs[record.app] = log
-        plan.number = log.given
+        plan.number = broadcasts.giveNumber(record.app)
         plan.launchedAt = now
         let timeToLive = record.content.timeToLive
         switch timeToLive {
@@ -57,7 +54,7 @@ extension Shard {
         store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: TaskRow.byteCount(record)) {
             TaskRow.write(record, into: $0)
         }
-        let head = max(broadcastLogs[app]?.given ?? 0, broadcastLogs[app]?.head ?? 0, plan.number)
+        let head = max(broadcasts.highest(of: app), plan.number)
         store.put(
             StoreKey(home, .broadcast, ownerHigh: app.word, ownerLow: 0), wakeAt: 0, prior: .maybe(wakeAt: 0),
             byteCount: 8

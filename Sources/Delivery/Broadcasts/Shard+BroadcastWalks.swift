@@ -16,17 +16,14 @@ private final class WalkStep {
 }
 
 extension Shard {
-    var liveBroadcastCount: Int { broadcastLogs.values.reduce(0) { $0 + $1.live.count } }
-
     /// Takes over what a start found in the logs.
     mutating func restore(_ start: BroadcastStart) {
         numbers.damagedRows &+= UInt64(start.damagedRows)
-        for (app, head) in start.heads { broadcastLogs[app, default: BroadcastLog()].head = head }
+        for (app, head) in start.heads { broadcasts.raiseHead(of: app, to: head, apps) }
         let records = start.records.sorted {
             ($0.app.word, $0.broadcast?.number ?? 0) < ($1.app.word, $1.broadcast?.number ?? 0)
         }
-        for record in records where record.isStreamed { keep(record) }
-        noteBroadcastHeads()
+        for record in records where record.isStreamed { broadcasts.keep(record) }
         for record in records where record.id.home.loop(of: start.share.count) == start.share.index {
             resume(record)
         }
@@ -42,15 +39,6 @@ extension Shard {
         tasks.resume(record.id, now: now)
     }
 
-    private mutating func keep(_ record: TaskRecord) {
-        guard let live = LiveBroadcast(record) else { return }
-        var log = broadcastLogs[record.app] ?? BroadcastLog()
-        guard log.broadcast(live.number) == nil else { return }
-        let place = log.live.firstIndex { $0.number > live.number } ?? log.live.count
-        log.live.insert(live, at: place)
-        broadcastLogs[record.app] = log
-    }
-
     // MARK: Sessions
 
     /// A broadcast is out: whoever is connected here meets it, a slice at a time.
@@ -59,20 +47,14 @@ extension Shard {
     public mutating func launch(_ record: TaskRecord, loopCount: Int, now: GatewayTime) {
         begin(now)
         guard let number = record.broadcast?.number, number > 0 else { return }
-        if record.isStreamed { keep(record) }
-        let head = broadcastLogs[record.app]?.head ?? 0
-        broadcastLogs[record.app, default: BroadcastLog()].head = max(head, number)
-        noteBroadcastHeads()
+        if record.isStreamed { broadcasts.keep(record) }
+        broadcasts.raiseHead(of: record.app, to: number, apps)
         guard record.isStreamed else { return }
-        broadcastHands[record.app] = BroadcastHand(left: sessionSlotCount, loopCount: loopCount)
+        broadcasts.walk(record.app, slotCount: sessions.slotCount, loopCount: loopCount)
         walkSessions()
     }
 
-    public var hasBroadcastsAtHand: Bool { nextBroadcastStep <= now }
-
-    var nextBroadcastStep: GatewayTime {
-        broadcastHands.isEmpty ? .max : broadcastHands.values.reduce(.max) { min($0, $1.pausedUntil) }
-    }
+    public var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
 
     /// Meets the next slice of sessions with what is new to them.
     public mutating func continueBroadcasts(now: GatewayTime) {
@@ -80,42 +62,39 @@ extension Shard {
         walkSessions()
     }
 
-    /// Each app has a walk of its own, so that one app's `speed` holds up nobody else.
     mutating func walkSessions() {
-        guard !broadcastHands.isEmpty else { return }
-        // In an order of their own, not of the table: a simulated run must go the same way each time.
-        for app in broadcastHands.keys.sorted(by: { $0.word < $1.word }) { walkSessions(of: app) }
+        for app in broadcasts.walkedApps { walkSessions(of: app) }
     }
 
     private mutating func walkSessions(of app: AppKey) {
-        guard var hand = broadcastHands[app], hand.pausedUntil <= now else { return }
+        guard var hand = broadcasts.walk(of: app), hand.pausedUntil <= now else { return }
         var paced: [LiveBroadcast] = []
-        if let log = broadcastLogs[app] { paced = log.live.filter { !$0.isOver && $0.plan.speed > 0 } }
-        for _ in 0..<limits.broadcastSlice where hand.left > 0 && sessionSlotCount > 0 {
+        if let log = broadcasts.log(of: app) { paced = log.live.filter { !$0.isOver && $0.plan.speed > 0 } }
+        for _ in 0..<limits.broadcastSlice where hand.left > 0 && sessions.slotCount > 0 {
             // What is behind on its way to the disk goes first, as do those who walk slowly on purpose.
             guard store.acceptsWrites, paced.allSatisfy({ $0.mayWalk(now, share: hand.loopCount) }) else {
                 hand.pausedUntil = now + 20
                 break
             }
-            if hand.place >= sessionSlotCount { hand.place = 0 }
-            let device = sessions[UInt32(hand.place)].device
+            if hand.place >= sessions.slotCount { hand.place = 0 }
+            let found = sessions.device(at: UInt32(hand.place))
             hand.place += 1
             hand.left -= 1
-            guard device < SessionPlace.over else { continue }
+            guard let device = found else { continue }
             if apps[Int(devices.pointer(device).pointee.appIndex)].key == app { pump(device) }
         }
-        broadcastHands[app] = hand.left == 0 || sessionSlotCount == 0 ? nil : hand
+        broadcasts.setWalk(of: app, hand.left == 0 || sessions.slotCount == 0 ? nil : hand)
     }
 
     /// Nothing of a task goes out any more here.
     mutating func closeBroadcast(_ task: TaskID, _ app: AppKey, _ state: FinalState) {
         if isPlanted(.broadcastGoesOnAfterStop) { return }
-        broadcastLogs[app]?.live.first { $0.task == task }?.endsAs = state
+        broadcasts.close(task, app, as: state)
     }
 
     /// A broadcast that everybody has been counted for is forgotten.
     public mutating func forgetBroadcast(_ task: TaskID, _ app: AppKey) {
-        broadcastLogs[app]?.live.removeAll { $0.task == task }
+        broadcasts.forget(task, app)
     }
 
     // MARK: Devices by their rows
@@ -243,7 +222,7 @@ extension Shard {
     ///
     /// Of a device that is in reach all the same, the earlier ones wait for their turn as live ones.
     mutating func meetUpTo(_ broadcast: LiveBroadcast, _ slot: UInt32, earlierIsLive: Bool = false) {
-        for earlier in broadcastLogs[broadcast.record.app]?.live ?? []
+        for earlier in broadcasts.log(of: broadcast.record.app)?.live ?? []
         where earlier.number > devices.pointer(slot).pointee.broadcastMet && earlier.number < broadcast.number {
             meet(slot, earlier, isLive: earlierIsLive)
         }

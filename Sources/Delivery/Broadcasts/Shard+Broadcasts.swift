@@ -26,70 +26,11 @@ public import Wire
 extension Shard {
     // MARK: Lists
 
-    /// Puts a broadcast's message into its device's list, in the order of the numbers.
-    mutating func link(_ slot: UInt32, to device: UnsafeMutablePointer<Device>) {
-        let entry = messages.pointer(slot)
-        var after = device.pointee.lastBroadcast
-        while after != .max, messages.pointer(after).pointee.facts.item > entry.pointee.facts.item {
-            after = messages.pointer(after).pointee.previous
-        }
-        entry.pointee.previous = after
-        if after == .max {
-            entry.pointee.next = device.pointee.firstBroadcast
-            device.pointee.firstBroadcast = slot
-        } else {
-            entry.pointee.next = messages.pointer(after).pointee.next
-            messages.pointer(after).pointee.next = slot
-        }
-        if entry.pointee.next == .max {
-            device.pointee.lastBroadcast = slot
-        } else {
-            messages.pointer(entry.pointee.next).pointee.previous = slot
-        }
-    }
-
-    /// Takes a broadcast's message out of memory.
-    mutating func forgetBroadcast(_ slot: UInt32) {
-        let entry = messages.pointer(slot)
-        let deviceSlot = entry.pointee.device
-        let device = devices.pointer(deviceSlot)
-        let (next, previous, job) = (entry.pointee.next, entry.pointee.previous, entry.pointee.job)
-        if next == .max {
-            device.pointee.lastBroadcast = previous
-        } else {
-            messages.pointer(next).pointee.previous = previous
-        }
-        if previous == .max {
-            device.pointee.firstBroadcast = next
-        } else {
-            messages.pointer(previous).pointee.next = next
-        }
-        if entry.pointee.flags.contains(.inFlight) {
-            device.pointee.inFlightCount -= 1
-            device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
-        }
-        messageTimers.cancel(slot)
-        messages.remove(slot)
-        if job != .max {
-            jobs.pointer(job).pointee.message = .max
-            dropJobIfDone(job)
-        }
-    }
-
     func broadcastLog(_ device: UnsafeMutablePointer<Device>) -> BroadcastLog? {
-        broadcastLogs.isEmpty ? nil : broadcastLogs[apps[Int(device.pointee.appIndex)].key]
+        broadcasts.log(of: apps[Int(device.pointee.appIndex)].key)
     }
 
-    /// The head of the device's app's log, without a look at the logs.
-    private func broadcastHead(_ device: UnsafeMutablePointer<Device>) -> UInt64 {
-        let index = Int(device.pointee.appIndex)
-        return index < broadcastHeads.count ? broadcastHeads[index] : 0
-    }
-
-    /// After a change of the logs or of the apps.
-    mutating func noteBroadcastHeads() { broadcastHeads = apps.map { broadcastLogs[$0.key]?.head ?? 0 } }
-
-    func broadcast(_ number: UInt64, of app: AppKey) -> LiveBroadcast? { broadcastLogs[app]?.broadcast(number) }
+    func broadcast(_ number: UInt64, of app: AppKey) -> LiveBroadcast? { broadcasts.broadcast(number, of: app) }
 
     // MARK: The cursor
 
@@ -107,21 +48,17 @@ extension Shard {
         device.pointee.settleBroadcasts(upTo: settledCursor(device))
         guard !device.pointee.flags.contains(.cursorMoved) else { return }
         device.pointee.flags.insert(.cursorMoved)
-        movedCursors.append(slot)
-        cursorsDueAt = min(cursorsDueAt, now + limits.cursorDelay)
+        broadcasts.cursorMoved(slot, dueAt: now + limits.cursorDelay)
     }
 
     /// Writes cursors whose second is over, so many at a time.
     mutating func writeCursors() {
-        guard cursorsDueAt <= now else { return }
-        for _ in 0..<limits.broadcastSlice {
-            guard let slot = movedCursors.popLast() else { break }
+        for slot in broadcasts.popMovedCursors(limits.broadcastSlice, now: now) {
             guard devices.isOccupied(slot), devices.pointer(slot).pointee.flags.contains(.cursorMoved) else { continue }
             openBatch(slot)
             devices.pointer(slot).pointee.flags.insert(.dirty)
             closeBatch()
         }
-        cursorsDueAt = movedCursors.isEmpty ? .max : now
     }
 
     // MARK: Meeting
@@ -130,7 +67,9 @@ extension Shard {
     mutating func pumpBroadcasts(_ slot: UInt32) {
         let device = devices.pointer(slot)
         // Asked with every message of every device: most have met everything and have nothing pending.
-        guard device.pointee.firstBroadcast != .max || device.pointee.broadcastMet < broadcastHead(device),
+        guard
+            device.pointee.firstBroadcast != .max
+                || device.pointee.broadcastMet < broadcasts.head(ofAppAt: Int(device.pointee.appIndex)),
             let log = broadcastLog(device), device.pointee.flags.contains(.resolved)
         else { return }
         guard offerBroadcasts(slot), device.pointee.broadcastMet < log.head else { return }
@@ -249,7 +188,7 @@ extension Shard {
 
     /// A newer one under the same key reaches the device, too: the older is not sent any more on either channel.
     func isSuperseded(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
-        guard broadcast.collapseHash != 0, let log = broadcastLogs[broadcast.record.app] else { return false }
+        guard broadcast.collapseHash != 0, let log = broadcasts.log(of: broadcast.record.app) else { return false }
         return log.live.contains {
             $0.number > broadcast.number && !$0.isOver && $0.collapseHash == broadcast.collapseHash
                 && $0.record.isStreamed && isTarget(slot, $0)
@@ -353,7 +292,7 @@ extension Shard {
         numbers.deliversSent &+= 1
         numbers.broadcastDelivers &+= 1
         if attempt > 1 { numbers.deliversResent &+= 1 }
-        if (messageTimers.deadline(of: message) ?? .max) > entry.pointee.ackDeadline { armTimer(message) }
+        if (messages.timers.deadline(of: message) ?? .max) > entry.pointee.ackDeadline { armTimer(message) }
     }
 
     // MARK: Acks

@@ -1,3 +1,4 @@
+internal import Structures
 internal import Wire
 
 /// A device as its shard remembers it: what an idle one needs too, in two lines of the cache.
@@ -221,8 +222,7 @@ struct Message {
 
     var facts: MessageFacts
     var device: UInt32
-    var next: UInt32 = .max
-    var previous: UInt32 = .max
+    var links = SlotLinks()
     var job: UInt32 = .max
     var flags: Flags = []
     var location = ValueLocation(block: 0, offset: 0, byteCount: 0)
@@ -232,6 +232,10 @@ struct Message {
     var sentAt: GatewayTime = 0
     var ackDeadline: GatewayTime = 0
     var collapseHash: UInt64 = 0
+
+    /// The next and the previous message in its device's list.
+    var next: UInt32 { links.next }
+    var previous: UInt32 { links.previous }
 
     init(facts: MessageFacts, device: UInt32) { (self.facts, self.device) = (facts, device) }
 
@@ -249,11 +253,9 @@ struct JobEntry {
     /// The message in memory, if it is.
     var message: UInt32 = .max
     /// In the app's due list.
-    var next: UInt32 = .max
-    var previous: UInt32 = .max
+    var dueLinks = SlotLinks()
     /// Among the device's jobs.
-    var nextOfDevice: UInt32 = .max
-    var previousOfDevice: UInt32 = .max
+    var deviceLinks = SlotLinks()
     /// The alarm of the row as it was last written; 0: not written yet.
     var storedWakeAt: GatewayTime = 0
     var isStored = false
@@ -262,6 +264,8 @@ struct JobEntry {
     /// The store has reported its alarm and will not do so again.
     var wasReported = false
     var countsAsLeased = false
+
+    var nextOfDevice: UInt32 { deviceLinks.next }
 
     init(row: JobRow, device: UInt32, appIndex: UInt16) {
         (self.row, self.device, self.appIndex) = (row, device, appIndex)

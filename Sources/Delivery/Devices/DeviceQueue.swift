@@ -3,7 +3,7 @@ internal import Structures
 /// What a device's queue needs besides its rows: there while something is queued, sent or waited for.
 ///
 /// A device without one points to its shard's record of no queue, whose values hold for every empty queue; so reading needs
-/// no question. The first write of anything else takes a record from the pool; `Shard.releaseQueue` gives it back.
+/// no question. The first write of anything else takes a record from the pool; `DeviceTable.releaseQueue` gives it back.
 struct DeviceQueue {
     typealias Pointer = UnsafeMutablePointer<DeviceQueue>
 
@@ -14,9 +14,11 @@ struct DeviceQueue {
 
     /// The first listed message of the live stream that this session has not been offered.
     var firstUnsent: UInt32 = .max
-    /// Messages in memory, of either table, linked in sequence order; those of the vendor table are in their own list.
-    var firstMessage: UInt32 = .max
-    var lastMessage: UInt32 = .max
+    /// Messages in memory: of the live stream by sequence, of the vendor table, and of broadcasts by number.
+    var streamed = SlotEnds()
+    var vendorOnly = SlotEnds()
+    var broadcast = SlotEnds()
+    var jobs = SlotEnds()
     /// Rows in the stores, young and cold.
     var messageCount: Int32 = 0
     var listedCount: Int32 = 0
@@ -30,12 +32,6 @@ struct DeviceQueue {
     var inFlightBytes: UInt32 = 0
     var inFlightCount: UInt16 = 0
     var round: UInt16 = 1
-    var firstJob: UInt32 = .max
-    /// Messages of broadcasts in memory, by number.
-    var firstBroadcast: UInt32 = .max
-    var lastBroadcast: UInt32 = .max
-    var firstVendor: UInt32 = .max
-    var lastVendor: UInt32 = .max
     var vendorCount: Int32 = 0
     var listedVendorCount: Int32 = 0
     var vendorBytes: Int64 = 0
@@ -62,8 +58,8 @@ extension DeviceQueue.Pointer {
     @inline(__always)
     var isEmpty: Bool {
         pointee.messageCount | pointee.vendorCount | Int32(pointee.inFlightCount) == 0
-            && pointee.firstMessage & pointee.firstBroadcast & pointee.firstVendor == .max
-            && pointee.firstJob & pointee.waiting == .max
+            && pointee.streamed.first & pointee.broadcast.first & pointee.vendorOnly.first == .max
+            && pointee.jobs.first & pointee.waiting == .max
             && pointee.dropped.expired | pointee.dropped.collapsed | pointee.dropped.overflowed == 0
             && pointee.dropped.revoked | pointee.dropped.failed == 0
     }
@@ -140,14 +136,35 @@ extension Device {
         @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstUnsent = newValue } }
     }
 
-    var firstMessage: UInt32 {
-        @inline(__always) get { queue.pointee.firstMessage }
-        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstMessage = newValue } }
+    var firstMessage: UInt32 { @inline(__always) get { queue.pointee.streamed.first } }
+    var firstVendor: UInt32 { @inline(__always) get { queue.pointee.vendorOnly.first } }
+    var firstBroadcast: UInt32 { @inline(__always) get { queue.pointee.broadcast.first } }
+    var lastBroadcast: UInt32 { @inline(__always) get { queue.pointee.broadcast.last } }
+    var firstJob: UInt32 { @inline(__always) get { queue.pointee.jobs.first } }
+
+    /// The list of the device's messages in memory of a table.
+    @inline(__always)
+    func messages(of table: StoreKey.Table) -> SlotEnds {
+        switch table {
+        case .message: queue.pointee.streamed
+        case .broadcast: queue.pointee.broadcast
+        default: queue.pointee.vendorOnly
+        }
     }
 
-    var lastMessage: UInt32 {
-        @inline(__always) get { queue.pointee.lastMessage }
-        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.lastMessage = newValue } }
+    @inline(__always)
+    mutating func setMessages(of table: StoreKey.Table, _ ends: SlotEnds) {
+        guard mayWrite(ends.isEmpty) else { return }
+        switch table {
+        case .message: queue.pointee.streamed = ends
+        case .broadcast: queue.pointee.broadcast = ends
+        default: queue.pointee.vendorOnly = ends
+        }
+    }
+
+    var jobs: SlotEnds {
+        @inline(__always) get { queue.pointee.jobs }
+        @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.pointee.jobs = newValue } }
     }
 
     var messageCount: Int32 {
@@ -195,31 +212,6 @@ extension Device {
         @inline(__always) set { if mayWrite(newValue == 1) { queue.pointee.round = newValue } }
     }
 
-    var firstJob: UInt32 {
-        @inline(__always) get { queue.pointee.firstJob }
-        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstJob = newValue } }
-    }
-
-    var firstBroadcast: UInt32 {
-        @inline(__always) get { queue.pointee.firstBroadcast }
-        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstBroadcast = newValue } }
-    }
-
-    var lastBroadcast: UInt32 {
-        @inline(__always) get { queue.pointee.lastBroadcast }
-        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.lastBroadcast = newValue } }
-    }
-
-    var firstVendor: UInt32 {
-        @inline(__always) get { queue.pointee.firstVendor }
-        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstVendor = newValue } }
-    }
-
-    var lastVendor: UInt32 {
-        @inline(__always) get { queue.pointee.lastVendor }
-        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.lastVendor = newValue } }
-    }
-
     var vendorCount: Int32 {
         @inline(__always) get { queue.pointee.vendorCount }
         @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.vendorCount = newValue } }
@@ -263,20 +255,5 @@ extension Device {
     var dropped: DroppedCounts {
         @inline(__always) get { queue.pointee.dropped }
         @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.pointee.dropped = newValue } }
-    }
-}
-
-extension Shard {
-    /// Gives a queue back that nothing is in; to be called whenever that may have come to be.
-    ///
-    /// What is asked for at the disk, and a missed ack, still refer to what stands in it.
-    mutating func releaseQueue(_ slot: UInt32) {
-        let device = devices.pointer(slot)
-        guard !device.pointee.queue.isNone, device.pointee.queue.isEmpty,
-            device.pointee.flags.isDisjoint(with: [.suspect, .paging, .loading, .busy])
-        else { return }
-        let pool = queues
-        pool.pointee.put(device.pointee.queue)
-        device.pointee.queue = pool.pointee.none
     }
 }

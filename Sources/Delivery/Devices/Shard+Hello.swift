@@ -7,14 +7,14 @@ extension Shard {
     /// Admits a connection as its device's session, or closes it with the reason.
     public mutating func hello(_ command: HelloCommand, now: GatewayTime) {
         begin(now)
-        expect(command.session)
+        sessions.expect(command.session)
         if command.newSecret != nil {
             registerDevice(command)
             return
         }
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
             // It may have hung up while its record was read.
-            guard shard.isAwaited(command.session) else { return }
+            guard shard.sessions.isAwaited(command.session) else { return }
             switch readiness {
             case .ready: shard.authenticate(command, slot)
             case .unknown: shard.turnAway(command, .unknownDevice, "this cid is not known here: register anew")
@@ -39,15 +39,15 @@ extension Shard {
         let slot = deviceSlot(command.cid, bucket: command.bucket)
         let device = devices.pointer(slot)
         device.pointee.appIndex = appIndex(command.app)
-        device.pointee.flags.formUnion([.loaded, .touched])
+        device.pointee.flags.insert(.touched)
         device.pointee.queueEpoch = queueEpoch
         device.pointee.registeredAt = now
         device.pointee.coldKeys = 0
         // What went out before it came is not for it.
         device.pointee.broadcastSettled = broadcastLog(device)?.head ?? 0
         device.pointee.flags.insert(.resolved)
-        keepProfile(slot, DeviceProfile(secret: command.newSecret ?? [], tokens: []))
-        loadedCount += 1
+        devices.keepProfile(slot, DeviceProfile(secret: command.newSecret ?? [], tokens: []))
+        devices.noteLoaded(slot)
         numbers.registrations &+= 1
         welcome(command, slot, isRegistration: true)
         evictIdle()
@@ -260,7 +260,7 @@ extension Shard {
 
     private mutating func welcome(_ command: HelloCommand, _ slot: UInt32, isRegistration: Bool) {
         // Whoever hung up meanwhile has no session; what its Hello settled stays settled.
-        guard isAwaited(command.session) else { return leaveBroadcasts(slot) }
+        guard sessions.isAwaited(command.session) else { return leaveBroadcasts(slot) }
         let hello = command.hello
         let device = devices.pointer(slot)
         device.pointee.generation &+= 1
@@ -269,7 +269,6 @@ extension Shard {
         if !isRegistration { device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, hello.timestamp) }
         device.pointee.session = command.session
         device.pointee.flags.formUnion([.connected, .gated])
-        connectedByApp[Int(device.pointee.appIndex)] += 1
         device.pointee.gates = 1
         device.pointee.state = hello.applicationState
         if hello.keepsRunning {
@@ -293,7 +292,7 @@ extension Shard {
         device.pointee.firstUnsent = device.pointee.firstMessage
         device.pointee.cursor = 0
         if device.pointee.coldMessageCount > 0 { device.pointee.flags.insert(.coldAhead) }
-        attach(command.session, to: slot)
+        sessions.attach(command.session, to: slot, ofApp: Int(device.pointee.appIndex))
         armHeartbeat(slot)
 
         var welcome = Welcome()

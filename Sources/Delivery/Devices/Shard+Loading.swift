@@ -16,47 +16,27 @@ enum Readiness {
     var mayBeRepeated: Bool { self == .failed || self == .crowded }
 }
 
-/// Commands that wait for one device.
-struct WaitList {
-    var commands: [Shard.Waiter] = []
-    var head = 0
-    var count: Int { commands.count - head }
-}
-
 extension Shard {
     typealias Waiter = (inout Shard, UInt32, Readiness) -> Void
 
     /// The device's slot, made if there is none: an unloaded slot only holds jobs and waiting commands.
     mutating func deviceSlot(_ cid: DeviceID, bucket: Bucket) -> UInt32 {
         if let slot = knownDevice(cid) { return slot }
-        let slot = devices.insert(Device(cid: cid, bucket: bucket, queue: queues.pointee.none))
-        deviceIndex.insert(slot, cid.high, cid.low) { Self.key(of: $0, in: devices) }
-        return slot
+        return devices.insert(cid, bucket: bucket)
     }
 
     /// The device's slot, if it has one.
     @inline(__always)  // A call would copy the whole shard.
-    func knownDevice(_ cid: DeviceID) -> UInt32? {
-        var probe = deviceIndex.probe(cid.high, cid.low)
-        while let slot = deviceIndex.next(&probe) {
-            if devices.address(slot).pointee.cid == cid { return slot }
-        }
-        return nil
-    }
-
-    private static func key(of slot: UInt32, in devices: borrowing Slab<Device>) -> (high: UInt64, low: UInt64) {
-        let cid = devices.address(slot).pointee.cid
-        return (cid.high, cid.low)
-    }
+    func knownDevice(_ cid: DeviceID) -> UInt32? { devices.find(cid) }
 
     /// The app's place; one that the configuration does not name (any more) gets a place without settings.
     mutating func appIndex(_ key: AppKey) -> UInt16 {
         if let index = apps.firstIndex(where: { $0.key == key }) { return UInt16(truncatingIfNeeded: index) }
         apps.append(AppSettings(key: key, appID: "", apnsTopic: ""))
-        dueLists.append(DueList())
-        dueLists.append(DueList())
+        jobs.addApp()
+        sessions.addApp()
         retiredApps.insert(key)
-        noteBroadcastHeads()
+        broadcasts.setApps(apps)
         return UInt16(truncatingIfNeeded: apps.count - 1)
     }
 
@@ -72,39 +52,26 @@ extension Shard {
             command(&self, slot, .ready)
             return
         }
-        let count = device.pointee.waiting == .max ? 0 : waitLists.pointer(device.pointee.waiting).pointee.count
-        guard count < limits.waitingPerDevice, waitingCount < limits.waitingInAll else {
+        guard devices.wait(slot, command, limitOfOne: limits.waitingPerDevice, limitOfAll: limits.waitingInAll) else {
             command(&self, slot, .crowded)
             if devices.isOccupied(slot) { freeIfEmpty(slot) }
             return
         }
-        if device.pointee.waiting == .max { device.pointee.waiting = waitLists.insert(WaitList()) }
-        let list = waitLists.pointer(device.pointee.waiting)
-        list.pointee.commands.append(command)
-        waitingCount += 1
         if !device.pointee.isLoaded, !device.pointee.flags.contains(.loading) { load(slot) }
     }
 
     /// Goes on with what waits for a device, until it is busy again.
     mutating func drainWaiting(_ slot: UInt32, _ readiness: Readiness = .ready) {
-        while devices.isOccupied(slot), devices.pointer(slot).pointee.waiting != .max {
+        while devices.isOccupied(slot) {
             let device = devices.pointer(slot)
-            if readiness == .ready, device.pointee.flags.contains(.busy) { return }
-            let list = waitLists.pointer(device.pointee.waiting)
-            guard list.pointee.count > 0 else {
-                waitLists.remove(device.pointee.waiting)
-                device.pointee.waiting = .max
-                break
-            }
-            let command = list.pointee.commands[list.pointee.head]
-            list.pointee.head += 1
-            waitingCount -= 1
+            if readiness == .ready, device.pointee.flags.contains(.busy), device.pointee.waiting != .max { return }
+            guard let command = devices.popWaiting(slot) else { break }
             // A command before this one may have removed the device.
             command(&self, slot, readiness == .ready && !device.pointee.isLoaded ? .unknown : readiness)
         }
         guard devices.isOccupied(slot) else { return }
         leaveBroadcasts(slot)
-        releaseQueue(slot)
+        devices.releaseQueue(slot)
         freeIfEmpty(slot)
     }
 
@@ -187,7 +154,7 @@ extension Shard {
     ) {
         let device = devices.pointer(slot)
         device.pointee.appIndex = appIndex(row.app)
-        device.pointee.flags.formUnion([.loaded, .stored, .touched])
+        device.pointee.flags.formUnion([.stored, .touched])
         if row.flags.contains(.pushModeOff) { device.pointee.flags.insert(.pushModeOff) }
         if row.flags.contains(.replayOpened) { device.pointee.flags.insert(.replayOpened) }
         if row.flags.contains(.established) { device.pointee.flags.insert(.established) }
@@ -209,42 +176,11 @@ extension Shard {
         device.pointee.lastHeardAt = row.lastSeenAt
         device.pointee.dropped = row.dropped
         device.pointee.rowWakeAt = wakeAt
-        keepProfile(slot, profile)
-        loadedCount += 1
+        devices.keepProfile(slot, profile)
+        devices.noteLoaded(slot)
     }
 
-    /// Copies a profile's bytes into the slot and notes which tokens can be used.
-    mutating func keepProfile(_ slot: UInt32, _ bytes: UnsafeRawBufferPointer) {
-        let device = devices.pointer(slot)
-        let (place, isCell) = profiles.put(bytes)
-        dropProfile(device)
-        device.pointee.profilePlace = place
-        if isCell { device.pointee.flags.insert(.profileInCell) }
-        device.pointee.flags.subtract(.allTokens)
-        for token in profile(slot).tokens where !token.isQuarantined {
-            device.pointee.flags.insert(.token(token.kind))
-        }
-    }
-
-    private mutating func dropProfile(_ device: UnsafeMutablePointer<Device>) {
-        guard let place = device.pointee.profilePlace else { return }
-        profiles.free(place, isCell: device.pointee.flags.contains(.profileInCell))
-        device.pointee.profilePlace = nil
-        device.pointee.flags.remove(.profileInCell)
-    }
-
-    mutating func keepProfile(_ slot: UInt32, _ profile: DeviceProfile) {
-        withUnsafeTemporaryAllocation(byteCount: profile.byteCount, alignment: 1) { buffer in
-            var writer = RowWriter(buffer)
-            profile.write(&writer)
-            keepProfile(slot, UnsafeRawBufferPointer(rebasing: buffer[..<writer.offset]))
-        }
-    }
-
-    func profile(_ slot: UInt32) -> DeviceProfile {
-        DeviceProfile(devices.pointer(slot).pointee.profileBytes)
-            ?? DeviceProfile(secret: [], tokens: [])
-    }
+    func profile(_ slot: UInt32) -> DeviceProfile { devices.profile(slot) }
 
     // MARK: Leaving memory
 
@@ -256,33 +192,14 @@ extension Shard {
     }
 
     mutating func remove(_ slot: UInt32) {
-        let device = devices.pointer(slot)
-        if device.pointee.isLoaded { loadedCount -= 1 }
-        dropProfile(device)
-        let pool = queues
-        if !device.pointee.queue.isNone { pool.pointee.put(device.pointee.queue) }
-        let cid = device.pointee.cid
-        deviceIndex.remove(slot, cid.high, cid.low) { Self.key(of: $0, in: devices) }
-        deviceTimers.cancel(slot)
         walls[slot] = nil
         devices.remove(slot)
     }
 
-    /// Clock eviction: the hand passes a bounded number of slots for each record that comes in.
+    /// Lets idle records go for those that came in.
     mutating func evictIdle() {
         var steps = 0
-        while loadedCount > limits.cachedDeviceCount, steps < 64, devices.highWater > 0 {
-            steps += 1
-            evictionHand = evictionHand + 1 < devices.highWater ? evictionHand + 1 : 0
-            guard devices.isOccupied(evictionHand) else { continue }
-            let device = devices.pointer(evictionHand)
-            guard device.pointee.isLoaded, device.pointee.isIdle else { continue }
-            if device.pointee.flags.contains(.touched) {
-                device.pointee.flags.remove(.touched)
-            } else {
-                remove(evictionHand)
-            }
-        }
+        while let slot = devices.nextIdle(beyond: limits.cachedDeviceCount, steps: &steps) { remove(slot) }
     }
 
     // MARK: Scans
@@ -323,7 +240,7 @@ extension Shard {
                 }
                 let facts = row.facts(cid: cid, table: table, item: stored.key.item)
                 var found = Scanned(facts: facts, row: row)
-                if let job = shard.jobIndex[facts.message.high, facts.message.low] {
+                if let job = shard.jobs.find(facts.message) {
                     found.job = shard.jobs.pointer(job).pointee.row
                     found.jobWakeAt = shard.jobs.pointer(job).pointee.storedWakeAt
                     found.jobWasListed = true
@@ -350,7 +267,7 @@ extension Shard {
                     return
                 }
                 let isStale = partial.contains { found in
-                    found.jobWasListed && shard.jobIndex[found.facts.message.high, found.facts.message.low] == nil
+                    found.jobWasListed && shard.jobs.find(found.facts.message) == nil
                         && shard.store.young(found.facts.jobKey) == .unknown
                 }
                 guard shard.devices.pointer(slot).pointee.endings == endings, !isStale else {
@@ -414,7 +331,7 @@ extension Shard {
             completion(&self, nil, true)
             return
         }
-        if let slot = jobIndex[message.high, message.low] {
+        if let slot = jobs.find(message) {
             completion(&self, slot, true)
             return
         }

@@ -8,14 +8,12 @@ public import Wire
 extension Shard {
     /// The record of a device that is in memory; most likely, since a look at it would wait for what is to be fetched.
     public func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {
-        var probe = deviceIndex.probe(cid.high, cid.low)
-        return deviceIndex.next(&probe).map { Self.place(devices.address($0)) }
+        devices.likelyAddress(cid).map { Self.place($0) }
     }
 
     /// The record of the device whose session has this slot.
     public func place(ofSession slot: UInt32) -> UnsafeRawBufferPointer? {
-        let device = sessions[slot].device
-        return device < SessionPlace.over ? Self.place(devices.address(device)) : nil
+        sessions.device(at: slot).map { Self.place(devices.address($0)) }
     }
 
     /// What the publishes that wait for `ticket` will use when it is durable: first the devices, then

@@ -7,25 +7,7 @@ extension Shard {
     /// The device of a live session, or `nil` when the session is not (or no longer) known here.
     @inline(__always)  // A call would copy the whole shard.
     func device(of session: SessionRef) -> UInt32? {
-        let place = sessions[session.slot]
-        return place.stamp == session.stamp && place.device < SessionPlace.over ? place.device : nil
-    }
-
-    /// Remembers a connection whose Hello is being looked at: it may be gone before that is done.
-    mutating func expect(_ session: SessionRef) {
-        sessions.pointer(session.slot).pointee = SessionPlace(stamp: session.stamp, device: SessionPlace.awaited)
-        sessionSlotCount = max(sessionSlotCount, Int(session.slot) + 1)
-    }
-
-    /// True until the connection of an expected session has ended.
-    func isAwaited(_ session: SessionRef) -> Bool {
-        let place = sessions[session.slot]
-        return place.stamp == session.stamp && place.device != SessionPlace.over
-    }
-
-    mutating func attach(_ session: SessionRef, to device: UInt32) {
-        sessions.pointer(session.slot).pointee.device = device
-        numbers.sessions += 1
+        sessions.device(of: session)
     }
 
     // MARK: Presence
@@ -54,7 +36,7 @@ extension Shard {
         if !isPlanted(.suspectCountsAsReachable) { device.pointee.flags.insert(.suspect) }
         device.pointee.suspectSince = now
         effects.append(.ping(device.pointee.session))
-        deviceTimers.schedule(slot, at: now + limits.suspectSilence)
+        devices.timers.schedule(slot, at: now + limits.suspectSilence)
         presenceChanged(slot)
     }
 
@@ -81,9 +63,7 @@ extension Shard {
     public mutating func sessionEnded(_ session: SessionRef, announced: Bool, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else {
-            if sessions[session.slot].stamp == session.stamp {
-                sessions.pointer(session.slot).pointee.device = SessionPlace.over
-            }
+            sessions.forget(session)
             return
         }
         endSession(slot, announced: announced)
@@ -92,15 +72,12 @@ extension Shard {
     mutating func endSession(_ slot: UInt32, announced: Bool) {
         let device = devices.pointer(slot)
         guard device.pointee.isConnected else { return }
-        if !isPlanted(.generationIgnored) {
-            sessions.pointer(device.pointee.session.slot).pointee.device = SessionPlace.over
-        }
-        numbers.sessions -= 1
-        connectedByApp[Int(device.pointee.appIndex)] -= 1
+        sessions.detach(
+            device.pointee.session, ofApp: Int(device.pointee.appIndex), keepsPlace: isPlanted(.generationIgnored))
         device.pointee.session = .none
         device.pointee.flags.subtract([.connected, .gated, .suspect])
         device.pointee.state = .terminated
-        deviceTimers.cancel(slot)
+        devices.timers.cancel(slot)
         recallInFlight(slot, isSessionOver: true)
         if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
         leaveBroadcasts(slot)
@@ -244,7 +221,7 @@ extension Shard {
         while profile.tokens.count > Limits.tokensPerDevice {
             profile.tokens.remove(at: profile.tokens.firstIndex { $0.isQuarantined } ?? 0)
         }
-        keepProfile(slot, profile)
+        devices.keepProfile(slot, profile)
     }
 
     func heartbeat(wish: UInt32) -> UInt16 {
@@ -261,7 +238,7 @@ extension Shard {
         if device.pointee.flags.contains(.suspect) {
             time = min(time, device.pointee.suspectSince + limits.suspectSilence)
         }
-        deviceTimers.schedule(slot, at: time)
+        devices.timers.schedule(slot, at: time)
     }
 
     mutating func deviceTimerFired(_ slot: UInt32) {
@@ -274,7 +251,7 @@ extension Shard {
             numbers.heartbeatTimeouts &+= 1
             close(slot, .heartbeatTimeout, "nothing heard for 1.5 heartbeats")
         } else {
-            releaseQueue(slot)
+            devices.releaseQueue(slot)
             armHeartbeat(slot)
             // A page that failed is asked for again here.
             pump(slot)
@@ -308,7 +285,7 @@ extension Shard {
             device.pointee.flags.remove(.paging)
             guard device.pointee.isConnected else { return }
             if !ok {
-                shard.deviceTimers.schedule(slot, at: shard.now + 1_000)
+                shard.devices.timers.schedule(slot, at: shard.now + 1_000)
             } else if device.pointee.generation != generation || device.pointee.cursor != from {
                 shard.pump(slot)
             } else {

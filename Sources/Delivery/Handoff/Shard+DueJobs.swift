@@ -13,20 +13,13 @@ extension Shard {
         max(limits.dueJobReadAhead / max(1, apps.count), min(limits.dueJobReadAhead, ShardLimits.smallestDueShare))
     }
 
-    private func dueCount(of app: Int) -> Int { dueLists[app * 2].count + dueLists[app * 2 + 1].count }
-    private func heldCount(of app: Int) -> Int { dueLists[app * 2].heldCount + dueLists[app * 2 + 1].heldCount }
-
     /// No more due jobs of the app are read.
-    func isFull(_ app: Int) -> Bool { dueCount >= limits.dueJobReadAhead && dueCount(of: app) >= dueShare }
+    func isFull(_ app: Int) -> Bool { jobs.dueCount >= limits.dueJobReadAhead && jobs.dueCount(of: app) >= dueShare }
 
-    func isOverfull(_ app: Int) -> Bool { dueCount > limits.dueJobReadAhead && dueCount(of: app) > dueShare }
+    func isOverfull(_ app: Int) -> Bool { jobs.dueCount > limits.dueJobReadAhead && jobs.dueCount(of: app) > dueShare }
 
     func isHeldOverfull(_ app: Int) -> Bool {
-        numbers.heldJobs > limits.dueJobReadAhead && heldCount(of: app) > dueShare
-    }
-
-    func dueIndex(_ job: UnsafePointer<JobEntry>) -> Int {
-        Int(job.pointee.appIndex) * 2 + (job.pointee.row.facts.flags.contains(.bulk) ? 1 : 0)
+        jobs.heldCount > limits.dueJobReadAhead && jobs.heldCount(of: app) > dueShare
     }
 
     // MARK: Asking
@@ -83,7 +76,7 @@ extension Shard {
         if let pile, !pile.isHeld, hasRoom(pile.app) {
             request.isEager = true
             if let app = apps.firstIndex(where: { $0.key == pile.app }) {
-                let room = max(dueShare - dueCount(of: app), limits.dueJobReadAhead - dueCount)
+                let room = max(dueShare - jobs.dueCount(of: app), limits.dueJobReadAhead - jobs.dueCount)
                 request.limit = max(1, min(request.limit, room))
             }
         }

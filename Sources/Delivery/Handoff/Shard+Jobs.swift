@@ -45,19 +45,13 @@ extension Shard {
     /// Brings a job row into memory, or finds it there.
     mutating func adopt(_ row: JobRow, storedWakeAt: GatewayTime, isStored: Bool) -> UInt32 {
         let id = row.facts.message
-        if let known = jobIndex[id.high, id.low] { return known }
+        if let known = jobs.find(id) { return known }
         let deviceSlot = deviceSlot(row.facts.cid, bucket: row.facts.bucket)
-        let slot = jobs.insert(JobEntry(row: row, device: deviceSlot, appIndex: appIndex(row.facts.app)))
-        let entry = jobs.pointer(slot)
-        (entry.pointee.storedWakeAt, entry.pointee.isStored, entry.pointee.isCold) = (storedWakeAt, isStored, isStored)
-        entry.pointee.wasReported = isStored
-        let device = devices.pointer(deviceSlot)
-        entry.pointee.nextOfDevice = device.pointee.firstJob
-        if device.pointee.firstJob != .max { jobs.pointer(device.pointee.firstJob).pointee.previousOfDevice = slot }
-        device.pointee.firstJob = slot
-        jobIndex.set(id.high, id.low, slot)
+        var job = JobEntry(row: row, device: deviceSlot, appIndex: appIndex(row.facts.app))
+        (job.storedWakeAt, job.isStored, job.isCold, job.wasReported) = (storedWakeAt, isStored, isStored, isStored)
+        let slot = jobs.insert(job, of: devices.pointer(deviceSlot))
         if let message = listedMessage(table: row.facts.table, item: row.facts.item, of: deviceSlot) {
-            entry.pointee.message = message
+            jobs.pointer(slot).pointee.message = message
             messages.pointer(message).pointee.job = slot
         }
         return slot
@@ -83,29 +77,25 @@ extension Shard {
         if entry.pointee.place == .due, entry.pointee.row.state == .due, entry.pointee.row.dueAt <= now, !isHeld(slot) {
             return  // it keeps its turn
         }
-        unplace(slot)
+        jobs.unplace(slot)
         let row = UnsafePointer(entry)
         switch row.pointee.row.state {
         case .due:
             if row.pointee.row.dueAt > now {
-                jobTimers.schedule(slot, at: min(row.pointee.row.dueAt, row.pointee.row.facts.expiresAt))
+                jobs.watch(slot, until: min(row.pointee.row.dueAt, row.pointee.row.facts.expiresAt))
                 return
             }
             if isHeld(slot) {
-                entry.pointee.place = .held
-                numbers.heldJobs += 1
-                dueLists[dueIndex(row)].heldCount += 1
+                jobs.placeHeld(slot)
             } else {
-                entry.pointee.place = .due
-                appendDue(slot)
+                if jobs.placeDue(slot) { effects.append(.jobsAvailable) }
             }
-            jobTimers.schedule(slot, at: row.pointee.row.mayWait(limits.vendorFirstPatience))
+            jobs.watch(slot, until: row.pointee.row.mayWait(limits.vendorFirstPatience))
         case .leased:
-            numbers.leasedJobs += 1
-            entry.pointee.countsAsLeased = true
-            jobTimers.schedule(slot, at: row.pointee.row.leasedUntil)
+            jobs.countLeased(slot)
+            jobs.watch(slot, until: row.pointee.row.leasedUntil)
         case .accepted, .rejected, .exhausted, .cancelled:
-            jobTimers.schedule(slot, at: row.pointee.row.facts.expiresAt)
+            jobs.watch(slot, until: row.pointee.row.facts.expiresAt)
         }
     }
 
@@ -139,66 +129,14 @@ extension Shard {
         recallJobs(of: device)
     }
 
-    private mutating func appendDue(_ slot: UInt32) {
-        let entry = jobs.pointer(slot)
-        let index = dueIndex(entry)
-        let wasEmpty = dueLists[index].first == .max
-        entry.pointee.previous = dueLists[index].last
-        entry.pointee.next = .max
-        if wasEmpty {
-            dueLists[index].first = slot
-        } else {
-            jobs.pointer(dueLists[index].last).pointee.next = slot
-        }
-        dueLists[index].last = slot
-        dueLists[index].count += 1
-        dueCount += 1
-        if wasEmpty { effects.append(.jobsAvailable) }
-    }
-
-    /// Takes a job out of whatever list it is in, and stops its timer.
-    mutating func unplace(_ slot: UInt32) {
-        let entry = jobs.pointer(slot)
-        switch entry.pointee.place {
-        case .due:
-            let index = dueIndex(entry)
-            let (next, previous) = (entry.pointee.next, entry.pointee.previous)
-            if next != .max { jobs.pointer(next).pointee.previous = previous } else { dueLists[index].last = previous }
-            if previous != .max { jobs.pointer(previous).pointee.next = next } else { dueLists[index].first = next }
-            (entry.pointee.next, entry.pointee.previous) = (.max, .max)
-            dueLists[index].count -= 1
-            dueCount -= 1
-        case .held:
-            numbers.heldJobs -= 1
-            dueLists[dueIndex(entry)].heldCount -= 1
-        case .none, .leasing: break
-        }
-        if entry.pointee.countsAsLeased {
-            entry.pointee.countsAsLeased = false
-            numbers.leasedJobs -= 1
-        }
-        entry.pointee.place = .none
-        jobTimers.cancel(slot)
-    }
-
     /// Takes a job out of memory; its row is not touched.
     mutating func forgetJob(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
-        unplace(slot)
-        let id = entry.pointee.row.facts.message
-        jobIndex.remove(id.high, id.low)
         if entry.pointee.message != .max { messages.pointer(entry.pointee.message).pointee.job = .max }
         let deviceSlot = entry.pointee.device
-        let (next, previous) = (entry.pointee.nextOfDevice, entry.pointee.previousOfDevice)
-        if next != .max { jobs.pointer(next).pointee.previousOfDevice = previous }
-        if previous != .max {
-            jobs.pointer(previous).pointee.nextOfDevice = next
-        } else {
-            devices.pointer(deviceSlot).pointee.firstJob = next
-        }
-        jobs.remove(slot)
+        jobs.remove(slot, of: devices.pointer(deviceSlot))
         guard !batch.isOpen || batch.device != deviceSlot else { return }
-        releaseQueue(deviceSlot)
+        devices.releaseQueue(deviceSlot)
         freeIfEmpty(deviceSlot)
     }
 
@@ -226,7 +164,7 @@ extension Shard {
     }
 
     mutating func jobCooled(_ key: StoreKey) {
-        guard let slot = jobIndex[key.ownerHigh, key.ownerLow] else { return }
+        guard let slot = jobs.find(MessageID(high: key.ownerHigh, low: key.ownerLow)) else { return }
         jobs.pointer(slot).pointee.isCold = true
         jobs.pointer(slot).pointee.wasReported = false
         dropJobIfDone(slot)
@@ -281,7 +219,7 @@ extension Shard {
                 shard.retryJobLater(id, readiness)
                 return
             }
-            guard let job = shard.jobIndex[id.high, id.low] else { return }
+            guard let job = shard.jobs.find(id) else { return }
             let entry = shard.jobs.pointer(job)
             guard entry.pointee.place != .leasing, entry.pointee.row.state != .leased,
                 entry.pointee.row.facts.expiresAt <= shard.now
@@ -296,20 +234,20 @@ extension Shard {
 
     /// The device's record could not be read: look again in a while.
     mutating func retryJobLater(_ id: MessageID, _ readiness: Readiness) {
-        guard let job = jobIndex[id.high, id.low] else { return }
+        guard let job = jobs.find(id) else { return }
         if readiness == .unknown {
             // A job without a device: nothing can be done with it, and its message cannot be reached.
             log(.error, "orphanedJob", "message \(id) has a job but no device")
             forgetJob(job)
         } else {
-            jobTimers.schedule(job, at: now + 1_000)
+            jobs.watch(job, until: now + 1_000)
         }
     }
 
     /// The vendor will not carry this message: what then follows from its strategy.
     mutating func giveUpVendor(_ slot: UInt32, state: JobRow.State, reason: String) {
         let id = jobs.pointer(slot).pointee.row.facts.message
-        unplace(slot)
+        jobs.unplace(slot)
         whenReady(jobs.pointer(slot).pointee.device) { shard, device, readiness in
             guard readiness == .ready else {
                 shard.retryJobLater(id, readiness)
@@ -368,7 +306,7 @@ extension Shard {
     mutating func withJob(
         _ id: MessageID, device: UInt32, completion: @escaping (inout Shard, FoundJob) -> Void
     ) {
-        guard let job = jobIndex[id.high, id.low] else { return completion(&self, .gone) }
+        guard let job = jobs.find(id) else { return completion(&self, .gone) }
         let facts = jobs.pointer(job).pointee.row.facts
         guard facts.table == .vendorMessage, facts.strategy == .vendorElseLive, !facts.isOneShot,
             store.young(facts.key) == .unknown
@@ -376,7 +314,7 @@ extension Shard {
         devices.pointer(device).pointee.flags.insert(.busy)
         read([.get(facts.key)]) { shard, reply in
             shard.devices.pointer(device).pointee.flags.remove(.busy)
-            if let job = shard.jobIndex[id.high, id.low] {
+            if let job = shard.jobs.find(id) {
                 if case .row(let stored)? = reply.results.first {
                     completion(&shard, .atHand(JobAtHand(slot: job, device: device, coldRow: stored?.value)))
                 } else {

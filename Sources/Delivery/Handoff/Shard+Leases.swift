@@ -19,9 +19,9 @@ private final class LeaseOperation {
 extension Shard {
     /// True when a lease for these apps (`nil`: all) would find jobs.
     public func hasDueJobs(for keys: Set<AppKey>?) -> Bool {
-        guard let keys else { return dueCount > 0 }
+        guard let keys else { return jobs.dueCount > 0 }
         for (index, app) in apps.enumerated() where keys.contains(app.key) {
-            if dueLists[index * 2].first != .max || dueLists[index * 2 + 1].first != .max { return true }
+            if jobs.dueCount(of: index) > 0 { return true }
         }
         return false
     }
@@ -38,7 +38,7 @@ extension Shard {
         var keys: [StoreRead] = []
         var coldItems: [MessageID] = []
         for id in operation.items {
-            guard let slot = jobIndex[id.high, id.low] else { continue }
+            guard let slot = jobs.find(id) else { continue }
             let key = jobs.pointer(slot).pointee.row.facts.key
             if jobs.pointer(slot).pointee.row.facts.table != .broadcast, store.young(key) == .unknown {
                 keys.append(.get(key))
@@ -72,15 +72,15 @@ extension Shard {
     /// Takes jobs from the due lists: single pushes before bulk, the apps in turn.
     private mutating func pick(_ operation: LeaseOperation) {
         let limit = max(0, operation.command.limit)
-        for kind in 0...1 {
+        for isBulk in [false, true] {
             var tookAny = true
             while tookAny, operation.items.count < limit {
                 tookAny = false
                 for index in apps.indices where operation.items.count < limit {
                     if let allowed = operation.command.apps, !allowed.contains(apps[index].key) { continue }
-                    let slot = dueLists[index * 2 + kind].first
+                    let slot = jobs.firstDue(of: index, isBulk: isBulk)
                     guard slot != .max else { continue }
-                    unplace(slot)
+                    jobs.unplace(slot)
                     jobs.pointer(slot).pointee.place = .leasing
                     operation.items.append(jobs.pointer(slot).pointee.row.facts.message)
                     tookAny = true
@@ -94,7 +94,7 @@ extension Shard {
         guard operation.outstanding == 0 else { return }
         var leased: [Job] = []
         for id in operation.items {
-            guard let slot = jobIndex[id.high, id.low], jobs.pointer(slot).pointee.place == .leasing else { continue }
+            guard let slot = jobs.find(id), jobs.pointer(slot).pointee.place == .leasing else { continue }
             jobs.pointer(slot).pointee.place = .none
             if operation.orphaned.contains(id) {
                 retryJobLater(id, .unknown)

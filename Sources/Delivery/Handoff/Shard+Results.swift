@@ -114,7 +114,7 @@ extension Shard {
                     switch found {
                     case .atHand(let job):
                         operation.verdicts[index].verdict = act(&shard, job)
-                        if let left = shard.jobIndex[message.high, message.low] { shard.dropJobIfDone(left) }
+                        if let left = shard.jobs.find(message) { shard.dropJobIfDone(left) }
                     // It ended while its device was read.
                     case .gone: operation.verdicts[index].verdict = .cancelled
                     case .unreadable: operation.verdicts[index].verdict = .storeFailed
@@ -236,7 +236,7 @@ extension Shard {
             }
         }
         if quarantined {
-            keepProfile(device, profile)
+            devices.keepProfile(device, profile)
             openBatch(device)
             devices.pointer(device).pointee.flags.insert(.dirty)
             closeBatch()

@@ -56,11 +56,11 @@ extension Shard {
     /// Finds an alias's row, now or when a reader has it; what waits for the same one keeps its order.
     private mutating func lookUp(_ name: AliasName, _ work: @escaping AliasWork) {
         if aliasReads.isUnderWay(name) {
-            guard waitingCount < limits.waitingInAll else {
+            guard devices.waitingCount < limits.waitingInAll else {
                 work(&self, nil, false)
                 return
             }
-            waitingCount += 1
+            devices.waitingCount += 1
             aliasReads.wait(for: name, work)
             return
         }
@@ -76,7 +76,7 @@ extension Shard {
             aliasReads.begin(name)
             read([.get(key)]) { shard, reply in
                 let waiting = shard.aliasReads.end(name)
-                shard.waitingCount -= waiting.count
+                shard.devices.waitingCount -= waiting.count
                 for work in [work] + waiting {
                     // An earlier one of them may have written it.
                     switch shard.store.young(key) {

@@ -135,7 +135,7 @@ extension Shard {
         let device = devices.pointer(slot)
         let (old, new) = (Set(profile.names.tags), Set(tags))
         profile.names.tags = tags
-        keepProfile(slot, profile)
+        devices.keepProfile(slot, profile)
         openBatch(slot)
         device.pointee.flags.insert(.dirty)
         for tag in old where !new.contains(tag) {
@@ -224,7 +224,7 @@ extension Shard {
     }
 
     private mutating func save(_ profile: DeviceProfile, _ slot: UInt32) {
-        keepProfile(slot, profile)
+        devices.keepProfile(slot, profile)
         save(slot)
     }
 

@@ -311,7 +311,9 @@ extension Shard {
 
     func onlineCounts() -> [AppKey: Int] {
         var counts: [AppKey: Int] = [:]
-        for (app, count) in zip(apps, connectedByApp) where count > 0 { counts[app.key] = count }
+        for (index, app) in apps.enumerated() where sessions.count(ofApp: index) > 0 {
+            counts[app.key] = sessions.count(ofApp: index)
+        }
         return counts
     }
 }

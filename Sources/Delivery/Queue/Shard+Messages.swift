@@ -7,46 +7,9 @@ internal import Wire
 extension Shard {
     /// Puts a message into memory and into its device's list.
     mutating func list(_ value: Message) -> UInt32 {
-        let slot = messages.insert(value)
-        let entry = messages.pointer(slot)
-        let device = devices.pointer(value.device)
-        if value.facts.table == .message {
-            device.pointee.listedCount += 1
-            var after = device.pointee.lastMessage
-            while after != .max, messages.pointer(after).pointee.facts.item > value.facts.item {
-                after = messages.pointer(after).pointee.previous
-            }
-            entry.pointee.previous = after
-            if after == .max {
-                entry.pointee.next = device.pointee.firstMessage
-                device.pointee.firstMessage = slot
-            } else {
-                entry.pointee.next = messages.pointer(after).pointee.next
-                messages.pointer(after).pointee.next = slot
-            }
-            if entry.pointee.next == .max {
-                device.pointee.lastMessage = slot
-            } else {
-                messages.pointer(entry.pointee.next).pointee.previous = slot
-            }
-            if entry.pointee.next == device.pointee.firstUnsent, !value.flags.contains(.inFlight) {
-                device.pointee.firstUnsent = slot
-            }
-        } else if value.facts.table == .broadcast {
-            link(slot, to: device)
-        } else {
-            device.pointee.listedVendorCount += 1
-            entry.pointee.flags.insert(.vendorOnly)
-            entry.pointee.previous = device.pointee.lastVendor
-            if device.pointee.lastVendor == .max {
-                device.pointee.firstVendor = slot
-            } else {
-                messages.pointer(device.pointee.lastVendor).pointee.next = slot
-            }
-            device.pointee.lastVendor = slot
-        }
-        if let job = jobIndex[value.facts.message.high, value.facts.message.low] {
-            entry.pointee.job = job
+        let slot = messages.insert(value, of: devices.pointer(value.device))
+        if let job = jobs.find(value.facts.message) {
+            messages.pointer(slot).pointee.job = job
             jobs.pointer(job).pointee.message = slot
         }
         return slot
@@ -54,81 +17,20 @@ extension Shard {
 
     /// Takes a message out of memory; its rows are not touched.
     mutating func forgetMessage(_ slot: UInt32) {
-        let entry = messages.pointer(slot)
-        let device = devices.pointer(entry.pointee.device)
-        if entry.pointee.facts.table == .broadcast {
-            forgetBroadcast(slot)
-            return
-        }
-        let (next, previous) = (entry.pointee.next, entry.pointee.previous)
-        let isVendor = entry.pointee.flags.contains(.vendorOnly)
-        if next != .max {
-            messages.pointer(next).pointee.previous = previous
-        } else if isVendor {
-            device.pointee.lastVendor = previous
-        } else {
-            device.pointee.lastMessage = previous
-        }
-        if previous != .max {
-            messages.pointer(previous).pointee.next = next
-        } else if isVendor {
-            device.pointee.firstVendor = next
-        } else {
-            device.pointee.firstMessage = next
-        }
-        if isVendor {
-            device.pointee.listedVendorCount -= 1
-        } else {
-            device.pointee.listedCount -= 1
-            if device.pointee.firstUnsent == slot { device.pointee.firstUnsent = next }
-        }
-        if entry.pointee.flags.contains(.inFlight) {
-            device.pointee.inFlightCount -= 1
-            device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
-        }
-        let job = entry.pointee.job
-        messageTimers.cancel(slot)
-        messages.remove(slot)
-        if job != .max {
-            jobs.pointer(job).pointee.message = .max
-            dropJobIfDone(job)
-        }
+        let job = messages.remove(slot, of: devices.pointer(messages.pointer(slot).pointee.device))
+        guard job != .max else { return }
+        jobs.pointer(job).pointee.message = .max
+        dropJobIfDone(job)
     }
 
     /// The device's message under an id, if it is in memory.
     func listedMessage(_ message: MessageID, of device: UInt32) -> UInt32? {
-        let device = devices.pointer(device)
-        for first in [device.pointee.firstMessage, device.pointee.firstVendor, device.pointee.firstBroadcast] {
-            var slot = first
-            while slot != .max {
-                if messages.pointer(slot).pointee.facts.message == message { return slot }
-                slot = messages.pointer(slot).pointee.next
-            }
-        }
-        return nil
+        messages.find(message, of: devices.pointer(device))
     }
 
     /// The device's message under a row's key, if it is in memory.
     func listedMessage(table: StoreKey.Table, item: UInt64, of device: UInt32) -> UInt32? {
-        let device = devices.pointer(device)
-        // The newest is asked for most, by its own job; the oldest next, when it turns cold.
-        let (first, last) =
-            switch table {
-            case .message: (device.pointee.firstMessage, device.pointee.lastMessage)
-            case .broadcast: (device.pointee.firstBroadcast, device.pointee.lastBroadcast)
-            default: (device.pointee.firstVendor, device.pointee.lastVendor)
-            }
-        if last != .max, messages.pointer(last).pointee.facts.item == item { return last }
-        // Two of the lists are in the order of their items.
-        let isOrdered = table != .vendorMessage
-        var slot = first
-        while slot != .max {
-            let found = messages.pointer(slot).pointee.facts.item
-            if found == item { return slot }
-            if isOrdered, found > item { return nil }
-            slot = messages.pointer(slot).pointee.next
-        }
-        return nil
+        messages.find(table: table, item: item, of: devices.pointer(device))
     }
 
     /// Sets the message's timer to whatever comes next for it.
@@ -142,7 +44,7 @@ extension Shard {
             if row.pointee.row.state == .leased { time = max(time, row.pointee.row.leasedUntil) }
         }
         if isOver {
-            messageTimers.schedule(slot, at: time)
+            messages.timers.schedule(slot, at: time)
             return
         }
         if entry.pointee.flags.contains(.inFlight) {
@@ -150,7 +52,7 @@ extension Shard {
         } else if entry.pointee.fallbackAt > 0, entry.pointee.job == .max {
             time = min(time, entry.pointee.fallbackAt)
         }
-        messageTimers.schedule(slot, at: time)
+        messages.timers.schedule(slot, at: time)
     }
 
     /// Live deadline for what is sent to this device now.
@@ -256,7 +158,7 @@ extension Shard {
         if attempt > 1 { numbers.deliversResent &+= 1 }
         // A live message's timer fires no later and looks again; setting it anew would cost every message. That of one
         // that was queued stands at its end.
-        if (messageTimers.deadline(of: slot) ?? .max) > entry.pointee.ackDeadline { armTimer(slot) }
+        if (messages.timers.deadline(of: slot) ?? .max) > entry.pointee.ackDeadline { armTimer(slot) }
         return true
     }
 
@@ -288,7 +190,7 @@ extension Shard {
         entry.pointee.flags.insert(.cold)
         guard entry.pointee.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
         leaveToStore(slot)
-        releaseQueue(deviceSlot)
+        devices.releaseQueue(deviceSlot)
     }
 
     /// Forgets a message that is on disk; the store reports its alarm from now on.

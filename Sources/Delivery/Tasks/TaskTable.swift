@@ -24,8 +24,9 @@ struct TaskTable: ~Copyable {
         var key: StoreKey
     }
 
-    /// Tasks whose rows were written in this run, by time: as long as a row is young the store tells no alarm of it. One that
-    /// is told twice does no harm.
+    /// Tasks whose rows were written in this run, by time.
+    ///
+    /// As long as a row is young the store tells no alarm of it; one that is told twice does no harm.
     private var due: [Due] = []
     /// Tasks that a restart takes up before their time, once.
     private var resumed: Set<TaskID> = []

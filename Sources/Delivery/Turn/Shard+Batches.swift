@@ -34,7 +34,7 @@ extension Shard {
         batch.device = .max
         lastTicket = store.endBatch()
         if batch.endsUnseen { raiseWall(slot) }
-        releaseQueue(slot)
+        devices.releaseQueue(slot)
         if tasks.hasFreshFirstAcks { tellFirstAcks() }
         return lastTicket
     }

@@ -3,26 +3,6 @@
 
 internal import Structures
 
-/// Fired timers of one wheel, those still to be looked at.
-struct FiredTimers {
-    var slots: [UInt32] = []
-    var head = 0
-    var isEmpty: Bool { head == slots.count }
-
-    /// The next one; a slot may have been freed, or used anew, since it fired.
-    mutating func next() -> UInt32? {
-        guard head < slots.count else { return nil }
-        defer { head += 1 }
-        return slots[head]
-    }
-
-    mutating func forgetDone() {
-        guard isEmpty else { return }
-        slots.removeAll(keepingCapacity: slots.count <= 4_096)
-        head = 0
-    }
-}
-
 extension Shard {
     typealias Slice = (inout Shard) -> Void
 
@@ -48,7 +28,7 @@ extension Shard {
         runSlices()
         fireTimers()
         hasSlicesAtHand =
-            !slices.isEmpty || !firedMessages.isEmpty || !firedJobs.isEmpty || !firedDevices.isEmpty
+            !slices.isEmpty || messages.timers.hasFired || jobs.hasFired || devices.timers.hasFired
     }
 
     /// What this puts off waits for the next turn.
@@ -62,19 +42,16 @@ extension Shard {
     /// Looks at timers that have fired, so many of each wheel.
     private mutating func fireTimers() {
         for _ in 0..<limits.sliceCount {
-            guard let slot = firedMessages.next() else { break }
+            guard let slot = messages.timers.popFired() else { break }
             if messages.isOccupied(slot) { messageTimerFired(slot) }
         }
         for _ in 0..<limits.sliceCount {
-            guard let slot = firedJobs.next() else { break }
+            guard let slot = jobs.popFired() else { break }
             if jobs.isOccupied(slot) { jobTimerFired(slot) }
         }
         for _ in 0..<limits.sliceCount {
-            guard let slot = firedDevices.next() else { break }
+            guard let slot = devices.timers.popFired() else { break }
             if devices.isOccupied(slot) { deviceTimerFired(slot) }
         }
-        firedMessages.forgetDone()
-        firedJobs.forgetDone()
-        firedDevices.forgetDone()
     }
 }

@@ -1,0 +1,92 @@
+internal import Wire
+
+/// The live broadcasts of each app, this loop's walks over its sessions, and the devices whose cursor is to be written.
+struct BroadcastTable {
+    private var logs: [AppKey: BroadcastLog] = [:]
+    /// By app index: the head of its log, read with each message of each device.
+    private var heads: [UInt64] = []
+    private var walks: [AppKey: SessionWalk] = [:]
+    /// Devices whose broadcast cursor has moved and is not written yet.
+    private var movedCursors: [UInt32] = []
+    private(set) var cursorsDueAt = GatewayTime.max
+
+    // MARK: Logs
+
+    /// The apps have changed.
+    mutating func setApps(_ apps: [AppSettings]) { heads = apps.map { logs[$0.key]?.head ?? 0 } }
+
+    /// The highest number that this shard knows, without a look at the logs.
+    @inline(__always)
+    func head(ofAppAt index: Int) -> UInt64 { index < heads.count ? heads[index] : 0 }
+
+    func log(of app: AppKey) -> BroadcastLog? { logs.isEmpty ? nil : logs[app] }
+    func broadcast(_ number: UInt64, of app: AppKey) -> LiveBroadcast? { logs[app]?.broadcast(number) }
+    var liveCount: Int { logs.values.reduce(0) { $0 + $1.live.count } }
+    func liveCount(of app: AppKey) -> Int { logs[app]?.live.count ?? 0 }
+
+    /// The next number of an app, which only its home gives.
+    mutating func giveNumber(_ app: AppKey) -> UInt64 {
+        var log = logs[app] ?? BroadcastLog()
+        log.given = max(log.given, log.head) + 1
+        logs[app] = log
+        return log.given
+    }
+
+    /// The highest number given or known.
+    func highest(of app: AppKey) -> UInt64 { max(logs[app]?.given ?? 0, logs[app]?.head ?? 0) }
+
+    mutating func raiseHead(of app: AppKey, to head: UInt64, _ apps: [AppSettings]) {
+        logs[app, default: BroadcastLog()].head = max(logs[app]?.head ?? 0, head)
+        setApps(apps)
+    }
+
+    /// Keeps a live broadcast at its place in the order of the numbers.
+    mutating func keep(_ record: TaskRecord) {
+        guard let live = LiveBroadcast(record) else { return }
+        var log = logs[record.app] ?? BroadcastLog()
+        guard log.broadcast(live.number) == nil else { return }
+        log.live.insert(live, at: log.live.firstIndex { $0.number > live.number } ?? log.live.count)
+        logs[record.app] = log
+    }
+
+    /// Nothing of a task goes out any more.
+    func close(_ task: TaskID, _ app: AppKey, as state: FinalState) {
+        logs[app]?.live.first { $0.task == task }?.endsAs = state
+    }
+
+    mutating func forget(_ task: TaskID, _ app: AppKey) { logs[app]?.live.removeAll { $0.task == task } }
+
+    // MARK: Walks over sessions
+
+    /// A walk of all sessions of this loop for what is new to an app's devices; each app has one of its own, so that one app's
+    /// `speed` holds up no other.
+    mutating func walk(_ app: AppKey, slotCount: Int, loopCount: Int) {
+        walks[app] = SessionWalk(left: slotCount, loopCount: loopCount)
+    }
+
+    func walk(of app: AppKey) -> SessionWalk? { walks[app] }
+    mutating func setWalk(of app: AppKey, _ walk: SessionWalk?) { walks[app] = walk }
+
+    /// Apps with a walk, in an order that is the same in each run.
+    var walkedApps: [AppKey] { walks.isEmpty ? [] : walks.keys.sorted { $0.word < $1.word } }
+
+    /// When the next step of a walk is due.
+    var nextStep: GatewayTime { walks.isEmpty ? .max : walks.values.reduce(.max) { min($0, $1.pausedUntil) } }
+
+    // MARK: Cursors
+
+    /// The device's cursor is to be written by that time.
+    mutating func cursorMoved(_ device: UInt32, dueAt time: GatewayTime) {
+        movedCursors.append(device)
+        cursorsDueAt = min(cursorsDueAt, time)
+    }
+
+    /// Devices whose cursor is due, at most `limit`; the rest stays due.
+    mutating func popMovedCursors(_ limit: Int, now: GatewayTime) -> [UInt32] {
+        guard cursorsDueAt <= now else { return [] }
+        let taken = Array(movedCursors.suffix(limit).reversed())
+        movedCursors.removeLast(taken.count)
+        cursorsDueAt = movedCursors.isEmpty ? .max : now
+        return taken
+    }
+}

@@ -1,0 +1,192 @@
+internal import Structures
+internal import Wire
+
+/// The devices in memory, found by their cid, with their queues, their profiles and the commands that wait for them.
+struct DeviceTable: ~Copyable {
+    /// Commands that wait for one device.
+    private struct WaitList {
+        var commands: [Shard.Waiter] = []
+        var head = 0
+        var count: Int { commands.count - head }
+    }
+
+    /// Slots that one record that comes in lets the eviction hand pass.
+    private static let evictionStepCount = 64
+
+    private var entries = Slab<Device>()
+    private let queues = DeviceQueuePool.make()
+    private var profiles = ProfileCells()
+    private var index = SlotIndex()
+    var timers: SlotTimers
+    private var waitLists = Slab<WaitList>()
+    /// Commands that wait, for devices and for aliases.
+    var waitingCount = 0
+    private var evictionHand: UInt32 = 0
+    /// Devices whose record is in memory.
+    private(set) var loadedCount = 0
+
+    init(now: GatewayTime) { timers = SlotTimers(resolution: 64, now: now) }
+
+    deinit {
+        for slot in 0..<entries.highWater where entries.isOccupied(slot) {
+            let device = entries.pointer(slot)
+            guard let place = device.pointee.profilePlace, !device.pointee.flags.contains(.profileInCell) else {
+                continue
+            }
+            place.deallocate()
+        }
+        queues.deinitialize(count: 1)
+        queues.deallocate()
+    }
+
+    var count: Int { entries.count }
+    /// Devices that have a queue.
+    var queueCount: Int { queues.pointee.count }
+    @inline(__always) func isOccupied(_ slot: UInt32) -> Bool { entries.isOccupied(slot) }
+    /// The device's place, good until it is removed.
+    @inline(__always) func pointer(_ slot: UInt32) -> UnsafeMutablePointer<Device> { entries.pointer(slot) }
+    @inline(__always) func address(_ slot: UInt32) -> UnsafeMutablePointer<Device> { entries.address(slot) }
+
+    /// The device's slot, if it has one.
+    @inline(__always)  // A call would copy the whole table.
+    func find(_ cid: DeviceID) -> UInt32? {
+        var probe = index.probe(cid.high, cid.low)
+        while let slot = index.next(&probe) {
+            if entries.address(slot).pointee.cid == cid { return slot }
+        }
+        return nil
+    }
+
+    /// Where the device most likely is, if it has a slot: a look at the record would wait for what is to be fetched.
+    func likelyAddress(_ cid: DeviceID) -> UnsafeMutablePointer<Device>? {
+        var probe = index.probe(cid.high, cid.low)
+        return index.next(&probe).map { entries.address($0) }
+    }
+
+    private static func key(of slot: UInt32, in entries: borrowing Slab<Device>) -> (high: UInt64, low: UInt64) {
+        let cid = entries.address(slot).pointee.cid
+        return (cid.high, cid.low)
+    }
+
+    mutating func insert(_ cid: DeviceID, bucket: Bucket) -> UInt32 {
+        let slot = entries.insert(Device(cid: cid, bucket: bucket, queue: queues.pointee.none))
+        index.insert(slot, cid.high, cid.low) { Self.key(of: $0, in: entries) }
+        return slot
+    }
+
+    mutating func remove(_ slot: UInt32) {
+        let device = pointer(slot)
+        if device.pointee.isLoaded { loadedCount -= 1 }
+        dropProfile(device)
+        if !device.pointee.queue.isNone { queues.pointee.put(device.pointee.queue) }
+        let cid = device.pointee.cid
+        index.remove(slot, cid.high, cid.low) { Self.key(of: $0, in: entries) }
+        timers.cancel(slot)
+        entries.remove(slot)
+    }
+
+    // MARK: Records
+
+    /// The record is in memory from now on.
+    mutating func noteLoaded(_ slot: UInt32) {
+        pointer(slot).pointee.flags.insert(.loaded)
+        loadedCount += 1
+    }
+
+    /// The record is not in memory any more; the slot stays.
+    mutating func noteUnloaded(_ slot: UInt32) {
+        pointer(slot).pointee.flags.remove(.loaded)
+        loadedCount -= 1
+    }
+
+    /// An idle record that may leave, or `nil` while at most `limit` are in memory: the hand of a clock passes a bounded number
+    /// of slots for each record that comes in.
+    mutating func nextIdle(beyond limit: Int, steps: inout Int) -> UInt32? {
+        while loadedCount > limit, steps < Self.evictionStepCount, entries.highWater > 0 {
+            steps += 1
+            evictionHand = evictionHand + 1 < entries.highWater ? evictionHand + 1 : 0
+            guard entries.isOccupied(evictionHand) else { continue }
+            let device = entries.pointer(evictionHand)
+            guard device.pointee.isLoaded, device.pointee.isIdle else { continue }
+            guard device.pointee.flags.contains(.touched) else { return evictionHand }
+            device.pointee.flags.remove(.touched)
+        }
+        return nil
+    }
+
+    /// Gives a queue back that nothing is in; to be called whenever that may have come to be.
+    ///
+    /// What is asked for at the disk, and a missed ack, still refer to what stands in it.
+    mutating func releaseQueue(_ slot: UInt32) {
+        let device = pointer(slot)
+        guard !device.pointee.queue.isNone, device.pointee.queue.isEmpty,
+            device.pointee.flags.isDisjoint(with: [.suspect, .paging, .loading, .busy])
+        else { return }
+        queues.pointee.put(device.pointee.queue)
+        device.pointee.queue = queues.pointee.none
+    }
+
+    // MARK: Profiles
+
+    /// Copies a profile's bytes into the slot and notes which tokens can be used.
+    mutating func keepProfile(_ slot: UInt32, _ bytes: UnsafeRawBufferPointer) {
+        let device = pointer(slot)
+        let (place, isCell) = profiles.put(bytes)
+        dropProfile(device)
+        device.pointee.profilePlace = place
+        if isCell { device.pointee.flags.insert(.profileInCell) }
+        device.pointee.flags.subtract(.allTokens)
+        for token in profile(slot).tokens where !token.isQuarantined {
+            device.pointee.flags.insert(.token(token.kind))
+        }
+    }
+
+    mutating func keepProfile(_ slot: UInt32, _ profile: DeviceProfile) {
+        withUnsafeTemporaryAllocation(byteCount: profile.byteCount, alignment: 1) { buffer in
+            var writer = RowWriter(buffer)
+            profile.write(&writer)
+            keepProfile(slot, UnsafeRawBufferPointer(rebasing: buffer[..<writer.offset]))
+        }
+    }
+
+    func profile(_ slot: UInt32) -> DeviceProfile {
+        DeviceProfile(pointer(slot).pointee.profileBytes) ?? DeviceProfile(secret: [], tokens: [])
+    }
+
+    private mutating func dropProfile(_ device: UnsafeMutablePointer<Device>) {
+        guard let place = device.pointee.profilePlace else { return }
+        profiles.free(place, isCell: device.pointee.flags.contains(.profileInCell))
+        device.pointee.profilePlace = nil
+        device.pointee.flags.remove(.profileInCell)
+    }
+
+    // MARK: Waiting
+
+    /// False when too many commands wait, for the device or in all.
+    mutating func wait(
+        _ slot: UInt32, _ command: @escaping Shard.Waiter, limitOfOne: Int, limitOfAll: Int
+    ) -> Bool {
+        let device = pointer(slot)
+        let count = device.pointee.waiting == .max ? 0 : waitLists.pointer(device.pointee.waiting).pointee.count
+        guard count < limitOfOne, waitingCount < limitOfAll else { return false }
+        if device.pointee.waiting == .max { device.pointee.waiting = waitLists.insert(WaitList()) }
+        waitLists.pointer(device.pointee.waiting).pointee.commands.append(command)
+        waitingCount += 1
+        return true
+    }
+
+    /// The next command that waits for a device; after the last one the device waits for nothing.
+    mutating func popWaiting(_ slot: UInt32) -> Shard.Waiter? {
+        let device = pointer(slot)
+        guard device.pointee.waiting != .max else { return nil }
+        let list = waitLists.pointer(device.pointee.waiting)
+        guard list.pointee.count > 0 else {
+            waitLists.remove(device.pointee.waiting)
+            device.pointee.waiting = .max
+            return nil
+        }
+        defer { list.pointee.head += 1 }
+        waitingCount -= 1
+        return list.pointee.commands[list.pointee.head]
+    }
+}

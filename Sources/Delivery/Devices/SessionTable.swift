@@ -1,0 +1,74 @@
+internal import Structures
+internal import Wire
+
+/// Which device has which session of this loop, by the loop's session slots, and how many of each app are open.
+struct SessionTable: ~Copyable {
+    private struct Place: BitwiseCopyable {
+        /// The Hello is being looked at; the connection is there, as far as the gateway has told.
+        static let awaited = UInt32.max
+        /// The session is over, or there never was one.
+        static let over = UInt32.max - 1
+
+        var stamp: UInt32 = 0
+        /// The device's slot, or one of the two above.
+        var device = over
+    }
+
+    private var places = PagedArray(repeating: Place())
+    /// One above the highest slot that a session ever had.
+    private(set) var slotCount = 0
+    /// Open sessions, and those of each app.
+    private(set) var count = 0
+    private var countByApp: [Int]
+
+    init(appCount: Int) { countByApp = Array(repeating: 0, count: appCount) }
+
+    mutating func addApp() { countByApp.append(0) }
+
+    /// Open sessions of an app's devices.
+    func count(ofApp index: Int) -> Int { countByApp[index] }
+
+    /// The device of a session, unless the session is over or not known.
+    @inline(__always)
+    func device(of session: SessionRef) -> UInt32? {
+        let place = places[session.slot]
+        return place.stamp == session.stamp && place.device < Place.over ? place.device : nil
+    }
+
+    /// The device whose session has this slot.
+    @inline(__always)
+    func device(at slot: UInt32) -> UInt32? {
+        let device = places[slot].device
+        return device < Place.over ? device : nil
+    }
+
+    /// Remembers a connection whose Hello is being looked at: it may be gone before that is done.
+    mutating func expect(_ session: SessionRef) {
+        places.pointer(session.slot).pointee = Place(stamp: session.stamp, device: Place.awaited)
+        slotCount = max(slotCount, Int(session.slot) + 1)
+    }
+
+    /// True until the connection of an expected session has ended.
+    func isAwaited(_ session: SessionRef) -> Bool {
+        let place = places[session.slot]
+        return place.stamp == session.stamp && place.device != Place.over
+    }
+
+    mutating func attach(_ session: SessionRef, to device: UInt32, ofApp app: Int) {
+        places.pointer(session.slot).pointee.device = device
+        count += 1
+        countByApp[app] += 1
+    }
+
+    /// The session of a device is over; with `keepsPlace` its slot goes on naming the device (a planted fault).
+    mutating func detach(_ session: SessionRef, ofApp app: Int, keepsPlace: Bool) {
+        if !keepsPlace { places.pointer(session.slot).pointee.device = Place.over }
+        count -= 1
+        countByApp[app] -= 1
+    }
+
+    /// The connection of a session that no device has is gone.
+    mutating func forget(_ session: SessionRef) {
+        if places[session.slot].stamp == session.stamp { places.pointer(session.slot).pointee.device = Place.over }
+    }
+}

@@ -1,0 +1,142 @@
+internal import Structures
+internal import Wire
+
+/// Handoff jobs in memory: found by their message's id and through their device, and, when due, in their app's list.
+///
+/// The table keeps the index, the lists and the numbers of due, held and leased jobs; which of these a job is, the shard
+/// decides (`Shard.placeJob`).
+struct JobTable: ~Copyable {
+    private enum DueChain: SlotChain {
+        @inline(__always)
+        static func links(_ job: UnsafeMutablePointer<JobEntry>) -> UnsafeMutablePointer<SlotLinks> {
+            withUnsafeMutablePointer(to: &job.pointee.dueLinks) { $0 }
+        }
+    }
+
+    private enum DeviceChain: SlotChain {
+        @inline(__always)
+        static func links(_ job: UnsafeMutablePointer<JobEntry>) -> UnsafeMutablePointer<SlotLinks> {
+            withUnsafeMutablePointer(to: &job.pointee.deviceLinks) { $0 }
+        }
+    }
+
+    /// Due jobs of one app and kind, oldest first.
+    private struct DueList {
+        var ends = SlotEnds()
+        var count = 0
+        /// Held jobs of the app and kind, which stand in no list.
+        var heldCount = 0
+    }
+
+    private var entries = Slab<JobEntry>()
+    private var index = WideMap()
+    /// By app: single pushes first, then bulk.
+    private var lists: [DueList]
+    private var timers: SlotTimers
+    private(set) var dueCount = 0
+    private(set) var heldCount = 0
+    private(set) var leasedCount = 0
+
+    init(appCount: Int, now: GatewayTime) {
+        lists = Array(repeating: DueList(), count: appCount * 2)
+        timers = SlotTimers(resolution: 1, now: now)
+    }
+
+    mutating func addApp() { lists += [DueList(), DueList()] }
+
+    var count: Int { entries.count }
+    @inline(__always) func isOccupied(_ slot: UInt32) -> Bool { entries.isOccupied(slot) }
+    /// The job's place, good until it is removed.
+    @inline(__always) func pointer(_ slot: UInt32) -> UnsafeMutablePointer<JobEntry> { entries.pointer(slot) }
+
+    /// The job of a message, if it is in memory.
+    @inline(__always) func find(_ message: MessageID) -> UInt32? { index[message.high, message.low] }
+
+    mutating func insert(_ job: JobEntry, of device: UnsafeMutablePointer<Device>) -> UInt32 {
+        let id = job.row.facts.message
+        let slot = entries.insert(job)
+        index.set(id.high, id.low, slot)
+        var ends = device.pointee.jobs
+        entries.link(slot, behind: .max, in: &ends, of: DeviceChain.self)
+        device.pointee.jobs = ends
+        return slot
+    }
+
+    /// Takes a job out of memory and out of its lists.
+    mutating func remove(_ slot: UInt32, of device: UnsafeMutablePointer<Device>) {
+        unplace(slot)
+        let id = pointer(slot).pointee.row.facts.message
+        index.remove(id.high, id.low)
+        var ends = device.pointee.jobs
+        entries.unlink(slot, from: &ends, of: DeviceChain.self)
+        device.pointee.jobs = ends
+        entries.remove(slot)
+    }
+
+    // MARK: Places
+
+    /// Puts a job that stands nowhere into its app's due list.
+    ///
+    /// - Returns: true when the list was empty.
+    mutating func placeDue(_ slot: UInt32) -> Bool {
+        let list = Self.list(of: pointer(slot))
+        let wasEmpty = lists[list].ends.isEmpty
+        entries.link(slot, behind: lists[list].ends.last, in: &lists[list].ends, of: DueChain.self)
+        lists[list].count += 1
+        dueCount += 1
+        pointer(slot).pointee.place = .due
+        return wasEmpty
+    }
+
+    /// Counts a job that stands nowhere among the held ones.
+    mutating func placeHeld(_ slot: UInt32) {
+        lists[Self.list(of: pointer(slot))].heldCount += 1
+        heldCount += 1
+        pointer(slot).pointee.place = .held
+    }
+
+    mutating func countLeased(_ slot: UInt32) {
+        pointer(slot).pointee.countsAsLeased = true
+        leasedCount += 1
+    }
+
+    /// Takes a job from where it stands, and stops its timer.
+    mutating func unplace(_ slot: UInt32) {
+        let entry = pointer(slot)
+        let list = Self.list(of: entry)
+        switch entry.pointee.place {
+        case .due:
+            entries.unlink(slot, from: &lists[list].ends, of: DueChain.self)
+            lists[list].count -= 1
+            dueCount -= 1
+        case .held:
+            lists[list].heldCount -= 1
+            heldCount -= 1
+        case .none, .leasing: break
+        }
+        if entry.pointee.countsAsLeased {
+            entry.pointee.countsAsLeased = false
+            leasedCount -= 1
+        }
+        entry.pointee.place = .none
+        timers.cancel(slot)
+    }
+
+    private static func list(of job: UnsafeMutablePointer<JobEntry>) -> Int {
+        Int(job.pointee.appIndex) * 2 + (job.pointee.row.facts.flags.contains(.bulk) ? 1 : 0)
+    }
+
+    /// The oldest due job of an app and kind, or `.max`.
+    func firstDue(of app: Int, isBulk: Bool) -> UInt32 { lists[app * 2 + (isBulk ? 1 : 0)].ends.first }
+
+    func dueCount(of app: Int) -> Int { lists[app * 2].count + lists[app * 2 + 1].count }
+    func heldCount(of app: Int) -> Int { lists[app * 2].heldCount + lists[app * 2 + 1].heldCount }
+
+    // MARK: Timers
+
+    mutating func watch(_ slot: UInt32, until time: GatewayTime) { timers.schedule(slot, at: time) }
+    mutating func advance(to now: GatewayTime) { timers.advance(to: now) }
+    mutating func popFired() -> UInt32? { timers.popFired() }
+    var hasFired: Bool { timers.hasFired }
+    var nextTimer: GatewayTime { timers.earliest }
+}

@@ -1,0 +1,107 @@
+internal import Structures
+internal import Wire
+
+/// Messages in memory, each in its device's list of its table: the live stream in the order of sequences, broadcasts in the
+/// order of their numbers, what only a vendor carries in the order in which it came.
+///
+/// The table keeps the lists, and what a device counts of them; what a message is and does is the shard's.
+struct MessageTable: ~Copyable {
+    private enum Chain: SlotChain {
+        @inline(__always)
+        static func links(_ message: UnsafeMutablePointer<Message>) -> UnsafeMutablePointer<SlotLinks> {
+            withUnsafeMutablePointer(to: &message.pointee.links) { $0 }
+        }
+    }
+
+    private var entries = Slab<Message>()
+    var timers: SlotTimers
+
+    init(now: GatewayTime) { timers = SlotTimers(resolution: 1, now: now) }
+
+    var count: Int { entries.count }
+    /// One above the highest slot ever used.
+    var highWater: UInt32 { entries.highWater }
+    @inline(__always) func isOccupied(_ slot: UInt32) -> Bool { entries.isOccupied(slot) }
+    /// The message's place, good until it is removed.
+    @inline(__always) func pointer(_ slot: UInt32) -> UnsafeMutablePointer<Message> { entries.pointer(slot) }
+    @inline(__always) func address(_ slot: UInt32) -> UnsafeMutablePointer<Message> { entries.address(slot) }
+
+    /// Puts a message into memory and into its device's list.
+    mutating func insert(_ message: Message, of device: UnsafeMutablePointer<Device>) -> UInt32 {
+        let (table, item) = (message.facts.table, message.facts.item)
+        let slot = entries.insert(message)
+        var ends = device.pointee.messages(of: table)
+        var earlier = ends.last
+        if table != .vendorMessage {
+            while earlier != .max, pointer(earlier).pointee.facts.item > item {
+                earlier = pointer(earlier).pointee.previous
+            }
+        }
+        entries.link(slot, behind: earlier, in: &ends, of: Chain.self)
+        device.pointee.setMessages(of: table, ends)
+        switch table {
+        case .message:
+            device.pointee.listedCount += 1
+            if pointer(slot).pointee.next == device.pointee.firstUnsent, !message.flags.contains(.inFlight) {
+                device.pointee.firstUnsent = slot
+            }
+        case .vendorMessage:
+            device.pointee.listedVendorCount += 1
+            pointer(slot).pointee.flags.insert(.vendorOnly)
+        default: break
+        }
+        return slot
+    }
+
+    /// Takes a message out of memory, out of its list and out of what is in flight.
+    ///
+    /// - Returns: its job's slot, or `.max`.
+    mutating func remove(_ slot: UInt32, of device: UnsafeMutablePointer<Device>) -> UInt32 {
+        let entry = pointer(slot)
+        let table = entry.pointee.facts.table
+        switch table {
+        case .message:
+            device.pointee.listedCount -= 1
+            if device.pointee.firstUnsent == slot { device.pointee.firstUnsent = entry.pointee.next }
+        case .vendorMessage: device.pointee.listedVendorCount -= 1
+        default: break
+        }
+        var ends = device.pointee.messages(of: table)
+        entries.unlink(slot, from: &ends, of: Chain.self)
+        device.pointee.setMessages(of: table, ends)
+        if entry.pointee.flags.contains(.inFlight) {
+            device.pointee.inFlightCount -= 1
+            device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+        }
+        timers.cancel(slot)
+        return entries.remove(slot).job
+    }
+
+    /// The device's message under an id.
+    func find(_ message: MessageID, of device: UnsafeMutablePointer<Device>) -> UInt32? {
+        for first in [device.pointee.firstMessage, device.pointee.firstVendor, device.pointee.firstBroadcast] {
+            var slot = first
+            while slot != .max {
+                if pointer(slot).pointee.facts.message == message { return slot }
+                slot = pointer(slot).pointee.next
+            }
+        }
+        return nil
+    }
+
+    /// The device's message under a row's key.
+    func find(table: StoreKey.Table, item: UInt64, of device: UnsafeMutablePointer<Device>) -> UInt32? {
+        let ends = device.pointee.messages(of: table)
+        // The newest is asked for most, by its own job; the oldest next, when it turns cold.
+        if ends.last != .max, pointer(ends.last).pointee.facts.item == item { return ends.last }
+        let isOrdered = table != .vendorMessage
+        var slot = ends.first
+        while slot != .max {
+            let found = pointer(slot).pointee.facts.item
+            if found == item { return slot }
+            if isOrdered, found > item { return nil }
+            slot = pointer(slot).pointee.next
+        }
+        return nil
+    }
+}

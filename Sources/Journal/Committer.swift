@@ -34,8 +34,8 @@ package final class Committer: @unchecked Sendable {
         case fsync
         /// With the operating system: outlasts the process, not the machine.
         ///
-        /// The segments say so: after a power failure a start goes on with what was written up to some moment, and whoever
-        /// gives a segment back calls `SegmentLedger.synchronize()` before.
+        /// The segments say so: after a power failure a start goes on with what was written up to some moment. The
+        /// spiller calls `SegmentLedger.synchronize()` before it gives a segment back.
         case os
     }
 
@@ -57,7 +57,7 @@ package final class Committer: @unchecked Sendable {
     private struct Queue: ~Copyable {
         var pieces: [Queued] = []
         var completions: [@Sendable (UInt64) -> Void] = []
-        /// Somebody waits for one of the pieces.
+        /// A shard waits for one of the pieces.
         var isAwaited = false
         var byteCount = 0
         var isClosing = false

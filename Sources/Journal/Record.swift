@@ -2,7 +2,7 @@
 //
 // The loop that encodes a batch fills in everything but the last three fields, which only the committer knows: the
 // generation of the segment, the offset at which the group of this batch begins, and the header's checksum. The
-// checksum is seeded with the generation, so that what an earlier life of the file left behind never passes. The
+// checksum is seeded with the generation, so that what an earlier use of the file left behind never passes. The
 // group's start says what was synced when this record was written: everything before it. With durability `os` nothing
 // was, and it is 0.
 //

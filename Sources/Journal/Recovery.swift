@@ -2,14 +2,17 @@
 //
 // Segments are read in the order of their generations, records in the order of their bytes, up to the first byte that
 // is not a record of this generation. Usually that is the end. It may also be a torn tail (the machine died during a
-// write; nothing of it was ever answered) or damage to what was synced, and these two must not be confused: the first
-// is cut off silently, the second is refused, since to go on would silently lose accepted messages. Damage shows in
-// one of these ways: a later record of the segment says that its group began, everything before being synced, behind
-// the mismatch; a later segment says that this one ended elsewhere; a file is shorter than it was made; a segment
-// between two others is missing.
+// write; nothing of it was ever answered) or damage to what was synced. These two must not be confused. A start cuts a
+// torn tail off silently. It refuses damage, since to go on would silently lose accepted messages. One of these is
+// damage:
+//
+// - A later record of the segment says that its group began behind the mismatch, with everything before it synced.
+// - A later segment says that this one ended elsewhere.
+// - A file is shorter than it was made.
+// - A segment between two others is missing.
 //
 // Segments that were written with durability `os` claim no sync. A power failure may have taken any page of them, early
-// ones and late ones, and kept others: the journal then ends at the first byte that is missing, and the segments behind it
+// ones and late ones, and kept others. The journal then ends at the first byte that is missing. The segments behind it
 // are discarded, since what they say rests on what is lost.
 
 internal import Platform
@@ -76,7 +79,7 @@ package struct Recovery {
         if discarded.isEmpty, let last = segments.last { cutByteCount = max(0, lastExtent - last.end) }
     }
 
-    /// Ends the lives of the segments that are not replayed; before the first of the others is given back.
+    /// Frees the segments that are not replayed; before the first of the others is given back.
     ///
     /// The newest first: a start that is cut off in between finds the same loss again.
     package func discard() throws(JournalError) {

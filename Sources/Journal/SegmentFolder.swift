@@ -1,6 +1,5 @@
-// The folder of segments. A segment in use is named `segment-GENERATION`, one that waits for its next life
-// `free-GENERATION` (that of its last life), one that is being filled with zeros
-// `new-…`. Sixteen hex digits, so that
+// The folder of segments. A segment in use is named `segment-GENERATION`, one that waits to be used again
+// `free-GENERATION` (that of its last use), one that is being filled with zeros `new-…`. Sixteen hex digits, so that
 // names sort as generations do. Every change of names is synced before anything relies on it.
 
 internal import Platform
@@ -47,7 +46,7 @@ package struct SegmentFolder: Sendable {
     /// Segments that may hold records, oldest first.
     package func segments() throws(JournalError) -> [UInt64] { try generations("segment") }
 
-    /// Files of the right size that wait for their next life; others are removed.
+    /// Files of the right size that wait to be used again; others are removed.
     func spares() throws(JournalError) -> [UInt64] {
         var spares: [UInt64] = []
         for generation in try generations("free") {
@@ -97,7 +96,7 @@ package struct SegmentFolder: Sendable {
         } catch { throw .system(error) }
     }
 
-    /// Ends a segment's life: its records will not be replayed again.
+    /// Frees a segment: its records will not be replayed again.
     ///
     /// Segments are freed oldest first, each synced before the next: a delete must not go before what it deletes.
     package func recycle(_ generation: UInt64) throws(JournalError) {

@@ -43,7 +43,8 @@ package final class SegmentLedger: Sendable {
         self.folder = folder
         let spares = try folder.spares()
         let next = try folder.nextGeneration()
-        // Fresh spares are named by numbers no segment has had either; the first life's generation is never below.
+        // Fresh spares are named by numbers that no segment has had; the generation of a spare's first use is never
+        // below its name.
         state = Monitor(State(spares: spares, nextGeneration: next, nextSpareName: next))
     }
 

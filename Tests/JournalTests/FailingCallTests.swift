@@ -6,11 +6,11 @@ import Testing
 @testable import Journal
 
 #if DEBUG
-/// One short life of a journal, restart included, with one call (or all from it on) failing.
+/// A short run of a journal, restart included, with one call (or all from it on) failing.
 ///
 /// Numbers are committed in order, so what a journal holds is a range: it must begin no later than behind what was
 /// given back, and end between the last number reported durable and the last one handed over.
-private final class JournalLife {
+private final class JournalRun {
     let fixture: JournalFixture
     let plan: FaultPlan
     /// Numbers up to this one were in segments that were given back, or were about to be.
@@ -25,7 +25,7 @@ private final class JournalLife {
         plan = FaultPlan(folder: fixture.path, kind: kind, at: number, extent: extent)
     }
 
-    func live() throws {
+    func play() throws {
         defer { plan.remove() }
         do {
             try open()
@@ -90,7 +90,7 @@ private final class JournalLife {
     }
 }
 
-extension JournalLife: CustomReflectable {
+extension JournalRun: CustomReflectable {
     var customMirror: Mirror { Mirror(self, children: ["problems": problems]) }
 }
 
@@ -109,29 +109,29 @@ struct JournalFailingCallTests {
         var kinds = Set<Substring>()
         while true {
             number += 1
-            let life = try JournalLife(kind, at: number, extent)
-            try life.live()
-            let here = "call \(number), \(kind), \(extent): \(life.plan.hits)"
+            let run = try JournalRun(kind, at: number, extent)
+            try run.play()
+            let here = "call \(number), \(kind), \(extent): \(run.plan.hits)"
             // The same disk in order again: everything promised is there, and the journal works.
-            try life.fixture.folder.prepare()
-            life.check(try life.fixture.recovered())
-            #expect(life.problems == [], "\(here)")
-            try life.fixture.start()
-            #expect(life.fixture.commit([life.fixture.lastTicket + 1]), "\(here)")
-            life.fixture.stop()
-            #expect(try life.fixture.recovered().last == life.fixture.lastTicket, "\(here)")
-            for hit in life.plan.hits { kinds.insert(hit.prefix { $0 != " " }) }
-            for failure in life.failures {
+            try run.fixture.folder.prepare()
+            run.check(try run.fixture.recovered())
+            #expect(run.problems == [], "\(here)")
+            try run.fixture.start()
+            #expect(run.fixture.commit([run.fixture.lastTicket + 1]), "\(here)")
+            run.fixture.stop()
+            #expect(try run.fixture.recovered().last == run.fixture.lastTicket, "\(here)")
+            for hit in run.plan.hits { kinds.insert(hit.prefix { $0 != " " }) }
+            for failure in run.failures {
                 guard case .system(let error) = failure else {
                     Issue.record("\(here) was taken for damage: \(failure)")
                     continue
                 }
-                #expect(error.subject.hasPrefix(life.fixture.path), "\(here): \(error)")
+                #expect(error.subject.hasPrefix(run.fixture.path), "\(here): \(error)")
             }
-            if life.plan.callCount < number { break }
-            // What is left of names is tidied up in any case; every other call that fails is told to somebody.
-            let isTold = !life.failures.isEmpty
-            let isTidying = life.plan.hits.allSatisfy { $0.hasPrefix("unlink") }
+            if run.plan.callCount < number { break }
+            // What is left of names is tidied up in any case; every other call that fails is reported.
+            let isTold = !run.failures.isEmpty
+            let isTidying = run.plan.hits.allSatisfy { $0.hasPrefix("unlink") }
             #expect(isTold || isTidying, "\(here) went unnoticed")
         }
         #expect(number > 100)
@@ -149,11 +149,11 @@ struct JournalFailingCallTests {
             var callCount = Int.max
             while number < callCount {
                 number += extent == .once ? 1 : 7
-                let life = try JournalLife(kind, at: number, extent)
-                try life.live()
-                callCount = life.plan.callCount
-                life.check(try life.fixture.recovered())
-                #expect(life.problems == [] && life.failures == [], "call \(number), \(kind): \(life.plan.hits)")
+                let run = try JournalRun(kind, at: number, extent)
+                try run.play()
+                callCount = run.plan.callCount
+                run.check(try run.fixture.recovered())
+                #expect(run.problems == [] && run.failures == [], "call \(number), \(kind): \(run.plan.hits)")
             }
         }
     }

@@ -80,7 +80,7 @@ struct RecoveryTests {
         }
     }
 
-    @Test("records of a file's earlier life never pass")
+    @Test("records of a file's earlier use never pass")
     func recycled() throws {
         let fixture = try JournalFixture()
         try fixture.start()
@@ -104,7 +104,7 @@ struct RecoveryTests {
         let generation = try #require(try fixture.folder.segments().last)
         let image = try fixture.bytes(generation)
         let end = SegmentHeader.byteCount + found.count * Self.recordByteCount
-        #expect(image[end...].contains { $0 != 0 }, "the file has had an earlier life")
+        #expect(image[end...].contains { $0 != 0 }, "the file has been used before")
     }
 
     @Test("a file shorter than it was made is refused")

@@ -9,7 +9,7 @@ import Testing
 struct UnsyncedJournalTests {
     private static let pageByteCount = 512
 
-    /// Loses some pages of each segment: they hold again what `synced` says, or what an older file's life left there.
+    /// Loses some pages of each segment: they hold again what `synced` says, or what the file's earlier use left there.
     private static func losePages(
         _ fixture: JournalFixture, synced: [UInt64: [UInt8]], share: Int, _ random: inout SeededGenerator
     ) throws -> Int {

@@ -22,7 +22,7 @@ struct BlockPool: ~Copyable {
     private var blockCapacity = 64
     private var freeNumbers: [UInt32] = []
     private var spares: [UnsafeMutableRawPointer] = []
-    /// So many spares at least were there all the time since this was last looked at.
+    /// The fewest spares that were there at any time since this was last looked at.
     private var unusedSpareCount = 0
     /// Full blocks with their last tickets, in the order of these.
     private var awaited: [(block: UInt32, ticket: Ticket)] = []

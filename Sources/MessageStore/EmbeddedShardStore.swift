@@ -279,7 +279,8 @@ public final class EmbeddedShardStore: ShardStore {
 
     /// Hands the turn's batches to the committer; the loop calls it once at the end of each turn.
     ///
-    /// - Parameter awaited: the last ticket that somebody waits for; batches without one may take some milliseconds longer.
+    /// - Parameter awaited: the last ticket that the loop waits for; batches without one may take some milliseconds
+    ///   longer.
     public func turnEnded(awaited: Ticket = .max) {
         precondition(!core.pointee.isBatchOpen, "a batch is open at the end of a turn")
         guard !core.pointee.pieces.isEmpty else { return }

@@ -66,6 +66,6 @@ extension StoreKey {
         ownerLow == other.ownerLow && ownerHigh == other.ownerHigh && bucket == other.bucket && table == other.table
     }
 
-    /// Rows that Delivery keeps locations and deadlines of, so that it must hear when they turn cold.
+    /// Rows that Delivery keeps locations and deadlines of, so that it must be told when they turn cold.
     var isReportedWhenCooled: Bool { table.hasAlarms }
 }

@@ -68,8 +68,10 @@ package enum Limits {
     static let ephemeralMilliseconds: Int64 = 24 * 3_600_000
     /// One column family a period; it is dropped as a whole a day after its end.
     static let periodMilliseconds: Int64 = 4 * 3_600_000
-    /// A period takes no more than this part of its kind's budget (and one spilled segment): so much goes at once where
-    /// the budget forces it, and so many column families there are at most, besides those of time.
+    /// A period takes no more than this part of its kind's budget (and one spilled segment).
+    ///
+    /// So the spiller drops no more at once where the budget forces it. A kind has at most this number of column
+    /// families, besides those of time.
     static let periodsInBudget = 16
     /// Spilled files of rows before they are merged into the first level: each overlaps all of it, so that merging few at a
     /// time writes the level again and again; a lookup asks the filter of each.

@@ -5,7 +5,7 @@
 internal import Platform
 
 enum ManifestTail {
-    /// RocksDB's log format: blocks of so many bytes; a record's header is checksum, length and type.
+    /// RocksDB's log format: blocks of `blockByteCount` bytes; a record's header is checksum, length and type.
     private static let (blockByteCount, headerByteCount) = (32_768, 7)
     private static let sectorByteCount = 512
     /// A record that a power failure tore is the last one; more than this is not looked through.

@@ -24,8 +24,8 @@ struct Period: Hashable, Sendable {
     var number: Int64
     /// Gateway time in milliseconds; `undated` when it was not known.
     ///
-    /// No row written before a later period of the kind began is in that one, so the end of a period is told by its
-    /// successor and not by itself: a period whose date is wrong ends with the next one all the same.
+    /// No row written before a later period of the kind began is in that one. So the successor's begin is the end of a
+    /// period: one whose date is wrong ends with the next one all the same.
     var begin: Int64
 
     static let undated = Int64.max
@@ -45,7 +45,7 @@ struct Period: Hashable, Sendable {
         guard let first = words.first, let kind = Kind(rawValue: String(first)) else { return nil }
         if kind == .mixed {
             guard let begin = Int64(name.dropFirst(first.utf8.count + 1)) else { return nil }
-            // Numbered by whoever knows all of them.
+            // `ordered` gives it its number, since that needs all of them.
             self.init(kind, number: 0, begin: begin)
         } else {
             guard words.count == 3, let number = Int64(words[1]) else { return nil }

@@ -74,7 +74,7 @@ final class ReadOperation: @unchecked Sendable {
 
     deinit { for buffer in buffers { buffer.deallocate() } }
 
-    /// Keeps a copy of `bytes` for the life of the operation.
+    /// Keeps a copy of `bytes` until the operation is released.
     func keep(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         guard !bytes.isEmpty else { return UnsafeRawBufferPointer(start: nil, count: 0) }
         if buffers.last.map({ $0.count - bufferUsed < bytes.count }) ?? true {

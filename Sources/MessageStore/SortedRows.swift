@@ -81,7 +81,7 @@ struct SortedRows {
     private var places: [Place]
 
     /// `rows` in the order they were written; with `droppingShortLived`, those that begin with a brand-new row and end with
-    /// a removal are left out: the database need not hear of them.
+    /// a removal are left out: they never reach the database.
     init(_ rows: [SpilledRow], droppingShortLived: Bool) {
         self.rows = rows
         places = []

@@ -1,6 +1,6 @@
-// The spiller moves what stays from the journal to the ordered store, one segment at a time, oldest first: it asks each
-// shard for the rows that still live, sorts and ingests them, tells the shards, and gives the segment back. Most
-// segments have little in them that still lives.
+// The spiller moves what stays from the journal to the ordered store, one segment at a time, oldest first. It asks each
+// shard for the rows that are not yet deleted, sorts and ingests them, tells the shards, and gives the segment back. Of
+// most segments few rows are left.
 //
 // It is the only thread that writes to RocksDB while the server runs, and so it also drops old periods, cleans up stale
 // alarms and asks for compactions.

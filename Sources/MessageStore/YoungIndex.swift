@@ -1,5 +1,5 @@
-// What a shard knows of the rows in the journal. A slot a row, in pages that never move; a hash table from keys to
-// slots; for the tables with items a list of each partition in item order; and one list of all slots by age, the
+// What a shard knows of the rows in the journal. A slot a row, in pages that never move, and a hash table from keys to
+// slots. The tables with items have a list of each partition in item order. One list has all slots by age: the
 // spiller's to-do list.
 //
 // A slot is *live* or *deleted* (the disk may still hold the row, so its absence must be remembered). It leaves when its

@@ -22,9 +22,9 @@ private struct Books {
     var now: [StoreKey: Row] { states[states.count - 1] }
 }
 
-/// One short life of a store with one call (or all from it on) failing: a script from a seed, with spills and
+/// A short run of a store with one call (or all from it on) failing: a script from a seed, with spills and
 /// restarts, against plain books.
-private final class StoreLife {
+private final class StoreRun {
     let plan: FaultPlan
     private let configuration: EmbeddedStore.Configuration
     private let fatal = ErrorBox()
@@ -61,7 +61,7 @@ private final class StoreLife {
     }
 
     /// The script, up to the first failure that ends a store.
-    func live() throws {
+    func play() throws {
         defer { plan.remove() }
         guard open() else { return }
         for round in 0..<3 {
@@ -261,7 +261,7 @@ private final class StoreLife {
     }
 }
 
-extension StoreLife: ShowsNothing {}
+extension StoreRun: ShowsNothing {}
 
 @Suite("Embedded store: every call failing")
 struct StoreFailingCallTests {
@@ -294,19 +294,19 @@ struct StoreFailingCallTests {
         var kinds = Set<String>()
         while true {
             let folder = try TemporaryFolder(isInMemory: true)
-            let life = StoreLife(folder, fault.kind, at: number, fault.extent) {
+            let run = StoreRun(folder, fault.kind, at: number, fault.extent) {
                 $0.hasPrefix("rocksdb") == fault.isDatabase
             }
-            try life.live()
-            let isOver = life.plan.callCount < number
-            let here = "call \(number): \(life.plan.hits.prefix(3)), told: \(life.told.prefix(3))"
-            let told = life.told
-            try life.verify()
-            #expect(life.problems == [], "\(here)")
-            for hit in life.plan.hits { kinds.insert(String(hit.prefix { $0 != "/" })) }
+            try run.play()
+            let isOver = run.plan.callCount < number
+            let here = "call \(number): \(run.plan.hits.prefix(3)), told: \(run.told.prefix(3))"
+            let told = run.told
+            try run.verify()
+            #expect(run.problems == [], "\(here)")
+            for hit in run.plan.hits { kinds.insert(String(hit.prefix { $0 != "/" })) }
             if isOver { break }
             // Leftovers that cannot be removed harm nobody.
-            let isTidying = life.plan.hits.allSatisfy { $0.hasPrefix("unlink") || $0.hasPrefix("rmdir") }
+            let isTidying = run.plan.hits.allSatisfy { $0.hasPrefix("unlink") || $0.hasPrefix("rmdir") }
             #expect(!told.isEmpty || isTidying, "\(here) went unnoticed")
             number = Self.next(after: number, fault)
         }

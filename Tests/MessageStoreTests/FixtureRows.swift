@@ -200,7 +200,7 @@ enum FixtureRows {
         ]
     }
 
-    /// A broadcast in its app's log, its task, and the ledger row of one of its messages, which rings.
+    /// A broadcast in its app's log, its task, and the ledger row of one of its messages, which has an alarm.
     private static func broadcast(_ app: AppKey, _ time: Int64) -> [Row] {
         var lengths = MessageContent.Lengths()
         lengths.payload = 3

@@ -44,7 +44,7 @@ extension ByteStream {
     /// Fetches the memory that a write will use.
     package func foresee() { prefetch(place, byteCount: MemoryLayout<StreamSlot>.size) }
 
-    /// Lets the delegate hear `outboxDrained` when everything written so far was sent, even if nothing has to wait.
+    /// Has `outboxDrained` called on the delegate when everything written so far was sent, even if nothing has to wait.
     func notifyWhenDrained() {
         guard let slot else { return }
         slot.pointee.flags.insert(.owesDrained)

@@ -99,7 +99,7 @@ public struct ByteStream {
         if !content.unsent.isEmpty { content.unsent.withUnsafeBytes { _ = write($0) } }
     }
 
-    /// Until the end or a detach; the slot may be somebody else's afterwards, so nothing may be read from it then.
+    /// Until the end or a detach; the slot may be another stream's afterwards, so nothing may be read from it then.
     package var isOpen: Bool {
         // Asked several times a message, so only debug builds look which thread asks.
         assert(loop.isInLoop, "a stream is used off its event loop")

@@ -6,7 +6,7 @@ internal import Synchronization
 
 /// A connection between two owners: just accepted, or on its way from one loop to another.
 ///
-/// Whoever attaches it to a stream takes it, once; if nobody does, the connection is closed with the last reference.
+/// A loop takes it when it attaches it to a stream, once; if no loop does, the last reference closes the connection.
 package final class DetachedConnection: @unchecked Sendable {
     // Sound because the content is set before the object is shared and read once, by the thread that wins `isTaken`.
 

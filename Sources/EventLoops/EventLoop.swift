@@ -57,7 +57,7 @@ package final class EventLoop: @unchecked Sendable {
     private var wakeEvent: UnsafeMutablePointer<event>?
     private var tickEvent: UnsafeMutablePointer<event>?
     private var cachedNow: UInt64 = 0
-    /// Somebody else's clock and ticks drive this loop; see `step`.
+    /// The caller of `step` drives this loop with its own clock and ticks.
     private var isStepped = false
     private var beforeFlush: [() -> Void] = []
     private var afterFlush: [() -> Void] = []
@@ -137,7 +137,7 @@ package final class EventLoop: @unchecked Sendable {
         return Unmanaged<EventLoop>.fromOpaque(context).takeUnretainedValue()
     }
 
-    // MARK: Life
+    // MARK: Start and stop
 
     /// Runs the loop on a thread of its own, named after it.
     ///
@@ -437,7 +437,7 @@ package final class EventLoop: @unchecked Sendable {
     }
 }
 
-/// What lives on a loop and must be closed with it.
+/// What belongs to a loop and must be closed with it.
 package class Resident {
     func loopStops() { preconditionFailure("override loopStops()") }
 }

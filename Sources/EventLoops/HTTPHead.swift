@@ -1,7 +1,7 @@
 /// The request line and the headers of one request, checked: where each part stands in the bytes it was read from.
 ///
-/// Strict where two readers of the same bytes could disagree (RFC 9112, sections 3, 5.1, 6.3 and 11.2): lines end with
-/// CRLF only, no line is folded, nothing stands before a colon but a name, a length is given once and in digits, and not
+/// Strict where two readers of the same bytes could disagree (RFC 9112, sections 3, 5.1, 6.3 and 11.2). Lines end with
+/// CRLF only, no line is folded, and only a name stands before a colon. A length is given once, in digits, and not
 /// together with chunks.
 package struct HTTPHead {
     /// Why a request is not taken; the connection ends with the answer.
@@ -158,7 +158,7 @@ package struct HTTPHead {
         }
         if saidClose { keepsAlive = false }
         if isChunked {
-            // The two disagree about where the request ends, and whoever stands in front of us may read it the other way.
+            // The two disagree about where the request ends, and a proxy in front of us may read it the other way.
             guard length == nil else {
                 throw Refusal(status: 400, reason: "Content-Length and Transfer-Encoding are both given")
             }

@@ -14,7 +14,7 @@ package struct HTTPReply: Sendable {
 
 /// What becomes of a request whose head is here and whose body is still to come.
 package enum HTTPJudgement {
-    /// Its body is taken, up to so many bytes; `isProven`: the head says who sends it, and that it may.
+    /// Its body is taken, up to `byteLimit` bytes; `isProven`: the head says who sends it, and that it may.
     case take(byteLimit: Int, isProven: Bool)
     /// It is answered at once, and the connection ends.
     case refuse(HTTPReply)

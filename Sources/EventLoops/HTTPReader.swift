@@ -3,9 +3,9 @@ internal import Glibc
 /// Cuts one connection's bytes into requests, one at a time: no socket, no clock.
 package struct HTTPReader: ~Copyable {
     private enum Place {
-        /// Gathers a head; so many of its bytes were looked through.
+        /// Gathers a head; `searched` of its bytes were looked through.
         case head(searched: Int)
-        /// The head is here, and somebody must say whether its body is wanted.
+        /// The head is here, and the caller must say whether its body is wanted.
         case judging
         case body(missing: Int)
         case chunks
@@ -86,7 +86,7 @@ package struct HTTPReader: ~Copyable {
         }
     }
 
-    /// After `needsJudgement`: the body is wanted, up to so many bytes.
+    /// After `needsJudgement`: the body is wanted, up to `byteLimit` bytes.
     package mutating func allow(byteLimit: Int) {
         guard case .judging = place else { return }
         bodyByteLimit = byteLimit

@@ -49,7 +49,8 @@ package final class HTTPServer: Resident {
     private var listener: Listener?
     private var isOpen = true
     private var connections: [HTTPConnection] = []
-    /// Not retained: whoever owes an answer holds the exchange, and its end takes it out of here.
+    /// Not retained: the handler that owes an answer holds the exchange, and the end of the exchange takes it out of
+    /// here.
     private var waiting: [Unmanaged<HTTPExchange>] = []
     private var dates = HTTPDateCache()
 

@@ -26,7 +26,7 @@ package enum Limits {
     static let blockByteCount = 2048
     /// Blocks a loop keeps for reuse (16 MiB); more go back to the allocator.
     static let pooledBlockCount = 8192
-    /// Pieces of one `sendmsg`; the kernel takes 1,024, but the list lives on our stack.
+    /// Pieces of one `sendmsg`; the kernel takes 1,024, but the list lies on our stack.
     static let gatheredPieceCount = 64
     /// Bytes of one TLS record, which is what OpenSSL sends at a time.
     static let recordByteCount = 16 * 1024
@@ -36,7 +36,7 @@ package enum Limits {
 
     /// A TLS handshake costs two round trips; ten seconds forgive a bad mobile network.
     package static let handshakeMilliseconds: UInt64 = 10_000
-    /// How long a closing stream may take to flush and to hear the peer's own end.
+    /// How long a closing stream may take to flush and to receive the peer's own end.
     package static let closeMilliseconds: UInt64 = 2_000
 
     /// Buckets of the wheel of timeouts: at one tick a bucket 102 s around; longer timeouts pass by and stay.
@@ -61,11 +61,11 @@ package enum Limits {
     static let reservedBodyByteCount = 64 * 1024
     /// Longest waiting connections among which a newcomer's own network is looked for.
     static let displacementLookCount = 32
-    /// A connection with its last answer keeps its place so long: a round trip of a slow network.
+    /// How long a connection with its last answer keeps its place: a round trip of a slow network.
     static let farewellMilliseconds: UInt64 = 500
-    /// Somebody who sends a request keeps the place so long, if nothing vouches for the request.
+    /// How long a client that sends a request keeps its place, if nothing vouches for the request.
     static let unprovenMilliseconds: UInt64 = 1_000
-    /// What is read of somebody who is turned away, so that unread bytes do not reset the answer.
+    /// What is read of a client that is turned away, so that unread bytes do not reset the answer.
     static let drainedByteCount = 64 * 1024
 
     /// One answer; the largest ones are leases of a few hundred jobs.

@@ -53,7 +53,7 @@ package struct ListeningSocket: ~Copyable, Sendable {
     ///
     /// They come in the order of the loops; the caller hands each to its own.
     package static func group(_ text: String, count: Int) throws(ListenFailure) -> [Handle] {
-        precondition(count > 0, "somebody must listen")
+        precondition(count > 0, "a group needs at least one socket")
         let first = try ListeningSocket(text)
         let address = first.address.description
         var handles = [Handle(first)]

@@ -8,8 +8,8 @@ package class MailboxBase {
 
 /// A bounded queue from any thread into one loop, handed over as whole arrays.
 ///
-/// Senders wake the loop once for all they put in before it looks. A full mailbox refuses, and the sender must tell
-/// whoever asked; nothing is dropped here.
+/// Senders wake the loop once for all they put in before it looks. A full mailbox refuses, and the sender must answer
+/// the caller whose command it was; nothing is dropped here.
 package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable {
     // Sound because `inbox` is a lock, and `receive` and `batch` are the loop's alone.
     private struct Inbox {

@@ -31,7 +31,7 @@ struct StreamSlot {
         static let isInWheel = Flags(rawValue: 1 << 11)
         /// Something may have come while reading was paused, and no further edge will tell.
         static let hasMissedEdge = Flags(rawValue: 1 << 12)
-        /// Something was refused or had to wait, so the delegate wants to hear when the outbox is empty.
+        /// Something was refused or had to wait, so the delegate wants to be told when the outbox is empty.
         static let owesDrained = Flags(rawValue: 1 << 2)
         /// The slot has an occupant.
         static let isTaken = Flags(rawValue: 1 << 13)

@@ -108,7 +108,7 @@ struct ByteStreamTests {
         }
     }
 
-    @Test("a full outbox may be kept: it drains when the peer reads, the delegate hears of both, nothing is lost")
+    @Test("a full outbox may be kept: it drains when the peer reads, the delegate is told of both, nothing is lost")
     func backpressure() throws {
         try withLoop { loop in
             let events = Probe<String>()
@@ -214,7 +214,7 @@ struct ByteStreamTests {
                 let delegate = TestDelegate()
                 delegate.onReceived = { bytes, stream in
                     #expect(stream.write(byteCount: 4 << 20) { $0.initializeMemory(as: UInt8.self, repeating: 5) })
-                    stream.closeAfterFlush(deadlineMilliseconds: patience)
+                    stream.closeAfterFlush(deadlineMilliseconds: timeoutMilliseconds)
                     #expect(!stream.write(byteCount: 1) { _ in })
                     return bytes.count
                 }
@@ -263,7 +263,7 @@ struct ByteStreamTests {
     }
 
     private func becomes(_ isSending: Bool, on loop: EventLoop) -> Bool {
-        for _ in 0..<patience where loop.run({ loop.isSending }) != isSending { usleep(1_000) }
+        for _ in 0..<timeoutMilliseconds where loop.run({ loop.isSending }) != isSending { usleep(1_000) }
         return loop.run { loop.isSending } == isSending
     }
 

@@ -226,7 +226,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("garbage is answered or closed, and the server lives on")
+    @Test("garbage is answered or closed, and the server keeps running")
     func garbage() throws {
         try withServer { _, served in
             for text in [

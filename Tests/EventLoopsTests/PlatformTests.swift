@@ -76,7 +76,7 @@ struct PlatformTests {
         }
     }
 
-    @Test("a given-up lock is free although a copy of its descriptor lives on, as in a process that is being started")
+    @Test("a given-up lock is free although a copy of its descriptor stays open, as in a process that is being started")
     func lockWithCopiedDescriptor() throws {
         try withTemporaryDirectory { folder in
             let path = folder + "/lock"

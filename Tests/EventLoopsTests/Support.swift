@@ -5,7 +5,7 @@ import Platform
 import Testing
 
 /// How long a test waits for what must happen; never reached when all is well.
-let patience: UInt64 = 20_000
+let timeoutMilliseconds: UInt64 = 20_000
 
 /// Something that a test's loop produces and the test waits for.
 final class Probe<Value: Sendable>: Sendable {
@@ -21,7 +21,7 @@ final class Probe<Value: Sendable>: Sendable {
         sourceLocation: SourceLocation = #_sourceLocation, until condition: ([Value]) -> Bool
     ) -> [Value] {
         let (values, isReady) = monitor.wait(
-            atMostMilliseconds: patience, while: { !condition($0) }, then: { ($0, condition($0)) })
+            atMostMilliseconds: timeoutMilliseconds, while: { !condition($0) }, then: { ($0, condition($0)) })
         #expect(isReady, "waited in vain; saw \(values)", sourceLocation: sourceLocation)
         return values
     }
@@ -63,7 +63,7 @@ struct Unchecked<Value>: @unchecked Sendable {
     init(_ value: Value) { self.value = value }
 }
 
-/// A blocking client whose calls end with a failure after `patience`.
+/// A blocking client whose calls end with a failure after `timeoutMilliseconds`.
 final class TestClient {
     let descriptor: CInt
     private var tls: TLSSession?
@@ -75,7 +75,7 @@ final class TestClient {
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = port.bigEndian
         address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var bound = timeval(tv_sec: Int(patience / 1000), tv_usec: 0)
+        var bound = timeval(tv_sec: Int(timeoutMilliseconds / 1000), tv_usec: 0)
         let size = socklen_t(MemoryLayout<timeval>.size)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &bound, size)
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &bound, size)

@@ -54,7 +54,7 @@ struct TLSStreamTests {
                     let delegate = TestDelegate()
                     delegate.onReceived = { bytes, stream in
                         #expect(stream.write(byteCount: 1 << 20) { $0.initializeMemory(as: UInt8.self, repeating: 3) })
-                        stream.closeAfterFlush(deadlineMilliseconds: patience)
+                        stream.closeAfterFlush(deadlineMilliseconds: timeoutMilliseconds)
                         return bytes.count
                     }
                     delegates.note(Unchecked(delegate))

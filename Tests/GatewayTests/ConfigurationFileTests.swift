@@ -183,7 +183,7 @@ struct ConfigurationFileTests {
         #expect(!found.contains("hush"))
     }
 
-    @Test("a secret has one description, whoever prints it")
+    @Test("a secret has one description, in every way of printing it")
     func secretDescriptions() throws {
         let configuration = try read("{apps: [\(Self.app)]}")
         var printed = ""

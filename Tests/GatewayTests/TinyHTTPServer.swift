@@ -71,7 +71,7 @@ final class TinyHTTPServer: Sendable {
     var url: String { "http://127.0.0.1:\(port)/hook" }
     var requests: [Request] { state.withLock { $0.requests } }
 
-    /// Waits until so many requests have come; the bound only ends a test that fails anyway.
+    /// Waits until `count` requests have come; the bound only ends a test that fails anyway.
     func wait(forRequests count: Int) -> Bool {
         state.wait(
             atMostMilliseconds: 60_000, while: { $0.requests.count < count }, then: { $0.requests.count >= count })

@@ -2,8 +2,8 @@ package import Delivery
 
 /// Gateway time: the wall clock at start plus the boot-time clock, slewed, never backwards.
 ///
-/// One control thread owns a `GatewayClock` and gives it readings about once a second; the mapping that comes out is
-/// a plain value that every loop keeps a copy of, so a loop's "now" is one reading of the boot-time clock and a
+/// One control thread owns a `GatewayClock` and gives it readings about once a second. The mapping that comes out is
+/// a plain value, and every loop keeps a copy of it. So a loop's "now" is one reading of the boot-time clock and a
 /// multiplication. Deadlines of messages are in this time, so these rules hold:
 ///
 /// - It never runs backwards, within a process and across a restart.

@@ -298,8 +298,8 @@ struct ConfigurationReader {
 
     /// One secret opens one door.
     ///
-    /// An appSecret is in every copy of the app: one that is a masterSecret or a credential's token, too, lets whoever has
-    /// the app publish, or read what others were sent.
+    /// An appSecret is in every copy of the app. One that is a masterSecret or a credential's token, too, lets every
+    /// owner of a copy publish, or read what others were sent.
     private func checkSecrets(_ root: ConfigurationObject, _ configuration: inout GatewayConfiguration) {
         let tokens = Set(configuration.credentials.flatMap(\.tokens))
         var owners: [Secret: String] = [:]

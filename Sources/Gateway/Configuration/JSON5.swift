@@ -1,6 +1,6 @@
 // Reads JSON5 (json5.org) into a tree that remembers where each value stood, so that every complaint about a
 // configuration can name its line. Written by hand rather than decoded, because a decoder keeps neither positions nor
-// repeated keys, and both matter to whoever mistyped a key.
+// repeated keys, and both matter to an operator who mistyped a key.
 
 /// One value of a JSON5 text and where it began.
 package struct JSON5Node: Equatable, Sendable {

@@ -18,7 +18,7 @@ final class AdminFront {
     static let pendingLimit = 4_096
     static let busy = APIResponse.adminUnavailable("too many requests wait here, retry")
 
-    // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
+    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
     private unowned(unsafe) let owner: GatewayLoop
     private let api: AdminAPI
     private var pending = StampedTable<Pending>(limit: AdminFront.pendingLimit)

@@ -51,7 +51,7 @@ final class CampaignDesk {
 
     var hasWorkUnderWay: Bool { asks.count > 0 || lists.count > 0 }
 
-    /// Does something after so many milliseconds.
+    /// Does something after `milliseconds`.
     func later(_ milliseconds: Int64, _ step: @escaping () -> Void) {
         delayed.append((owner.loop.now + UInt64(max(0, milliseconds)), step))
     }

@@ -168,7 +168,7 @@ final class CampaignFront {
                     targets, all: all, aliases, call, record, from: start + part.count, render: render, respond)
             case .parked: respond(render(record))
             case .refused(let state):
-                // Its time came meanwhile, or somebody stopped it.
+                // It became due meanwhile, or a caller stopped it.
                 var record = record
                 record.state = state
                 if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }

@@ -46,7 +46,7 @@ final class HandoffDesk {
 
     /// Above any `limits.longPolls`, which the admin front keeps for its callers.
     static let walkLimit = 1 << 17
-    /// Settlements last a commit; so many at once are a caller gone wrong.
+    /// Settlements last a commit; more than this at once means that a caller has gone wrong.
     static let settlementLimit = 1_024
 
     private let loop: Int
@@ -111,7 +111,7 @@ final class HandoffDesk {
     /// Called about once a second.
     func tick(now: Int64) { lookAgain(now: now) }
 
-    /// True while a shard has been asked something and somebody waits for the answer.
+    /// True while a caller waits for the answer to something that a shard was asked.
     var hasWorkUnderWay: Bool { walks.count > 0 || settlements.count > 0 }
 
     /// Ends all waiting; for a stop.

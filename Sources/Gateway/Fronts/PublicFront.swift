@@ -40,7 +40,7 @@ final class PublicFront {
     /// Requests under way at once on one loop; more are told to come back.
     static let pendingLimit = 65_536
 
-    // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
+    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
     unowned(unsafe) let owner: GatewayLoop
     private let api: PublicAPI
     private var pushes = StampedTable<PendingPush>(limit: PublicFront.pendingLimit)

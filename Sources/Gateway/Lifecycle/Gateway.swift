@@ -260,7 +260,7 @@ final class Gateway {
         for member in members { member.setClock(mapping) }
     }
 
-    // MARK: Life
+    // MARK: Start and stop
 
     func start() throws {
         if var demo = generated.demo {

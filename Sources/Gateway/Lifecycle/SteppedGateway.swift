@@ -144,7 +144,7 @@ package final class SteppedGateway {
     /// The gateway's own rows are durable.
     package var isReady: Bool { gateway.context.isReady }
 
-    /// Somebody waits for an answer that is not out yet.
+    /// A caller waits for an answer that is not out yet.
     package var hasWorkUnderWay: Bool { gateway.members.contains { $0.hasWorkUnderWay } }
 
     /// What `/readyz` would say of the store.

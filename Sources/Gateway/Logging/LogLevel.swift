@@ -1,6 +1,6 @@
 /// How much an event matters.
 package enum LogLevel: String, Sendable, CaseIterable, Comparable {
-    /// For whoever looks for a fault: each connection and refusal.
+    /// For an operator who looks for a fault: each connection and refusal.
     case debug
     /// What an operator wants to find again: start, stop, reload.
     case info

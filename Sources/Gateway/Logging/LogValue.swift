@@ -17,7 +17,7 @@ package enum LogValue: Equatable, Sendable {
     package init(_ identifier: some WideIdentifier) { self = .text(identifier.description) }
     package init(_ error: any Error) { self = .text(String(describing: error)) }
 
-    /// The first characters of a token, enough to tell two apart and useless to whoever reads the log.
+    /// The first characters of a token, enough to tell two apart and useless to a reader of the log.
     package static func prefix(ofToken token: String) -> LogValue {
         let shown = min(LogLimits.tokenPrefixCount, token.count / 4)
         return .text(token.prefix(shown) + "…")

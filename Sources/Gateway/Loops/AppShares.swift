@@ -4,9 +4,9 @@ internal import Wire
 
 /// How much of a loop the senders of each app take at a time, while several apps publish.
 ///
-/// An app's connections together take a slice a turn, and have a bounded number of publishes under way. Past either, they
-/// rest and their sockets fill: whoever sends faster is slowed down and not refused, and a neighbour's publish waits for
-/// a slice at most. An app that is alone takes what it likes.
+/// An app's connections together take a slice a turn, and have a bounded number of publishes under way. Past either,
+/// they rest and their sockets fill: a sender that is faster is slowed down and not refused, and a neighbour's publish
+/// waits for a slice at most. An app that is alone takes what it likes.
 struct AppShares {
     /// A turn's slice: some tenths of a millisecond, of which a neighbour's publish waits for about five.
     static let publishesPerTurn = 32

@@ -83,7 +83,7 @@ final class CampaignKeeper {
     private var lastPoint: GatewayTime = 0
     /// A question to the loops is under way until then.
     private var asksAgainAt: GatewayTime = 0
-    private static let patience: Int64 = 10_000
+    private static let retryDelay: Int64 = 10_000
     private var written: [String: Int] = [:]
 
     init(_ owner: GatewayLoop) { self.owner = owner }
@@ -94,7 +94,7 @@ final class CampaignKeeper {
         writeRates()
         // An answer that does not come, of a loop that is busy, costs one second's look.
         guard owner.now >= asksAgainAt else { return }
-        asksAgainAt = owner.now + Self.patience
+        asksAgainAt = owner.now + Self.retryDelay
         owner.campaigns.desk.askAll({ _ in .online }) { [weak self] answers in
             guard let self else { return }
             var counts: [AppKey: Int] = [:]

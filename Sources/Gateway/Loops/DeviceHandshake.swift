@@ -19,14 +19,14 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         case closed
     }
 
-    // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
+    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
     private unowned(unsafe) let owner: GatewayLoop
     private var stream: ByteStream?
     private var session = SessionRef.none
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
     var handshakePlace = HandshakeQueue.none
-    /// The shard knows the session and must hear of its end.
+    /// The shard knows the session and must be told of its end.
     private var isKnownToShard = false
     private init(owner: GatewayLoop, isSecure: Bool) {
         (self.owner, self.isSecure) = (owner, isSecure)
@@ -103,7 +103,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     // MARK: Handshake
 
-    /// Decides on a Hello and sends the connection where its device lives.
+    /// Decides on a Hello and sends the connection to the loop that owns its device.
     private func hello(_ body: UnsafeRawBufferPointer, after rest: UnsafeRawBufferPointer) {
         let hello: Hello
         let transcript: HelloTranscript
@@ -186,7 +186,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     var kind: ConnectionKind { .device }
     var isShakingHands: Bool { phase == .awaitingHello && stream != nil }
 
-    /// The session is open: gives the stream away; `nil` if it is over, which this object is about to hear and to tell.
+    /// The session is open: gives the stream away; `nil` if it is over, of which this object is about to be told.
     func handOver() -> ByteStream? {
         guard phase == .awaitingWelcome, let stream, stream.isOpen else { return nil }
         phase = .closed
@@ -198,7 +198,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     /// Says why and hangs up.
     ///
-    /// With `isForgotten` the shard itself wants the session closed and need not hear of its end.
+    /// With `isForgotten` the shard itself wants the session closed and need not be told of its end.
     func close(_ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
         guard phase != .closed else { return }
         if isForgotten { isKnownToShard = false }

@@ -25,7 +25,7 @@ final class DeviceSessions: StreamDelegate {
         var phase = Phase.free
     }
 
-    // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
+    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
     private unowned(unsafe) let owner: GatewayLoop
     /// Behind a pointer, where Swift does not check each access for overlaps.
     private let table: UnsafeMutablePointer<Table>
@@ -274,7 +274,7 @@ final class DeviceSessions: StreamDelegate {
 
     /// Says why and hangs up.
     ///
-    /// With `isForgotten` the shard itself wants the session closed and need not hear of its end.
+    /// With `isForgotten` the shard itself wants the session closed and need not be told of its end.
     func close(_ session: SessionRef, _ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
         guard let record = record(session) else { return }
         if record.pointee.phase == .opening {

@@ -33,7 +33,7 @@ struct FrameBudget: BitwiseCopyable {
     static let tokensCost: Int32 = 90
     /// An action is a row that reports keep for long.
     static let actionCost: Int32 = 9
-    /// So many bytes cost as much as a frame.
+    /// The bytes that cost as much as a frame.
     private static let byteCountOfOne = 256
 
     /// Takes a frame out of the budget; false when it is used up.

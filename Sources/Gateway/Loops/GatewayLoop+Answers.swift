@@ -4,8 +4,8 @@ internal import EventLoops
 internal import Platform
 internal import Wire
 
-// Effects of this loop's shard, and answers on their way back to whoever asked: a new effect or `LoopAnswer` needs its lines
-// here and nowhere else.
+// Effects of this loop's shard, and answers on their way back to the loop that asked: a new effect or `LoopAnswer`
+// needs its lines here and nowhere else.
 extension GatewayLoop {
     /// Performs everything the shard wants done, then what must not happen in the midst of it.
     ///

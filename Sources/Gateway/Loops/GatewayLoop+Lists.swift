@@ -10,11 +10,11 @@ extension GatewayLoop {
     /// Devices that one turn publishes for lists.
     private static let listSliceCount = 512
     /// How long a list waits for room before the rest of it is refused as busy; below the timeouts of most HTTP clients.
-    private static let listPatienceMilliseconds: UInt64 = 8_000
+    private static let listTimeoutMilliseconds: UInt64 = 8_000
 
     func publish(_ fanout: Fanout, on target: Int) {
         guard target == index else { return send(.list(fanout), to: target) }
-        guard lists.append(fanout, deadline: loop.now + Self.listPatienceMilliseconds) else {
+        guard lists.append(fanout, deadline: loop.now + Self.listTimeoutMilliseconds) else {
             fanout.forEach { answerBusy($0) }
             return answerDeferredSoon()
         }

@@ -206,7 +206,7 @@ final class GatewayLoop {
             core.pointee.hasJobNews = false
             handoffDesk.jobsAvailable(now: Int64(loop.now))
         }
-        // The gateway's own rows are few, and whoever wrote one waits for it.
+        // The gateway's own rows are few, and the writer of each waits for it.
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)
         for target in core.pointee.outgoing.indices where target != index { dispatch(to: target) }
         core.pointee.cachedNow = 0
@@ -262,7 +262,7 @@ final class GatewayLoop {
         }
     }
 
-    /// Somebody waits for an answer that is not out yet.
+    /// A caller waits for an answer that is not out yet.
     var hasWorkUnderWay: Bool {
         var isSenderOwed = false
         senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }

@@ -3,7 +3,7 @@ internal import Structures
 /// Connections that have not said Hello yet, oldest first.
 ///
 /// All wait equally long, so the oldest is always next. An entry holds its connection until the handshake is over: a weak
-/// reference would cost each connection 48 bytes for life, and each of its retains the slow path.
+/// reference would cost each connection 48 bytes until it ends, and each of its retains the slow path.
 struct HandshakeQueue: ~Copyable {
     /// No place in the queue.
     static let none = UInt32.max

@@ -2,7 +2,7 @@ internal import Delivery
 
 /// Who asked, packed into `Origin.route`: a kind, a loop, a slot of that loop's table and the slot's stamp.
 ///
-/// The stamp tells a late answer from one for the slot's present occupant, so whoever left may simply go.
+/// The stamp tells a late answer from one for the slot's present occupant, so an occupant may simply leave.
 struct Route: Equatable, Sendable {
     enum Kind: UInt8, Sendable {
         /// A `Publish` frame; the slot is the sender connection's, `Origin.request` its own number.

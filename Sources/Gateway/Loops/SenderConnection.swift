@@ -11,7 +11,7 @@ internal import Wire
 final class SenderConnection: StreamDelegate, Handshaking {
     private enum Phase { case awaitingHello, open, closed }
 
-    // The loop outlives whatever lives on it: it ends its streams and servers before it goes.
+    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
     private unowned(unsafe) let owner: GatewayLoop
     private var stream: ByteStream?
     private var phase = Phase.awaitingHello

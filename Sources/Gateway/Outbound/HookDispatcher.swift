@@ -37,7 +37,7 @@ package final class HookDispatcher: Sendable {
     ///
     /// - Parameters:
     ///   - configuration: `nil`: there is no hook for now; what is submitted is given up.
-    ///   - policy: signs, judges, and hears how each batch ended; held until the stop.
+    ///   - policy: signs, judges, and is told how each batch ended; held until the stop.
     ///   - log: where failures and recoveries are reported.
     ///   - wakeup: ends the thread's sleep; opened before threads with descriptor tables of their own started.
     /// - Throws: `SystemError` when there is no thread to be had.

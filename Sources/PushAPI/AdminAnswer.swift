@@ -75,7 +75,7 @@ public enum AdminAnswer {
         writer.endObject()
     }
 
-    /// A message's life so far, or that it is unknown (or belongs to an app outside `scope`).
+    /// A message's trace so far, or that it is unknown (or belongs to an app outside `scope`).
     public static func trace(_ trace: MessageTrace?, scope: Set<AppKey>?, registry: AppRegistry) -> APIResponse {
         guard let trace, scope?.contains(trace.app) ?? true else {
             return AdminFault(.notFound, "no such message, or its trace is older than a day").response

@@ -10,7 +10,7 @@ public struct ResolvedAlias: Sendable, Equatable {
 
 /// Where a push to an alias learns whom it is for: the seam to the directory.
 ///
-/// One a loop, confined to it; whoever keeps the aliases asks the loops that own them.
+/// One a loop, confined to it; its implementation asks the loops that own the aliases.
 public protocol AliasResolver: AnyObject {
     /// Looks up every alias of an app, in the order given.
     ///

@@ -35,7 +35,7 @@ public struct App: Sendable {
         bucketPrefix = Array(appID.utf8) + [0]
     }
 
-    /// Where a device of this app lives.
+    /// The bucket of a device of this app.
     public func bucket(of cid: DeviceID) -> Bucket { Bucket(prefix: bucketPrefix, cid: cid) }
 }
 
@@ -65,7 +65,7 @@ public struct AppRegistry: Sendable {
     func appID(of key: AppKey) -> String { byKey[key]?.appID ?? "" }
 }
 
-/// A device together with where it lives.
+/// A device together with its bucket.
 public struct DeviceAddress: Hashable, Sendable {
     public var app: AppKey
     public var bucket: Bucket

@@ -2,7 +2,7 @@ public import Delivery
 
 /// What becomes of a request whose head is here and whose body is still to come.
 public enum BodyJudgement: Equatable {
-    /// Its body is taken, up to so many bytes; `isProven`: it comes with a credential.
+    /// Its body is taken, up to `byteLimit` bytes; `isProven`: it comes with a credential.
     case take(byteLimit: Int, isProven: Bool)
     case refuse(APIResponse)
 }

@@ -185,7 +185,7 @@ public enum CampaignAnswer {
         durability: Durability
     ) -> APIResponse {
         let reached = outcomes.filter { PushAnswer.fault(of: $0) == nil }
-        // Nothing was taken, and waiting could help: the caller must hear that rather than an empty success.
+        // Nothing was taken, and waiting could help: the caller must get that answer rather than an empty success.
         if reached.isEmpty, let busy = outcomes.first(where: { $0.code.isRetryable }) {
             return PushAnswer.fault(of: busy)?.response ?? .busy
         }
@@ -361,7 +361,7 @@ public enum CampaignAnswer {
                     refused.append(PushForm.Refused(itemIndex: index, code: fault.code, message: fault.message))
                 } else {
                     outcomes.append((task, taken))
-                    // The others of the alias have it; whoever has not must be known to the caller.
+                    // Other devices of the alias have it; the caller must know those that have not.
                     for outcome in all {
                         guard let fault = PushAnswer.fault(of: outcome) else { continue }
                         refused.append(
@@ -419,7 +419,7 @@ public enum CampaignAnswer {
 
     // MARK: One message
 
-    /// The answer to `task/detail`: the steps of a message's life, oldest first.
+    /// The answer to `task/detail`: the steps of a message's trace, oldest first.
     public static func detail(_ trace: MessageTrace?, _ query: DetailQuery) -> APIResponse {
         guard let trace, trace.app == query.device.app else {
             return .getui(.noDetail, "the message's life is not known (it is kept for a day)")

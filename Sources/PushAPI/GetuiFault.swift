@@ -11,7 +11,7 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
     case badToken = 10001
     /// Authentications of this minute are used up.
     case authenticationRate = 10003
-    /// The app may not see a message's life, or the message is not known.
+    /// The app may not see a message's trace, or the message is not known.
     case noDetail = 10004
     /// The app made more calls of a counted kind than it may in a minute, or in a day.
     case callRate = 10005

@@ -1,5 +1,5 @@
-// The digests that place and name things. Whoever computes one of these elsewhere must get the same bits, because they
-// are stored: docs/Semantics.md, "Request ids and lists".
+// The digests that place and name things. Another program that computes one of these must get the same bits, because
+// they are stored: docs/Semantics.md, "Request ids and lists".
 
 public import Delivery
 internal import Cryptography

@@ -74,7 +74,7 @@ public enum Limits {
     public static let defaultTimeToLive: Int64 = 7_200_000
     /// Getui documents none; ten minutes forgives a badly kept clock and bounds a replay of the sign.
     public static let timestampTolerance: Int64 = 600_000
-    /// Getui: a token lives for 24 hours.
+    /// Getui: a token is valid for 24 hours.
     public static let tokenLifetime: Int64 = 86_400_000
     /// Path segments of the longest route, and then some; a longer path is no route.
     public static let pathSegmentCount = 12
@@ -85,7 +85,7 @@ public enum Limits {
     public static let leaseJobCount = 500
     public static let leaseSeconds: ClosedRange<Int64> = 5...300
     public static let waitSeconds: ClosedRange<Int64> = 0...30
-    /// A sender may put off a retry for a day; a message lives for three.
+    /// A sender may put off a retry for a day; a message is kept for three.
     public static let retryAfterSeconds: ClosedRange<Int64> = 0...86_400
     /// The vendor's reason is kept in the trace row.
     public static let vendorReasonByteCount = 64

@@ -60,7 +60,7 @@ struct MessageParser {
             requestDigest: requestDigest)
     }
 
-    /// Reads what a message says, whomever it is for: rendered once, with the task's id in it.
+    /// Reads what a message says, for any audience: rendered once, with the task's id in it.
     mutating func content(
         _ body: JSONValue?, app: App, task: TaskID, settings: PushSettings
     ) throws(GetuiFault) -> MessageContent {
@@ -97,7 +97,7 @@ struct MessageParser {
             // A revoke travels on the live channel only.
             strategy: payload.revokes.isNone ? settings.strategy : .liveOnly, timeToLive: settings.timeToLive,
             vendor: content?.shape, revokes: payload.revokes, lengths: lengths, arena: arena)
-        // A revoke goes to every device, whoever acks it first.
+        // A revoke goes to every device, whichever acks it first.
         message.firstAckWins = settings.firstAckWins && payload.revokes.isNone
         return message
     }

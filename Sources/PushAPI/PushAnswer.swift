@@ -24,7 +24,7 @@ public enum PushAnswer {
     /// `outcomes` has one for each message of the action, in its order.
     public static func render(outcomes: [PublishOutcome], form: PushForm, durability: Durability) -> APIResponse {
         if form.kind == .single, let outcome = outcomes.first, let fault = fault(of: outcome) { return fault.response }
-        // One request, one body: whoever is new under the alias does not make a clash a success.
+        // One request, one body: a device that is new under the alias does not make a clash a success.
         if form.kind == .alias, let clash = outcomes.first(where: { $0.code == .requestConflict }),
             let fault = fault(of: clash)
         {

@@ -24,7 +24,7 @@ struct BroadcastRequestTests {
         return #"{"request_id":"news-000001","audience":\#(audience),\#(Self.message)\#(rest)}"#
     }
 
-    @Test("a broadcast lives in its app's bucket, beside its request, and says what is known of the fallback")
+    @Test("a broadcast is kept in its app's bucket, beside its request, and says what is known of the fallback")
     func home() throws {
         let task = try made(fields: #""settings":{"ttl":60000,"speed":500},"group_name":"am-1""#)
         #expect(task.record.id.kind == .app && task.record.id.text.hasPrefix("RASA_"))

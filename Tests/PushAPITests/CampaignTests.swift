@@ -49,7 +49,7 @@ struct ListMessageTests {
         #expect(unlimited.record.content.timeToLive == -1)
     }
 
-    @Test("a requested task lives where its request is kept, so that one batch holds both")
+    @Test("a requested task is kept where its request is, so that one batch holds both")
     func requested() throws {
         let task = try fixture.newTask(#""request_id":"news-000001""#)
         #expect(Bucket(digest: task.requestKey.0) == task.record.id.home)

@@ -149,7 +149,7 @@ extension ByteSink {
     }
 
     mutating func bytes(_ value: [UInt8], _ field: some MessageField) {
-        // Sound: the pointer lives as long as the call.
+        // Sound: the pointer is valid for the length of the call.
         unsafe value.withUnsafeBytes { unsafe bytes($0, field) }
     }
 

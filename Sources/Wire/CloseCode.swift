@@ -1,8 +1,12 @@
 /// Why a connection was closed.
 ///
-/// The hundreds carry the reconnect rule, so that an old client treats a new code
-/// sensibly: 1xx come back at once with backoff; 2xx come back within the window that Close names; 3xx correct the
-/// named thing, then come back once; 4xx do not come back by yourself; 5xx the gateway's fault: come back with backoff.
+/// The hundreds carry the reconnect rule, so that an old client treats a new code sensibly:
+///
+/// - 1xx: come back at once, with backoff.
+/// - 2xx: come back within the window that Close names.
+/// - 3xx: correct the named thing, then come back once.
+/// - 4xx: do not come back by yourself.
+/// - 5xx, the gateway's fault: come back with backoff.
 public enum CloseCode: UInt32, Sendable, CaseIterable {
     /// The peer is leaving of its own will.
     case goodbye = 100

@@ -116,7 +116,7 @@ public struct MessageID: WideIdentifier {
         low = digest
     }
 
-    /// The bucket the message's device lives in; `nil` when the number is no bucket, so the id is not one of ours.
+    /// The bucket of the message's device; `nil` when the number is no bucket, so the id is not one of ours.
     @inlinable public var bucket: Bucket? { Bucket(exactly: high >> 48) }
     @inlinable public var acceptedAtMilliseconds: Int64 { Int64(high & 0xFFFF_FFFF_FFFF) }
 }

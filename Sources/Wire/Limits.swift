@@ -4,13 +4,14 @@
 /// `.tooMany`).
 ///
 /// A publish's own parts (payload, collapse key, request id, texts, APNs object) have no bound here besides the
-/// frame's: whoever validates the publish answers it with an error of its own, and the sender's connection lives on.
+/// frame's: the parser that validates the publish answers it with an error of its own, and the sender's connection
+/// stays.
 public enum Limits {
     /// A frame's body: four times the largest payload (16 KiB), so that an alert and an APNs object fit beside it.
     public static let frameBodyByteCount = 64 << 10
     /// The largest body of a frame that a device sends, or that a sender's Hello has: the parts' bounds below, added up.
     ///
-    /// Whoever has proved nothing yet, or has but a device's secret, makes us hold no more than this.
+    /// A client that has proved nothing yet, or has but a device's secret, makes us hold no more than this.
     public static let clientBodyByteCount: Int = {
         let positions = positionCount * (rangeCount * 24 + 32)
         let tokens = tokenCount * (topicByteCount + tokenByteCount + 32)

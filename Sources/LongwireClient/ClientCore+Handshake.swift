@@ -84,7 +84,7 @@ extension ClientCore {
         reportOpened(at: now)
     }
 
-    /// Between Hello and Welcome the app may have called; the gateway must hear of it.
+    /// Between Hello and Welcome the app may have called; the gateway must be told.
     private mutating func sayWhatChanged(at now: ClientTime) {
         let (applicationState, keepsRunning) = (configuration.applicationState, configuration.keepsRunning)
         if applicationState != greeted.applicationState || keepsRunning != greeted.keepsRunning {

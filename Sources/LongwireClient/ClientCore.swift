@@ -165,7 +165,7 @@ package struct ClientCore {
         return taken
     }
 
-    // MARK: The connection's life
+    // MARK: The connection's phases
 
     package mutating func start(at now: ClientTime) {
         switch phase {

@@ -6,8 +6,10 @@ internal import Glibc
 internal import Musl
 #endif
 
-/// Keeps the state in one file, replaced as a whole: a new file is written, synced and renamed over the old one, and
-/// then the folder is synced, so that a crash leaves the old state or the new one and nothing in between.
+/// Keeps the state in one file, replaced as a whole.
+///
+/// A new file is written, synced and renamed over the old one, and then the folder is synced. So a crash leaves the old
+/// state or the new one and nothing in between.
 ///
 /// The file holds the device's secret and is readable by its owner only. One process uses it at a time.
 public final class FileStateStore: StateStore {

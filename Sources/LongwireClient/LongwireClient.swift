@@ -116,9 +116,9 @@ public final class LongwireClient: Sendable {
 
     /// Tells the gateway how the app stands.
     ///
-    /// Say `background` before the system freezes the app, and `foreground` first thing when it is back: what is read
-    /// in between is left un-acked and comes again with its offline flag computed anew, so that the app never shows as
-    /// fresh what a notification has shown already.
+    /// Say `background` before the system freezes the app, and `foreground` first thing when it is back. What is read
+    /// in between is left un-acked and comes again with its offline flag computed anew. So the app never shows as fresh
+    /// what a notification has shown already.
     @discardableResult
     public func setApplicationState(_ state: ApplicationState, keepsRunning: Bool = false) -> Bool {
         post(.applicationState(state, keepsRunning: keepsRunning))
@@ -144,8 +144,8 @@ public final class LongwireClient: Sendable {
     @discardableResult
     public func setHeartbeat(seconds: UInt32) -> Bool { post(.heartbeat(seconds: seconds)) }
 
-    /// The user opened this message from its notification: it will not be shown again, and the gateway hears of it
-    /// now or with the next Hello.
+    /// The user opened this message from its notification: it will not be shown again, and the gateway is told now or
+    /// with the next Hello.
     @discardableResult
     public func markOpened(_ message: MessageID) -> Bool { post(.opened(message)) }
 

@@ -3,7 +3,7 @@ enum Limits {
     /// PublishResult: the gateway is behind, nothing was accepted (docs/Protocol.md).
     static let busyCode: UInt64 = 6
     static let busyPauseNanoseconds: Int64 = 5_000_000
-    /// The longest run, warm-up or drain: a benchmark is watched by somebody.
+    /// The longest run, warm-up or drain: a person watches a benchmark.
     static let longestSeconds = 3_600.0
     /// Two cores' worth of generator is already more than a shared machine can spare.
     static let threadCount = 16

@@ -170,7 +170,7 @@ class Figures:
         self.note("boot: disk for each queued message", "", "B", size / count, command)
 
     def boot_with(self, count):
-        """Enqueues until so many are accepted, kills the process in the middle of the load, starts it again."""
+        """Enqueues until `count` are accepted, kills the process in the middle of the load, starts it again."""
         devices = max(1_000, count // 900)
         with self.gateway(limits={"connections": 40_000}) as server:
             each = str(count // devices + 50)
@@ -181,7 +181,7 @@ class Figures:
                 end = time.monotonic() + 900
                 while self.accepted(server) < count:
                     if load.poll() is not None or time.monotonic() > end:
-                        raise SystemExit("the load ended before so many messages were queued")
+                        raise SystemExit(f"the load ended before {count:,} messages were queued")
                     time.sleep(0.2)
                 server.process.kill()
                 server.process.wait()

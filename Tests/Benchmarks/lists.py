@@ -23,7 +23,7 @@ from gateway import Gateway  # noqa: E402
 
 
 def drive(gateway, token, path, bodies, connections):
-    """All bodies over so many connections; the seconds it took."""
+    """All bodies over the given number of connections; the seconds it took."""
     waiting = list(bodies)
     lock, failures = threading.Lock(), []
 

@@ -3,8 +3,8 @@
 
     LONGWIRE_BIN=.build/release .build/python/bin/python Tests/Benchmarks/neighbours.py [--seconds 20] [--rate 200] [--apart]
 
-App A floods native publishes at absent devices, at slow readers and at devices with push mode off, has no sender service
-and asks the widest tag queries; app B sends at a pace to live devices and has a retry, an expiry, a fallback and a timed
+App A floods native publishes at absent devices, at slow readers and at devices with push mode off. It has no sender service
+and asks the widest tag queries. App B sends at a pace to live devices and has a retry, an expiry, a fallback and a timed
 broadcast. The flooder runs at the lowest priority, since it shares the machine with the gateway. With `--apart` it floods another
 gateway on the same machine: what the neighbour's latencies are then is the machine's doing.
 """

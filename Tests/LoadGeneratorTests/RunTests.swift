@@ -202,7 +202,7 @@ struct RunTests {
         }
     }
 
-    @Test("jobs that are lost or leased twice are counted, whoever leased them")
+    @Test("jobs that are lost or leased twice are counted, by any worker")
     func handoffMisbehaviour() throws {
         try withGateway(FakeGateway.Behaviour(losesEvery: 10, leasesTwiceEvery: 9)) { gateway, folder in
             let report = try run(

@@ -1,7 +1,7 @@
 /// What kept a run from being faster, or a paced one from being on time.
 ///
-/// Whoever reads a figure must know whose it is: a generator out of breath, or one that shares too few cores, says nothing
-/// about the gateway.
+/// The reader of a figure must know whose it is: a generator out of breath, or one that shares too few cores, says
+/// nothing about the gateway.
 enum Bottleneck: String, Sendable {
     /// A generator's thread had no time left, or sent late although the gateway would have taken it.
     case generator

@@ -28,7 +28,7 @@ struct Metric: Equatable, Sendable {
         return .count
     }
 
-    /// Whether it is so many a second.
+    /// Whether it is a count a second.
     static func isRate(_ name: String) -> Bool { name == "rate" || name.hasSuffix("Rate") }
 
     /// The value as people read it.

@@ -2,7 +2,7 @@ internal import Glibc
 
 /// Finds the gateway's process when it runs on this machine, so that nobody has to name it.
 enum ServerFinder {
-    /// Looks at the data folder's lock file, then for whoever listens on the devices' port.
+    /// Looks at the data folder's lock file, then for the process that listens on the devices' port.
     ///
     /// `nil` when it is elsewhere, is this very process, or belongs to a user whose processes are not ours to look at.
     static func find(dataFolder: String, _ endpoint: Endpoint) -> ProcessMeter? {

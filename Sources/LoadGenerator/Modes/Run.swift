@@ -250,7 +250,7 @@ enum FileLimit {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// How many processes it takes to hold so many connections: as many as were wished for, else as few as possible.
+    /// How many processes it takes to hold the connections: as many as were wished for, else as few as possible.
     ///
     /// - Throws: `UsageError` when they are too many for the wish, or for any number of processes.
     static func processes(for connections: Int, wish: Int?) throws(UsageError) -> Int {

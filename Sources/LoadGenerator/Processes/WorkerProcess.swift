@@ -124,7 +124,7 @@ final class ProcessCrew: Crew {
         return true
     }
 
-    /// A worker process's whole life; returns its exit code.
+    /// Runs a worker process from start to end; returns its exit code.
     static func serve(workers: Int) -> Int32 {
         signal(SIGPIPE, SIG_IGN)
         do {

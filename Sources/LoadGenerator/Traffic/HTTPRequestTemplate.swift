@@ -33,7 +33,7 @@ struct HTTPRequestTemplate {
         bodyByteCount = body.utf8.count
         messageCount = batch
         messageStride = message.utf8.count + 1
-        // Looked for in a message only: the app id and the token are somebody else's text.
+        // Looked for in a message only: the app id and the token are not the generator's own text.
         firstMessage = head.utf8.count + (isBatch ? opening.utf8.count : 0)
         cidOffset = Self.offset(of: Self.cidHole, in: message)
         requestIDOffset = Self.offset(of: Self.requestHole, in: message)

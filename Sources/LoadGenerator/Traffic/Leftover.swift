@@ -1,6 +1,7 @@
 /// Bytes of one connection that had to wait: the beginning of a frame, or what a socket did not take.
 ///
-/// Empty, it is a null pointer: an idle connection holds nothing. Whoever drops the connection calls `clear`.
+/// Empty, it is a null pointer: an idle connection holds nothing. The owner of the connection calls `clear` when it
+/// drops it.
 struct Leftover {
     private(set) var start: UnsafeMutableRawPointer?
     private(set) var count = 0

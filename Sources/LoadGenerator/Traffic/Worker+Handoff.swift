@@ -198,7 +198,7 @@ extension Worker {
                 fail("a settlement was answered \(String(decoding: verdict, as: UTF8.self))")
             }
         }
-        // Jobs that somebody else made are settled too, or they would stand in the way; they are not of this run.
+        // Jobs of other senders are settled too, or they would stand in the way; they are not of this run.
         tally.settled += max(0, recorded - admins[index].foreign)
         tally.drainEndedAt = now
         lease(index)

@@ -35,7 +35,7 @@ struct WorkerTally: Sendable, Codable {
     var leased = 0
     var settled = 0
     var stale = 0
-    /// Which jobs were leased, whoever leased them.
+    /// Which jobs were leased, by any worker.
     var jobs = JobSet()
     /// In the measured time.
     var measuredAccepted = 0

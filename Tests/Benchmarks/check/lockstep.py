@@ -1,7 +1,7 @@
 """A load whose work is the same in every run: a group of messages goes out in one write, and the next group begins when
 all of this one were delivered, answered and acked.
 
-How many messages a turn of the gateway's loops meets then depends on the group, not on the machine's speed, so what a
+How many messages a turn of the gateway's loops handles then depends on the group, not on the machine's speed, so what a
 message costs in instructions, allocations and system calls can be counted and compared.
 """
 
@@ -143,7 +143,7 @@ class Party:
         self.callers = []
 
     def add(self, count):
-        """Registers and connects so many more devices, a hundred at a time."""
+        """Registers and connects `count` more devices, a hundred at a time."""
         app = self.gateway.app
         app_id, secret = app["appId"].encode(), app["appSecret"].encode()
         while count > 0:

@@ -1,6 +1,6 @@
 // Loads an MQTT 3.1.1 broker as `longwire bench` loads a gateway: persistent sessions, QoS 1, one topic a device.
 //
-//   mqtt_load live   …  publish → deliver → ack among connected devices, so many unfinished messages at any time
+//   mqtt_load live   …  publish → deliver → ack among connected devices, with a fixed number unfinished
 //   mqtt_load absent …  enqueue for absent sessions, then all reconnect at once and drain
 #include "net.h"
 
@@ -174,7 +174,7 @@ static void check_time(int64_t start) {
     if (now_ns() - start > (int64_t)(options.timeout * 1e9)) fail("not done within %.0f s", options.timeout);
 }
 
-/// Opens all, so many at a time, and waits until the last is ready.
+/// Opens all, a bounded number at a time, and waits until the last is ready.
 static void connect_all(struct connection *list, int count, int place) {
     int64_t start = now_ns();
     connected = under_way = 0;

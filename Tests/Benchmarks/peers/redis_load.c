@@ -1,6 +1,6 @@
 // Loads a Redis server as a durable queue, as `longwire bench` loads a gateway.
 //
-//   redis_load enqueue …  one stream entry a message in a stream a device, so many unanswered at any time
+//   redis_load enqueue …  one stream entry a message in a stream a device, with a fixed number unanswered
 //   redis_load handoff …  one stream of jobs, then a consumer group reads and acknowledges them in batches
 #include "net.h"
 

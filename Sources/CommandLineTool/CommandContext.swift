@@ -25,7 +25,7 @@ public struct CommandContext: Sendable {
             // One write a line: readers of a pipe see a line as soon as it is there, and lines never mix.
             write: { line in
                 guard let failure = put(line, on: STDOUT_FILENO) else { return }
-                // Whoever reads the answer would take what came for all of it.
+                // The reader of the output would take what came for the whole answer.
                 _ = put("longwire: standard output cannot be written: \(failure)", on: STDERR_FILENO)
                 _exit(ExitCode.unwritable.rawValue)
             },

@@ -5,7 +5,7 @@ enum HandoffCommand {
     static let lease = CommandSyntax(
         name: "handoff lease", summary: "Leases due handoff jobs, as a sender service does.",
         options: [
-            .value("max", "N", "At most so many jobs, 1 to 500. Default: 10."),
+            .value("max", "N", "At most N jobs, 1 to 500. Default: 10."),
             .value("lease-seconds", "S", "How long they are ours, 5 to 300. Default: 60."),
             .value("wait-seconds", "S", "How long to wait for the first one, 0 to 30. Default: 0."),
             .value("channel", "NAME", "The vendor. Default: apns."),
@@ -36,7 +36,7 @@ enum HandoffCommand {
             .value("reason", "TEXT", "The vendor's reason."),
             .value("vendor-id", "ID", "The vendor's own id for the notification."),
             .value("timestamp", "MS", "The vendor's time in ms; for badToken, when the token became bad."),
-            .value("retry-after", "S", "For retry: not before so many seconds."),
+            .value("retry-after", "S", "For retry: not before S seconds have passed."),
         ] + AdminClient.options,
         notes: [
             "Saying the same twice is harmless. Prints the gateway's JSON: recorded, stale, cancelled or unknownJob."

@@ -1,7 +1,7 @@
 public import Delivery
 public import Wire
 
-/// One device of a list, with where it lives and the tail of its msgId.
+/// One device of a list, with its bucket and the tail of its msgId.
 public struct ListTarget: Sendable, Equatable {
     public var cid: DeviceID
     public var bucket: Bucket

@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import Glibc
 
-/// One TLS connection over a non-blocking socket that somebody else owns and closes.
+/// One TLS connection over a non-blocking socket that its user owns and closes.
 ///
 /// Not `Sendable`: one thread at a time uses it. Moving it as a whole to another thread is fine.
 package final class TLSSession {

@@ -1,10 +1,10 @@
 // Aliases, tags, blacklist and badge over several buckets: which steps to ask of whom, and what their answers come to.
-// Values only: whoever runs an operation sends its steps and feeds it the replies.
+// Values only: the coordinator of an operation sends its steps and feeds it the replies.
 
 public import Delivery
 public import Wire
 
-/// A device and where it lives.
+/// A device and the bucket that owns it.
 public struct DevicePlace: Hashable, Sendable {
     public var cid: DeviceID
     public var bucket: Bucket
@@ -45,7 +45,7 @@ public enum ItemOutcome: Sendable, Equatable {
     case tooMany
     case tooOften
     case device(DeviceDetail)
-    /// Somebody's store cannot be read or written now: ask again.
+    /// An owner's store cannot be read or written now: ask again.
     case failed
 }
 

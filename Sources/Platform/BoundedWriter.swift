@@ -8,7 +8,7 @@ package enum BoundedWriter {
     /// How a write ended.
     package enum Outcome: Equatable, Sendable {
         case done
-        /// So many bytes went out before the time was over.
+        /// `byteCount` bytes went out before the time was over.
         case timedOut(byteCount: Int)
         case failed(SystemError)
     }

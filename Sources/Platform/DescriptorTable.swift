@@ -6,7 +6,7 @@ package enum DescriptorTable {
     /// Gives the calling thread a table of its own and closes in it what it does not need.
     ///
     /// The new table begins as a copy. Files, folders and pipes are closed in it, since an open copy would keep a
-    /// deleted file's space; so are all sockets but `kept`, since a listening socket that nobody accepts from would
+    /// deleted file's space. All sockets but `kept` are closed, too: a listening socket that nobody accepts from would
     /// still be given its share of the connections. Standard streams and event descriptors stay.
     package static func makePrivate(keepingSockets kept: Set<CInt>) throws(SystemError) {
         guard longwire_unshare_descriptors() == 0 else { throw .last("unshare") }

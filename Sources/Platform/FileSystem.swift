@@ -4,7 +4,8 @@ internal import Glibc
 package enum FileSystem {
     /// Makes `path` and the folders above it, as far as they are not there, and brings their names to the disk.
     ///
-    /// A folder that is there already is fine; whoever made it may have been cut off before its name was on the disk.
+    /// A folder that is there already is fine, but its name is synced too: the process that made it may have died
+    /// before it could do so.
     package static func createDirectory(_ path: String, permissions: UInt32 = 0o700) throws(SystemError) {
         let parent = parent(of: path) ?? "."
         if call("mkdir", path, { mkdir(path, mode_t(permissions)) }) != 0 {

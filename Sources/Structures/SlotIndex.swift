@@ -96,7 +96,7 @@
             if segment[gap] == Self.empty { return false }
             gap = (gap + 1) & mask
         }
-        // Close the gap: whoever follows in the run and may stand here moves up.
+        // Close the gap: an entry that follows in the run and may stand here moves up.
         var next = (gap + 1) & mask
         while segment[next] != Self.empty {
             let (itsHigh, itsLow) = key(segment[next] & (Self.slotLimit - 1))

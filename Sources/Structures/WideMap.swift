@@ -59,7 +59,7 @@ public struct WideMap: ~Copyable {
             index = (index + 1) & mask
         }
         let value = places[index].value
-        // Close the gap: whoever follows in the run and may stand here moves up.
+        // Close the gap: an entry that follows in the run and may stand here moves up.
         var gap = index
         var next = (index + 1) & mask
         while places[next].value != .max {

@@ -129,7 +129,7 @@ public final class DeliveryHarness: ShardStoreObserver {
         flush()
     }
 
-    /// Time passes, and the shard does not hear of it yet: no timer runs.
+    /// Time passes, and the shard is not told yet: no timer runs.
     public func letTimePass(_ milliseconds: Int64) { now += milliseconds }
 
     /// The process dies and starts again; what was not synced is gone.

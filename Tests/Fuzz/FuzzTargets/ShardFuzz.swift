@@ -155,7 +155,7 @@ private struct ShardWorld {
         collect()
         let isWelcome = harness.welcomes.dropFirst(count).contains { $0.session == devices[who].phone.session }
         guard isWelcome else {
-            // The older session lives on, unless it was closed as well.
+            // The older session stays, unless it was closed as well.
             if !wasClosed(before.session) {
                 devices[who].phone.session = before.session
                 devices[who].sent.formUnion(sentBefore)

@@ -25,7 +25,7 @@ final class Record {
     /// The broadcast of strategy 2 or 4 that was dealt to its device as a message of its own, and by which walk.
     var dealt: SimulatedBroadcast?
     var dealStamp = 0
-    /// The first ack of its task has ended it, or kept it out, in this life; 0: it has not.
+    /// The run of the process in which the first ack of its task ended it, or kept it out; 0: it has not.
     var endedBySiblingIn = 0
     /// When it became durable, in the simulation's time.
     var durableSince: Int64 = 0
@@ -33,7 +33,7 @@ final class Record {
     var askedAt: Int64 = 0
     /// What it withdraws.
     var revokes: Record?
-    /// Somebody stopped or revoked it.
+    /// A caller stopped or revoked it.
     var mayBeRevoked = false
 
     var outcome: PublishOutcome?
@@ -103,7 +103,7 @@ final class Record {
         (self.request, self.digest, self.payloadCount) = (request, digest, payloadCount)
     }
 
-    /// The ledger lets its device have it once, whoever repeats the call.
+    /// The ledger lets its device have it once, however often the call is repeated.
     var isOnce: Bool { task != nil || dealt != nil }
     var isPending: Bool { table != nil && final == nil }
 }
@@ -116,7 +116,7 @@ final class Identity {
     let app: Int
     let secret: [UInt8]
     let device: Int
-    /// The device belongs to somebody who lies: what it acks need not have been handled.
+    /// False: the device lies, and what it acks need not have been handled.
     let isHonest: Bool
 
     // As the gateway was told, on the connection that counts.

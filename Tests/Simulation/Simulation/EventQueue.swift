@@ -1,6 +1,6 @@
 /// What can happen next in the simulated world.
 enum Event {
-    /// The next thing that somebody does or that goes wrong, drawn when its time comes.
+    /// The next thing that a device or a caller does or that goes wrong, drawn when it is due.
     case operation
     case segment(link: Int, toGateway: Bool, offset: Int, bytes: [UInt8])
     /// One end learns that the other has gone; orderly after all bytes up to `offset`, or at once when it is negative.

@@ -166,8 +166,8 @@ final class Oracle: StoreWitness {
         record.job = job
     }
 
-    /// The vendor's refusal takes back what the first lease did, an acceptance after all does it again; not once somebody
-    /// has set the badge.
+    /// The vendor's refusal takes back what the first lease did, an acceptance after all does it again; not once a
+    /// caller has set the badge.
     private func moveBadge(_ record: Record, isTakenBack: Bool) {
         guard let job = record.job, job.isBadgeTakenBack != isTakenBack, job.badgeRound == record.identity.badgeRound
         else { return }

@@ -121,7 +121,7 @@ final class SimulatedDevice {
         guard isFrozen else { return }
         world.eventCount += 1
         isFrozen = false
-        // The app hears that it is in front before or after its thread reads the socket.
+        // The app is told that it is in front before or after its thread reads the socket.
         let readsFirst = world.chance.perMille(500)
         if !readsFirst { perform(.applicationState(.foreground, keepsRunning: core.configuration.keepsRunning)) }
         if let link, !link.unread.isEmpty {

@@ -22,7 +22,7 @@ public final class SimulatedStore: ShardStore {
     public var batchByteCount = StoreBounds.smallestBatchByteCount
     public var isShortOfRoom = false
     public private(set) var committedTicket: Ticket = 0
-    /// Batches up to this one survive a crash; the shard hears of it later.
+    /// Batches up to this one survive a crash; the shard is told later.
     public private(set) var durableTicket: Ticket = 0
     /// Breaches of the seam's contract by the caller.
     public private(set) var violations: [String] = []
@@ -185,7 +185,7 @@ public final class SimulatedStore: ShardStore {
         observer?.storeReplied(StoreReply(token: token, results: results, owner: kept))
     }
 
-    /// Turns committed young rows cold, oldest first, at most so many; those that `isSpared` names stay.
+    /// Turns committed young rows cold, oldest first, at most `limit`; those that `isSpared` names stay.
     ///
     /// - Returns: how many turned cold.
     @discardableResult
@@ -230,7 +230,7 @@ public final class SimulatedStore: ShardStore {
         if Self.isReportedWhenCooled(cell.key) { observer?.storeCooled(cell.key) }
     }
 
-    /// What a crash leaves: the durable rows and, with `keepingTail`, so many batches that were written, not synced.
+    /// What a crash leaves: the durable rows and the first `keepingTail` batches that were written, not synced.
     func survivors(keepingTail: Int) -> [StoreKey: Value] {
         if keepingTail > 0, waitingHead < waiting.count {
             let last = waiting[min(waiting.count, waitingHead + keepingTail) - 1].ticket

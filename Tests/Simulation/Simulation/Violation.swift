@@ -26,7 +26,7 @@ public enum ViolationKind: String, CaseIterable, Sendable {
     case strategy
     /// Two leases of one job at a time, or a lease against the rules of its token.
     case lease
-    /// A message that reached somebody it is not for, or with other content.
+    /// A message that reached a device it is not for, or with other content.
     case content
     /// A damaged connection went on as if nothing had happened.
     case damage

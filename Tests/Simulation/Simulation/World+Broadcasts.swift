@@ -20,7 +20,7 @@ final class SimulatedBroadcast {
     var isStopped = false
     /// The stop was answered, and the home was told to go on.
     var isStopTold = false
-    /// Every shard has swept it since it was stopped, in one life: nothing of it goes out any more.
+    /// Every shard has swept it since it was stopped, in one run of the process: nothing of it goes out any more.
     var isSwept = false
     var isOver = false
     /// Strategies 2 and 4: dealt out as messages of each device's own.
@@ -99,7 +99,7 @@ extension World {
             _ = audience.add(chosen.isWanted ? .all : .none, [self.tag(chosen.number)])
             tag = chosen
         }
-        // What is dealt out meets the messages of single pushes in its device's queue.
+        // What is dealt out shares its device's queue with the messages of single pushes.
         let keyNumber = isDealt ? UInt8(broadcastChance.between(1, 3)) : 9
         let collapse: UInt8 = plan.collapses && broadcastChance.perMille(200) ? keyNumber : 0
         let index = broadcasts.count
@@ -176,7 +176,7 @@ extension World {
 
     // MARK: Effects
 
-    /// Within the performing of effects: every loop hears of it a little later, in order.
+    /// Within the performing of effects: every loop is told a little later, in order.
     func launched(_ record: TaskRecord) {
         guard let broadcast = broadcast(record.id) else { return fail(.content, "a broadcast that nobody made") }
         if let before = broadcast.launched, before.broadcast?.number != record.broadcast?.number {
@@ -198,7 +198,7 @@ extension World {
         }
     }
 
-    /// A start finds a broadcast in the log, of which the last life may not have told anybody.
+    /// A start finds a broadcast in the log, of which the last run may not have told any loop.
     func found(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
         guard key.item > 0, let record = TaskRow.read(bytes), let broadcast = broadcast(record.id) else { return }
         if broadcast.launched == nil {

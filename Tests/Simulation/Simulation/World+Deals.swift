@@ -71,7 +71,7 @@ extension World {
         }
     }
 
-    /// A step is over, whoever there was in it.
+    /// A step is over, with or without devices in it.
     func dealtTo(_ broadcast: SimulatedBroadcast, _ walk: SimulatedWalk) {
         guard walk.position >= World.bucketCount, walk.record.state == .open else { return }
         broadcast.isDealtOut = true

@@ -155,7 +155,7 @@ extension World {
         loop.perform()
     }
 
-    /// Somebody who has listened says a Hello again.
+    /// An eavesdropper sends a Hello again.
     func replayHello() {
         guard isUp else { return }
         let heard = links.suffix(80).filter { $0.wasWelcomed && !$0.hello.registration && !$0.helloWasDamaged }

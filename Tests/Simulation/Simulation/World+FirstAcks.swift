@@ -136,7 +136,7 @@ extension World {
 }
 
 extension Oracle {
-    /// The gateway says that siblings are to be ended: somebody has acked, and that is durable.
+    /// The gateway says that siblings are to be ended: a device has acked, and that is durable.
     func firstAckTold(_ first: FirstAck) -> SimulatedTask? {
         guard let record = record(first.message), let task = record.task, task.firstAckWins, task.id == first.task
         else {

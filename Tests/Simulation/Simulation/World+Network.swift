@@ -142,7 +142,7 @@ extension World {
 
     // MARK: Ends
 
-    /// One end closes in order: the other hears of it behind the last byte.
+    /// One end closes in order: the other is told behind the last byte.
     func sendEnd(_ link: Link, toGateway: Bool) {
         let direction = toGateway ? link.toGateway : link.toClient
         guard !direction.isDead else { return }

@@ -2,7 +2,7 @@ internal import Delivery
 internal import LongwireClient
 internal import Wire
 
-// What happens next: somebody does something, or something goes wrong.
+// What happens next: a device or a caller does something, or something goes wrong.
 extension World {
     func operate() {
         let sum = plan.crashWeight + plan.networkWeight + plan.clientWeight + plan.publishWeight + plan.coolWeight + 6

@@ -113,7 +113,7 @@ extension World {
         loop.perform()
     }
 
-    /// Of a single push, an id that says where its device lives.
+    /// Of a single push, an id that names the bucket of its device.
     func task(of record: Record) -> TaskID {
         record.broadcast?.task.id ?? record.dealt?.task.id ?? record.task?.id
             ?? TaskID(

@@ -17,7 +17,7 @@ final class SimulatedTask {
     var calls: [[Record]] = []
     /// When the first ack was durable, in the simulation's time; 0: nobody has acked.
     var wonAt: Int64 = 0
-    /// Shards that have not said yet that nothing of it is pending, and the life they were asked in.
+    /// Shards that have not said yet that nothing of it is pending, and the run in which they were asked.
     var sweepsMissing = 0
     var sweepLife = 0
     var hasSweepFailed = false
@@ -59,7 +59,7 @@ extension World {
         queue.add(.retryList(task: task.index, attempt: 1), at: now + chance.time(0, 8_000))
     }
 
-    /// The same list call once more: whoever has it must not get it again.
+    /// The same list call once more: a device that has it must not get it again.
     func retry(_ task: SimulatedTask, attempt: Int) {
         guard !isHealing, !task.isStopped, !task.isWithdrawn, isUp else { return }
         faults.note(.listRetried)

@@ -125,7 +125,7 @@ public final class World {
 
     // MARK: Running
 
-    /// Runs until so many events have happened, then lets the world heal and checks the end.
+    /// Runs until `events` events have happened, then lets the world heal and checks the end.
     public func run(events: Int) {
         while violation == nil, eventCount < events { step() }
         if violation == nil { heal() }
@@ -265,7 +265,7 @@ public final class World {
         queue.add(.sync(life: life), at: now + duration)
     }
 
-    /// The group is on disk; each shard hears of it a little later.
+    /// The group is on disk; each shard is told a little later.
     private func sync() {
         isSyncing = false
         eventCount += 1
@@ -301,7 +301,7 @@ public final class World {
         loop.perform()
     }
 
-    // MARK: Life and death of the process
+    // MARK: Starts and crashes of the process
 
     func startLoops(rows: [StoreKey: SimulatedStore.Value], count: Int) {
         loops = []

@@ -157,7 +157,7 @@ extension Script {
         return pick([low, low &+ 1, low &- 1, high, high &- 1, high &+ 1, low &+ (high &- low) / 2])
     }
 
-    /// A text of a JSON string, escaped, of so many characters in all of its widths.
+    /// A text of a JSON string, escaped, of up to `limit` characters in all of its widths.
     mutating func words(_ limit: Int) -> [UInt8] {
         let unit = pick(["a", "b", "中", "\\\"", "😀", "\\u00e9", "\\ud83d\\ude00", " "])
         let count = size(limit)

@@ -62,7 +62,7 @@ final class GatewayWorld {
         return requestCount
     }
 
-    // MARK: Life
+    // MARK: Start and stop
 
     private func write(_ settings: FuzzSettings) throws {
         try FileSystem.replace(file, with: Array(settings.text().utf8))
@@ -302,7 +302,7 @@ final class GatewayWorld {
     // MARK: Tokens
 
     private func authenticateIfNeeded() throws {
-        // A token lives for a day.
+        // A token is valid for a day.
         guard words.tokens[0].isEmpty || words.time > tokensExpireAt else { return }
         words.tokens = [[], []]
         try authenticate()

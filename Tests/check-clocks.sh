@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Holds the sources to one clock. Whatever is stored or becomes due is in gateway time (docs/Architecture.md, "Clocks"),
-# so that a wrong wall clock deletes nothing: only Platform reads the wall clock, only Gateway/Clock asks Platform for it, and
-# what Gateway/Clock gives on is for log lines and other programs. The programs that are clients have no gateway time.
+# so that a wrong wall clock deletes nothing. Only Platform reads the wall clock, and only Gateway/Clock asks Platform for it.
+# What Gateway/Clock gives on is for log lines and other programs. The programs that are clients have no gateway time.
 #
 #   Tests/check-clocks.sh               checks Sources/
 #   Tests/check-clocks.sh --self-test   shows that it would notice a breach

@@ -19,7 +19,7 @@ MEMORY_BOUND = 192 << 20
 
 
 class Neighbours:
-    """Devices and a sender that keep the rules while somebody else does not.
+    """Devices and a sender that keep the rules while another client does not.
 
     At the end everything that was published must have arrived, in order and unflagged. How long it took is printed, and
     nothing is asserted about it.

@@ -90,7 +90,7 @@ class Orders:
 
 
 def _end_party(failure):
-    """A thread that fails ends its party: whoever waits for its answer must hear of it."""
+    """A thread that fails ends its party, so that the process that waits for its answer notices."""
     threading.__excepthook__(failure)
     os._exit(1)
 

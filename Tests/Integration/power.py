@@ -1,11 +1,11 @@
 """Power failures: what a gateway has synced is all that is left, and what it answered is there nevertheless.
 
-    python power.py --cuts 500 --seed 1 --json FILE         so many, and a fifth as many with durability "os"
+    python power.py --cuts 500 --seed 1 --json FILE         500 cuts, and a fifth as many with durability "os"
     python power.py --replay FOLDER --cut 'POSITION RULES MODE SEED TIMES'
 
 A gateway under load runs with `shim/power.c`, which writes down every change of its folder; parties note after each
-answer where that log was. Afterwards the power fails at as many instants of the log as told, at random: `power_disk.py`
-makes the folder that the disk may have had, a gateway starts on it, and the audit asks for everything that had been
+answer where that log was. Afterwards the power fails at as many instants of the log as told, at random. `power_disk.py`
+makes the folder that the disk may have had. A gateway starts on it, and the audit asks for everything that had been
 answered by then. Some of those starts are recorded, too, and the power fails again during them.
 
 LONGWIRE_BIN names the folder of the built programs. Exit code 1 when a start failed or anything was missing, doubled or
@@ -44,7 +44,7 @@ LIMITS = {
 }
 READERS, AWAY = 7, 4
 CUTS_A_LOAD, LEASE_SECONDS = 125, 300
-# So many segments that tables have been spilled to be merged: RocksDB begins with sixteen of a family.
+# Enough segments that tables have been spilled to be merged: RocksDB begins with sixteen of a family.
 GENERATIONS = 26
 SYNC_MICROSECONDS = 1_500
 # How often a mode is chosen: what is lost whole shows a missing sync, what is lost in part a wrong reading of it.
@@ -288,7 +288,7 @@ class Service(Party):
 
 
 class Load:
-    """Some lives of one gateway under load; the log and the book of it."""
+    """Some runs of one gateway under load, with its log and book."""
 
     def __init__(self, folder, seed, seconds, lives=2, durability="fsync"):
         self.folder, self.seed, self.seconds, self.lives = pathlib.Path(folder), seed, seconds, lives
@@ -350,7 +350,7 @@ class Load:
         return device
 
     def generation(self):
-        """How many lives of segments there have been."""
+        """How many times a segment has been put to use."""
         names = (self.root / "data/journal").glob("segment-*")
         return max((int(path.name.split("-")[1], 16) for path in names), default=0)
 
@@ -679,7 +679,7 @@ class Rig:
         return self.load
 
     def cut(self, count, rules=RULES, say=lambda text: None):
-        """Plays so many failures; a part of them twice, the second one during the start that follows the first."""
+        """Plays `count` failures; a part of them twice, the second one during the start that follows the first."""
         load = self.load
         cuts = instants(load.log, load.book, load.root, count, self.seed, rules)
         for number, (cut, state) in enumerate(states(load.log, load.root, cuts)):

@@ -62,7 +62,7 @@ class Log:
 
     @property
     def position(self):
-        """Where the log is now: whoever has read it after an answer knows that the answer came no later."""
+        """Where the log is now: a party that reads it after an answer knows that the answer came no later."""
         return struct.unpack_from("<Q", self.memory, 8)[0]
 
     def kill(self, process, in_sync=False):

@@ -208,7 +208,7 @@ class Audit:
         if trace["cid"] != tried["cid"] or trace["strategy"] != tried["strategy"]:
             self.problem("inconsistent", f"{text}: its trace is another's")
         if message.task and (trace["taskId"] != message.task.name or tried["cid"] not in message.task.may):
-            self.problem("inconsistent", f"{text}: it belongs to {trace['taskId']}, or was not meant for its device")
+            self.problem("inconsistent", f"{text}: it belongs to {trace['taskId']}, or is not for its device")
         if trace["acceptedAt"] < tried.get("scheduled", 0):
             self.problem("inconsistent", f"{text}: it went out before its time")
         if sum(step["event"] == "ended" for step in steps) > 1:

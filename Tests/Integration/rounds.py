@@ -363,7 +363,7 @@ class Rounds:
         met_later = 0
         for message in self.audit.messages.values():
             books["accepted"] += message.accepted_at >= began
-            # A device may meet a broadcast in a later life than the one that sent it out; then this one accepts for it.
+            # A broadcast may reach a device in a later run than the one that sent it out; then this run accepts for it.
             if message.task and message.task.tried["kind"] == "broadcast" and message.accepted_at < began:
                 met_later += message.ended_at is None or message.ended_at >= began
             if message.state != "pending" and message.ended_at is not None and message.ended_at >= began:
@@ -374,7 +374,7 @@ class Rounds:
             name: (count, books.get(name, 0)) for name, count in counted.items() if count != books.get(name, 0)}
         if differences:
             self.audit.problem(
-                "inconsistent", f"round {number}: counted by this gateway's life and by the books: {differences}")
+                "inconsistent", f"round {number}: counted by this run of the gateway and by the books: {differences}")
 
     def counters(self):
         page = self.gateway.metrics()
@@ -446,7 +446,7 @@ class Witness(threading.Thread):
 
 
 def play(rounds, seed, seconds):
-    """The report of so many rounds; AssertionError with everything that is needed to look further."""
+    """The report of `rounds` rounds; AssertionError with everything that is needed to look further."""
     play = Rounds(seed, seconds)
     done = 0
     try:

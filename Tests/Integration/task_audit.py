@@ -22,7 +22,7 @@ class Task:
         return bool(self.stopping or self.tried.get("firstAck"))
 
     def is_open(self):
-        """Whoever it must reach has a message, sooner or later.
+        """Each device that it must reach has a message, sooner or later.
 
         Not so, if it was stopped or taken back before it went out, or was over before it was dealt out to all.
         """
@@ -62,7 +62,7 @@ class Tasks:
             task.may.update(line["cids"])
         elif event == "reached":
             if set(line["cids"]) - task.may:
-                self.problem("inconsistent", f"{task} reached {sorted(set(line['cids']) - task.may)}, who were not meant")
+                self.problem("inconsistent", f"{task} reached {sorted(set(line['cids']) - task.may)}, which it is not for")
             task.must.update(line["cids"])
             task.said.update(line.get("messages", {}))
             if line["isFirst"]:
@@ -128,7 +128,7 @@ class Tasks:
         self.unreported = []
 
     def judge_ends(self, task, messages, breaks):
-        """The ends that somebody asked for: by a stop, or by another device's ack."""
+        """The ends that a caller or a device asked for: by a stop, or by another device's ack."""
         own = [messages[name] for name in task.messages.values()]
         revoked = [message for message in own if message.state == "revoked"]
         acked = sorted(message.ended_at for message in own if message.state in ACKED and message.ended_at is not None)

@@ -1,7 +1,7 @@
 """Publishers of a crash round that make tasks: lists, pushes to aliases, broadcasts; some are timed, some are stopped.
 
-Of each task the book says, before the gateway hears of it, whom it may reach; and once the gateway has answered, whom it
-must reach.
+Of each task the book says, before the gateway is asked, which devices it may reach. Once the gateway has answered, the
+book says which it must reach.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from publishing import HTTPPublisher
 
 MINUTE = 60_000
 BUSY = 30019
-# Longer than a round with all its patience. Not an hour, since an app has room for 512 live broadcasts.
+# Longer than a round with all its timeouts. Not an hour, since an app has room for 512 live broadcasts.
 LONG = 3 * MINUTE
 # An alias has room for ten; what a kill leaves of a binding counts for half a minute.
 ALIASES, MEMBERS = 8, 5
@@ -108,7 +108,7 @@ class AliasUser(TaskPublisher):
         self.members[name].update(cids)
 
     def named(self, most):
-        """Some aliases that name somebody, and everybody whom they name."""
+        """Some aliases that name a device, and all devices that they name."""
         if not any(self.members.values()):
             self.bind()
         used = [name for name, cids in self.members.items() if cids]
@@ -199,7 +199,7 @@ class BroadcastPublisher(TaskPublisher):
     """To all, to conditions on tags, to one tag; one tag moves from device to device all the time."""
 
     def audience(self):
-        """Path, audience, and who meets it; None when that depends on the moment."""
+        """Path, audience, and the devices in it; None when that depends on the moment."""
         tags, everybody = self.plan["tags"], set(self.plan["cids"])
         kind = self.chance.choices(("all", "or", "and", "not", "fast", "moving"), (40, 15, 10, 10, 15, 10))[0]
         if kind == "all":

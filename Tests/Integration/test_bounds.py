@@ -1,4 +1,4 @@
-"""Sizes that one layer allows reach no layer that cannot take them: each is refused or served, and the process lives on."""
+"""Sizes that one layer allows reach no layer that cannot take them: each is refused or served, and the process keeps running."""
 
 import json
 import os

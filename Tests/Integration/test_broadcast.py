@@ -51,7 +51,7 @@ def refusal(call):
 
 
 def drain(gateway, count, patience=30):
-    """Leases until so many jobs were seen, settling each as accepted; their cids."""
+    """Leases until `count` jobs were seen, settling each as accepted; their cids."""
     found = []
 
     def look():
@@ -173,7 +173,7 @@ def test_a_stop_ends_it_for_all_that_have_not_got_it(house, new_device):
     for device in (gone, never):
         device.connect()
         silent(device)
-    eventually(lambda: states(house, task).get("revoked") == 2, "the end for whoever never had it")
+    eventually(lambda: states(house, task).get("revoked") == 2, "the end for devices that never had it")
     assert states(house, task)["delivered"] == 1 and states(house, task)["pending"] == 0
 
 

@@ -1,4 +1,4 @@
-"""Broadcasts across SIGKILLs: whoever comes back is sent everything that was pending for it, in order, and nothing ends
+"""Broadcasts across SIGKILLs: a device that comes back is sent everything that was pending for it, in order, and nothing ends
 `delivered` that its device was never sent."""
 
 import concurrent.futures
@@ -17,7 +17,7 @@ LIMITS = {
 
 
 def read(device, count):
-    """The sequences of what it is sent, until there are so many that its position does not cover; none is acked."""
+    """The sequences of what it is sent, until its position does not cover `count` of them; none is acked."""
     found = []
     while len(set(found)) < count:
         message = device.receive(timeout=10)

@@ -371,7 +371,7 @@ def damage(gateway, what):
             file.seek(end)
             file.write(os.urandom(500))
         elif what == "shifted":
-            # Old records that stand where the file's life before ended: a copy of our own, of another generation.
+            # Old records that stand where the file's last use ended: a copy of our own, of another generation.
             file.seek(SEGMENT_HEADER)
             record = bytearray(file.read(last - SEGMENT_HEADER))
             generation = int.from_bytes(record[16:24], "little")
@@ -413,7 +413,7 @@ def test_segments_that_were_used_again_bring_nothing_back(disk):
             seen.update(path.name for path in gateway.segments())
             return len(seen) >= 3
 
-        eventually(is_reused, "segments that have had an earlier life")
+        eventually(is_reused, "segments that have been used before")
         gateway.kill()
     gateway.start()
     settle(gateway, books)

@@ -315,7 +315,7 @@ def test_phps_calls_succeed(gateway, new_device, slash):
     device = new_device(gateway, token="c3d4")
     cid, app = device.cid, gateway.app
     words = [f"http://127.0.0.1:{gateway.http}{slash}", app["appId"], app["appKey"], app["masterSecret"], cid]
-    # The device acks all the while, as one in somebody's hand does: an un-acked message would make it suspect.
+    # The device acks all the while, as one in a person's hand does: an un-acked message would make it suspect.
     payloads = []
     reader = threading.Thread(target=read, args=(device, payloads), daemon=True)
     reader.start()

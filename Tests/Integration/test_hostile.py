@@ -190,7 +190,7 @@ def test_a_captured_hello(calm, own_gateway, new_device):
     captured = hello_frame(gateway, device, timestamp=int(time.time() * 1000) + 500)
     connection = said_hello(gateway, captured)
     connection.receive(pb.Welcome)
-    # On the same connection, beside it, after it, and to another life of the gateway.
+    # On the same connection, beside it, after it, and to the gateway after a restart.
     assert code_after(connection, captured) == 410
     assert close_code(said_hello(gateway, captured)) == 300
     device.state.timestamp = int(time.time() * 1000) + 600

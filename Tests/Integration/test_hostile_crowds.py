@@ -30,7 +30,7 @@ def limit(gateway, listener):
 
 
 def crowd(port, count, data=b""):
-    """So many connections, of which some may be closed again by the other side."""
+    """`count` connections, of which some may be closed again by the other side."""
     made = []
     for _ in range(count):
         with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ def test_longest_idle_http_connections_make_room_and_requests_under_way_stay(own
 
 
 def begun(gateway, length, sent, *more, path="push/single/cid"):
-    """A request that has sent so many bytes of its body, as far as they were taken."""
+    """A request that has sent `sent` bytes of its body, as far as they were taken."""
     one = raw(gateway.http, head(f"/v2/{gateway.app['appId']}/{path}", length, *more))
     one.settimeout(5)
     with contextlib.suppress(OSError):

@@ -48,7 +48,7 @@ def fed(root, log, until=None):
 
 
 def outcomes(root, log, rules, modes=MODES, tries=400):
-    """Every set of names with contents that a failure at the end may leave, as far as so many tries find it."""
+    """Every set of names with contents that a failure at the end may leave, as far as `tries` tries find it."""
     disk, found = fed(root, log), set()
     for seed in range(tries):
         chance = random.Random(seed)

@@ -45,7 +45,7 @@ sanitize() {
     nice swift build --build-tests --sanitize="$name" --scratch-path "$scratch"
     export TSAN_OPTIONS="suppressions=$here/thread.supp:log_path=$reports/report:halt_on_error=0:exitcode=66"
     export ASAN_OPTIONS="suppressions=$here/address.supp:detect_leaks=1:log_path=$reports/report:exitcode=66"
-    # One test process after the other, so that a slow sanitized build meets no bound meant to end a failed test.
+    # One test process after the other, so that a slow sanitized build exceeds no bound that is there to end a failed test.
     LSAN_OPTIONS="suppressions=$here/tests-leak.supp:print_suppressions=0" \
         run nice swift test --skip-build --sanitize="$name" --scratch-path "$scratch" --no-parallel "$@"
     tests=$(sed -n 's/.*Test run with \([0-9]*\) tests.*/\1/p' "$log" | tail -n 1)

@@ -1,7 +1,7 @@
 // Records what a process does to the files of a folder, so that a power failure at any instant can be played
-// afterwards: loaded with LD_PRELOAD, it writes each change of a file or a name below LONGWIRE_POWER_FOLDER into the log
-// LONGWIRE_POWER_LOG, in the order in which the kernel carried them out, and notes when each sync began and returned.
-// `power_disk.py` reads the log.
+// afterwards. It is loaded with LD_PRELOAD. It writes each change of a file or a name below LONGWIRE_POWER_FOLDER into
+// the log LONGWIRE_POWER_LOG, in the order in which the kernel carried them out, and notes when each sync began and
+// returned. `power_disk.py` reads the log.
 //
 // The log is a file of fixed size in shared memory. Its head is a page:
 //

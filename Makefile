@@ -37,13 +37,15 @@ test: dependencies-test ## Installs what is missing and runs all tests, Swift's 
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q Tests/Integration
 
 .PHONY: check
-check: dependencies-build ## Warnings as errors, formatting, import and clock rules, shell syntax.
+check: dependencies-build ## Warnings as errors, formatting, import, clock and word rules, shell syntax.
 	LONGWIRE_CI=1 swift build $(check_flags) --build-tests
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests
 	Tests/check-imports.sh --self-test
 	Tests/check-imports.sh
 	Tests/check-clocks.sh --self-test
 	Tests/check-clocks.sh
+	Tests/check-words.py --self-test
+	Tests/check-words.py
 	for script in $(shell_scripts); do bash -n "$$script"; done
 	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/check/*.py Tests/API/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done

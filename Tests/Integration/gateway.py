@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 APP = {"appId": "demo", "appKey": "demoKey", "appSecret": "demo-app-secret", "masterSecret": "demo-master-secret"}
 ADMIN_TOKEN = "integration-admin-token-1"
 HANDOFF_TOKEN = "integration-handoff-token-1"
-PATIENCE = 60.0  # the bound of every wait: generous, since it only matters when something is broken
+TIMEOUT = 60.0  # the bound of every wait: generous, since it only matters when something is broken
 
 
 def binary(name):
@@ -39,15 +39,15 @@ def free_ports(count):
         return [one.getsockname()[1] for one in sockets]
 
 
-def eventually(look, what="a condition", patience=PATIENCE):
+def eventually(look, what="a condition", timeout=TIMEOUT):
     """Looks again and again until the answer is true, and returns it."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while True:
         answer = look()
         if answer:
             return answer
         if time.monotonic() > end:
-            raise AssertionError(f"{what} did not come true within {patience} s")
+            raise AssertionError(f"{what} did not come true within {timeout} s")
         time.sleep(0.02)
 
 
@@ -82,7 +82,7 @@ class Refused(Exception):
 class Gateway:
     """`with Gateway() as gateway:` runs one until the end of the block, and removes its folder."""
 
-    patience = PATIENCE  # the bound of a start
+    start_timeout = TIMEOUT  # the bound of a start
 
     def __init__(self, limits=None, app=None, hook=None, certificate=None, files=None, **sections):
         self._folder = tempfile.TemporaryDirectory(prefix="longwire-test-")
@@ -146,7 +146,7 @@ class Gateway:
         self._log = self._log or open(self.folder / "log", "ab")
         self.process = self.spawn()
         self._token = None
-        eventually(self.is_ready, "readiness of the gateway", self.patience)
+        eventually(self.is_ready, "readiness of the gateway", self.start_timeout)
         return self
 
     def spawn(self, *arguments, **options):
@@ -171,19 +171,19 @@ class Gateway:
     def kill(self):
         """SIGKILL: no last words, no flush."""
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
 
     def stop(self):
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)
 
     def log(self):
         return (self.folder / "log").read_text(errors="replace")
 
     # HTTP
 
-    def call(self, method, path, body=None, port=None, headers=None, raw=None, timeout=PATIENCE):
+    def call(self, method, path, body=None, port=None, headers=None, raw=None, timeout=TIMEOUT):
         """The JSON of a 2xx answer; Refused for any other."""
         connection = http.client.HTTPConnection("127.0.0.1", port or self.http, timeout=timeout)
         try:

@@ -115,7 +115,7 @@ class Watch:
 
     def end(self, slack=8):
         assert self.gateway.process.poll() is None, self.gateway.log()[-4000:]
-        eventually(lambda: self.open_files() <= self.descriptors + slack, "the descriptors' return", patience=40)
+        eventually(lambda: self.open_files() <= self.descriptors + slack, "the descriptors' return", timeout=40)
         grown = self.resident() - self.memory
         print(f"memory grew by {grown >> 20} MiB to {self.resident() >> 20} MiB")
         assert grown < MEMORY_BOUND

@@ -286,8 +286,8 @@ class Neighbour:
         self.lateness[part.__name__] = part(neighbour_of(self.gateway))
 
     @staticmethod
-    def wait(look, patience=60):
-        end = time.monotonic() + patience
+    def wait(look, timeout=60):
+        end = time.monotonic() + timeout
         while not look():
             assert time.monotonic() < end, "a deadline that was never met"
             time.sleep(0.02)

@@ -31,7 +31,7 @@ from unittest import mock
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "python")]
 
-from gateway import HANDOFF_TOKEN, PATIENCE, Gateway, Refused  # noqa: E402
+from gateway import HANDOFF_TOKEN, TIMEOUT, Gateway, Refused  # noqa: E402
 from longwire_client import Closed, Device, DeviceState, Sender, pb  # noqa: E402
 from party import API, UNANSWERED  # noqa: E402
 from power_disk import MODES, PAGE, RULES, Disk, Log, compile_shim  # noqa: E402
@@ -156,7 +156,7 @@ class NativePublisher(Party):
     def turn(self):
         if not self.sender:
             app = self.gateway.app
-            self.sender = Sender("127.0.0.1", self.gateway.senders, app["appId"], app["masterSecret"], timeout=PATIENCE)
+            self.sender = Sender("127.0.0.1", self.gateway.senders, app["appId"], app["masterSecret"], timeout=TIMEOUT)
         # Few for those who are away, so that a start's audit need not read thousands.
         weights = [1 if cid in self.load.away else 12 for cid in self.cids]
         batch = []
@@ -311,7 +311,7 @@ class Load:
                 self.book.note("ready")
                 if not devices:
                     devices = [self.register(number) for number in range(READERS + AWAY)]
-                self.handoff = API(self.gateway.admin, {"Authorization": f"Bearer {HANDOFF_TOKEN}"}, timeout=PATIENCE)
+                self.handoff = API(self.gateway.admin, {"Authorization": f"Bearer {HANDOFF_TOKEN}"}, timeout=TIMEOUT)
                 parties = [NativePublisher(self, 0), NativePublisher(self, 1), Caller(self), Service(self)]
                 parties += [Reader(self, device) for device in devices[:READERS]]
                 for party in parties:
@@ -325,7 +325,7 @@ class Load:
                 self.is_over.set()
                 self.book.note("killed")
                 for party in parties:
-                    party.join(PATIENCE)
+                    party.join(TIMEOUT)
                 for device in devices:
                     device.close()
             assert not self.failures, self.failures
@@ -338,7 +338,7 @@ class Load:
         return self
 
     def register(self, number):
-        device = Device("127.0.0.1", self.gateway.device, self.gateway.app["appId"], timeout=PATIENCE)
+        device = Device("127.0.0.1", self.gateway.device, self.gateway.app["appId"], timeout=TIMEOUT)
         device.register(self.gateway.app["appSecret"], tokens=[pb.VendorToken(token=f"{number:02x}" * 32)])
         state = device.state
         self.book.note("registered", state.cid.hex(), state.secret.hex())
@@ -478,7 +478,7 @@ class Audit:
 
     def sender(self):
         app = self.gateway.app
-        return Sender("127.0.0.1", self.gateway.senders, app["appId"], app["masterSecret"], timeout=PATIENCE)
+        return Sender("127.0.0.1", self.gateway.senders, app["appId"], app["masterSecret"], timeout=TIMEOUT)
 
     def check_tasks(self):
         """A task that was answered is known: the same request gets the same task."""
@@ -494,7 +494,7 @@ class Audit:
         over = {msg for _, msg in self.book.settling} | {msg for _, _, _, _, msg, _ in self.book.shown}
         open_leases = [
             (msg, job, lease) for _, msg, job, lease, end in self.book.leased
-            if msg not in over and end > time.time() + PATIENCE]
+            if msg not in over and end > time.time() + TIMEOUT]
         for msg, job, lease in open_leases[-6:]:
             verdict = self.gateway.settle({"jobId": job, "leaseId": lease}, "retry", retryAfterSeconds=60)
             self.counts["leases"] += 1
@@ -522,7 +522,7 @@ class Audit:
             self.counts["settled"] += 1
             if trace["state"] == "pending" and "vendorAccepted" not in events:
                 self.problem(f"lost: the vendor had taken {msg}, and it is {trace['state']}: {events}")
-        held = {msg for _, msg, _, _, end in self.book.leased if end > time.time() + PATIENCE}
+        held = {msg for _, msg, _, _, end in self.book.leased if end > time.time() + TIMEOUT}
         for job in self.gateway.lease(maximum=100, lease=60):
             self.leased_now.add(job["msgId"])
             if job["msgId"] in held or job["msgId"] in settled:
@@ -550,7 +550,7 @@ class Audit:
         secrets = {cid: secret for _, cid, secret in self.book.registered}
         sender = self.sender()
         for cid, secret in secrets.items():
-            device = Device("127.0.0.1", self.gateway.device, self.gateway.app["appId"], timeout=PATIENCE)
+            device = Device("127.0.0.1", self.gateway.device, self.gateway.app["appId"], timeout=TIMEOUT)
             state = device.state = DeviceState()
             state.cid, state.secret, state.epoch = bytes.fromhex(cid), bytes.fromhex(secret), self.epochs.get(cid, 0)
             state.positions = dict(self.positions[cid])

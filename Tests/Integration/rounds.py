@@ -41,7 +41,7 @@ LIMITS = {
 }
 PUSH = {
     "broadcastsPerMinute": 0, "broadcastsPerDay": 0, "fastTagBroadcastsPerMinute": 0, "fastTagBroadcastsPerDay": 0}
-PATIENCE = 40.0
+TIMEOUT = 40.0
 REPORTS_PER_ROUND = 15
 DEVICE_GROUPS, DEVICES_PER_GROUP = 2, 18
 # Seeds that have found something, in the gateway or in the audit; the same seed does not make the same instants.
@@ -303,7 +303,7 @@ class Rounds:
 
     def settle_down(self, number):
         """Waits until every message of the books has ended, or can say what it waits for; then judges them."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         self.audit.read(number)
         tasks = self.audit.tasks
         while pairs := tasks.undiscovered():
@@ -333,7 +333,7 @@ class Rounds:
             time.sleep(0.1)
         # What waits for a lease of a killed hook or sender may still move: the traces must be those of the counters'
         # moment, and a lease that has lapsed since then must come to its end.
-        while time.monotonic() < end + PATIENCE:
+        while time.monotonic() < end + TIMEOUT:
             before = self.counters()
             moving = 0
             for name, message in self.audit.messages.items():

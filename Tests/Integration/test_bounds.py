@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from conftest import QUICK
-from gateway import PATIENCE, Refused, eventually
+from gateway import TIMEOUT, Refused, eventually
 from longwire_client import Sender
 
 
@@ -68,7 +68,7 @@ def test_a_lowered_queue(gateway, new_device):
         assert {result.code for result in results} <= {0, 6}, "accepted, or busy for a moment"
     gateway.sections["apps"][0]["queue"]["messages"] = 1_000
     reload(gateway)
-    assert publisher.publish([{"cid": cid, "payload": b"new"}], timeout=PATIENCE)[0].code == 0
+    assert publisher.publish([{"cid": cid, "payload": b"new"}], timeout=TIMEOUT)[0].code == 0
     assert gateway.view(cid.hex())["queue"]["messages"] == 1_000
     assert 'longwire_messages_ended_total{state="overflowed"} 23001' in gateway.metrics()
     publisher.close()

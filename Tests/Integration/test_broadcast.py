@@ -50,7 +50,7 @@ def refusal(call):
     return refused.value.status, refused.value.body["code"], refused.value.body["msg"]
 
 
-def drain(gateway, count, patience=30):
+def drain(gateway, count, timeout=30):
     """Leases until `count` jobs were seen, settling each as accepted; their cids."""
     found = []
 
@@ -60,7 +60,7 @@ def drain(gateway, count, patience=30):
             assert gateway.settle(job, "accepted") == "recorded"
         return len(found) >= count
 
-    eventually(look, f"{count} jobs", patience)
+    eventually(look, f"{count} jobs", timeout)
     return found
 
 
@@ -187,7 +187,7 @@ def test_a_kill_in_the_midst_of_the_enumeration_loses_nobody_and_alerts_nobody_t
     assert len(found) < 24, "at eight a second it has not come to the end"
     house.kill()
     house.start()
-    found += drain(house, 24 - len(found), patience=60)
+    found += drain(house, 24 - len(found), timeout=60)
     assert sorted(found) == sorted(device.cid for device in devices), "each once"
     for device in devices:
         device.connect()

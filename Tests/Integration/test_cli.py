@@ -8,7 +8,7 @@ import subprocess
 import threading
 
 import pytest
-from gateway import ADMIN_TOKEN, PATIENCE, binary, eventually
+from gateway import ADMIN_TOKEN, TIMEOUT, binary, eventually
 
 
 class Command:
@@ -34,8 +34,8 @@ class Command:
         return eventually(lambda: self.all(event), f"the event {event}")[0]
 
     def wait(self):
-        code = self.process.wait(PATIENCE)
-        self.reader.join(PATIENCE)
+        code = self.process.wait(TIMEOUT)
+        self.reader.join(TIMEOUT)
         return code
 
     def end(self):

@@ -17,7 +17,7 @@ import urllib.parse
 import uuid
 
 import pytest
-from gateway import PATIENCE, eventually
+from gateway import TIMEOUT, eventually
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -26,7 +26,7 @@ class Wire:
     """One kept connection; a request is sent as bytes, its answer read whole."""
 
     def __init__(self, gateway):
-        self.socket = socket.create_connection(("127.0.0.1", gateway.http), timeout=PATIENCE)
+        self.socket = socket.create_connection(("127.0.0.1", gateway.http), timeout=TIMEOUT)
         self.stream = self.socket.makefile("rb")
         self.answers = 0
 

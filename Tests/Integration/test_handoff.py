@@ -239,7 +239,7 @@ def test_hook_failures_are_repeated_under_the_same_id(hooked, away):
     gateway, receiver = hooked(lambda jobs: next(answers, (200, b"")))
     device = away(gateway)
     message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
-    eventually(lambda: gateway.trace(message)["state"] == "handedOff", "acceptance by the hook", patience=60)
+    eventually(lambda: gateway.trace(message)["state"] == "handedOff", "acceptance by the hook", timeout=60)
     assert len(receiver.batches) == 4
     assert len({name for name, _ in receiver.batches}) == 1, "one webhook-id for one delivery"
     assert "hook" in gateway.metrics()

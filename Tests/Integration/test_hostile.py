@@ -58,7 +58,7 @@ def test_hellos_byte_by_byte_and_half_done_handshakes(own_gateway, new_device):
             time.sleep(0.02)  # their manners, not our synchronisation
         eventually(
             lambda: watch.closed("helloTimeout") + watch.closed("overloaded") >= 3_000, "the end of the storm",
-            patience=40)
+            timeout=40)
         assert watch.closed("overloaded") >= 500, "above the limit they are turned away at once"
         assert watch.closed("helloTimeout") >= 1_000
         for one in slow + storm:
@@ -75,7 +75,7 @@ def test_half_done_handshakes_over_tls(calm, new_device):
         done = [context.wrap_socket(raw(calm.device_tls), server_hostname="localhost") for _ in range(60)]
         eventually(
             lambda: watch.metrics()["longwire_connections"] <= watch.counts["longwire_connections"] + 4,
-            "the end of all handshakes", patience=40)
+            "the end of all handshakes", timeout=40)
         assert watch.grown("longwire_connections_accepted_total", listener="device") >= 660
         assert watch.closed("helloTimeout") >= 60
         for one in storm + done:
@@ -388,7 +388,7 @@ def test_storms_of_connects_and_resets(calm, new_device):
             reset(raw(calm.device, hello_frame(calm, device, timestamp=int(time.time() * 1000))))
         eventually(
             lambda: watch.metrics()["longwire_connections"] <= watch.counts["longwire_connections"] + 4,
-            "the end of the storm", patience=40)
+            "the end of the storm", timeout=40)
         assert watch.grown("longwire_connections_accepted_total", listener="device") >= 1_500
     device.state.timestamp = int(time.time() * 1000) + 1_000
     assert device.connect().generation > 0
@@ -416,7 +416,7 @@ def test_half_done_senders_and_wrong_proofs(calm, new_device):
         for _ in range(50):
             assert close_code(said_hello(calm, prove(wrong, b"a guess"), port=calm.senders)) == 401
         assert watch.closed("authentication") == 50
-        eventually(lambda: watch.closed("helloTimeout") >= 900, "the end of the storm", patience=40)
+        eventually(lambda: watch.closed("helloTimeout") >= 900, "the end of the storm", timeout=40)
         for one in storm:
             one.close()
 

@@ -53,7 +53,7 @@ def test_slow_bodies_and_half_headers(calm, new_device, listener):
         # The neighbours' side of it: calls are still answered, and by the same listener.
         assert calm.call("GET", "/healthz", port=port) is not None
         # They end by themselves, one and all; nobody has to hang up on our side.
-        eventually(lambda: watch.open_files() <= watch.descriptors + 60, "the end of the slow ones", patience=40)
+        eventually(lambda: watch.open_files() <= watch.descriptors + 60, "the end of the slow ones", timeout=40)
         for one in storm:
             one.close()
 
@@ -112,7 +112,7 @@ def test_thousands_of_idle_connections(calm, new_device):
         device = new_device(calm)
         assert calm.push(device.cid, "between them")["channel"] == "live"
         assert device.receive_and_ack(1)
-        eventually(lambda: watch.open_files() <= watch.descriptors + 60, "the end of the idle ones", patience=40)
+        eventually(lambda: watch.open_files() <= watch.descriptors + 60, "the end of the idle ones", timeout=40)
         for one in storm:
             one.close()
 

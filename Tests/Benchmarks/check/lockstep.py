@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "Tests/Integration"))
 import gateway as integration  # noqa: E402
 
 HELLO, WELCOME, CLOSE, PING, PONG, DELIVER, ACK, PUBLISH, RESULT = 1, 2, 3, 4, 5, 6, 7, 14, 15
-PATIENCE = 180.0  # the bound of every wait; an instrumented gateway is fifty times slower
+TIMEOUT = 180.0  # the bound of every wait; an instrumented gateway is fifty times slower
 
 
 def varint(value):
@@ -75,7 +75,7 @@ class Link:
     """Frames over one connection."""
 
     def __init__(self, port, hello, key):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
         proof = hmac.new(key, b"longwire hello 1" + hello, hashlib.sha256).digest()
@@ -107,7 +107,7 @@ class Link:
 class Gateway(integration.Gateway):
     """A gateway under a tool: `words` stand before its command line, `environment` is added to its own."""
 
-    patience = PATIENCE
+    start_timeout = TIMEOUT
 
     def __init__(self, words=(), environment=None, **sections):
         super().__init__(**sections)
@@ -125,7 +125,7 @@ class Gateway(integration.Gateway):
         process = self.process.pid
         children = pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()
         os.kill(int(children[0]) if children else process, signal.SIGTERM)
-        if self.process.wait(PATIENCE) not in (0, -15):
+        if self.process.wait(TIMEOUT) not in (0, -15):
             raise RuntimeError(f"the gateway ended badly:\n{self.log()[-2000:]}")
 
 
@@ -198,7 +198,7 @@ class Party:
         """`count` groups of `group` requests `push/single/cid`, each on a connection of its own that stays open."""
         self.token = self.token or self.gateway.authenticate()
         while len(self.callers) < group:
-            caller = socket.create_connection(("127.0.0.1", self.gateway.http), timeout=PATIENCE)
+            caller = socket.create_connection(("127.0.0.1", self.gateway.http), timeout=TIMEOUT)
             caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.callers.append(caller)
         place = 0

@@ -120,7 +120,7 @@ power: dependencies-test ## The power failures' part of soak alone; figures go t
 		--json .build/proof/power.json
 
 .PHONY: proof
-proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their table into docs/Testing.md: about three hours.
+proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their tables into docs/Measurements.md: about three hours.
 	$(MAKE) soak SECONDS=600
 	swift build --build-tests
 	LONGWIRE_PLANTED_REPORT="$(CURDIR)/.build/proof/planted.json" swift test --skip-build --filter PlantedFaultTests

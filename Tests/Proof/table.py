@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes what the last proving runs found into docs/Testing.md, or checks that the page still fits the code.
+"""Writes what the last proving runs found into the documents, or checks that these still fit the code.
 
-    table.py [--results FOLDER]   puts the figures of FOLDER (default .build/proof) between the page's two marks; parts whose
-                                  file is not there stay as they are
-    table.py --check              fails when a planted fault or a fuzz target of the code is missing in the page
+    table.py [--results FOLDER]   puts the figures of FOLDER (default .build/proof) between the two marks of each page: all of
+                                  them into docs/Measurements.md, a row for each proof into docs/Testing.md; proofs whose file
+                                  is not there stay as they are
+    table.py --check              fails when a planted fault or a fuzz target of the code is missing in docs/Measurements.md, or
+                                  a proof in docs/Testing.md
 
 The results are the JSON files that `make soak`, `make fuzz` and `make sanitize` leave; `make proof` runs them all.
 """
@@ -15,9 +17,9 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/Testing.md"
+DETAILS, SUMMARY = ROOT / "docs/Measurements.md", ROOT / "docs/Testing.md"
 BEGIN, END = "<!-- proof: begin -->", "<!-- proof: end -->"
-# What the head of a part says, for parts whose figures are not there.
+# The head of each part begins so, and so does its row in the summary.
 HEADS = {
     "soak": "Simulation", "planted": "Planted faults", "rounds": "Crash rounds", "power": "Power failures", "fuzz": "Fuzzing",
     "roam": "Random requests", "sanitize": "Sanitizers",
@@ -71,7 +73,7 @@ def power(result):
 
 def words(name):
     """camelCase as words."""
-    return re.sub(r"(?<=[a-zA-Z])(?=[A-Z])", " ", name).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
 def fuzz(result):
@@ -97,37 +99,81 @@ def sanitize(result):
     return "### Sanitizers (`make sanitize`)\n\n" + table(("sanitizer", "tests", "found"), rows)
 
 
+def count(number, noun, ending="s"):
+    return f"{grouped(number)} {noun}" + ("" if number == 1 else ending)
+
+
+def row(name, result):
+    """A proof's row of the summary: what it did, what it found."""
+    if name == "soak":
+        return count(result["seeds"], "seed") + ", " + count(result["events"], "event"), count(
+            len(result["failures"]), "seed") + " failed"
+    if name == "planted":
+        return count(len(result), "deliberate bug"), "each was caught"
+    if name == "rounds":
+        done = (count(result["rounds"], "round"), count(result["kills"], "kill"), count(result["accepted"], "message"))
+        return ", ".join(done), f"{result['lost']} lost, {result['repeated']} repeated, {result['outOfOrder']} out of order"
+    if name == "power":
+        return ", ".join(f"{count(one['cuts'], 'failure')} with `{durability}`" for durability, one in result.items()), count(
+            sum(one["violations"] for one in result.values()), "violation")
+    if name == "fuzz":
+        targets = result["targets"]
+        return count(len(targets), "target") + ", " + count(sum(one["executions"] for one in targets), "execution"), count(
+            sum(one["crashes"] for one in targets), "crash", "es")
+    if name == "roam":
+        return count(result["requests"], "request"), count(result["failures"], "failure")
+    found = ("; ".join(f"{one}: " + ", ".join(f"{key} {value}" for key, value in figures.items() if key != "tests")
+                       for one, figures in result.items()))
+    return ", ".join(f"{count(figures['tests'], 'test')} ({one})" for one, figures in result.items()), found
+
+
+def split(page):
+    """What stands before, between and behind the marks of a page."""
+    text = page.read_text()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        sys.exit(f"{page} must hold '{BEGIN}' and '{END}', once each")
+    before, rest = text.split(BEGIN)
+    return before, *rest.split(END)
+
+
 def write(folder):
-    """Writes each part whose figures are there; the others stay as they stand in the page."""
-    page = PAGE.read_text()
-    if page.count(BEGIN) != 1 or page.count(END) != 1:
-        sys.exit(f"{PAGE} must hold '{BEGIN}' and '{END}', once each")
-    before, rest = page.split(BEGIN)
-    known, after = rest.split(END)
+    """Writes each proof whose figures are there; the others stay as they stand in the pages."""
+    before, known, after = split(DETAILS)
+    above, summary, below = split(SUMMARY)
     old = {part.split("\n", 1)[0]: part.strip() for part in re.split(r"^(?=### )", known, flags=re.MULTILINE) if part.strip()}
-    parts, stale = [], []
+    lines = summary.strip().split("\n")
+    parts, rows, stale = [], [], []
     for name in FILES:
         path = folder / f"{name}.json"
         if path.exists():
-            parts.append(globals()[name](json.loads(path.read_text())))
+            result = json.loads(path.read_text())
+            parts.append(globals()[name](result))
+            rows.append("| " + " | ".join((HEADS[name], *row(name, result))) + " |")
             continue
         head = next((head for head in old if head.startswith(f"### {HEADS[name]}")), None)
-        if head is None:
+        line = next((line for line in lines if line.startswith(f"| {HEADS[name]} |")), None)
+        if head is None or line is None:
             sys.exit(f"{path} is missing: run `make proof`, or the part of it that writes this file")
         parts.append(old[head])
+        rows.append(line)
         stale.append(name)
-    PAGE.write_text(f"{before}{BEGIN}\n\n" + "\n\n".join(parts) + f"\n\n{END}{after}")
-    print(f"wrote the figures of {folder} into {PAGE}" + (f"; as they were: {', '.join(stale)}" if stale else ""))
+    DETAILS.write_text(f"{before}{BEGIN}\n\n" + "\n\n".join(parts) + f"\n\n{END}{after}")
+    SUMMARY.write_text(f"{above}{BEGIN}\n\n" + "\n".join([*lines[:2], *rows]) + f"\n\n{END}{below}")
+    print(f"wrote the figures of {folder} into {DETAILS} and {SUMMARY}"
+          + (f"; as they were: {', '.join(stale)}" if stale else ""))
 
 
 def check():
-    page = PAGE.read_text()
+    details, summary = split(DETAILS)[1], split(SUMMARY)[1]
     source = (ROOT / "Sources/Delivery/PlantedFault.swift").read_text()
     faults = re.findall(r"^    case (\w+)$", source, re.MULTILINE)
     targets = [path.stem for path in (ROOT / "Tests/Fuzz/corpora").glob("*.hex")]
     if len(faults) < 15 or not targets:
         sys.exit("the planted faults or the fuzz corpora were not found where they used to be")
-    missing = [name for name in faults + targets if f"`{name}`" not in page]
+    missing = [name for name in faults + targets if f"`{name}`" not in details]
+    if missing:
+        sys.exit(f"docs/Measurements.md says nothing of {', '.join(missing)}: run `make proof`")
+    missing = [head for head in HEADS.values() if f"| {head} |" not in summary]
     if missing:
         sys.exit(f"docs/Testing.md says nothing of {', '.join(missing)}: run `make proof`")
 

@@ -32,16 +32,11 @@ public struct Shard: ~Copyable {
 
     var counters: CounterTable
 
-    var effects: [Effect] = []
-    var pending = Ring<PendingEffect>(capacity: 256)
-    /// Effects are being let go: what that adds is let go by the same loop, not by one within it.
-    var isReleasing = false
+    var outbox: Outbox
     var heldReplies: [StoreReply] = []
     var continuations: [ReadToken: Continuation] = [:]
     var searches = MessageSearches()
 
-    var lastTicket: Ticket = 0
-    var committedTicket: Ticket = 0
     var batch = OpenBatch()
     /// Until this ticket is durable a connected device is sent nothing: see `end`.
     var walls: [UInt32: Ticket] = [:]
@@ -78,8 +73,7 @@ public struct Shard: ~Copyable {
         sessions = SessionTable(appCount: apps.count)
         messages = MessageTable(now: now)
         jobs = JobTable(appCount: apps.count, now: now)
-        committedTicket = store.committedTicket
-        lastTicket = committedTicket
+        outbox = Outbox(committedTicket: store.committedTicket)
         acceptances = AcceptanceFilter(now: now, byteLimit: limits.acceptanceFilterByteCount)
         numbers.pending = counters.pending
         numbers.damagedRows += UInt64(counters.damagedRowCount)
@@ -101,14 +95,13 @@ public struct Shard: ~Copyable {
 
     /// Exchanges the effects gathered so far for an emptied array; perform them in order before the next call.
     public mutating func takeEffects(into taken: inout [Effect]) {
-        taken.removeAll(keepingCapacity: true)
-        swap(&effects, &taken)
+        outbox.take(into: &taken)
     }
 
-    public var hasEffects: Bool { !effects.isEmpty }
+    public var hasEffects: Bool { outbox.hasEffects }
 
     /// The last ticket that an effect waits for; 0 when none waits.
-    public var awaitedTicket: Ticket { pending.isEmpty ? 0 : pending.pointer(pending.count - 1).pointee.ticket }
+    public var awaitedTicket: Ticket { outbox.awaitedTicket }
 
     /// True when a lease would find jobs.
     public var hasDueJobs: Bool { jobs.dueCount > 0 }
@@ -136,7 +129,7 @@ public struct Shard: ~Copyable {
         current.sessions = sessions.count
         current.waitingCommands = devices.waitingCount
         current.deviceQueues = devices.queueCount
-        current.pendingEffects = pending.count
+        current.pendingEffects = outbox.waitingCount
         current.liveBroadcasts = broadcasts.liveCount
         return current
     }
@@ -162,7 +155,7 @@ public struct Shard: ~Copyable {
     /// Every batch up to `ticket` is on disk: lets go what waited for it.
     public mutating func committed(upTo ticket: Ticket, now: GatewayTime) {
         begin(now)
-        committedTicket = max(committedTicket, ticket)
+        outbox.committed(upTo: ticket)
         releaseDue()
     }
 

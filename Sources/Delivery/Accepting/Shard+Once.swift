@@ -161,9 +161,9 @@ extension Shard {
                 completion(&shard, wasSeen, true)
                 return
             }
-            shard.openBatch(slot)
-            shard.end(facts, .revoked, reason: reason, message: message, job: job)
-            shard.closeBatch()
+            shard.inBatch(of: slot) { shard in
+                shard.end(facts, .revoked, reason: reason, message: message, job: job)
+            }
             completion(&shard, wasSeen, true)
         }
     }

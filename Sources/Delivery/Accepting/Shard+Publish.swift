@@ -55,7 +55,7 @@ extension Shard {
     ) {
         if code == .busy || code == .storeFailed { numbers.refusedBusy &+= 1 }
         if code == .queueFull { numbers.refusedQueueFull &+= 1 }
-        effects.append(
+        outbox.send(
             .publishAnswered(
                 command.origin,
                 PublishOutcome(code: code, cid: command.cid, task: command.task, fallbackReason: reason)))
@@ -124,10 +124,7 @@ extension Shard {
     }
 
     mutating func answer(_ command: PublishCommand, _ outcome: PublishOutcome, slot: UInt32) {
-        pending.append(
-            PendingEffect(
-                ticket: lastTicket, kind: .publish(command.origin, outcome, device: slot, cid: command.cid)))
-        releaseDue()
+        whenDurable(.publish(command.origin, outcome, device: slot, cid: command.cid))
     }
 
     // MARK: Acceptance
@@ -214,59 +211,62 @@ extension Shard {
             return
         }
         if hash != 0, plan.endsAs == nil { endCollapsed(slot, hash: hash) }
-        openBatch(slot)
-        if plan.endsAs == nil {
-            for message in dropping where messages.isOccupied(message) {
-                let entry = messages.pointer(message)
-                end(entry.pointee.facts, .overflowed, message: message, job: entry.pointee.job)
+        let (listed, outcome) = inBatch(of: slot) { shard in
+            if plan.endsAs == nil {
+                for message in dropping where shard.messages.isOccupied(message) {
+                    let entry = shard.messages.pointer(message)
+                    shard.end(entry.pointee.facts, .overflowed, message: message, job: entry.pointee.job)
+                }
+                if hash != 0 { shard.collapse(slot, hash: hash) }
             }
-            if hash != 0 { collapse(slot, hash: hash) }
-        }
-        let id = MessageID(bucket: command.bucket, acceptedAt: now, digest: command.messageDigest)
-        var facts = MessageFacts(
-            message: id, task: command.task, app: command.app, cid: command.cid, strategy: command.strategy, flags: [],
-            table: plan.table, item: id.low, acceptedAt: now, expiresAt: plan.expiresAt, fallbackAt: plan.fallbackAt,
-            wakeAt: plan.isArmed && plan.fallbackAt > 0 ? plan.fallbackAt : plan.expiresAt,
-            timeToLive: command.timeToLive, byteCount: UInt32(truncatingIfNeeded: MessageRow.byteCount(command)))
-        if !plan.isLive { facts.flags.insert(.offline) }
-        if command.isBulk { facts.flags.insert(.bulk) }
-        if command.vendor != nil { facts.flags.insert(.hasVendorContent) }
-        if hash != 0 { facts.flags.insert(.hasCollapseKey) }
-        if plan.isArmed { facts.flags.insert(.isArmed) }
-        if !command.revokes.isNone { facts.flags.insert(.revoke) }
-        if command.firstAckWins { facts.flags.insert(.firstAckWins) }
-        // It gets no place in the stream.
-        if plan.endsAs != nil, facts.table == .message { facts.item = 0 }
-        countAccepted()
-        noteUse(of: Int(device.pointee.appIndex), byteCount: Int(facts.byteCount))
-        if plan.isLive {
-            facts.flags.insert(.sendCounted)
-            countReached([.sent, .reached], of: facts)
-        }
-        var listed: UInt32?
-        if let state = plan.endsAs {
-            end(facts, state, reason: plan.endReason, message: .max, job: .max, isStored: false)
-        } else {
-            listed = store(command, facts, plan, slot, hash: hash)
-        }
-        let outcome = PublishOutcome(
-            code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
-            fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive,
-            endedAs: plan.endsAs)
-        if let listed {
-            noteAccepted(messages.pointer(listed).pointee.facts, outcome, isTracked: command.isTracked)
-        } else if command.isTracked, !command.task.hasLedger {
-            // Of a task's message that ended at once, the end has written the ledger.
-            noteAccepted(facts, outcome, isTracked: true)
-        }
-        if command.requestKey != (0, 0), !isPlanted(.requestForgotten) {
-            store.put(requestKey(command), wakeAt: 0, prior: .none, byteCount: RequestRow.byteCount) {
-                RequestRow.write(outcome, digest: command.requestDigest, into: $0)
+            let id = MessageID(bucket: command.bucket, acceptedAt: shard.now, digest: command.messageDigest)
+            var facts = MessageFacts(
+                message: id, task: command.task, app: command.app, cid: command.cid, strategy: command.strategy,
+                flags: [],
+                table: plan.table, item: id.low, acceptedAt: shard.now, expiresAt: plan.expiresAt,
+                fallbackAt: plan.fallbackAt,
+                wakeAt: plan.isArmed && plan.fallbackAt > 0 ? plan.fallbackAt : plan.expiresAt,
+                timeToLive: command.timeToLive, byteCount: UInt32(truncatingIfNeeded: MessageRow.byteCount(command)))
+            if !plan.isLive { facts.flags.insert(.offline) }
+            if command.isBulk { facts.flags.insert(.bulk) }
+            if command.vendor != nil { facts.flags.insert(.hasVendorContent) }
+            if hash != 0 { facts.flags.insert(.hasCollapseKey) }
+            if plan.isArmed { facts.flags.insert(.isArmed) }
+            if !command.revokes.isNone { facts.flags.insert(.revoke) }
+            if command.firstAckWins { facts.flags.insert(.firstAckWins) }
+            // It gets no place in the stream.
+            if plan.endsAs != nil, facts.table == .message { facts.item = 0 }
+            shard.countAccepted()
+            shard.noteUse(of: Int(device.pointee.appIndex), byteCount: Int(facts.byteCount))
+            if plan.isLive {
+                facts.flags.insert(.sendCounted)
+                shard.countReached([.sent, .reached], of: facts)
             }
+            var listed: UInt32?
+            if let state = plan.endsAs {
+                shard.end(facts, state, reason: plan.endReason, message: .max, job: .max, isStored: false)
+            } else {
+                listed = shard.store(command, facts, plan, slot, hash: hash)
+            }
+            let outcome = PublishOutcome(
+                code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
+                fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive,
+                endedAs: plan.endsAs)
+            if let listed {
+                shard.noteAccepted(shard.messages.pointer(listed).pointee.facts, outcome, isTracked: command.isTracked)
+            } else if command.isTracked, !command.task.hasLedger {
+                // Of a task's message that ended at once, the end has written the ledger.
+                shard.noteAccepted(facts, outcome, isTracked: true)
+            }
+            if command.requestKey != (0, 0), !shard.isPlanted(.requestForgotten) {
+                shard.store.put(shard.requestKey(command), wakeAt: 0, prior: .none, byteCount: RequestRow.byteCount) {
+                    RequestRow.write(outcome, digest: command.requestDigest, into: $0)
+                }
+            }
+            return (listed, outcome)
         }
-        let ticket = closeBatch()
         // Known only now: the gateway's own rows go through the same store and take tickets, too.
-        if let listed { messages.pointer(listed).pointee.ticket = ticket }
+        if let listed { messages.pointer(listed).pointee.ticket = outbox.lastTicket }
         answer(command, outcome, slot: slot)
     }
 
@@ -326,13 +326,16 @@ extension Shard {
     /// their ends need not be in the batch of the newer one.
     private mutating func endCollapsed(_ slot: UInt32, hash: UInt64) {
         guard !isPlanted(.collapseKeepsOlder) else { return }
-        for message in messages(under: hash, of: slot) {
-            let entry = messages.pointer(message)
-            guard entry.pointee.flags.contains(.collapsed), !entry.pointee.flags.contains(.inFlight) else { continue }
-            openOrBreakBatch(slot)
-            end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+        inBatches(of: slot) { shard in
+            for message in shard.messages(under: hash, of: slot) {
+                let entry = shard.messages.pointer(message)
+                guard entry.pointee.flags.contains(.collapsed), !entry.pointee.flags.contains(.inFlight) else {
+                    continue
+                }
+                shard.nextChange()
+                shard.end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+            }
         }
-        if batch.isOpen { closeBatch() }
     }
 
     /// Ends older messages under a key; one in flight is only marked, durably, and ends when it comes free un-acked.

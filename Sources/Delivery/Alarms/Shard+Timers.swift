@@ -23,10 +23,22 @@ extension Shard {
         writeCursors()
         walkSessions()
         walkMessages()
-        if let ticket = counters.removeSlice(now: now, from: store) { lastTicket = ticket }
+        removeFoldedCounters()
         ringFirstAcks()
         askForAlarms()
         releaseDue()
+    }
+
+    private mutating func removeFoldedCounters() {
+        var budget = store.acceptsWrites ? CounterTable.removedRowCount : 0
+        while let removal = counters.nextRemoval(now, budget: &budget) {
+            inBatch(in: removal.bucket) { shard in
+                for day in removal.days {
+                    let key = CountersRow.key(removal.bucket, app: day.app, day: day.day)
+                    shard.store.delete(key, prior: .maybe(wakeAt: 0))
+                }
+            }
+        }
     }
 
     // MARK: Effects that waited
@@ -35,27 +47,29 @@ extension Shard {
     mutating func releaseDue() {
         // A Welcome that goes out may meet its device with a broadcast, whose end is let go in turn, and so on: thousands deep
         // after a reconnect storm.
-        guard !isReleasing else { return }
-        isReleasing = true
-        defer { isReleasing = false }
-        while let first = pending.first, first.ticket <= committedTicket || isPlanted(.answerBeforeSync) {
-            guard let effect = pending.popFirst() else { return }
-            release(effect)
-        }
+        guard outbox.beginRelease() else { return }
+        while let effect = outbox.popDue(beforeSync: isPlanted(.answerBeforeSync)) { release(effect) }
+        outbox.endRelease()
+    }
+
+    /// Says it once everything written so far is durable.
+    mutating func whenDurable(_ kind: PendingEffect.Kind, ticket: Ticket? = nil) {
+        outbox.hold(kind, ticket: ticket)
+        releaseDue()
     }
 
     mutating func release(_ effect: PendingEffect) {
         switch effect.kind {
         case .publish(let origin, let outcome, let slot, let cid):
-            effects.append(.publishAnswered(origin, outcome))
+            outbox.send(.publishAnswered(origin, outcome))
             if slot != .max, isDevice(slot, cid) { pump(slot) }
         case .welcome(let session, let welcome):
             guard let slot = device(of: session) else { return }
-            effects.append(.welcome(session, welcome))
+            outbox.send(.welcome(session, welcome))
             openGate(slot)
         case .updated(let session, let result):
             guard let slot = device(of: session) else { return }
-            effects.append(.updated(session, result))
+            outbox.send(.updated(session, result))
             openGate(slot)
         case .leased(let origin, let leased):
             // An ack that came before the lease was durable cancels the job; and what expired meanwhile stays here, too.
@@ -67,15 +81,15 @@ extension Shard {
                     && !isOver(row.pointee.row.facts.expiresAt)
             }
             numbers.leasesGiven &+= UInt64(still.count)
-            effects.append(.leased(origin, still))
-        case .settled(let origin, let verdicts): effects.append(.settled(origin, verdicts))
-        case .task(let origin, let answer): effects.append(.task(origin, answer))
-        case .told(let effect): effects.append(effect)
-        case .taskDue(let record): effects.append(.taskDue(record))
-        case .launched(let record): effects.append(.launched(record))
-        case .firstAck(let first): effects.append(.firstAck(first))
+            outbox.send(.leased(origin, still))
+        case .settled(let origin, let verdicts): outbox.send(.settled(origin, verdicts))
+        case .task(let origin, let answer): outbox.send(.task(origin, answer))
+        case .told(let effect): outbox.send(effect)
+        case .taskDue(let record): outbox.send(.taskDue(record))
+        case .launched(let record): outbox.send(.launched(record))
+        case .firstAck(let first): outbox.send(.firstAck(first))
         case .resume(let slot, let cid): if isDevice(slot, cid) { pump(slot) }
-        case .directory(let origin, let reply): effects.append(.directoryAnswered(origin, reply))
+        case .directory(let origin, let reply): outbox.send(.directoryAnswered(origin, reply))
         }
     }
 
@@ -180,9 +194,9 @@ extension Shard {
         if facts.expiresAt <= now {
             if job != .max, jobs.pointer(job).pointee.row.state == .leased { return }  // its timer sees to it
             let alerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
-            openBatch(slot)
-            end(facts, alerted ? .handedOff : .expired, message: .max, job: job)
-            closeBatch()
+            inBatch(of: slot) { shard in
+                shard.end(facts, alerted ? .handedOff : .expired, message: .max, job: job)
+            }
         } else if job != .max {
             dropJobIfDone(job)
         } else if facts.flags.contains(.isArmed) {
@@ -191,9 +205,9 @@ extension Shard {
             row.note(.jobDue, now)
             numbers.jobsCreated &+= 1
             let created = adopt(row, storedWakeAt: 0, isStored: false)
-            openBatch(slot)
-            writeJob(created)
-            closeBatch()
+            inBatch(of: slot) { shard in
+                shard.writeJob(created)
+            }
             placeJob(created)
         }
     }
@@ -217,11 +231,11 @@ extension Shard {
         if !device.pointee.isConnected, isDue, device.pointee.messageCount == 0, device.pointee.vendorCount == 0,
             device.pointee.firstJob == .max, device.pointee.firstBroadcast == .max
         {
-            openBatch(slot)
-            store.delete(device.pointee.key, prior: .maybe(wakeAt: device.pointee.rowWakeAt))
-            strike(slot)
-            count(.collected)
-            closeBatch()
+            inBatch(of: slot) { shard in
+                shard.store.delete(device.pointee.key, prior: .maybe(wakeAt: device.pointee.rowWakeAt))
+                shard.strike(slot)
+                shard.count(.collected)
+            }
             devices.noteUnloaded(slot)
             freeIfEmpty(slot)
         } else {
@@ -231,9 +245,9 @@ extension Shard {
             } else {
                 device.pointee.lastHeardAt = now
             }
-            openBatch(slot)
-            device.pointee.flags.insert(.dirty)
-            closeBatch()
+            inBatch(of: slot) { shard in
+                device.pointee.flags.insert(.dirty)
+            }
         }
     }
 }

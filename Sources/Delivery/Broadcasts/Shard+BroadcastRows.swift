@@ -219,9 +219,10 @@ extension Shard {
         _ facts: MessageFacts, _ state: FinalState, reason: String, job: UInt32, _ slot: UInt32
     ) {
         let wasAlerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
-        openBatch(slot)
-        end(facts, state == .expired && wasAlerted ? .handedOff : state, reason: reason, message: .max, job: job)
-        closeBatch()
+        inBatch(of: slot) { shard in
+            shard.end(
+                facts, state == .expired && wasAlerted ? .handedOff : state, reason: reason, message: .max, job: job)
+        }
     }
 
     /// A pending message's facts from its row alone.
@@ -267,8 +268,8 @@ extension Shard {
             placeJob(slot)
             return
         }
-        openBatch(device)
-        end(entry.pointee.row.facts, .collapsed, message: entry.pointee.message, job: slot)
-        closeBatch()
+        inBatch(of: device) { shard in
+            shard.end(entry.pointee.row.facts, .collapsed, message: entry.pointee.message, job: slot)
+        }
     }
 }

@@ -67,8 +67,7 @@ extension Shard {
     /// Tells all loops of a broadcast once it is durable.
     mutating func announce(_ record: TaskRecord) {
         guard let plan = record.broadcast, plan.number > 0, record.state == .open else { return }
-        pending.append(PendingEffect(ticket: lastTicket, kind: .launched(record)))
-        releaseDue()
+        whenDurable(.launched(record))
     }
 
     /// A broadcast's alarm; true when that was all there was to do.
@@ -93,8 +92,7 @@ extension Shard {
                 return true
             }
             write(record, prior: .maybe(wakeAt: wakeAt))
-            pending.append(PendingEffect(ticket: lastTicket, kind: .taskDue(record)))
-            releaseDue()
+            whenDurable(.taskDue(record))
             return true
         default: return false
         }

@@ -195,8 +195,7 @@ extension Shard {
         if devices.pointer(slot).pointee.isConnected {
             // It may have come into reach meanwhile, and nothing else would send it what is durable then.
             let cid = devices.pointer(slot).pointee.cid
-            pending.append(PendingEffect(ticket: lastTicket, kind: .resume(device: slot, cid: cid)))
-            releaseDue()
+            whenDurable(.resume(device: slot, cid: cid))
         }
         leaveBroadcasts(slot)
     }
@@ -238,10 +237,10 @@ extension Shard {
             return  // its timer sees to it when the lease is over
         }
         let wasAlerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
-        openBatch(slot)
-        end(
-            facts, state == .expired && wasAlerted ? .handedOff : state, reason: state == .revoked ? "stopped" : "",
-            message: message, job: job)
-        closeBatch()
+        inBatch(of: slot) { shard in
+            shard.end(
+                facts, state == .expired && wasAlerted ? .handedOff : state, reason: state == .revoked ? "stopped" : "",
+                message: message, job: job)
+        }
     }
 }

@@ -55,9 +55,9 @@ extension Shard {
     mutating func writeCursors() {
         for slot in broadcasts.popMovedCursors(limits.broadcastSlice, now: now) {
             guard devices.isOccupied(slot), devices.pointer(slot).pointee.flags.contains(.cursorMoved) else { continue }
-            openBatch(slot)
-            devices.pointer(slot).pointee.flags.insert(.dirty)
-            closeBatch()
+            inBatch(of: slot) { shard in
+                shard.devices.pointer(slot).pointee.flags.insert(.dirty)
+            }
         }
     }
 
@@ -136,35 +136,40 @@ extension Shard {
             code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: isFresh,
             fallback: !isArmed ? .none : goesOut ? .armed : .due, fallbackReason: reason,
             timeToLive: facts.timeToLive)
-        openBatch(slot)
-        countAccepted()
-        if goesOut {
-            facts.flags.insert(.sendCounted)
-            countReached([.sent, .reached], of: facts)
-        }
-        // Nothing comes of it when it is over already; but nobody whom it meant is left without an end.
+        // Nothing comes of it when it is over already; but no device that it was for is left without an end.
         let isExpired = isOver(facts.expiresAt) || !goesOut && !isArmed && facts.isOneShot
-        if let state = broadcast.endsAs ?? (isExpired ? .expired : isSuperseded(slot, broadcast) ? .collapsed : nil) {
-            let reason = state == .revoked ? "stopped" : ""
-            end(facts, state, reason: reason, message: .max, job: .max, isStored: false)
-            closeBatch()
+        let endsAs = broadcast.endsAs ?? (isExpired ? .expired : isSuperseded(slot, broadcast) ? .collapsed : nil)
+        if goesOut { facts.flags.insert(.sendCounted) }
+        let accepted = facts
+        guard endsAs == nil else {
+            inBatch(of: slot) { shard in
+                shard.countAccepted()
+                if goesOut { shard.countReached([.sent, .reached], of: accepted) }
+                if let endsAs {
+                    let reason = endsAs == .revoked ? "stopped" : ""
+                    shard.end(accepted, endsAs, reason: reason, message: .max, job: .max, isStored: false)
+                }
+            }
             pass(slot, to: broadcast.number)
             return
         }
-        noteAccepted(facts, outcome, isTracked: false)
         var message = Message(facts: facts, device: slot)
         message.fallbackAt = isArmed ? facts.fallbackAt : 0
         message.ticket = .max
-        let listed = list(message)
-        if isArmed, !goesOut { createJob(listed, dueAt: now) }
-        let ticket = closeBatch()
-        messages.pointer(listed).pointee.ticket = ticket
+        let listed = inBatch(of: slot) { shard in
+            shard.countAccepted()
+            if goesOut { shard.countReached([.sent, .reached], of: accepted) }
+            shard.noteAccepted(accepted, outcome, isTracked: false)
+            let listed = shard.list(message)
+            if isArmed, !goesOut { shard.createJob(listed, dueAt: shard.now) }
+            return listed
+        }
+        messages.pointer(listed).pointee.ticket = outbox.lastTicket
         armTimer(listed)
         // Not before it is in the list, which says what is settled.
         pass(slot, to: broadcast.number)
         guard goesOut else { return }
-        pending.append(PendingEffect(ticket: ticket, kind: .resume(device: slot, cid: device.pointee.cid)))
-        releaseDue()
+        whenDurable(.resume(device: slot, cid: device.pointee.cid))
     }
 
     /// Its live attempt's time is over before the device meets it: flagged, as what was queued for a device out of reach.
@@ -224,7 +229,8 @@ extension Shard {
             next = entry.pointee.next
             if entry.pointee.flags.contains(.inFlight) || entry.pointee.flags.contains(.passedOver) { continue }
             guard device.pointee.inFlightCount < device.pointee.window else { return false }
-            guard entry.pointee.ticket <= committedTicket || isPlanted(.broadcastBeforeSync), !isWalled(slot) else {
+            guard entry.pointee.ticket <= outbox.committedTicket || isPlanted(.broadcastBeforeSync), !isWalled(slot)
+            else {
                 return false
             }
             guard let broadcast = broadcast(entry.pointee.facts.item, of: entry.pointee.facts.app), !broadcast.isOver
@@ -249,9 +255,9 @@ extension Shard {
                 continue
             }
             if !entry.pointee.flags.contains(.attempted), isSuperseded(slot, broadcast) {
-                openBatch(slot)
-                end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
-                closeBatch()
+                inBatch(of: slot) { shard in
+                    shard.end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+                }
                 continue
             }
             guard
@@ -279,7 +285,7 @@ extension Shard {
             heldFrames.append(own)
             frame = own.bytes
         }
-        effects.append(
+        outbox.send(
             .broadcast(
                 device.pointee.session,
                 BroadcastEffect(
@@ -314,20 +320,22 @@ extension Shard {
         }
         var settled = 0
         var next = device.pointee.firstBroadcast
-        while next != .max {
-            let message = next
-            let entry = messages.pointer(message)
-            next = entry.pointee.next
-            guard entry.pointee.facts.item <= highest else { break }
-            guard entry.pointee.flags.contains(.sentHere), position.names(entry.pointee.facts.item) else { continue }
-            if !batch.isOpen { openBatch(slot) }
-            end(
-                entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
-                job: entry.pointee.job)
-            breakLongBatch()
-            settled += 1
+        inBatches(of: slot) { shard in
+            while next != .max {
+                let message = next
+                let entry = shard.messages.pointer(message)
+                next = entry.pointee.next
+                guard entry.pointee.facts.item <= highest else { break }
+                guard entry.pointee.flags.contains(.sentHere), position.names(entry.pointee.facts.item) else {
+                    continue
+                }
+                shard.nextChange()
+                shard.end(
+                    entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
+                    job: entry.pointee.job)
+                settled += 1
+            }
         }
-        if batch.isOpen { closeBatch() }
         if settled > 0 { cursorMoved(slot) }
         // A client names both streams in each ack; what it says of this one may be old.
         if highest > device.pointee.broadcastMet { numbers.acksIgnored &+= 1 }

@@ -25,7 +25,7 @@ struct CounterTable: ~Copyable {
     }
 
     /// Rows that one second removes: a start of an older format may find millions of them.
-    private static let removedRowCount = 4_096
+    static let removedRowCount = 4_096
     private static let rowsOfBatch = 256
 
     private var rows = Slab<CountersRow>()
@@ -177,32 +177,23 @@ struct CounterTable: ~Copyable {
         if removalAt == .max { removalAt = now }
     }
 
-    /// Removes a second's rows, in batches of their own.
-    ///
-    /// - Returns: the last batch's ticket, if there was one.
-    mutating func removeSlice(now: GatewayTime, from store: any ShardStore) -> Ticket? {
+    /// Rows of one bucket that are to be removed now, in a batch of their own; `budget` says how many this second may remove.
+    mutating func nextRemoval(_ now: GatewayTime, budget: inout Int) -> (bucket: Bucket, days: ArraySlice<CounterDay>)?
+    {
         guard now >= removalAt else { return nil }
-        removalAt = removals.isEmpty ? .max : now + 1_000
-        var budget = store.acceptsWrites ? Self.removedRowCount : 0
-        var ticket: Ticket?
-        while budget > 0, var removal = removals.first {
+        while budget > 0, let removal = removals.first {
             guard removal.nextBucket < removal.buckets.count else {
                 removals.removeFirst()
                 continue
             }
-            let bucket = removal.buckets[removal.nextBucket]
             let end = min(removal.days.count, removal.nextDay + Self.rowsOfBatch)
-            store.beginBatch(bucket)
-            for day in removal.days[removal.nextDay..<end] {
-                store.delete(CountersRow.key(bucket, app: day.app, day: day.day), prior: .maybe(wakeAt: 0))
-            }
-            ticket = store.endBatch()
             budget -= end - removal.nextDay
-            removal.nextDay = end == removal.days.count ? 0 : end
-            if removal.nextDay == 0 { removal.nextBucket += 1 }
-            removals[0] = removal
+            removals[0].nextDay = end == removal.days.count ? 0 : end
+            if end == removal.days.count { removals[0].nextBucket += 1 }
+            return (removal.buckets[removal.nextBucket], removal.days[removal.nextDay..<end])
         }
-        return ticket
+        removalAt = removals.isEmpty ? .max : now + 1_000
+        return nil
     }
 }
 

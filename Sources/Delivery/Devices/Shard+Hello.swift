@@ -26,7 +26,7 @@ extension Shard {
 
     private mutating func turnAway(_ command: HelloCommand, _ code: CloseCode, _ reason: StaticString) {
         numbers.helloRefused &+= 1
-        effects.append(.close(command.session, code, reason: reason))
+        outbox.send(.close(command.session, code, reason: reason))
     }
 
     private mutating func registerDevice(_ command: HelloCommand) {
@@ -80,7 +80,7 @@ extension Shard {
         device.pointee.lastTimestamp = timestamp
         device.pointee.flags.insert(.established)
         if device.pointee.isConnected {
-            effects.append(
+            outbox.send(
                 .close(device.pointee.session, .replaced, reason: "another session of this device took over"))
             endSession(slot, announced: false)
         }
@@ -198,15 +198,15 @@ extension Shard {
     /// Gives acked messages their final state.
     mutating func endAcked(_ acked: [UInt32], _ slot: UInt32) {
         guard !acked.isEmpty else { return }
-        openBatch(slot)
-        for message in acked {
-            let entry = messages.pointer(message)
-            end(
-                entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
-                job: entry.pointee.job)
-            breakLongBatch()
+        inBatches(of: slot) { shard in
+            for message in acked {
+                shard.nextChange()
+                let entry = shard.messages.pointer(message)
+                shard.end(
+                    entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
+                    job: entry.pointee.job)
+            }
         }
-        closeBatch()
     }
 
     // MARK: Opened
@@ -308,17 +308,14 @@ extension Shard {
             welcome.deviceSecret = command.newSecret ?? []
         }
         device.pointee.dropped = DroppedCounts()
-        openBatch(slot)
-        device.pointee.flags.insert(.dirty)
-        if isRegistration { count(.registered) }
-        if isFirstOfDay { count(.active) }
-        let ticket = closeBatch()
+        inBatch(of: slot) { shard in
+            device.pointee.flags.insert(.dirty)
+            if isRegistration { shard.count(.registered) }
+            if isFirstOfDay { shard.count(.active) }
+        }
+        let ticket = outbox.lastTicket
         presenceChanged(slot)
-        pending.append(
-            PendingEffect(
-                ticket: ticket,
-                kind: .welcome(command.session, WelcomeEffect(welcome: welcome, cid: command.cid))))
-        releaseDue()
+        whenDurable(.welcome(command.session, WelcomeEffect(welcome: welcome, cid: command.cid)), ticket: ticket)
     }
 }
 

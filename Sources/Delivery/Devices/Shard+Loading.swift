@@ -373,7 +373,7 @@ extension Shard {
     // MARK: Reports
 
     mutating func log(_ level: LogEvent.Level, _ name: StaticString, _ text: String) {
-        effects.append(.log(LogEvent(level: level, name: name, text: text)))
+        outbox.send(.log(LogEvent(level: level, name: name, text: text)))
     }
 
     mutating func damaged(_ key: StoreKey) {

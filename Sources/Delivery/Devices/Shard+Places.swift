@@ -20,7 +20,8 @@ extension Shard {
     /// their queues, then their messages.
     public func visitPlaces(awaiting ticket: Ticket, _ body: (UnsafeRawBufferPointer) -> Void) {
         var count = 0
-        while count < min(pending.count, Limits.foreseenCount), pending.pointer(count).pointee.ticket <= ticket {
+        while count < min(outbox.waitingCount, Limits.foreseenCount), outbox.waiting(at: count).pointee.ticket <= ticket
+        {
             if let device = foreseenDevice(count) { body(Self.place(device)) }
             count += 1
         }
@@ -34,7 +35,9 @@ extension Shard {
     }
 
     private func foreseenDevice(_ index: Int) -> UnsafeMutablePointer<Device>? {
-        guard case .publish(_, _, let slot, _) = pending.pointer(index).pointee.kind, slot != .max else { return nil }
+        guard case .publish(_, _, let slot, _) = outbox.waiting(at: index).pointee.kind, slot != .max else {
+            return nil
+        }
         return devices.address(slot)
     }
 

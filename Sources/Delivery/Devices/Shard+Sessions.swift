@@ -18,7 +18,7 @@ extension Shard {
     @discardableResult
     public mutating func heard(_ session: SessionRef, now: GatewayTime) -> Bool {
         begin(now)
-        guard let slot = device(of: session) else { return !effects.isEmpty }
+        guard let slot = device(of: session) else { return outbox.hasEffects }
         let device = devices.pointer(slot)
         device.pointee.lastHeardAt = self.now
         if device.pointee.flags.contains(.suspect) {
@@ -26,7 +26,7 @@ extension Shard {
             presenceChanged(slot)
             pump(slot)
         }
-        return !effects.isEmpty
+        return outbox.hasEffects
     }
 
     /// A session's ack is overdue: ask whether anybody is there, and count on nothing meanwhile.
@@ -35,7 +35,7 @@ extension Shard {
         guard device.pointee.isConnected, !device.pointee.flags.contains(.suspect) else { return }
         if !isPlanted(.suspectCountsAsReachable) { device.pointee.flags.insert(.suspect) }
         device.pointee.suspectSince = now
-        effects.append(.ping(device.pointee.session))
+        outbox.send(.ping(device.pointee.session))
         devices.timers.schedule(slot, at: now + limits.suspectSilence)
         presenceChanged(slot)
     }
@@ -90,26 +90,27 @@ extension Shard {
     mutating func makeAllDue(_ slot: UInt32) {
         let device = devices.pointer(slot)
         var count = 0
-        for first in [device.pointee.firstMessage, device.pointee.firstBroadcast] {
-            var next = first
-            while next != .max {
-                let message = next
-                let entry = messages.pointer(message)
-                next = entry.pointee.next
-                entry.pointee.flags.insert(.missed)
-                guard entry.pointee.job == .max, entry.pointee.facts.expiresAt > now else { continue }
-                count += 1
-                guard count <= limits.sliceCount else {
-                    entry.pointee.fallbackAt = now
-                    armTimer(message)
-                    continue
+        inBatches(of: slot) { shard in
+            for first in [device.pointee.firstMessage, device.pointee.firstBroadcast] {
+                var next = first
+                while next != .max {
+                    let message = next
+                    let entry = shard.messages.pointer(message)
+                    next = entry.pointee.next
+                    entry.pointee.flags.insert(.missed)
+                    guard entry.pointee.job == .max, entry.pointee.facts.expiresAt > shard.now else { continue }
+                    count += 1
+                    guard count <= shard.limits.sliceCount else {
+                        entry.pointee.fallbackAt = shard.now
+                        shard.armTimer(message)
+                        continue
+                    }
+                    shard.nextChange()
+                    shard.createJob(message, dueAt: shard.now, timedOut: true)
+                    shard.armTimer(message)
                 }
-                openOrBreakBatch(slot)
-                createJob(message, dueAt: now, timedOut: true)
-                armTimer(message)
             }
         }
-        if batch.isOpen { closeBatch() }
     }
 
     /// The connection broke: as above, unless the device is back within two seconds.
@@ -171,9 +172,9 @@ extension Shard {
             armHeartbeat(slot)
         }
         if isStored {
-            openBatch(slot)
-            device.pointee.flags.insert(.dirty)
-            closeBatch()
+            inBatch(of: slot) { shard in
+                device.pointee.flags.insert(.dirty)
+            }
         }
         let isReachable = device.pointee.isReachable
         if wasReachable, !isReachable { makeAllDue(slot) }
@@ -194,8 +195,7 @@ extension Shard {
         device.pointee.flags.insert(.gated)
         presenceChanged(slot)
         let result = UpdateResult.done(update.request, heartbeatSeconds: UInt32(device.pointee.heartbeatSeconds))
-        pending.append(PendingEffect(ticket: lastTicket, kind: .updated(session, result)))
-        releaseDue()
+        whenDurable(.updated(session, result))
     }
 
     /// Takes over the tokens a client named: one for each kind, environment and topic; an empty one removes its kind's.
@@ -260,7 +260,7 @@ extension Shard {
 
     /// Closes a device's session for a reason of ours.
     mutating func close(_ slot: UInt32, _ code: CloseCode, _ reason: StaticString) {
-        effects.append(.close(devices.pointer(slot).pointee.session, code, reason: reason))
+        outbox.send(.close(devices.pointer(slot).pointee.session, code, reason: reason))
         endSession(slot, announced: false)
     }
 
@@ -304,9 +304,9 @@ extension Shard {
             let message = known ?? adoptMessage(row, device: slot)
             let entry = messages.pointer(message)
             if entry.pointee.flags.contains(.collapsed), !entry.pointee.flags.contains(.inFlight) {
-                openBatch(slot)
-                end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
-                closeBatch()
+                inBatch(of: slot) { shard in
+                    shard.end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+                }
                 continue
             }
             let wasSent = offer(message, device: slot, bytes: entry.pointee.flags.contains(.cold) ? row.row.bytes : nil)

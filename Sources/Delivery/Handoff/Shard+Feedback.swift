@@ -93,12 +93,12 @@ extension Shard {
     private mutating func endOpened(
         _ facts: MessageFacts, message: UInt32, job: UInt32, _ slot: UInt32, _ wasShown: Bool
     ) {
-        openBatch(slot)
-        let isInSteps = job != .max && jobs.pointer(job).pointee.row.steps.contains { $0.event == .shown }
-        count(.clickedVendor)
-        if !wasShown, !isInSteps { count(.shownVendor) }
-        end(facts, .opened, message: message, job: job)
-        closeBatch()
+        inBatch(of: slot) { shard in
+            let isInSteps = job != .max && shard.jobs.pointer(job).pointee.row.steps.contains { $0.event == .shown }
+            shard.count(.clickedVendor)
+            if !wasShown, !isInSteps { shard.count(.shownVendor) }
+            shard.end(facts, .opened, message: message, job: job)
+        }
     }
 
     // MARK: Events
@@ -224,12 +224,13 @@ extension Shard {
 
     private mutating func writeOnce(_ event: TraceEvent, of found: ReportedMessage, _ slot: UInt32, wasShown: Bool) {
         let isOpened = event == .opened
-        openBatch(slot)
-        if isOpened { count(found.isVendor ? .clickedVendor : .clickedLive) }
-        if !isOpened || found.isVendor && !wasShown { count(found.isVendor ? .shownVendor : .shownLive) }
-        noteTaskEvent(isOpened ? .opened : .shown, isVendor: found.isVendor, task: found.task, message: found.id)
-        noteLate(event, of: found.id, detail: "")
-        closeBatch()
+        inBatch(of: slot) { shard in
+            if isOpened { shard.count(found.isVendor ? .clickedVendor : .clickedLive) }
+            if !isOpened || found.isVendor && !wasShown { shard.count(found.isVendor ? .shownVendor : .shownLive) }
+            shard.noteTaskEvent(
+                isOpened ? .opened : .shown, isVendor: found.isVendor, task: found.task, message: found.id)
+            shard.noteLate(event, of: found.id, detail: "")
+        }
     }
 
     /// Records a custom action: each number once, and so many of them a message.
@@ -267,10 +268,10 @@ extension Shard {
     private mutating func writeAction(
         _ number: UInt32, beside known: [MessageTrace.Step], of found: ReportedMessage, _ slot: UInt32
     ) {
-        openBatch(slot)
-        noteTaskEvent(.action, isVendor: found.isVendor, action: number, task: found.task, message: found.id)
-        noteLate(.action, of: found.id, detail: String(number), beside: known)
-        closeBatch()
+        inBatch(of: slot) { shard in
+            shard.noteTaskEvent(.action, isVendor: found.isVendor, action: number, task: found.task, message: found.id)
+            shard.noteLate(.action, of: found.id, detail: String(number), beside: known)
+        }
     }
 
     private mutating func ignoreAction(_ completion: @escaping (inout Shard) -> Void) {

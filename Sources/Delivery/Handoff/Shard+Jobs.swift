@@ -88,7 +88,7 @@ extension Shard {
             if isHeld(slot) {
                 jobs.placeHeld(slot)
             } else {
-                if jobs.placeDue(slot) { effects.append(.jobsAvailable) }
+                if jobs.placeDue(slot) { outbox.send(.jobsAvailable) }
             }
             jobs.watch(slot, until: row.pointee.row.mayWait(limits.vendorFirstPatience))
         case .leased:
@@ -224,11 +224,11 @@ extension Shard {
             guard entry.pointee.place != .leasing, entry.pointee.row.state != .leased,
                 entry.pointee.row.facts.expiresAt <= shard.now
             else { return }
-            shard.openBatch(device)
-            shard.end(
-                entry.pointee.row.facts, entry.pointee.row.alertedAt > 0 ? .handedOff : .expired,
-                message: entry.pointee.message, job: job)
-            shard.closeBatch()
+            shard.inBatch(of: device) { shard in
+                shard.end(
+                    entry.pointee.row.facts, entry.pointee.row.alertedAt > 0 ? .handedOff : .expired,
+                    message: entry.pointee.message, job: job)
+            }
         }
     }
 
@@ -282,18 +282,18 @@ extension Shard {
             moveToLive(job)
             return
         }
-        openBatch(device)
-        if facts.table == .vendorMessage, facts.expiresAt > now, facts.strategy != .liveElseVendor {
-            end(facts, .failed, reason: reason, message: entry.pointee.message, job: slot)
-        } else if facts.expiresAt <= now {
-            end(
-                facts, entry.pointee.row.alertedAt > 0 ? .handedOff : .expired, message: entry.pointee.message,
-                job: slot)
-        } else {
-            writeJob(slot)
-            placeJob(slot)
+        inBatch(of: device) { shard in
+            if facts.table == .vendorMessage, facts.expiresAt > shard.now, facts.strategy != .liveElseVendor {
+                shard.end(facts, .failed, reason: reason, message: entry.pointee.message, job: slot)
+            } else if facts.expiresAt <= shard.now {
+                shard.end(
+                    facts, entry.pointee.row.alertedAt > 0 ? .handedOff : .expired, message: entry.pointee.message,
+                    job: slot)
+            } else {
+                shard.writeJob(slot)
+                shard.placeJob(slot)
+            }
         }
-        closeBatch()
         if jobs.isOccupied(slot) { dropJobIfDone(slot) }
     }
 
@@ -348,38 +348,40 @@ extension Shard {
             return
         }
         let vendorEntry = entry.pointee.message
-        openBatch(device)
-        var facts = old
-        facts.table = .message
-        facts.item = giveSequence(device)
-        facts.flags.insert(.offline)
-        facts.flags.remove(.isArmed)
-        (facts.wakeAt, facts.fallbackAt) = (facts.expiresAt, 0)
-        let stored = facts
-        let location = store.put(facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: bytes.count) {
-            MessageRow.copy(row, facts: stored, into: $0)
+        var message = inBatch(of: device) { shard in
+            var facts = old
+            facts.table = .message
+            facts.item = shard.giveSequence(device)
+            facts.flags.insert(.offline)
+            facts.flags.remove(.isArmed)
+            (facts.wakeAt, facts.fallbackAt) = (facts.expiresAt, 0)
+            let stored = facts
+            let location = shard.store.put(facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: bytes.count) {
+                MessageRow.copy(row, facts: stored, into: $0)
+            }
+            shard.store.delete(old.key, prior: .maybe(wakeAt: old.wakeAt))
+            entry.pointee.row.facts = facts
+            shard.writeJob(slot)
+            let record = shard.devices.pointer(device)
+            record.pointee.endings &+= 1  // its old row is gone
+            record.pointee.vendorCount -= 1
+            record.pointee.vendorBytes -= Int64(old.byteCount)
+            record.pointee.messageCount += 1
+            record.pointee.messageBytes += Int64(facts.byteCount)
+            var message = Message(facts: facts, device: device)
+            message.collapseHash = row.collapseKey.isEmpty ? 0 : Fingerprint.of(row.collapseKey)
+            message.location = location
+            if vendorEntry != .max {
+                entry.pointee.message = .max
+                shard.messages.pointer(vendorEntry).pointee.job = .max
+                shard.forgetMessage(vendorEntry)
+            }
+            return message
         }
-        store.delete(old.key, prior: .maybe(wakeAt: old.wakeAt))
-        entry.pointee.row.facts = facts
-        writeJob(slot)
-        let record = devices.pointer(device)
-        record.pointee.endings &+= 1  // its old row is gone
-        record.pointee.vendorCount -= 1
-        record.pointee.vendorBytes -= Int64(old.byteCount)
-        record.pointee.messageCount += 1
-        record.pointee.messageBytes += Int64(facts.byteCount)
-        var message = Message(facts: facts, device: device)
-        message.collapseHash = row.collapseKey.isEmpty ? 0 : Fingerprint.of(row.collapseKey)
-        message.location = location
-        if vendorEntry != .max {
-            entry.pointee.message = .max
-            messages.pointer(vendorEntry).pointee.job = .max
-            forgetMessage(vendorEntry)
-        }
-        message.ticket = closeBatch()
+        message.ticket = outbox.lastTicket
         let listed = list(message)
         armTimer(listed)
         placeJob(slot)
-        pending.append(PendingEffect(ticket: lastTicket, kind: .resume(device: device, cid: record.pointee.cid)))
+        outbox.hold(.resume(device: device, cid: old.cid))
     }
 }

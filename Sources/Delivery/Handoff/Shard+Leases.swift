@@ -32,7 +32,7 @@ extension Shard {
         let operation = LeaseOperation(command)
         pick(operation)
         guard !operation.items.isEmpty else {
-            effects.append(.leased(command.origin, []))
+            outbox.send(.leased(command.origin, []))
             return
         }
         var keys: [StoreRead] = []
@@ -105,8 +105,7 @@ extension Shard {
                 leased.append(job)
             }
         }
-        pending.append(PendingEffect(ticket: lastTicket, kind: .leased(operation.command.origin, leased)))
-        releaseDue()
+        whenDurable(.leased(operation.command.origin, leased))
     }
 
     /// Writes one lease and renders its job; `nil` when the job is not to be leased after all.
@@ -152,41 +151,42 @@ extension Shard {
             return nil
         }
         let device = devices.pointer(deviceSlot)
-        openBatch(deviceSlot)
-        if !entry.pointee.row.badgeApplied || isPlanted(.badgePerLease) {
-            entry.pointee.row.badgeApplied = true
-            let before = device.pointee.badge
-            switch content.badge {
-            case .none: break
-            case .set(let value): device.pointee.badge = max(0, value)
-            case .add(let value): device.pointee.badge = max(0, Int32(clamping: Int64(before) + Int64(value)))
+        let job = inBatch(of: deviceSlot) { shard in
+            if !entry.pointee.row.badgeApplied || shard.isPlanted(.badgePerLease) {
+                entry.pointee.row.badgeApplied = true
+                let before = device.pointee.badge
+                switch content.badge {
+                case .none: break
+                case .set(let value): device.pointee.badge = max(0, value)
+                case .add(let value): device.pointee.badge = max(0, Int32(clamping: Int64(before) + Int64(value)))
+                }
+                if device.pointee.badge != before { device.pointee.flags.insert(.dirty) }
+                entry.pointee.row.badgeChange = Int32(clamping: Int64(device.pointee.badge) - Int64(before))
+                entry.pointee.row.badgeRound = device.pointee.badgeRound
             }
-            if device.pointee.badge != before { device.pointee.flags.insert(.dirty) }
-            entry.pointee.row.badgeChange = Int32(clamping: Int64(device.pointee.badge) - Int64(before))
-            entry.pointee.row.badgeRound = device.pointee.badgeRound
+            let until = shard.now + max(1, operation.command.leaseMilliseconds)
+            entry.pointee.row.state = .leased
+            entry.pointee.row.attempts &+= 1
+            entry.pointee.row.give(operation.command.leaseID)
+            entry.pointee.row.leasedUntil = until
+            entry.pointee.row.sentToken = token.digest
+            entry.pointee.row.sentKind = token.kind
+            entry.pointee.row.note(.leased, shard.now)
+            shard.writeJob(slot)
+            // Rendered before the batch closes, while the row's bytes are certainly in place.
+            let settings = shard.apps[Int(entry.pointee.appIndex)]
+            let collapseID =
+                content.collapseID.isEmpty
+                ? facts.message.description : String(decoding: content.collapseID, as: UTF8.self)
+            return Job(
+                message: facts.message, leaseID: operation.command.leaseID, leasedUntil: until, task: facts.task,
+                app: facts.app, cid: facts.cid, token: token.token, tokenKind: token.kind,
+                environment: token.environment,
+                topic: token.topic.isEmpty ? settings.apnsTopic : token.topic, pushType: content.pushType,
+                priority: content.priority, expiration: facts.isOneShot ? 0 : facts.expiresAt, collapseID: collapseID,
+                body: Self.rendered(content, message: facts.message, badge: device.pointee.badge),
+                attempt: Int(entry.pointee.row.attempts), acceptedAt: facts.acceptedAt)
         }
-        let until = now + max(1, operation.command.leaseMilliseconds)
-        entry.pointee.row.state = .leased
-        entry.pointee.row.attempts &+= 1
-        entry.pointee.row.give(operation.command.leaseID)
-        entry.pointee.row.leasedUntil = until
-        entry.pointee.row.sentToken = token.digest
-        entry.pointee.row.sentKind = token.kind
-        entry.pointee.row.note(.leased, now)
-        writeJob(slot)
-        // Rendered before the batch closes, while the row's bytes are certainly in place.
-        let settings = apps[Int(entry.pointee.appIndex)]
-        let collapseID =
-            content.collapseID.isEmpty
-            ? facts.message.description : String(decoding: content.collapseID, as: UTF8.self)
-        let job = Job(
-            message: facts.message, leaseID: operation.command.leaseID, leasedUntil: until, task: facts.task,
-            app: facts.app, cid: facts.cid, token: token.token, tokenKind: token.kind, environment: token.environment,
-            topic: token.topic.isEmpty ? settings.apnsTopic : token.topic, pushType: content.pushType,
-            priority: content.priority, expiration: facts.isOneShot ? 0 : facts.expiresAt, collapseID: collapseID,
-            body: Self.rendered(content, message: facts.message, badge: device.pointee.badge),
-            attempt: Int(entry.pointee.row.attempts), acceptedAt: facts.acceptedAt)
-        closeBatch()
         placeJob(slot)
         if entry.pointee.message != .max { armTimer(entry.pointee.message) }
         return job

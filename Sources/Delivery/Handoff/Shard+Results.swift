@@ -53,9 +53,9 @@ extension Shard {
                     entry.pointee.row.leasedUntil > shard.now
                 else { return .stale }
                 entry.pointee.row.leasedUntil = shard.now + max(1, milliseconds)
-                shard.openBatch(job.device)
-                shard.writeJob(job.slot)
-                shard.closeBatch()
+                shard.inBatch(of: job.device) { shard in
+                    shard.writeJob(job.slot)
+                }
                 shard.placeJob(job.slot)
                 return .recorded
             } ended: { shard, _, done in
@@ -128,8 +128,7 @@ extension Shard {
     private mutating func verdictDone(_ operation: VerdictOperation) {
         operation.outstanding -= 1
         guard operation.outstanding == 0 else { return }
-        pending.append(PendingEffect(ticket: lastTicket, kind: .settled(operation.origin, operation.verdicts)))
-        releaseDue()
+        whenDurable(.settled(operation.origin, operation.verdicts))
     }
 
     // MARK: One result
@@ -174,19 +173,20 @@ extension Shard {
         entry.pointee.row.state = .accepted
         // It was given up, and shown all the same.
         moveBadge(slot, isTakenBack: false)
-        openBatch(device)
-        if facts.table == .vendorMessage && facts.strategy != .liveElseVendor || facts.expiresAt <= now {
-            end(facts, .handedOff, message: entry.pointee.message, job: slot)
-        } else {
-            if !entry.pointee.row.isAlertCounted {
-                entry.pointee.row.isAlertCounted = true
-                countReached(facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
-                noteAlerted(facts, wasSent: entry.pointee.row.steps.contains { $0.event == .sent })
+        inBatch(of: device) { shard in
+            if facts.table == .vendorMessage && facts.strategy != .liveElseVendor || facts.expiresAt <= shard.now {
+                shard.end(facts, .handedOff, message: entry.pointee.message, job: slot)
+            } else {
+                if !entry.pointee.row.isAlertCounted {
+                    entry.pointee.row.isAlertCounted = true
+                    shard.countReached(
+                        facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
+                    shard.noteAlerted(facts, wasSent: entry.pointee.row.steps.contains { $0.event == .sent })
+                }
+                shard.writeJob(slot)
+                shard.placeJob(slot)
             }
-            writeJob(slot)
-            placeJob(slot)
         }
-        closeBatch()
     }
 
     private mutating func vendorRetry(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
@@ -208,9 +208,9 @@ extension Shard {
         let delay = result.retryAfterMilliseconds > 0 ? min(result.retryAfterMilliseconds, 86_400_000) : backoff
         entry.pointee.row.state = .due
         entry.pointee.row.dueAt = now + delay
-        openBatch(device)
-        writeJob(slot)
-        closeBatch()
+        inBatch(of: device) { shard in
+            shard.writeJob(slot)
+        }
         placeJob(slot)
     }
 
@@ -237,17 +237,17 @@ extension Shard {
         }
         if quarantined {
             devices.keepProfile(device, profile)
-            openBatch(device)
-            devices.pointer(device).pointee.flags.insert(.dirty)
-            closeBatch()
+            inBatch(of: device) { shard in
+                shard.devices.pointer(device).pointee.flags.insert(.dirty)
+            }
         }
         let isWanted = hasOther && !entry.pointee.row.isCollapsed
         if isWanted, Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts {
             entry.pointee.row.state = .due
             entry.pointee.row.dueAt = now
-            openBatch(device)
-            writeJob(slot)
-            closeBatch()
+            inBatch(of: device) { shard in
+                shard.writeJob(slot)
+            }
             placeJob(slot)
         } else {
             endVendorPart(job, state: .rejected, reason: "badToken")
@@ -278,17 +278,17 @@ extension Shard {
             guard ok, bytes == nil else { return completion(&shard, ok ? .recorded : .storeFailed) }
             shard.numbers.resultsAccepted &+= 1
             if event == .alertedTwice { shard.numbers.alertedTwice &+= 1 }
-            shard.store.beginBatch(trace.facts.bucket)
-            shard.noteLate(event, of: trace.facts.message, detail: result.vendorID.bounded(64))
-            shard.noteTaskEvent(.alerted, isVendor: true, task: trace.facts.task, message: trace.facts.message)
-            let wasAlerted = trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
-            let wasReached = wasAlerted || trace.wasReached
-            if !wasAlerted {
-                let reach: CountersRow.Reach = wasReached ? [.alerted] : [.alerted, .reached]
-                shard.counters.count(reach, of: trace.facts, now: shard.now)
-                shard.counters.writeChanged(trace.facts.bucket, to: shard.store)
+            shard.inBatch(in: trace.facts.bucket) { shard in
+                shard.noteLate(event, of: trace.facts.message, detail: result.vendorID.bounded(64))
+                shard.noteTaskEvent(.alerted, isVendor: true, task: trace.facts.task, message: trace.facts.message)
+                let wasAlerted = trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
+                let wasReached = wasAlerted || trace.wasReached
+                if !wasAlerted {
+                    let reach: CountersRow.Reach = wasReached ? [.alerted] : [.alerted, .reached]
+                    shard.counters.count(reach, of: trace.facts, now: shard.now)
+                    shard.counters.writeChanged(trace.facts.bucket, to: shard.store)
+                }
             }
-            shard.lastTicket = shard.store.endBatch()
             completion(&shard, .recorded)
         }
     }

@@ -102,13 +102,15 @@ extension Shard {
 
     private mutating func write(_ row: AliasRow, _ name: AliasName) {
         precondition(!batch.isOpen, "batches do not nest")
-        store.beginBatch(name.bucket)
-        let key = AliasRow.key(name)
-        if row.entries.isEmpty {
-            store.delete(key, prior: .maybe(wakeAt: 0))
-        } else {
-            store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: row.byteCount) { row.write(into: $0) }
+        inBatch(in: name.bucket) { shard in
+            let key = AliasRow.key(name)
+            if row.entries.isEmpty {
+                shard.store.delete(key, prior: .maybe(wakeAt: 0))
+            } else {
+                shard.store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: row.byteCount) {
+                    row.write(into: $0)
+                }
+            }
         }
-        lastTicket = store.endBatch()
     }
 }

@@ -35,8 +35,7 @@ extension Shard {
 
     /// Answers when everything written so far is durable: what a reply says may rest on any of it.
     mutating func reply(_ origin: Origin, _ reply: DirectoryReply) {
-        pending.append(PendingEffect(ticket: lastTicket, kind: .directory(origin, reply)))
-        releaseDue()
+        whenDurable(.directory(origin, reply))
     }
 
     private mutating func onDevice(
@@ -136,13 +135,13 @@ extension Shard {
         let (old, new) = (Set(profile.names.tags), Set(tags))
         profile.names.tags = tags
         devices.keepProfile(slot, profile)
-        openBatch(slot)
-        device.pointee.flags.insert(.dirty)
-        for tag in old where !new.contains(tag) {
-            store.delete(tagKey(device, tag.digest), prior: .maybe(wakeAt: 0))
+        inBatch(of: slot) { shard in
+            device.pointee.flags.insert(.dirty)
+            for tag in old where !new.contains(tag) {
+                shard.store.delete(shard.tagKey(device, tag.digest), prior: .maybe(wakeAt: 0))
+            }
+            for tag in tags where !old.contains(tag) { shard.writeTag(device, tag.digest) }
         }
-        for tag in tags where !old.contains(tag) { writeTag(device, tag.digest) }
-        closeBatch()
     }
 
     private func tagKey(_ device: UnsafeMutablePointer<Device>, _ digest: UInt64) -> StoreKey {
@@ -193,7 +192,7 @@ extension Shard {
         if wasReachable, !device.pointee.isReachable { makeAllDue(slot) }
         presenceChanged(slot)
         // What waited may go on; but not before it is durable that it may.
-        pending.append(PendingEffect(ticket: lastTicket, kind: .resume(device: slot, cid: device.pointee.cid)))
+        outbox.hold(.resume(device: slot, cid: device.pointee.cid))
         return .done
     }
 
@@ -229,9 +228,9 @@ extension Shard {
     }
 
     private mutating func save(_ slot: UInt32) {
-        openBatch(slot)
-        devices.pointer(slot).pointee.flags.insert(.dirty)
-        closeBatch()
+        inBatch(of: slot) { shard in
+            shard.devices.pointer(slot).pointee.flags.insert(.dirty)
+        }
     }
 }
 

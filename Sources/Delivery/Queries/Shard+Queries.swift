@@ -155,8 +155,7 @@ extension Shard {
 
     /// Tells it once everything written so far is durable.
     private mutating func tell(_ effect: Effect) {
-        pending.append(PendingEffect(ticket: lastTicket, kind: .told(effect)))
-        releaseDue()
+        whenDurable(.told(effect))
     }
 
     private static func pendingTrace(

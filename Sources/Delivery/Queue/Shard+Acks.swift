@@ -25,23 +25,23 @@ extension Shard {
         let offeredBelow = device.pointee.offeredBelow
         var settled = 0
         var next = device.pointee.firstMessage
-        while next != .max {
-            let message = next
-            let entry = messages.pointer(message)
-            next = entry.pointee.next
-            let sequence = entry.pointee.facts.item
-            guard sequence <= highest else { break }
-            guard entry.pointee.flags.contains(.sentHere) || isPlanted(.ackOfUnsentCounts),
-                sequence <= cumulative || Self.ranges(ranges, name: sequence)
-            else { continue }
-            if !batch.isOpen { openBatch(slot) }
-            end(
-                entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
-                job: entry.pointee.job)
-            breakLongBatch()
-            settled += 1
+        inBatches(of: slot) { shard in
+            while next != .max {
+                let message = next
+                let entry = shard.messages.pointer(message)
+                next = entry.pointee.next
+                let sequence = entry.pointee.facts.item
+                guard sequence <= highest else { break }
+                guard entry.pointee.flags.contains(.sentHere) || shard.isPlanted(.ackOfUnsentCounts),
+                    sequence <= cumulative || Self.ranges(ranges, name: sequence)
+                else { continue }
+                shard.nextChange()
+                shard.end(
+                    entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
+                    job: entry.pointee.job)
+                settled += 1
+            }
         }
-        if batch.isOpen { closeBatch() }
         if settled == 0 || highest >= offeredBelow { numbers.acksIgnored &+= 1 }
         pump(slot)
     }
@@ -66,11 +66,11 @@ extension Shard {
         }
         let kept = isPlanted(.reasonUncut) ? reason : reason.bounded(Limits.reasonByteCount)
         let detail = kept.isEmpty ? "rejectedByClient" : "rejectedByClient: " + kept
-        openBatch(slot)
-        end(
-            messages.pointer(message).pointee.facts, .failed, reason: detail, message: message,
-            job: messages.pointer(message).pointee.job)
-        closeBatch()
+        inBatch(of: slot) { shard in
+            shard.end(
+                shard.messages.pointer(message).pointee.facts, .failed, reason: detail, message: message,
+                job: shard.messages.pointer(message).pointee.job)
+        }
         pump(slot)
     }
 

@@ -109,7 +109,8 @@ extension Shard {
     mutating func offer(_ slot: UInt32, device deviceSlot: UInt32, bytes: UnsafeRawBufferPointer?) -> Bool {
         let device = devices.pointer(deviceSlot)
         let entry = messages.pointer(slot)
-        guard entry.pointee.ticket <= committedTicket || isPlanted(.deliverBeforeSync), !isWalled(deviceSlot) else {
+        guard entry.pointee.ticket <= outbox.committedTicket || isPlanted(.deliverBeforeSync), !isWalled(deviceSlot)
+        else {
             return false
         }
         let sequence = entry.pointee.facts.item
@@ -138,7 +139,7 @@ extension Shard {
         else { return false }
         let alertedAt = entry.pointee.job == .max ? 0 : jobs.pointer(entry.pointee.job).pointee.row.alertedAt
         let attempt = sequence < device.pointee.resentBelow ? UInt32(device.pointee.round) : 1
-        effects.append(
+        outbox.send(
             .deliver(
                 device.pointee.session,
                 DeliverEffect(
@@ -175,9 +176,9 @@ extension Shard {
         }
         let alerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
         let device = entry.pointee.device
-        openBatch(device)
-        end(entry.pointee.facts, alerted ? .handedOff : .expired, message: slot, job: job)
-        closeBatch()
+        inBatch(of: device) { shard in
+            shard.end(entry.pointee.facts, alerted ? .handedOff : .expired, message: slot, job: job)
+        }
     }
 
     /// The young row behind a message turned cold: whoever is not in flight is left to the store.
@@ -228,14 +229,14 @@ extension Shard {
                     device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
                 }
                 if entry.pointee.flags.contains(.collapsed) {
-                    openBatch(deviceSlot)
-                    end(entry.pointee.facts, .collapsed, message: slot, job: entry.pointee.job)
-                    closeBatch()
+                    inBatch(of: deviceSlot) { shard in
+                        shard.end(entry.pointee.facts, .collapsed, message: slot, job: entry.pointee.job)
+                    }
                 } else if isSessionOver, entry.pointee.flags.contains(.cold) {
                     if entry.pointee.fallbackAt > 0, entry.pointee.job == .max {
-                        openBatch(deviceSlot)
-                        createJob(slot, dueAt: now)
-                        closeBatch()
+                        inBatch(of: deviceSlot) { shard in
+                            shard.createJob(slot, dueAt: shard.now)
+                        }
                     }
                     leaveToStore(slot)
                 } else {
@@ -267,9 +268,9 @@ extension Shard {
                 entry.pointee.flags.insert([.overdue, .missed])
                 numbers.missedAckDeadlines &+= 1
                 if entry.pointee.job == .max {
-                    openBatch(deviceSlot)
-                    createJob(slot, dueAt: now, timedOut: true)
-                    closeBatch()
+                    inBatch(of: deviceSlot) { shard in
+                        shard.createJob(slot, dueAt: shard.now, timedOut: true)
+                    }
                 } else {
                     jobs.pointer(entry.pointee.job).pointee.row.note(.timedOut, now)
                     placeJob(entry.pointee.job)
@@ -278,9 +279,9 @@ extension Shard {
             }
         } else if entry.pointee.fallbackAt > 0, entry.pointee.fallbackAt <= now, entry.pointee.job == .max {
             if !devices.pointer(deviceSlot).pointee.isReachable { entry.pointee.flags.insert(.missed) }
-            openBatch(deviceSlot)
-            createJob(slot, dueAt: now, timedOut: entry.pointee.flags.contains(.missed))
-            closeBatch()
+            inBatch(of: deviceSlot) { shard in
+                shard.createJob(slot, dueAt: shard.now, timedOut: entry.pointee.flags.contains(.missed))
+            }
         }
         armTimer(slot)
         if entry.pointee.facts.table == .broadcast { leaveBroadcasts(deviceSlot) }

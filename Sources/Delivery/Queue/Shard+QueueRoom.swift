@@ -289,30 +289,31 @@ extension Shard {
             next = place.slot
         }
         var looks = limits.sliceCount * Self.shedLooksPerEnd
-        while excess.isAny, looks > 0, next != .max || !place.isVendor {
-            guard next != .max else {
-                place.isVendor = true
-                next = device.pointee.firstVendor
-                continue
+        inBatches(of: slot) { shard in
+            while excess.isAny, looks > 0, next != .max || !place.isVendor {
+                guard next != .max else {
+                    place.isVendor = true
+                    next = device.pointee.firstVendor
+                    continue
+                }
+                let message = next
+                let entry = shard.messages.pointer(message)
+                next = entry.pointee.next
+                looks -= 1
+                guard shard.mayDrop(message) else { continue }
+                excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
+                shard.endShed(message)
+                looks -= Self.shedLooksPerEnd - 1
             }
-            let message = next
-            let entry = messages.pointer(message)
-            next = entry.pointee.next
-            looks -= 1
-            guard mayDrop(message) else { continue }
-            excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
-            endShed(message, slot)
-            looks -= Self.shedLooksPerEnd - 1
         }
-        if batch.isOpen { closeBatch() }
         guard excess.isAny, next != .max || !place.isVendor else { return completion(&self, true) }
         place.slot = next
         place.message = next == .max ? nil : messages.pointer(next).pointee.facts.message
         later { $0.shedYoung(slot, from: place, completion: completion) }
     }
 
-    private mutating func endShed(_ message: UInt32, _ slot: UInt32) {
-        openOrBreakBatch(slot)
+    private mutating func endShed(_ message: UInt32) {
+        nextChange()
         let entry = messages.pointer(message)
         end(entry.pointee.facts, .overflowed, message: message, job: entry.pointee.job)
     }
@@ -368,15 +369,16 @@ extension Shard {
 
     /// Ends what may be ended of a page that was read, while the queue is over its bounds.
     private mutating func endPage(_ rows: [Scanned], _ slot: UInt32, where isChosen: (MessageFacts) -> Bool) {
-        for row in rows where isChosen(row.facts) && standingExcess(slot).isAny {
-            let known = listedMessage(table: row.facts.table, item: row.facts.item, of: slot)
-            let message = known ?? adoptMessage(row, device: slot)
-            if mayDrop(message) {
-                endShed(message, slot)
-            } else if known == nil {
-                leaveToStore(message)
+        inBatches(of: slot) { shard in
+            for row in rows where isChosen(row.facts) && shard.standingExcess(slot).isAny {
+                let known = shard.listedMessage(table: row.facts.table, item: row.facts.item, of: slot)
+                let message = known ?? shard.adoptMessage(row, device: slot)
+                if shard.mayDrop(message) {
+                    shard.endShed(message)
+                } else if known == nil {
+                    shard.leaveToStore(message)
+                }
             }
         }
-        if batch.isOpen { closeBatch() }
     }
 }

@@ -22,7 +22,7 @@ extension Shard {
     }
 
     private mutating func tell(_ first: FirstAck) {
-        pending.append(PendingEffect(ticket: lastTicket, kind: .firstAck(first)))
+        outbox.hold(.firstAck(first))
         guard let bucket = first.message.bucket else { return }
         let key = StoreKey(bucket, .taskMessage, first.task, item: first.message.low)
         tasks.watch(key, until: now + limits.taskPatience)
@@ -67,10 +67,7 @@ extension Shard {
         guard row.flags.contains(.firstAck) else { return }
         let message = MessageID(
             bucket: command.bucket, acceptedAt: row.acceptedAt, digest: command.messageDigest)
-        pending.append(
-            PendingEffect(
-                ticket: lastTicket, kind: .firstAck(FirstAck(task: command.task, app: row.app, message: message))))
-        releaseDue()
+        whenDurable(.firstAck(FirstAck(task: command.task, app: row.app, message: message)))
     }
 
     // MARK: What the gateway asks for
@@ -84,12 +81,12 @@ extension Shard {
         lookUp(key) { shard, bytes, _, ok in
             guard ok else { return shard.answer(origin, .busy) }
             guard bytes == nil else { return shard.answer(origin, .done) }
-            shard.store.beginBatch(task.home)
-            shard.store.put(
-                key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none,
-                byteCount: TargetsRow.byteCount(siblings)
-            ) { TargetsRow.write(siblings, into: $0) }
-            shard.lastTicket = shard.store.endBatch()
+            shard.inBatch(in: task.home) { shard in
+                shard.store.put(
+                    key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none,
+                    byteCount: TargetsRow.byteCount(siblings)
+                ) { TargetsRow.write(siblings, into: $0) }
+            }
             shard.answer(origin, .done)
         }
     }
@@ -124,12 +121,12 @@ extension Shard {
             guard ok else { return shard.answer(origin, .busy) }
             guard let bytes, let row = LedgerRow(bytes) else { return shard.answer(origin, .unknown) }
             guard shard.isUnsettled(row, wakeAt: wakeAt) else { return shard.answer(origin, .done) }
-            shard.store.beginBatch(bucket)
-            shard.store.put(
-                key, wakeAt: row.acceptedAt + shard.limits.reportRetention, prior: .maybe(wakeAt: wakeAt),
-                byteCount: row.byteCount
-            ) { row.write(into: $0) }
-            shard.lastTicket = shard.store.endBatch()
+            shard.inBatch(in: bucket) { shard in
+                shard.store.put(
+                    key, wakeAt: row.acceptedAt + shard.limits.reportRetention, prior: .maybe(wakeAt: wakeAt),
+                    byteCount: row.byteCount
+                ) { row.write(into: $0) }
+            }
             shard.answer(origin, .done)
         }
     }

@@ -44,8 +44,7 @@ extension Shard {
 
     /// Answers once everything written so far is durable.
     mutating func answer(_ origin: Origin, _ answer: TaskAnswer) {
-        pending.append(PendingEffect(ticket: lastTicket, kind: .task(origin, answer)))
-        releaseDue()
+        whenDurable(.task(origin, answer))
     }
 
     // MARK: The row
@@ -58,9 +57,7 @@ extension Shard {
         guard TaskRow.byteCount(record) <= StoreBounds.valueByteCount else { return answer(origin, .tooLarge) }
         guard key != CallKey(high: 0, low: 0) else {
             guard mayBroadcast(record) else { return answer(origin, .full) }
-            store.beginBatch(record.id.home)
-            let written = putNew(record)
-            lastTicket = store.endBatch()
+            let written = inBatch(in: record.id.home) { $0.putNew(record) }
             announce(written)
             answer(origin, .created(record.id, isRepeat: false))
             return
@@ -79,22 +76,22 @@ extension Shard {
             }
             // After the look at the request: whoever repeats one that was taken hears so.
             guard shard.mayBroadcast(record) else { return shard.answer(origin, .full) }
-            shard.store.beginBatch(key.bucket)
-            shard.store.put(requestKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: [])) {
-                CallRow.write(digest: digest, task: record.id, targets: [], into: $0)
+            let written = shard.inBatch(in: key.bucket) { shard in
+                shard.store.put(requestKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: [])) {
+                    CallRow.write(digest: digest, task: record.id, targets: [], into: $0)
+                }
+                return shard.putNew(record)
             }
-            let written = shard.putNew(record)
-            shard.lastTicket = shard.store.endBatch()
             shard.announce(written)
             shard.answer(origin, .created(record.id, isRepeat: false))
         }
     }
 
     mutating func write(_ record: TaskRecord, prior: PriorRow) {
-        store.beginBatch(record.id.home)
-        put(record, prior: prior)
-        putLog(record)
-        lastTicket = store.endBatch()
+        inBatch(in: record.id.home) { shard in
+            shard.put(record, prior: prior)
+            shard.putLog(record)
+        }
     }
 
     mutating func put(_ record: TaskRecord, prior: PriorRow) {
@@ -173,24 +170,23 @@ extension Shard {
             case .scheduled: record.state = .running
             case .running, .stopping, .ending: break
             case .open, .stopped, .cancelled, .ended:
-                shard.store.beginBatch(task.home)
-                shard.store.delete(TaskRow.key(task), prior: .maybe(wakeAt: wakeAt))
-                shard.lastTicket = shard.store.endBatch()
+                shard.inBatch(in: task.home) { shard in
+                    shard.store.delete(TaskRow.key(task), prior: .maybe(wakeAt: wakeAt))
+                }
                 return
             }
             record.resumeAt = shard.now + shard.limits.taskPatience
             shard.write(record, prior: .maybe(wakeAt: wakeAt))
-            shard.pending.append(PendingEffect(ticket: shard.lastTicket, kind: .taskDue(record)))
-            shard.releaseDue()
+            shard.whenDurable(.taskDue(record))
         }
     }
 
     /// A row of a task whose reports are over.
     mutating func forget(_ stored: StoredRow) {
         guard stored.wakeAt <= now else { return }
-        store.beginBatch(stored.key.bucket)
-        store.delete(stored.key, prior: .maybe(wakeAt: stored.wakeAt))
-        lastTicket = store.endBatch()
+        inBatch(in: stored.key.bucket) { shard in
+            shard.store.delete(stored.key, prior: .maybe(wakeAt: stored.wakeAt))
+        }
     }
 
     // MARK: Devices of a scheduled task
@@ -201,12 +197,12 @@ extension Shard {
         withTask(task, app, origin) { shard, record, _ in
             guard record.state == .scheduled else { return shard.answer(origin, .refused(record.state)) }
             let key = StoreKey(task.home, .taskTargets, task, item: shard.tasks.nextPage(shard.now))
-            shard.store.beginBatch(task.home)
-            shard.store.put(
-                key, wakeAt: record.scheduleAt + shard.limits.reportRetention, prior: .none,
-                byteCount: TargetsRow.byteCount(targets)
-            ) { TargetsRow.write(targets, into: $0) }
-            shard.lastTicket = shard.store.endBatch()
+            shard.inBatch(in: task.home) { shard in
+                shard.store.put(
+                    key, wakeAt: record.scheduleAt + shard.limits.reportRetention, prior: .none,
+                    byteCount: TargetsRow.byteCount(targets)
+                ) { TargetsRow.write(targets, into: $0) }
+            }
             shard.answer(origin, .parked)
         }
     }
@@ -235,13 +231,13 @@ extension Shard {
         lookUp(key) { shard, bytes, _, ok in
             guard ok else { return shard.answer(origin, .busy) }
             guard bytes == nil else { return shard.answer(origin, .done) }
-            shard.store.beginBatch(bucket)
-            shard.store.put(key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none, byteCount: 16) {
-                var writer = RowWriter($0)
-                writer.put(task.high)
-                writer.put(task.low)
+            shard.inBatch(in: bucket) { shard in
+                shard.store.put(key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none, byteCount: 16) {
+                    var writer = RowWriter($0)
+                    writer.put(task.high)
+                    writer.put(task.low)
+                }
             }
-            shard.lastTicket = shard.store.endBatch()
             shard.answer(origin, .done)
         }
     }
@@ -281,11 +277,11 @@ extension Shard {
         lookUp(begunKey) { shard, bytes, _, ok in
             guard ok else { return shard.dropCall(key, origin, .busy) }
             guard let bytes else {
-                shard.store.beginBatch(key.bucket)
-                shard.store.put(begunKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: targets)) {
-                    CallRow.write(digest: digest, task: task, targets: targets, into: $0)
+                shard.inBatch(in: key.bucket) { shard in
+                    shard.store.put(begunKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: targets)) {
+                        CallRow.write(digest: digest, task: task, targets: targets, into: $0)
+                    }
                 }
-                shard.lastTicket = shard.store.endBatch()
                 return shard.answer(origin, .begun(task, targets))
             }
             guard let begun = CallRow.read(bytes), begun.digest == digest else {
@@ -314,12 +310,12 @@ extension Shard {
     private mutating func endCall(_ key: CallKey, _ outcomes: [PublishOutcome]?, _ origin: Origin) {
         guard let call = tasks.calls[key] else { return answer(origin, .unknown) }
         guard let outcomes, outcomes.count <= TaskBounds.callTargets else { return dropCall(key, origin, .busy) }
-        store.beginBatch(key.bucket)
-        store.put(
-            CallRow.answerKey(key), wakeAt: 0, prior: .maybe(wakeAt: 0),
-            byteCount: outcomes.count * RequestRow.byteCount
-        ) { CallRow.writeAnswer(outcomes, digest: call.digest, into: $0) }
-        lastTicket = store.endBatch()
+        inBatch(in: key.bucket) { shard in
+            shard.store.put(
+                CallRow.answerKey(key), wakeAt: 0, prior: .maybe(wakeAt: 0),
+                byteCount: outcomes.count * RequestRow.byteCount
+            ) { CallRow.writeAnswer(outcomes, digest: call.digest, into: $0) }
+        }
         tasks.end(key)
         answer(origin, .done)
         let repeated = outcomes.map { outcome in

@@ -6,6 +6,8 @@ internal import Wire
 /// The batch that is being written.
 struct OpenBatch {
     var device: UInt32 = .max
+    /// The device of a series of batches that is under way.
+    var series: UInt32 = .max
     var rowCount = 0
     /// A message ended in it that its device, which is connected, may not have seen.
     var endsUnseen = false
@@ -17,7 +19,49 @@ struct OpenBatch {
 }
 
 extension Shard {
-    mutating func openBatch(_ device: UInt32) {
+    /// Writes what one change of one device makes, as one batch: its rows, then the counters that it moved and the device's
+    /// record if it changed.
+    ///
+    /// This and `inBatches` are the ways to change a device's rows; what tells of the change waits for `lastTicket`.
+    @discardableResult
+    mutating func inBatch<Result>(of device: UInt32, _ change: (inout Shard) -> Result) -> Result {
+        openBatch(device)
+        let result = change(&self)
+        closeBatch()
+        return result
+    }
+
+    /// Writes any number of independent changes of one device, each begun by `nextChange`: in short batches.
+    mutating func inBatches(of device: UInt32, _ changes: (inout Shard) -> Void) {
+        precondition(batch.series == .max, "series of batches do not nest")
+        batch.series = device
+        changes(&self)
+        batch.series = .max
+        if batch.isOpen { closeBatch() }
+    }
+
+    /// Begins the next change of a series: in the open batch, or in a new one when that is long.
+    mutating func nextChange() {
+        let device = batch.series
+        precondition(device != .max, "a change of a series that has not begun")
+        if batch.isOpen {
+            guard batch.rowCount >= OpenBatch.rowLimit else { return }
+            closeBatch()
+        }
+        openBatch(device)
+    }
+
+    /// Writes rows that are no device's, in a batch of their bucket.
+    @discardableResult
+    mutating func inBatch<Result>(in bucket: Bucket, _ write: (inout Shard) -> Result) -> Result {
+        precondition(!batch.isOpen, "batches do not nest")
+        store.beginBatch(bucket)
+        let result = write(&self)
+        outbox.wrote(store.endBatch())
+        return result
+    }
+
+    private mutating func openBatch(_ device: UInt32) {
         precondition(!batch.isOpen, "batches do not nest")
         batch.device = device
         batch.rowCount = 0
@@ -25,18 +69,16 @@ extension Shard {
         store.beginBatch(devices.pointer(device).pointee.bucket)
     }
 
-    @discardableResult
-    mutating func closeBatch() -> Ticket {
-        let device = devices.pointer(batch.device)
+    private mutating func closeBatch() {
+        let slot = batch.device
+        let device = devices.pointer(slot)
         if device.pointee.flags.contains(.dirty) { writeDevice(device) }
         counters.writeChanged(device.pointee.bucket, to: store)
-        let slot = batch.device
         batch.device = .max
-        lastTicket = store.endBatch()
+        outbox.wrote(store.endBatch())
         if batch.endsUnseen { raiseWall(slot) }
         devices.releaseQueue(slot)
         if tasks.hasFreshFirstAcks { tellFirstAcks() }
-        return lastTicket
     }
 
     /// Stops the device's stream until the batch that was just closed is durable.
@@ -44,30 +86,16 @@ extension Shard {
     /// What the device is sent from here on moves its position past the message that ended. A crash that takes the end back
     /// would leave that message covered: it would count as delivered and never come.
     private mutating func raiseWall(_ slot: UInt32) {
-        walls[slot] = lastTicket
-        pending.append(
-            PendingEffect(ticket: lastTicket, kind: .resume(device: slot, cid: devices.pointer(slot).pointee.cid)))
+        walls[slot] = outbox.lastTicket
+        outbox.hold(.resume(device: slot, cid: devices.pointer(slot).pointee.cid))
     }
 
     /// The device's stream waits for an end to be durable.
     mutating func isWalled(_ slot: UInt32) -> Bool {
         guard !walls.isEmpty, let wall = walls[slot] else { return false }
-        guard wall <= committedTicket else { return true }
+        guard wall <= outbox.committedTicket else { return true }
         walls[slot] = nil
         return false
-    }
-
-    /// Between two independent changes of one device: starts a new batch when this one is long.
-    mutating func breakLongBatch() {
-        guard batch.rowCount >= OpenBatch.rowLimit else { return }
-        let device = batch.device
-        closeBatch()
-        openBatch(device)
-    }
-
-    /// Before an independent change of one device: in the open batch, unless that is long.
-    mutating func openOrBreakBatch(_ device: UInt32) {
-        if batch.isOpen { breakLongBatch() } else { openBatch(device) }
     }
 
     private func writeDevice(_ device: UnsafeMutablePointer<Device>) {

@@ -1,0 +1,65 @@
+internal import Structures
+internal import Wire
+
+/// What leaves a shard: effects at once, or as soon as what they tell of is durable, in the order of their tickets.
+struct Outbox: ~Copyable {
+    private var effects: [Effect] = []
+    private var waiting = Ring<PendingEffect>(capacity: 256)
+    /// Effects are being let go: what that adds is let go by the same loop, not by one within it.
+    private var isReleasing = false
+    /// The ticket of the last batch: what is said now may rest on it.
+    private(set) var lastTicket: Ticket
+    private(set) var committedTicket: Ticket
+
+    init(committedTicket: Ticket) {
+        (lastTicket, self.committedTicket) = (committedTicket, committedTicket)
+    }
+
+    /// A batch was handed to the store.
+    mutating func wrote(_ ticket: Ticket) { lastTicket = ticket }
+
+    /// Every batch up to `ticket` is on disk.
+    mutating func committed(upTo ticket: Ticket) { committedTicket = max(committedTicket, ticket) }
+
+    // MARK: At once
+
+    @inline(__always)
+    mutating func send(_ effect: Effect) { effects.append(effect) }
+
+    var hasEffects: Bool { !effects.isEmpty }
+
+    mutating func take(into taken: inout [Effect]) {
+        taken.removeAll(keepingCapacity: true)
+        swap(&effects, &taken)
+    }
+
+    // MARK: When durable
+
+    /// Lets it go once the batch of the ticket, or the last one, is durable.
+    @inline(__always)
+    mutating func hold(_ kind: PendingEffect.Kind, ticket: Ticket? = nil) {
+        waiting.append(PendingEffect(ticket: ticket ?? lastTicket, kind: kind))
+    }
+
+    var waitingCount: Int { waiting.count }
+    /// The last ticket that an effect waits for; 0 when none waits.
+    var awaitedTicket: Ticket { waiting.isEmpty ? 0 : waiting.pointer(waiting.count - 1).pointee.ticket }
+
+    /// What waits, in order, for a look ahead.
+    func waiting(at place: Int) -> UnsafePointer<PendingEffect> { waiting.pointer(place) }
+
+    /// True when the caller is to let go what is due, until `endRelease`; false within such a loop.
+    mutating func beginRelease() -> Bool {
+        guard !isReleasing else { return false }
+        isReleasing = true
+        return true
+    }
+
+    mutating func endRelease() { isReleasing = false }
+
+    /// The next effect whose ticket is durable, or, with `beforeSync` (a planted fault), the next one.
+    mutating func popDue(beforeSync: Bool) -> PendingEffect? {
+        guard let first = waiting.first, first.ticket <= committedTicket || beforeSync else { return nil }
+        return waiting.popFirst()
+    }
+}

@@ -7,24 +7,18 @@
     @inlinable static var chunkCount: Int { 1 << Int(chunkShift) }
 
     @usableFromInline let blank: Element
-    @usableFromInline var chunks: UnsafeMutablePointer<UnsafeMutablePointer<Element>?>
-    @usableFromInline var chunkCapacity = 16
+    // An array, not a pointer: of a generic structure all of whose fields are trivial the compiler (6.3) runs no `deinit`
+    // where it is a member of another.
+    @usableFromInline var chunks = [UnsafeMutablePointer<Element>?](repeating: nil, count: 16)
 
-    @inlinable public init(repeating blank: Element) {
-        self.blank = blank
-        chunks = .allocate(capacity: 16)
-        chunks.initialize(repeating: nil, count: 16)
-    }
+    @inlinable public init(repeating blank: Element) { self.blank = blank }
 
-    deinit {
-        for index in 0..<chunkCapacity { chunks[index]?.deallocate() }
-        chunks.deallocate()
-    }
+    deinit { for chunk in chunks { chunk?.deallocate() } }
 
     /// The value's place; `nil` in a chunk where nothing was ever written.
     @inlinable public func existing(_ index: UInt32) -> UnsafeMutablePointer<Element>? {
         let chunk = Int(index >> Self.chunkShift)
-        guard chunk < chunkCapacity, let base = chunks[chunk] else { return nil }
+        guard chunk < chunks.count, let base = chunks[chunk] else { return nil }
         return base + (Int(index) & (Self.chunkCount - 1))
     }
 
@@ -44,14 +38,10 @@
 
     @usableFromInline mutating func make(_ index: UInt32) -> UnsafeMutablePointer<Element> {
         let chunk = Int(index >> Self.chunkShift)
-        if chunk >= chunkCapacity {
-            var capacity = chunkCapacity * 2
+        if chunk >= chunks.count {
+            var capacity = chunks.count * 2
             while capacity <= chunk { capacity *= 2 }
-            let wider = UnsafeMutablePointer<UnsafeMutablePointer<Element>?>.allocate(capacity: capacity)
-            wider.moveInitialize(from: chunks, count: chunkCapacity)
-            (wider + chunkCapacity).initialize(repeating: nil, count: capacity - chunkCapacity)
-            chunks.deallocate()
-            (chunks, chunkCapacity) = (wider, capacity)
+            chunks += [UnsafeMutablePointer<Element>?](repeating: nil, count: capacity - chunks.count)
         }
         let base = UnsafeMutablePointer<Element>.allocate(capacity: Self.chunkCount)
         base.initialize(repeating: blank, count: Self.chunkCount)

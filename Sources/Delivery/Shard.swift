@@ -46,6 +46,7 @@ public struct Shard: ~Copyable {
     var tagWalks = TagWalkPlaces()
     var retiredApps: Set<AppKey> = []
     var numbers = ShardStatistics()
+    var appNumbers: [AppStatistics]
     var aliasReads = AliasReads()
     /// Which devices tasks have reached; see `admitOnce`.
     var acceptances: AcceptanceFilter
@@ -70,6 +71,7 @@ public struct Shard: ~Copyable {
         self.apps = apps
         self.now = now
         devices = DeviceTable(now: now)
+        appNumbers = Array(repeating: AppStatistics(), count: apps.count)
         sessions = SessionTable(appCount: apps.count)
         messages = MessageTable(now: now)
         jobs = JobTable(appCount: apps.count, now: now)
@@ -143,9 +145,7 @@ public struct Shard: ~Copyable {
             if let index = apps.firstIndex(where: { $0.key == settings.key }) {
                 apps[index] = settings
             } else {
-                apps.append(settings)
-                jobs.addApp()
-                sessions.addApp()
+                addApp(settings)
             }
         }
         retiredApps = Set(apps.map(\.key)).subtracting(new.map(\.key))

@@ -4,10 +4,8 @@ public struct ShardStatistics: Sendable {
     public var accepted: UInt64 = 0
     /// By `FinalState`'s raw value, less one.
     public var finals = InlineArray<9, UInt64>(repeating: 0)
-    public var refusedBusy: UInt64 = 0
-    /// Of those: while room was short, of apps that had taken more than their share.
+    /// Publishes refused as busy while room was short, of apps that had taken more than their share.
     public var refusedOverShare: UInt64 = 0
-    public var refusedQueueFull: UInt64 = 0
     public var repeatedRequests: UInt64 = 0
     public var deliversSent: UInt64 = 0
     public var deliversResent: UInt64 = 0

@@ -24,6 +24,7 @@ extension Shard {
         // What is left is for those who have not had their share.
         guard mayAccept(command.app) else {
             numbers.refusedOverShare &+= 1
+            appNumbers[Int(appIndex(command.app))].refusedOverShare &+= 1
             refuse(command, .busy)
             return
         }
@@ -53,8 +54,6 @@ extension Shard {
     mutating func refuse(
         _ command: PublishCommand, _ code: PublishOutcome.Code, reason: PublishOutcome.FallbackReason = .applies
     ) {
-        if code == .busy || code == .storeFailed { numbers.refusedBusy &+= 1 }
-        if code == .queueFull { numbers.refusedQueueFull &+= 1 }
         outbox.send(
             .publishAnswered(
                 command.origin,

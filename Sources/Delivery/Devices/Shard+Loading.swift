@@ -32,9 +32,7 @@ extension Shard {
     /// The app's place; one that the configuration does not name (any more) gets a place without settings.
     mutating func appIndex(_ key: AppKey) -> UInt16 {
         if let index = apps.firstIndex(where: { $0.key == key }) { return UInt16(truncatingIfNeeded: index) }
-        apps.append(AppSettings(key: key, appID: "", apnsTopic: ""))
-        jobs.addApp()
-        sessions.addApp()
+        addApp(AppSettings(key: key, appID: "", apnsTopic: ""))
         retiredApps.insert(key)
         broadcasts.setApps(apps)
         return UInt16(truncatingIfNeeded: apps.count - 1)

@@ -140,6 +140,7 @@ extension Shard {
         counters.countAccepted(counterScope)
         numbers.accepted &+= 1
         numbers.pending += 1
+        appNumbers[Int(devices.pointer(batch.device).pointee.appIndex)].accepted &+= 1
     }
 
     private mutating func countEnded(_ state: FinalState, _ reach: CountersRow.Reach, _ facts: MessageFacts) {
@@ -148,6 +149,7 @@ extension Shard {
         counters.count(reach, of: facts, now: now)
         numbers.finals[Int(state.rawValue) - 1] &+= 1
         numbers.pending -= 1
+        appNumbers[Int(devices.pointer(batch.device).pointee.appIndex)].count(state)
     }
 
     /// Counts, in the open batch, on which channels a message went out.

@@ -1,0 +1,51 @@
+// The numbers that a shard keeps by app, for an operator who has several.
+
+public import Wire
+
+/// Plain numbers of one app in one shard: counters count since the process started, gauges tell what is now.
+public struct AppStatistics: Sendable {
+    // Counters.
+    public var accepted: UInt64 = 0
+    /// Publishes refused as busy, because room was short and the app had taken more than its share.
+    public var refusedOverShare: UInt64 = 0
+    /// Messages that ended in a state which says that they did not arrive.
+    public var expired: UInt64 = 0
+    public var overflowed: UInt64 = 0
+    public var failed: UInt64 = 0
+
+    // Gauges.
+    public var connectedDevices = 0
+    public var dueJobs = 0
+
+    public init() {}
+
+    mutating func count(_ state: FinalState) {
+        switch state {
+        case .expired: expired &+= 1
+        case .overflowed: overflowed &+= 1
+        case .failed: failed &+= 1
+        case .delivered, .deliveredOffline, .opened, .handedOff, .collapsed, .revoked: break
+        }
+    }
+}
+
+extension Shard {
+    /// The numbers of these apps, in their order; an app that this shard does not know has none.
+    public func statistics(of keys: [AppKey]) -> [AppStatistics] {
+        keys.map { key in
+            guard let app = apps.firstIndex(where: { $0.key == key }) else { return AppStatistics() }
+            var current = appNumbers[app]
+            current.connectedDevices = sessions.count(ofApp: app)
+            current.dueJobs = jobs.dueCount(of: app)
+            return current
+        }
+    }
+
+    /// Gives an app a place in everything that is kept by app.
+    mutating func addApp(_ settings: AppSettings) {
+        apps.append(settings)
+        appNumbers.append(AppStatistics())
+        jobs.addApp()
+        sessions.addApp()
+    }
+}

@@ -1,0 +1,71 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+@Suite("Statistics by app")
+struct AppStatisticsTests {
+    private static let other = DeliveryHarness.otherApp
+    private let harness = DeliveryHarness()
+
+    private func statistics(_ app: AppKey) -> AppStatistics { harness.shard.statistics(of: [app])[0] }
+
+    @Test("each app has its own numbers, in the order of the question, and the apps' sums are the shard's")
+    func apart() {
+        let phone = harness.register(token: "aa")
+        let neighbour = harness.register(token: "aa", app: Self.other)
+        for _ in 0..<3 { #expect(harness.publish(phone).code == .accepted) }
+        harness.disconnect(neighbour)
+        for _ in 0..<2 { #expect(harness.publish(neighbour, app: Self.other).code == .accepted) }
+        let numbers = harness.shard.statistics(of: [Self.other, AppKey(0xC99), DeliveryHarness.app])
+        #expect(numbers.map(\.accepted) == [2, 0, 3])
+        #expect(numbers.map(\.connectedDevices) == [0, 0, 1])
+        #expect(numbers.map(\.dueJobs) == [2, 0, 0])
+        #expect(harness.statistics.accepted == 5 && harness.statistics.dueJobs == 2)
+        _ = harness.lease(1)
+        #expect(statistics(Self.other).dueJobs == 1)
+    }
+
+    @Test("a message that did not arrive counts for its app, by how it ended")
+    func undelivered() {
+        let phone = harness.register()
+        let neighbour = harness.register(app: Self.other)
+        #expect(harness.publish(phone, vendor: false).code == .accepted)
+        harness.shard.reject(phone.session, sequence: 1, reason: "no", now: harness.now)
+        harness.flush()
+        harness.disconnect(neighbour)
+        #expect(harness.publish(neighbour, timeToLive: 5_000, vendor: false, app: Self.other).code == .accepted)
+        harness.advance(10_000)
+        #expect(statistics(DeliveryHarness.app).failed == 1 && statistics(DeliveryHarness.app).expired == 0)
+        #expect(statistics(Self.other).failed == 0 && statistics(Self.other).expired == 1)
+        #expect(harness.statistics.ended(.failed) == 1 && harness.statistics.ended(.expired) == 1)
+    }
+
+    @Test("an app's refusals over its share count for it")
+    func overShare() {
+        let phone = harness.register(token: "aa")
+        let neighbour = harness.register(token: "aa", app: Self.other)
+        for _ in 0..<20 { #expect(harness.publish(phone).code == .accepted) }
+        #expect(harness.publish(neighbour, app: Self.other).code == .accepted)
+        harness.store.isShortOfRoom = true
+        #expect(harness.publish(phone).code == .busy)
+        #expect(statistics(DeliveryHarness.app).refusedOverShare == 1)
+        #expect(statistics(Self.other).refusedOverShare == 0)
+    }
+
+    @Test("an app that a row brought back before a reload lists it again has its place")
+    func relisted() {
+        var phone = harness.register(token: "aa", app: Self.other)
+        harness.disconnect(phone)
+        #expect(harness.publish(phone, app: Self.other).code == .accepted)
+        let all = harness.apps
+        harness.apps = [all[0]]
+        harness.crash()
+        harness.advance(1_000)
+        #expect(statistics(Self.other).dueJobs == 1, "its job's alarm, though no configuration names it")
+        harness.shard.reload(apps: all)
+        harness.connect(&phone, app: Self.other)
+        #expect(statistics(Self.other).connectedDevices == 1)
+    }
+}

@@ -17,7 +17,8 @@ public enum AdminAction {
     case device(DeviceAddress)
     /// Ask the message's loop; then `AdminAnswer.trace`, which hides apps outside the scope.
     case message(MessageID, scope: Set<AppKey>?)
-    case metrics
+    /// The page, with figures of no app outside the scope.
+    case metrics(scope: Set<AppKey>?)
     case healthz
     case readyz
 }
@@ -125,8 +126,7 @@ public final class AdminAPI {
             guard let cid = DeviceID(hex: path[4]) else { throw .invalid("cid is 32 lower-case hex digits") }
             return .device(DeviceAddress(app: app.key, bucket: app.bucket(of: cid), cid: cid))
         case .metrics:
-            _ = try authorize(request, for: nil)
-            return .metrics
+            return .metrics(scope: try authorize(request, for: nil).apps)
         // Probes carry no credential; they say nothing that a connect would not.
         case .healthz: return .healthz
         case .readyz: return .readyz

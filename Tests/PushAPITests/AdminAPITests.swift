@@ -265,14 +265,16 @@ struct AdminAPITests {
             case .device(let address) = call(.get, "/v1/apps/demoApp/devices/\(Fixture.cid)", bearer: "support-token"),
             case .message(let message, scope: let scope) = call(
                 .get, "/v1/messages/\(Self.jobID)", bearer: "support-token"),
-            case .metrics = call(.get, "/metrics"), case .healthz = call(.get, "/healthz", bearer: nil),
+            case .metrics(scope: nil) = call(.get, "/metrics"),
+            case .metrics(scope: let metricScope) = call(.get, "/metrics", bearer: "support-token"),
+            case .healthz = call(.get, "/healthz", bearer: nil),
             case .readyz = call(.head, "/readyz/", bearer: nil)
         else {
             Issue.record("a route is missing")
             return
         }
         #expect(address == DeviceAddress(app: app.key, bucket: app.bucket(of: Fixture.cid), cid: Fixture.cid))
-        #expect(message == MessageID(Self.jobID) && scope == [app.key])
+        #expect(message == MessageID(Self.jobID) && scope == [app.key] && metricScope == [app.key])
         expect(call(.get, "/v1/messages/xyz"), 400, "invalidParameter")
         expect(call(.get, "/v1/apps/demoApp/devices/xyz"), 400, "invalidParameter")
         for path in ["", "/", "/v1", "/v1/handoff", "/v1/handoff/x", "/v2/demoApp/auth", "/a/b/c"] {

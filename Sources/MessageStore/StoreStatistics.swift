@@ -40,6 +40,8 @@ public struct StoreStatistics: Sendable, Equatable {
     public var lastSpillFailure: String?
     /// Attempts to spill, or to make room for it, that failed and will be repeated.
     public var spillFailureCount = 0
+
+    public init() {}
 }
 
 extension EmbeddedStore {

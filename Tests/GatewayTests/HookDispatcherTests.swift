@@ -99,9 +99,9 @@ struct HookDispatcherTests {
         #expect(dispatcher.state.isHealthy)
         #expect(dispatcher.state.attemptsFailed == 2)
         #expect(dispatcher.state.attemptsAnswered == 1)
-        var page = MetricsPage()
-        dispatcher.report(to: &page)
-        let text = String(decoding: page.render(), as: UTF8.self)
+        var figures = MetricFigures()
+        figures.hook = dispatcher.figures
+        let text = String(decoding: MetricsPage.render(figures), as: UTF8.self)
         #expect(text.contains("\nlongwire_hook_healthy 1\n"))
         #expect(text.contains("longwire_hook_attempts_total{result=\"failed\"} 2\n"))
         dispatcher.stop(withinMilliseconds: 0)

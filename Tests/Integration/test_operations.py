@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import threading
 
+import neighbour_party
 import pytest
 from conftest import QUICK
 from gateway import ADMIN_TOKEN, Refused, binary, eventually, full_pipe
@@ -99,6 +100,31 @@ def test_long_polls_are_limited(own_gateway):
     assert gateway.stop() == 0
     waiting.join(20)
     assert answers == [[]], "a stop answers who waits"
+
+
+def test_metrics_by_app_name_those_that_the_credential_may_see(new_device):
+    with neighbour_party.two_apps() as gateway:
+        quiet = neighbour_party.neighbour_of(gateway)
+        name = gateway.app["appId"]
+        device, absent = new_device(gateway), new_device(quiet, token="ab" * 32)
+        absent.close()
+        eventually(lambda: 'longwire_app_connected_devices{app="quiet"} 0' in gateway.metrics(), "the end of a session")
+        for number in range(3):
+            gateway.push(device.cid, str(number))
+        assert quiet.push(absent.cid, "late", alert="A")["channel"] == "queued"
+        page = gateway.metrics().splitlines()
+        for line in (
+                "longwire_messages_accepted_total 4", "longwire_handoff_jobs_created_total 1", "longwire_handoff_jobs_due 1",
+                f'longwire_app_connected_devices{{app="{name}"}} 1',
+                f'longwire_app_messages_accepted_total{{app="{name}"}} 3',
+                'longwire_app_messages_accepted_total{app="quiet"} 1',
+                f'longwire_app_handoff_jobs_due{{app="{name}"}} 0', 'longwire_app_handoff_jobs_due{app="quiet"} 1',
+                "longwire_store_damaged_rows_total 0", "longwire_store_read_failures_total 0"):
+            assert line in page, line
+        seen = gateway.admin_call("GET", "/metrics", token=neighbour_party.NEIGHBOUR_TOKEN)["text"]
+        assert 'longwire_app_handoff_jobs_due{app="quiet"} 1' in seen
+        assert name not in seen, "another app's figures are not for this credential"
+        assert gateway.stop() == 0
 
 
 def test_more_than_a_mailbox_holds_goes_in_pieces(own_gateway, new_device):

@@ -64,8 +64,8 @@ final class AdminFront {
         case .message(let message, let scope):
             guard let bucket = message.bucket else { return }
             ask(exchange, .message(scope: scope)) { owner.queryTrace(of: message, bucket: bucket, origin: $0) }
-        case .metrics:
-            MetricsGatherer.gather(owner) { [weak self] page in
+        case .metrics(let scope):
+            MetricsGatherer.gather(owner, scope: scope) { [weak self] page in
                 self?.respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))
             }
         case .healthz: respond(exchange, HealthPage.health(owner.context))

@@ -70,7 +70,7 @@ extension GatewayLoop {
         case .broadcast(let session, let broadcast):
             sessions.send(session, broadcast)
         case .publishAnswered(let origin, let outcome):
-            if outcome.code != .accepted { metrics.count(.published(outcome.code)) }
+            if let counter = LoopCounter.refused(outcome.code) { metrics.count(counter) }
             answer(.published(origin, outcome))
         case .welcome(let session, let welcome):
             sessions.welcome(session, welcome)

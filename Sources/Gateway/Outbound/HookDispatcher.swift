@@ -109,19 +109,8 @@ package final class HookDispatcher: Sendable {
         thread?.join()
     }
 
-    /// Adds the hook's state to a page; nothing without a hook.
-    package func report(to page: inout MetricsPage) {
-        let (state, isConfigured) = shared.withLock { ($0.state, $0.configuration != nil) }
-        guard isConfigured else { return }
-        page.add(.hookHealthy, state.isHealthy ? 1 : 0)
-        page.add(.hookFailingSince, state.failingSince ?? 0)
-        page.add(.hookLastStatus, state.lastStatus)
-        page.add(.hookAttempts, state.attemptsAnswered, [.result: "answered"])
-        page.add(.hookAttempts, state.attemptsFailed, [.result: "failed"])
-        page.add(.hookDeliveries, state.deliveriesAnswered, [.result: "answered"])
-        page.add(.hookDeliveries, state.deliveriesGivenUp, [.result: "givenUp"])
-        page.add(.hookHeld, state.heldCount)
-    }
+    /// What `/metrics` has of the hook; `nil` without one.
+    package var figures: HookState? { shared.withLock { $0.configuration == nil ? nil : $0.state } }
 
     // MARK: The thread
 

@@ -1,0 +1,45 @@
+package import Delivery
+package import MessageStore
+
+/// What a page is made of: copies of the figures, taken for one scrape.
+package struct MetricFigures: Sendable {
+    /// A page has samples of so many apps: the first of the configuration.
+    package static let appLimit = 200
+
+    package var uptimeMilliseconds: Int64 = 0
+    var status = GatewayStatus()
+    package var lostLogLines = 0
+    /// Open connections of devices and senders.
+    package var connections = 0
+    package var bodyBytes = 0
+    package var store = StoreStatistics()
+    package var acceptsWrites = true
+    /// `nil` without a hook.
+    package var hook: HookState?
+    package var loops: [LoopFigures] = []
+    /// The ids of the page's apps.
+    package var appIDs: [String] = []
+
+    package init() {}
+}
+
+/// One loop's part of a page.
+package struct LoopFigures: Sendable {
+    package var metrics = LoopMetrics()
+    package var shard = ShardStatistics()
+    /// In the order of `MetricFigures.appIDs`.
+    package var apps: [AppStatistics] = []
+    package var deviceSessions = 0
+    package var senderSessions = 0
+    package var httpConnections = 0
+    package var adminConnections = 0
+    package var httpDisplaced: UInt64 = 0
+    package var adminDisplaced: UInt64 = 0
+    package var httpTurnedAway: UInt64 = 0
+    package var adminTurnedAway: UInt64 = 0
+    package var waitingLongPolls = 0
+    package var mailboxItems = 0
+    package var youngRows = 0
+
+    package init() {}
+}

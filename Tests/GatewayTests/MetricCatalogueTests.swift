@@ -1,0 +1,165 @@
+import Delivery
+import MessageStore
+import Testing
+
+@testable import Gateway
+
+/// The catalogue is complete, and what it declares follows the conventions of the format.
+@Suite("Metric catalogue")
+struct MetricCatalogueTests {
+    /// Figures that the test of completeness finds on no page, each with the reason.
+    private static let withoutMetric: [String: String] = [
+        "ShardStatistics.sessions": "longwire_sessions tells the loop's own table",
+        "ShardStatistics.deliversSent": "longwire_delivers_sent_total counts the frames that went out",
+        "StoreStatistics.lastSpillFailure": "a text: the log has it with spillFailed",
+        "StoreStatistics.commitTimes": "an array: MetricsTests.commitTimes looks at its histogram",
+    ]
+
+    // MARK: Names
+
+    @Test("a name has its unit, a counter's ends in _total, and help is one sentence on one line")
+    func names() {
+        for metric in MetricCatalogue.all {
+            let words = metric.name.split(separator: "_")
+            #expect(words.first == "longwire" && metric.name.wholeMatch(of: /[a-z][a-z0-9_]*/) != nil, "\(metric.name)")
+            #expect((metric.kind == .counter) == (words.last == "total"), "\(metric.name)")
+            for unit in ["bytes", "seconds"] {
+                #expect(words.contains { $0 == unit } == (metric.unit.word == unit), "\(metric.name)")
+            }
+            for wrong in ["ms", "us", "milliseconds", "microseconds", "minutes", "kilobytes", "megabytes"] {
+                #expect(!words.contains { $0 == wrong }, "\(metric.name)")
+            }
+            #expect(metric.help.hasSuffix(".") && !metric.help.contains("\n") && !metric.help.contains("\\"))
+            #expect(!metric.samples.isEmpty, "\(metric.name)")
+        }
+        // OpenMetrics knows a counter by its name without the ending.
+        let families = MetricCatalogue.all.map { metric in
+            metric.kind == .counter ? String(metric.name.dropLast("_total".count)) : metric.name
+        }
+        #expect(Set(families).count == families.count)
+    }
+
+    @Test("samples of a metric are of its kind, have the same labels and differ in their values")
+    func labels() {
+        for metric in MetricCatalogue.all {
+            var seen: Set<[String]> = []
+            for sample in metric.samples {
+                if case .histogram = sample.source {
+                    #expect(metric.kind == .histogram, "\(metric.name)")
+                } else {
+                    #expect(metric.kind != .histogram, "\(metric.name)")
+                }
+                #expect(sample.labels.map(\.name) == metric.samples[0].labels.map(\.name), "\(metric.name)")
+                #expect(seen.insert(sample.labels.map(\.value)).inserted, "\(metric.name)")
+            }
+        }
+    }
+
+    // MARK: Completeness
+
+    /// A page of one loop and one app, with a hook, after `change`.
+    private func page(_ change: (inout MetricFigures) -> Void = { _ in }) -> [Substring] {
+        var figures = MetricFigures()
+        figures.hook = HookState()
+        figures.appIDs = ["app"]
+        figures.loops = [LoopFigures()]
+        figures.loops[0].apps = [AppStatistics()]
+        change(&figures)
+        return String(decoding: MetricsPage.render(figures), as: UTF8.self).split(separator: "\n")
+    }
+
+    private func changedLines(_ page: [Substring], _ base: [Substring]) -> Int {
+        zip(page, base).count { $0 != $1 } + abs(page.count - base.count)
+    }
+
+    /// Sets the numbers one by one, whatever their names are: a number that changes no page has no metric.
+    private func check<Figures>(_ empty: Figures, _ put: (Figures, inout MetricFigures) -> Void) {
+        let base = page()
+        let fields = Field.all(of: empty)
+        #expect(fields.count > 5)
+        for field in fields {
+            let isExcused = Self.withoutMetric[field.name] != nil
+            guard field.isNumber else {
+                #expect(isExcused, "\(field.name) is no number: it needs a metric and a test, or a reason")
+                continue
+            }
+            for offset in stride(from: field.offset, to: field.offset + field.byteCount, by: 8) {
+                var figures = empty
+                withUnsafeMutableBytes(of: &figures) {
+                    $0.storeBytes(of: 1_000_000, toByteOffset: offset, as: Int64.self)
+                }
+                let isShown = changedLines(page { put(figures, &$0) }, base) > 0
+                #expect(isShown || isExcused, "\(field.name) has no metric")
+                #expect(!isShown || !isExcused, "\(field.name) has a metric, and a reason to have none")
+            }
+        }
+    }
+
+    @Test("every figure of the shard has a metric, or a reason to have none")
+    func shard() { check(ShardStatistics()) { $1.loops[0].shard = $0 } }
+
+    @Test("every figure of an app has a metric")
+    func apps() { check(AppStatistics()) { $1.loops[0].apps = [$0] } }
+
+    @Test("every figure of the store has a metric, or a reason to have none")
+    func store() { check(StoreStatistics()) { $1.store = $0 } }
+
+    @Test("everything that a loop counts or times changes one sample, or one histogram")
+    func loops() {
+        let base = page()
+        for counter in LoopCounter.allCases {
+            #expect(changedLines(page { $0.loops[0].metrics.count(counter) }, base) == 1, "\(counter)")
+        }
+        for timer in LoopTimer.allCases {
+            // The sum, the count, and every bucket from its own on.
+            let changed = changedLines(page { $0.loops[0].metrics.observe(timer, microseconds: 10_000_000) }, base)
+            #expect(changed == 4, "\(timer)")
+        }
+    }
+
+    @Test("an excuse names a figure that is there")
+    func excuses() {
+        let fields = Field.all(of: ShardStatistics()) + Field.all(of: StoreStatistics())
+        for name in Self.withoutMetric.keys { #expect(fields.contains { $0.name == name }, "\(name)") }
+    }
+}
+
+/// A stored property of a struct of statistics, and its place in memory.
+private struct Field {
+    var name: String
+    var offset: Int
+    var byteCount: Int
+    /// One or several words, each a number.
+    var isNumber: Bool
+
+    /// The fields in their order; those of a struct within stand in its place.
+    static func all<Figures>(of figures: Figures) -> [Field] {
+        var fields: [Field] = []
+        var offset = 0
+        add(figures, "\(Figures.self)", &offset, to: &fields)
+        #expect(offset == MemoryLayout<Figures>.size, "\(Figures.self) is laid out otherwise")
+        return fields
+    }
+
+    /// Each type that occurs is aligned to words, so that there are no gaps.
+    private static func add(_ figures: Any, _ prefix: String, _ offset: inout Int, to fields: inout [Field]) {
+        for child in Mirror(reflecting: figures).children {
+            let name = "\(prefix).\(child.label ?? "")"
+            let (byteCount, isNumber): (Int, Bool)
+            switch child.value {
+            case is Int, is Int64, is UInt64: (byteCount, isNumber) = (8, true)
+            case is InlineArray<9, UInt64>: (byteCount, isNumber) = (72, true)
+            case is [Int]: (byteCount, isNumber) = (MemoryLayout<[Int]>.size, false)
+            case is String?: (byteCount, isNumber) = (MemoryLayout<String?>.size, false)
+            case is StoreStatistics.Retention:
+                add(child.value, name, &offset, to: &fields)
+                continue
+            default:
+                Issue.record("\(name) has a type that this test does not know")
+                return
+            }
+            fields.append(Field(name: name, offset: offset, byteCount: byteCount, isNumber: isNumber))
+            offset += byteCount
+        }
+    }
+}

@@ -10,7 +10,7 @@ package struct Metric: Sendable {
     package enum Unit: Sendable {
         case none, bytes, seconds, milliseconds, microseconds
 
-        /// So many of these are one of the page's.
+        /// How many of these make one of the page's unit.
         var divisor: Double {
             switch self {
             case .none, .bytes, .seconds: 1

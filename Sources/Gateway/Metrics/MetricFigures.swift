@@ -3,7 +3,7 @@ package import MessageStore
 
 /// What a page is made of: copies of the figures, taken for one scrape.
 package struct MetricFigures: Sendable {
-    /// A page has samples of so many apps: the first of the configuration.
+    /// A page has samples of this many apps at most: the first of the configuration.
     package static let appLimit = 200
 
     package var uptimeMilliseconds: Int64 = 0

@@ -67,7 +67,7 @@ final class BroadcastHarness {
         return record
     }
 
-    /// Does what the gateway's desk does about tasks that are due, whole walks at a time.
+    /// Does what the gateway's coordinator does about tasks that are due, whole walks at a time.
     func runWalks() {
         let due = harness.dueTasks
         harness.dueTasks.removeAll()

@@ -47,13 +47,13 @@ final class AdminFront {
         case .respond(let response): respond(exchange, response)
         case .lease(let request): lease(exchange, request)
         case .results(let request):
-            let isTaken = owner.handoffDesk.settle(request.results, apps: request.apps) { [weak self] verdicts in
+            let isTaken = owner.handoff.settle(request.results, apps: request.apps) { [weak self] verdicts in
                 self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
             }
             if !isTaken { respond(exchange, Self.busy) }
         case .extend(let request):
             let items = request.items.map { ExtendItem(job: $0.job, leaseID: $0.leaseID) }
-            let isTaken = owner.handoffDesk.extend(
+            let isTaken = owner.handoff.extend(
                 items, milliseconds: request.leaseMilliseconds, apps: request.apps
             ) { [weak self] verdicts in
                 self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
@@ -82,8 +82,8 @@ final class AdminFront {
             longPolls.leave()
             return respond(exchange, Self.busy)
         }
-        let isTaken = owner.handoffDesk.lease(
-            HandoffDesk.LeaseRequest(
+        let isTaken = owner.handoff.lease(
+            HandoffCoordinator.LeaseRequest(
                 apps: request.apps, limit: request.limit, leaseMilliseconds: request.leaseMilliseconds,
                 deadline: Int64(owner.loop.now) + request.waitMilliseconds, leaseID: request.leaseID,
                 isCallerPresent: { !exchange.isPeerGone },

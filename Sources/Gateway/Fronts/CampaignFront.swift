@@ -5,16 +5,16 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// The push listener's requests about tasks: carries each through the desk and renders its answer.
+/// The push listener's requests about tasks: carries each through the coordinator and renders its answer.
 final class CampaignFront {
     private unowned let owner: GatewayLoop
-    let desk: CampaignDesk
+    let coordinator: TaskCoordinator
     /// Where aliases are looked up.
     private lazy var aliases: any AliasResolver = DirectoryAliases(owner)
 
     init(_ owner: GatewayLoop) {
         self.owner = owner
-        desk = CampaignDesk(owner)
+        coordinator = TaskCoordinator(owner)
     }
 
     typealias Respond = (APIResponse) -> Void
@@ -29,7 +29,7 @@ final class CampaignFront {
         case .aliases(let pushes, let form): push(pushes, form, respond)
         case .byTag(let push): self.push(push, respond)
         case .stop(let task, let app):
-            desk.stop(task, app) { answer in
+            coordinator.stop(task, app) { answer in
                 switch answer {
                 case .swept(let count): respond(CampaignAnswer.stopped(count))
                 case .unknown: respond(CampaignAnswer.unknownTask)
@@ -37,9 +37,9 @@ final class CampaignFront {
                 }
             }
         case .schedule(let task, let app):
-            desk.ask(home: task, .load(task, app)) { respond(CampaignAnswer.schedule($0)) }
+            coordinator.ask(home: task, .load(task, app)) { respond(CampaignAnswer.schedule($0)) }
         case .cancel(let task, let app):
-            desk.ask(home: task, .change(task, app, .cancel)) { respond(CampaignAnswer.cancelled($0)) }
+            coordinator.ask(home: task, .change(task, app, .cancel)) { respond(CampaignAnswer.cancelled($0)) }
         case .detail(let query): detail(query, respond)
         case .taskReport(let query): report(query, found: [], respond)
         case .groupReport(let query): report(query, respond)
@@ -54,13 +54,13 @@ final class CampaignFront {
     private func create(_ task: NewTask, _ respond: @escaping Respond) {
         let command = TaskCommand.create(
             task.record, requestKey: task.requestKey, requestDigest: task.requestDigest)
-        desk.ask(home: task.record.id, command) { [weak self] answer in
+        coordinator.ask(home: task.record.id, command) { [weak self] answer in
             guard let self else { return }
             guard case .created(let id, _) = answer, let group = task.group else {
                 return respond(CampaignAnswer.created(answer, task, durability: durability))
             }
             // A repetition writes the same row again: the first may have died before it.
-            desk.ask(
+            coordinator.ask(
                 group.bucket.loop(of: owner.loopCount), .joinGroup(id, bucket: group.bucket, owner: group.owner)
             ) { [weak self] joined in
                 guard let self else { return }
@@ -71,7 +71,7 @@ final class CampaignFront {
     }
 
     private func list(_ call: ListCall, _ respond: @escaping Respond) {
-        desk.record(call.task, call.app.key) { [weak self] answer in
+        coordinator.record(call.task, call.app.key) { [weak self] answer in
             guard let self else { return }
             guard case .record(let record) = answer else {
                 if case .unknown = answer { return respond(CampaignAnswer.unknownTask) }
@@ -119,7 +119,7 @@ final class CampaignFront {
         _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
         _ respond: @escaping Respond
     ) {
-        let sending = CampaignDesk.Sending(
+        let sending = TaskCoordinator.Sending(
             task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true)
         carry(sending, targets, key: call.key, digest: call.digest, app: call.app) { [weak self] result in
             guard let self else { return }
@@ -160,7 +160,7 @@ final class CampaignFront {
         _ respond: @escaping Respond
     ) {
         let part = targets[start...].prefix(TaskBounds.targetsOfARow)
-        desk.ask(home: record.id, .park(record.id, record.app, part.map(\.cid))) { [weak self] answer in
+        coordinator.ask(home: record.id, .park(record.id, record.app, part.map(\.cid))) { [weak self] answer in
             guard let self else { return }
             switch answer {
             case .parked where start + part.count < targets.count:
@@ -190,14 +190,14 @@ final class CampaignFront {
     ///
     /// A call without a request id needs neither beginning nor end: its devices know by the task whether they have it.
     private func carry(
-        _ sending: CampaignDesk.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
+        _ sending: TaskCoordinator.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
         told: @escaping (Carried) -> Void
     ) {
         guard key != CallKey(high: 0, low: 0), targets.count <= TaskBounds.callTargets else {
-            return desk.fanOut(sending, targets) { told(.outcomes(sending.task, $0)) }
+            return coordinator.fanOut(sending, targets) { told(.outcomes(sending.task, $0)) }
         }
         let home = key.bucket.loop(of: owner.loopCount)
-        desk.ask(home, .begin(key, digest: digest, sending.task, targets.map(\.cid))) { [weak self] answer in
+        coordinator.ask(home, .begin(key, digest: digest, sending.task, targets.map(\.cid))) { [weak self] answer in
             guard let self else { return }
             switch answer {
             case .begun(let task, let cids):
@@ -214,7 +214,7 @@ final class CampaignFront {
                 sendOnce(sending, targets) { [weak self] outcomes in
                     guard let self else { return }
                     let isWhole = outcomes?.contains { $0.code.isRetryable } == false
-                    desk.ask(home, .end(key, isWhole ? outcomes : nil)) { ended in
+                    coordinator.ask(home, .end(key, isWhole ? outcomes : nil)) { ended in
                         guard let outcomes else { return told(.busy) }
                         if case .busy = ended, isWhole { return told(.busy) }
                         told(.outcomes(task, outcomes))
@@ -229,37 +229,28 @@ final class CampaignFront {
 
     /// Fans out, after keeping the devices where the first ack of them wins; `nil`: they could not be kept.
     private func sendOnce(
-        _ given: CampaignDesk.Sending, _ targets: [ListTarget], told: @escaping ([PublishOutcome]?) -> Void
+        _ given: TaskCoordinator.Sending, _ targets: [ListTarget], told: @escaping ([PublishOutcome]?) -> Void
     ) {
         var sending = given
         // One device alone has nobody to win against.
         sending.content.firstAckWins = given.content.firstAckWins && targets.count > 1
-        guard sending.content.firstAckWins else { return desk.fanOut(sending, targets) { told($0) } }
-        desk.ask(home: sending.task, .keepSiblings(sending.task, targets.map(\.cid))) { [weak self, sending] answer in
+        guard sending.content.firstAckWins else { return coordinator.fanOut(sending, targets) { told($0) } }
+        coordinator.ask(home: sending.task, .keepSiblings(sending.task, targets.map(\.cid))) { [weak self, sending] answer in
             guard let self, case .done = answer else { return told(nil) }
-            desk.fanOut(sending, targets) { told($0) }
+            coordinator.fanOut(sending, targets) { told($0) }
         }
     }
 
     // MARK: Aliases
 
-    private final class AliasBatch {
-        var results: [(itemIndex: Int, result: CampaignAnswer.AliasResult)] = []
-        var missing: Int
-        init(_ count: Int) { missing = count }
-    }
-
     private func push(_ pushes: [AliasPush], _ form: PushForm, _ respond: @escaping Respond) {
-        let batch = AliasBatch(pushes.count)
-        for push in pushes {
-            carry(push) { [weak self] result in
-                batch.results.append((push.itemIndex, result))
-                batch.missing -= 1
-                guard let self, batch.missing == 0 else { return }
-                batch.results.sort { $0.itemIndex < $1.itemIndex }
-                respond(CampaignAnswer.aliases(batch.results, form: form, durability: durability))
-            }
+        let gathering = Gathering<CampaignAnswer.AliasResult>(count: pushes.count) { [weak self] results in
+            guard let self else { return }
+            let numbered = zip(pushes, results).map { (itemIndex: $0.itemIndex, result: $1) }
+            let ordered = numbered.sorted { $0.itemIndex < $1.itemIndex }
+            respond(CampaignAnswer.aliases(ordered, form: form, durability: durability))
         }
+        for (place, push) in pushes.enumerated() { carry(push) { gathering.take($0, at: place) } }
     }
 
     private func carry(_ push: AliasPush, told: @escaping (CampaignAnswer.AliasResult) -> Void) {
@@ -268,7 +259,7 @@ final class CampaignFront {
             guard let found else { return told(CampaignAnswer.busyResult) }
             let cids = found.first?.devices ?? []
             guard !cids.isEmpty else { return told(CampaignAnswer.unknownAlias(push.alias.text)) }
-            let sending = CampaignDesk.Sending(
+            let sending = TaskCoordinator.Sending(
                 task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false)
             carry(
                 sending, cids.map { push.app.target($0, of: push.task) }, key: push.key, digest: push.digest,
@@ -318,7 +309,7 @@ final class CampaignFront {
                 return respond(
                     CampaignAnswer.byTag(push.task, [], ignoredKeys: push.ignoredKeys, durability: durability))
             }
-            let sending = CampaignDesk.Sending(
+            let sending = TaskCoordinator.Sending(
                 task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false)
             carry(
                 sending, found.map { push.app.target($0, of: push.task) }, key: push.key, digest: push.digest,
@@ -342,7 +333,7 @@ final class CampaignFront {
     private func detail(_ query: DetailQuery, _ respond: @escaping Respond) {
         let command = TaskCommand.message(
             query.task, query.device.app, cid: query.device.cid, bucket: query.device.bucket, digest: query.digest)
-        desk.ask(query.device.bucket.loop(of: owner.loopCount), command) { (answer: CampaignDesk.Answer) in
+        coordinator.ask(query.device.bucket.loop(of: owner.loopCount), command) { (answer: TaskCoordinator.Answer) in
             switch answer {
             case .trace(.unreadable): respond(.busy)
             case .trace(let answer): respond(CampaignAnswer.detail(answer.trace, query))
@@ -370,7 +361,7 @@ final class CampaignFront {
     /// A task that nobody knows has accepted nothing.
     private func totals(of task: TaskID, _ app: AppKey, told: @escaping (TaskTotals?) -> Void) {
         if task.kind == .single {
-            desk.ask(home: task, .totals(task, app, LoopShare(index: 0, count: 1))) { answer in
+            coordinator.ask(home: task, .totals(task, app, LoopShare(index: 0, count: 1))) { answer in
                 switch answer {
                 case .totals(let totals): told(totals)
                 case .unknown: told(TaskTotals())
@@ -379,7 +370,7 @@ final class CampaignFront {
             }
             return
         }
-        desk.askAll({ .totals(task, app, $0) }) { answers in
+        coordinator.askAll({ .totals(task, app, $0) }) { answers in
             var sum = TaskTotals()
             for answer in answers {
                 guard case .totals(let part) = answer else { return told(nil) }
@@ -391,7 +382,7 @@ final class CampaignFront {
 
     private func report(_ query: GroupReportQuery, _ respond: @escaping Respond) {
         let command = TaskCommand.group(bucket: query.place.bucket, owner: query.place.owner)
-        desk.ask(query.place.bucket.loop(of: owner.loopCount), command) { [weak self] answer in
+        coordinator.ask(query.place.bucket.loop(of: owner.loopCount), command) { [weak self] answer in
             guard let self else { return }
             guard case .group(let tasks) = answer else { return respond(.busy) }
             sum(tasks[...], TaskTotals(), query.app) { totals in
@@ -416,7 +407,7 @@ final class CampaignFront {
     private func report(_ query: DayReportQuery, _ respond: @escaping Respond) {
         guard query.isKept else { return respond(ReportAnswer.day(DayTotals(), online: 0, query)) }
         let online = owner.context.online.peak(of: query.app, day: query.day)
-        desk.askAll({ _ in .day(query.app, day: query.day) }) { answers in
+        coordinator.askAll({ _ in .day(query.app, day: query.day) }) { answers in
             var sum = DayTotals()
             for answer in answers {
                 guard case .day(let part) = answer else { return respond(.busy) }

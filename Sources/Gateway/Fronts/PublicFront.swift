@@ -20,14 +20,6 @@ final class PublicFront {
         }
     }
 
-    private struct PendingStatus {
-        var exchange: HTTPExchange
-        var query: StatusQuery
-        var statuses: [DeviceID: DeviceStatus] = [:]
-        var hasFailed = false
-        var missing: Int
-    }
-
     /// A request whose app has taken its share of the turn.
     ///
     /// Its connection is owed an answer and sends no other request meanwhile.
@@ -46,7 +38,7 @@ final class PublicFront {
     private var pushes = StampedTable<PendingPush>(limit: PublicFront.pendingLimit)
     /// By place in `AppShares`, in the order in which they came.
     private var waiting: [Int: [WaitingPush]] = [:]
-    private var queries = StampedTable<PendingStatus>(limit: PublicFront.pendingLimit)
+    private var queries = StampedTable<Gathering<(cid: DeviceID, answer: DeviceAnswer)>>(limit: PublicFront.pendingLimit)
 
     init(_ owner: GatewayLoop) {
         self.owner = owner
@@ -164,10 +156,17 @@ final class PublicFront {
 
     private func status(_ exchange: HTTPExchange, _ query: StatusQuery) {
         let devices = query.devices
-        let pending = PendingStatus(
-            exchange: exchange, query: query, missing: devices.count)
         guard !devices.isEmpty else { return respond(exchange, StatusAnswer.render(query, statuses: [:])) }
-        guard let (slot, stamp) = queries.insert(pending) else { return respond(exchange, .busy) }
+        let gathering = Gathering<(cid: DeviceID, answer: DeviceAnswer)>(count: devices.count) { [weak self] answers in
+            var statuses: [DeviceID: DeviceStatus] = [:]
+            for (cid, answer) in answers {
+                // One device that cannot be read would look like one that does not exist.
+                if case .unreadable = answer { self?.respond(exchange, .statusUnreadable); return }
+                statuses[cid] = answer.status
+            }
+            self?.respond(exchange, StatusAnswer.render(query, statuses: statuses))
+        }
+        guard let (slot, stamp) = queries.insert(gathering) else { return respond(exchange, .busy) }
         let route = Route(.userStatus, loop: owner.index, slot: slot, stamp: stamp)
         for (index, device) in devices.enumerated() {
             owner.queryStatus(of: device, origin: route.origin(UInt64(index)))
@@ -175,18 +174,9 @@ final class PublicFront {
     }
 
     func answered(_ route: Route, _ cid: DeviceID, _ answer: DeviceAnswer) {
-        guard var pending = queries[route.slot, route.stamp] else { return }
-        pending.statuses[cid] = answer.status
-        if case .unreadable = answer { pending.hasFailed = true }
-        pending.missing -= 1
-        guard pending.missing == 0 else {
-            queries[route.slot, route.stamp] = pending
-            return
-        }
-        queries.remove(route.slot, route.stamp)
-        // One device that cannot be read would look like one that does not exist.
-        guard !pending.hasFailed else { return respond(pending.exchange, .statusUnreadable) }
-        respond(pending.exchange, StatusAnswer.render(pending.query, statuses: pending.statuses))
+        guard let gathering = queries[route.slot, route.stamp] else { return }
+        gathering.take((cid, answer))
+        if gathering.isComplete { queries.remove(route.slot, route.stamp) }
     }
 
     func respond(_ exchange: HTTPExchange, _ response: APIResponse) {

@@ -6,7 +6,7 @@ internal import PushAPI
 
 /// The hook: a sender service that the gateway calls, instead of one that calls the gateway.
 ///
-/// It is one more client of the handoff desk. Jobs are leased on loop 0, posted by the dispatcher's thread, and settled
+/// It is one more client of the handoff coordinator. Jobs are leased on loop 0, posted by the dispatcher's thread, and settled
 /// by what the receiver answers. While a batch waits for its next attempt its leases are prolonged, so an outage of the
 /// receiver uses up no attempts; what expires meanwhile is given up.
 final class HookSender: Sendable {
@@ -59,12 +59,12 @@ final class HookSender: Sendable {
         }
         guard limit > 0 else { return }
         context.members[0].submit { loop in
-            let request = HandoffDesk.LeaseRequest(
+            let request = HandoffCoordinator.LeaseRequest(
                 apps: nil, limit: limit, leaseMilliseconds: Self.leaseMilliseconds,
                 deadline: Int64(loop.loop.now) + Self.waitMilliseconds, leaseID: SecureRandom.words(),
                 isCallerPresent: { dispatcher.room > 0 },
                 complete: { [registry = loop.registry] jobs in self.post(jobs, registry: registry, by: dispatcher) })
-            if !loop.handoffDesk.lease(request, now: Int64(loop.loop.now)) {
+            if !loop.handoff.lease(request, now: Int64(loop.loop.now)) {
                 self.state.withLock { $0.isLeasing = false }
             }
         }
@@ -101,7 +101,7 @@ final class HookSender: Sendable {
         }
         guard !due.isEmpty else { return }
         context.members[0].submit { loop in
-            _ = loop.handoffDesk.extend(due, milliseconds: Self.leaseMilliseconds, apps: nil) { _ in }
+            _ = loop.handoff.extend(due, milliseconds: Self.leaseMilliseconds, apps: nil) { _ in }
         }
     }
 }
@@ -133,7 +133,7 @@ extension HookSender: HookPolicy {
         if case .answered(let response) = outcome {
             if case .settled(let results) = Self.read(response, batch.delivery) {
                 context.members[0].submit { loop in
-                    if !loop.handoffDesk.settle(results, apps: nil, complete: { _ in }) {
+                    if !loop.handoff.settle(results, apps: nil, complete: { _ in }) {
                         loop.log.write(.warning, .hookGivenUp, [.reason: "too many settlements are under way"])
                     }
                 }

@@ -27,8 +27,8 @@ extension GatewayLoop {
         let (due, first) = (dueTasks, firstAcks)
         dueTasks.removeAll()
         firstAcks.removeAll()
-        for record in due { campaigns.desk.taskDue(record) }
-        for ack in first { campaigns.desk.endSiblings(of: ack) }
+        for record in due { campaigns.coordinator.taskDue(record) }
+        for ack in first { campaigns.coordinator.endSiblings(of: ack) }
     }
 
     /// Fetches what an effect will use: its session's record first, and when that is here the stream.
@@ -126,14 +126,14 @@ extension GatewayLoop {
             if route.kind == .sender {
                 senders[route.slot, route.stamp]?.answer(origin.request, outcome)
             } else if route.kind == .list {
-                campaigns.desk.answered(route, place: Int(origin.request), outcome)
+                campaigns.coordinator.answered(route, place: Int(origin.request), outcome)
             } else {
                 publicFront.answered(route, item: Int(origin.request), outcome)
             }
         case .leased(let origin, let jobs):
-            handoffDesk.leased(origin, jobs, now: Int64(loop.now))
+            handoff.leased(origin, jobs, now: Int64(loop.now))
         case .settled(let origin, let verdicts):
-            handoffDesk.settled(origin, verdicts)
+            handoff.settled(origin, verdicts)
         case .deviceStatus(_, let cid, let status):
             if route.kind == .userStatus {
                 publicFront.answered(route, cid, status)
@@ -142,7 +142,7 @@ extension GatewayLoop {
             }
         case .trace(_, let trace):
             if route.kind == .task {
-                campaigns.desk.answered(route, .trace(trace))
+                campaigns.coordinator.answered(route, .trace(trace))
             } else {
                 adminFront.answered(route, trace)
             }
@@ -151,7 +151,7 @@ extension GatewayLoop {
         case .charged(_, let verdict):
             directoryFront.charged(route, verdict)
         case .task(_, let said):
-            campaigns.desk.answered(route, .task(said))
+            campaigns.coordinator.answered(route, .task(said))
         }
     }
 }

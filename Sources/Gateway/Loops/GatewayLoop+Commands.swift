@@ -177,7 +177,7 @@ extension GatewayLoop {
             case .list(let fanout): publish(fanout, on: index)
             case .launched(let record): launch(record)
             case .jobsAvailable:
-                handoffDesk.jobsAvailable(now: Int64(loop.now))
+                handoff.jobsAvailable(now: Int64(loop.now))
             }
         }
     }

@@ -38,7 +38,7 @@ final class GatewayLoop {
     var listeners: [Listener] = []
     var reportedAcceptFailures: UInt64 = 0
     let publisher = NativePublisher()
-    let handoffDesk: HandoffDesk
+    let handoff: HandoffCoordinator
     private(set) lazy var publicFront = PublicFront(self)
     private(set) lazy var directoryFront = DirectoryFront(self)
     private(set) lazy var adminFront = AdminFront(self)
@@ -109,7 +109,7 @@ final class GatewayLoop {
     ) throws {
         (self.index, self.loop, self.store) = (index, loop, store)
         (self.context, self.snapshot) = (context, snapshot)
-        handoffDesk = HandoffDesk(loop: index, loopCount: context.loopCount)
+        handoff = HandoffCoordinator(loop: index, loopCount: context.loopCount)
         publicRoom = HTTPRoom(limit: snapshot.connections.http / context.loopCount)
         adminRoom = HTTPRoom(limit: snapshot.connections.admin / context.loopCount)
         let now = clock.time(atBoot: ClockReader.boot())
@@ -128,7 +128,7 @@ final class GatewayLoop {
         counterKeeper = index == 0 ? CounterKeeper(self, fold) : nil
         core.pointee.sessions = DeviceSessions(self)
         store.observer = self
-        handoffDesk.outlet = HandoffDesk.Outlet(
+        handoff.outlet = HandoffCoordinator.Outlet(
             lease: { [unowned self] target, command in lease(on: target, command) },
             settle: { [unowned self] target, results, apps, origin in settle(on: target, results, apps, origin) },
             extend: { [unowned self] target, items, milliseconds, apps, origin in
@@ -185,14 +185,14 @@ final class GatewayLoop {
         core.pointee.shard.advance(to: now)
         perform()
         continueWork()
-        campaigns.desk.tick(now: loop.now)
+        campaigns.coordinator.tick(now: loop.now)
         tickLists()
         while let connection = handshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         while let connection = senderHandshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         if loop.now >= lastSecond + 1_000 {
             lastSecond = loop.now
             context.activity.note(core.pointee.shard.publishingApps, now: loop.now)
-            handoffDesk.tick(now: Int64(loop.now))
+            handoff.tick(now: Int64(loop.now))
             reportAcceptFailures()
             store.secondPassed()
             if index == 0 { campaignKeeper.tick() }
@@ -204,7 +204,7 @@ final class GatewayLoop {
     private func endTurn() {
         if core.pointee.hasJobNews {
             core.pointee.hasJobNews = false
-            handoffDesk.jobsAvailable(now: Int64(loop.now))
+            handoff.jobsAvailable(now: Int64(loop.now))
         }
         // The gateway's own rows are few, and the writer of each waits for it.
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)
@@ -267,7 +267,7 @@ final class GatewayLoop {
         var isSenderOwed = false
         senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
         return isSenderOwed || publicFront.hasWorkUnderWay || directoryFront.hasWorkUnderWay
-            || handoffDesk.hasWorkUnderWay || campaigns.desk.hasWorkUnderWay
+            || handoff.hasWorkUnderWay || campaigns.coordinator.hasWorkUnderWay
             || core.pointee.shard.statistics.pendingEffects > 0
     }
 
@@ -279,7 +279,7 @@ final class GatewayLoop {
         var all: [SenderConnection] = []
         senders.forEach { _, _, connection in all.append(connection) }
         for sender in all { sender.stop() }
-        handoffDesk.drain()
+        handoff.drain()
         if index == 0 { campaignKeeper.writeRates() }
     }
 }

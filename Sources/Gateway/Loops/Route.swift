@@ -19,7 +19,7 @@ struct Route: Equatable, Sendable {
         case directory
         /// A call to be counted; the slot is the waiting call's.
         case quota
-        /// A question about a task; the slot is the campaign desk's.
+        /// A question about a task; the slot is the task coordinator's.
         case task
         /// A device of a list; the slot is the pending list's, `Origin.request` the device's place.
         case list

@@ -129,7 +129,7 @@ enum PushFuzz {
         return Array("/v2/demoApp/\(path)".utf8) + (path.hasSuffix("/") ? script.bytes(upTo: 255) : [])
     }
 
-    /// What the desk and the shards rely on.
+    /// What the coordinator and the shards rely on.
     private static func check(_ action: CampaignAction) throws {
         let cid = DeviceID(high: 1, low: 2)
         func check(_ content: MessageContent, _ task: TaskID) throws {

@@ -26,7 +26,7 @@ enum Event {
     case broadcastStep(Int, life: Int)
     case broadcastAdvance(Int, life: Int)
     case stopBroadcast(Int, life: Int)
-    /// A message that the desk has sent to a device's loop arrives there.
+    /// A message that the coordinator has sent to a device's loop arrives there.
     case submit(record: Int, life: Int)
     case endSiblings(win: Int, life: Int)
     case endSibling(win: Int, record: Int, life: Int)

@@ -31,7 +31,7 @@ final class SimulatedBroadcast {
     var refusedBy: Set<DeviceID> = []
     /// Its launch was found out by a start: it may have been earlier.
     var wasFound = false
-    /// The walk that is under way: its state and where it is; one at a time, as on the gateway's desk.
+    /// The walk that is under way: its state and where it is; one at a time, as on the gateway's coordinator.
     var walk: SimulatedWalk?
     /// Tells the answers of one walk from those of the one before.
     var walkStamp = 0
@@ -46,7 +46,7 @@ final class SimulatedBroadcast {
     var payload: [UInt8] { World.payload(index | 1 << 24, 60) }
 }
 
-/// What the desk does for a broadcast, step by step.
+/// What the coordinator does for a broadcast, step by step.
 final class SimulatedWalk {
     let record: TaskRecord
     let life: Int
@@ -71,7 +71,7 @@ final class SimulatedWalk {
     }
 }
 
-// Broadcasts to all and to tags, their stops, and what the gateway's desk does for them. Draws from its own generator.
+// Broadcasts to all and to tags, their stops, and what the gateway's coordinator does for them. Draws from its own generator.
 extension World {
     static let broadcastSeed: UInt64 = 0xB0AD_CA57
 

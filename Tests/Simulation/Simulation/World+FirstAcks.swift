@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// A first ack that the gateway was told of, and how far the desk is with the siblings.
+/// A first ack that the gateway was told of, and how far the coordinator is with the siblings.
 struct SimulatedWin {
     let first: FirstAck
     let task: SimulatedTask
@@ -9,7 +9,7 @@ struct SimulatedWin {
     var isWhole = true
 }
 
-// Pushes to several devices of which the first ack wins, as to an alias, and what the gateway's desk does for them. Draws
+// Pushes to several devices of which the first ack wins, as to an alias, and what the gateway's coordinator does for them. Draws
 // from its own generator.
 extension World {
     static let winnerSeed: UInt64 = 0xF125_7ACC
@@ -67,9 +67,9 @@ extension World {
     /// A mailbox's delay, and now and then that of a loop which is busy.
     private func mailbox() -> Int64 { winnerChance.time(0, winnerChance.perMille(100) ? 4_000 : 6) }
 
-    // MARK: The desk
+    // MARK: The coordinator
 
-    /// Within the performing of effects: the desk begins a little later.
+    /// Within the performing of effects: the coordinator begins a little later.
     func firstAckTold(_ first: FirstAck) {
         guard let task = oracle.firstAckTold(first) else { return }
         wins.append(SimulatedWin(first: first, task: task))

@@ -6,34 +6,24 @@ internal import Wire
 
 /// Gathers `/metrics`: each loop hands out a copy of its figures on its own thread, the asking loop renders the page.
 enum MetricsGatherer {
-    private final class Collection: Sendable {
-        let parts = Lock<[LoopFigures]>([])
-    }
-
     /// Asks every loop; `complete` gets the page on the asking loop.
     ///
     /// `scope`: the apps that the page may name; `nil`: all.
     static func gather(_ asker: GatewayLoop, scope: Set<AppKey>?, complete: @escaping ([UInt8]) -> Void) {
-        let collection = Collection()
         let context = asker.context
-        let done = LoopBound(complete, on: asker.loop)
         let askingLoop = asker.loop
         let apps = asker.snapshot.settings.filter { scope?.contains($0.key) ?? true }.prefix(MetricFigures.appLimit)
         let (keys, ids) = (apps.map(\.key), apps.map(\.appID))
-        for member in context.members {
+        let gathering = Gathering<LoopFigures>(count: context.loopCount) { parts in
+            var figures = context.figures
+            (figures.loops, figures.appIDs) = (parts, ids)
+            complete(MetricsPage.render(figures))
+        }
+        let asking = LoopBound(gathering, on: askingLoop)
+        for (place, member) in context.members.enumerated() {
             member.submit { member in
                 let part = member.figures(of: keys)
-                let isComplete = collection.parts.withLock { parts in
-                    parts.append(part)
-                    return parts.count == context.loopCount
-                }
-                guard isComplete else { return }
-                askingLoop.submit {
-                    var figures = context.figures
-                    figures.loops = collection.parts.withLock { $0 }
-                    figures.appIDs = ids
-                    done.wrapped(MetricsPage.render(figures))
-                }
+                askingLoop.submit { asking.wrapped.take(part, at: place) }
             }
         }
     }
@@ -66,7 +56,7 @@ extension GatewayLoop {
         (figures.httpConnections, figures.adminConnections) = (publicRoom.count, adminRoom.count)
         (figures.httpDisplaced, figures.adminDisplaced) = (publicRoom.displacedCount, adminRoom.displacedCount)
         (figures.httpTurnedAway, figures.adminTurnedAway) = (publicRoom.refusedCount, adminRoom.refusedCount)
-        figures.waitingLongPolls = handoffDesk.waitingCount
+        figures.waitingLongPolls = handoff.waitingCount
         figures.mailboxItems = mailboxes[index].count
         figures.youngRows = store.youngRowCount
         return figures

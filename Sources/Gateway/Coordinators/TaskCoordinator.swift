@@ -8,7 +8,7 @@ internal import Wire
 /// deals a list's devices to their loops, and gathers what became of them.
 ///
 /// Each step's answer carries the next; a caller that left loses nothing but its answer.
-final class CampaignDesk {
+final class TaskCoordinator {
     enum Answer {
         case task(TaskAnswer)
         case trace(TraceAnswer)
@@ -33,8 +33,8 @@ final class CampaignDesk {
     static let cacheLimit = 1_024
 
     unowned let owner: GatewayLoop
-    private var asks = StampedTable<Ask>(limit: CampaignDesk.pendingLimit)
-    private var lists = StampedTable<PendingList>(limit: CampaignDesk.pendingLimit)
+    private var asks = StampedTable<Ask>(limit: TaskCoordinator.pendingLimit)
+    private var lists = StampedTable<PendingList>(limit: TaskCoordinator.pendingLimit)
     private var cache: [TaskID: TaskRecord] = [:]
     private var cacheOrder: [TaskID] = []
     /// Tasks that this loop is sending or stopping on its own account.
@@ -85,18 +85,10 @@ final class CampaignDesk {
     /// Asks every loop; `told` gets all answers.
     func askAll(_ command: (LoopShare) -> TaskCommand, told: @escaping ([TaskAnswer]) -> Void) {
         let count = owner.loopCount
-        let gathered = Gathered(missing: count)
+        let gathering = Gathering(count: count, done: told)
         for loop in 0..<count {
-            ask(loop, command(LoopShare(index: loop, count: count))) { answer in
-                gathered.answers.append(answer)
-                if gathered.answers.count == count { told(gathered.answers) }
-            }
+            ask(loop, command(LoopShare(index: loop, count: count))) { gathering.take($0, at: loop) }
         }
-    }
-
-    private final class Gathered {
-        var answers: [TaskAnswer] = []
-        init(missing: Int) { answers.reserveCapacity(missing) }
     }
 
     func answered(_ route: Route, _ answer: Answer) {
@@ -113,7 +105,7 @@ final class CampaignDesk {
     }
 
     func forgetEverywhere(_ task: TaskID) {
-        for member in owner.context.members { member.submit { $0.campaigns.desk.forget(task) } }
+        for member in owner.context.members { member.submit { $0.campaigns.coordinator.forget(task) } }
     }
 
     /// The task's row, from this loop's cache if it is one that takes targets.
@@ -236,12 +228,6 @@ final class CampaignDesk {
 
     // MARK: First acks
 
-    private final class Siblings {
-        var missing: Int
-        var isWhole = true
-        init(_ count: Int) { missing = count }
-    }
-
     /// Ends a task's messages for all devices but the one that acked first, then says so to that one's shard.
     ///
     /// What could not be done now stays: the shard tells of the ack again.
@@ -253,20 +239,15 @@ final class CampaignDesk {
             guard let self, case .targets(let cids, _) = answer else { return }
             let targets = cids.map { app.target($0, of: first.task) }
             let siblings = targets.filter { $0.digest != first.message.low }
-            let gathered = Siblings(siblings.count)
-            let done: () -> Void = { [weak self] in
-                guard let self, gathered.isWhole else { return }
+            let gathering = Gathering<TaskAnswer>(count: siblings.count) { [weak self] answers in
+                let isWhole = answers.allSatisfy { if case .swept = $0 { true } else { false } }
+                guard let self, isWhole else { return }
                 ask(bucket.loop(of: owner.loopCount), .settleFirstAck(first)) { (_: TaskAnswer) in }
             }
-            guard !siblings.isEmpty else { return done() }
             for sibling in siblings {
                 let command = TaskCommand.endSibling(
                     first.task, first.app, cid: sibling.cid, bucket: sibling.bucket, digest: sibling.digest)
-                ask(sibling.bucket.loop(of: owner.loopCount), command) { (answer: TaskAnswer) in
-                    if case .swept = answer {} else { gathered.isWhole = false }
-                    gathered.missing -= 1
-                    if gathered.missing == 0 { done() }
-                }
+                ask(sibling.bucket.loop(of: owner.loopCount), command) { gathering.take($0) }
             }
         }
     }

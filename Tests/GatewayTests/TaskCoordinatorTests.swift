@@ -6,9 +6,9 @@ import Wire
 
 @testable import Gateway
 
-/// The desk of a gateway that runs in the test's own process.
-@Suite("The desk of campaigns")
-struct CampaignDeskTests {
+/// The task coordinator of a gateway that runs in the test's own process.
+@Suite("The task coordinator")
+struct TaskCoordinatorTests {
     /// Starts a gateway with one loop, lets the test do something with it and stops it.
     private func withGateway(_ body: (Gateway) throws -> Void) throws {
         let folder = TemporaryFolder()
@@ -72,7 +72,7 @@ struct CampaignDeskTests {
             let walked = record
             let isDone = Flag()
             gateway.context.members[0].submit { loop in
-                loop.campaigns.desk.broadcastDue(walked) { _ in isDone.set() }
+                loop.campaigns.coordinator.broadcastDue(walked) { _ in isDone.set() }
             }
             #expect(isSet(isDone), "the walk goes on though no such broadcast is live")
         }

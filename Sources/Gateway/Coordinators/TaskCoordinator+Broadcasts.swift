@@ -5,7 +5,7 @@ internal import Wire
 
 // Broadcasts on the loop of their home: their walks over the buckets, some buckets at a time, each step's place written
 // down before the next begins.
-extension CampaignDesk {
+extension TaskCoordinator {
     /// One walk under way.
     final class BroadcastRun {
         var record: TaskRecord
@@ -90,38 +90,32 @@ extension CampaignDesk {
         let range = run.position..<min(Bucket.count, run.position + (isPaced ? 1 : Self.bucketsPerStep))
         let count = owner.loopCount
         let loops = Set(range.map { $0 % count }).sorted()
-        let gathered = Step(missing: loops.count)
+        let gathering = Gathering<TaskAnswer>(count: loops.count) { [weak self] answers in
+            self?.stepped(run, answers, to: range.upperBound)
+        }
         for loop in loops {
             let walk = BroadcastWalk(
                 record: run.record, purpose: run.purpose, buckets: range, share: LoopShare(index: loop, count: count))
-            ask(loop, .walk(walk)) { [weak self] answer in
-                if case .walked(let count, let found) = answer {
-                    gathered.count += count
-                    gathered.found += found
-                } else {
-                    gathered.isWhole = false
-                }
-                gathered.missing -= 1
-                guard let self, gathered.missing == 0 else { return }
-                stepped(run, gathered, to: range.upperBound)
-            }
+            ask(loop, .walk(walk)) { gathering.take($0) }
         }
     }
 
-    private final class Step {
-        var missing: Int
-        var count = 0
-        var found: [DeviceID] = []
+    private func stepped(_ run: BroadcastRun, _ answers: [TaskAnswer], to end: Int) {
+        var (count, found): (Int, [DeviceID]) = (0, [])
         var isWhole = true
-        init(missing: Int) { self.missing = missing }
-    }
-
-    private func stepped(_ run: BroadcastRun, _ step: Step, to end: Int) {
-        guard step.isWhole else {
+        for answer in answers {
+            guard case .walked(let part, let cids) = answer else {
+                isWhole = false
+                continue
+            }
+            count += part
+            found += cids
+        }
+        guard isWhole else {
             // Asks, too, whether the task is still where it was: the walk may be one that is over.
             return later(1_000) { [weak self] in self?.write(run, then: { [weak self] in self?.run(run) }) }
         }
-        guard !step.found.isEmpty else { return went(run, step.count, to: end) }
+        guard !found.isEmpty else { return went(run, count, to: end) }
         guard let app = owner.registry[run.record.app] else { return run.done(false) }
         var content = run.record.content
         if content.timeToLive > 0, let plan = run.record.broadcast {
@@ -131,7 +125,7 @@ extension CampaignDesk {
         let sending = Sending(
             task: run.record.id, app: run.record.app, createdAt: run.record.broadcast?.launchedAt ?? 0,
             content: content, isBulk: true)
-        let targets = step.found.map { app.target($0, of: run.record.id) }
+        let targets = found.map { app.target($0, of: run.record.id) }
         fanOut(sending, targets) { [weak self] outcomes in
             guard let self else { return }
             // Devices that have it already say so: a repeated step reaches nobody twice.

@@ -6,7 +6,7 @@ internal import Wire
 /// A lease asks the shards one after another, this loop's own first, so that it never takes more than was asked for.
 /// With nothing due it waits until a shard reports jobs or the wait is over; every second it looks again, because a
 /// report says only "where there were none", which a caller that sees some apps only may miss.
-final class HandoffDesk {
+final class HandoffCoordinator {
     struct LeaseRequest {
         var apps: Set<AppKey>?
         var limit: Int
@@ -51,8 +51,8 @@ final class HandoffDesk {
 
     private let loop: Int
     private let loopCount: Int
-    private var walks = StampedTable<Walk>(limit: HandoffDesk.walkLimit)
-    private var settlements = StampedTable<Settlement>(limit: HandoffDesk.settlementLimit)
+    private var walks = StampedTable<Walk>(limit: HandoffCoordinator.walkLimit)
+    private var settlements = StampedTable<Settlement>(limit: HandoffCoordinator.settlementLimit)
     var outlet: Outlet?
 
     init(loop: Int, loopCount: Int) { (self.loop, self.loopCount) = (loop, loopCount) }

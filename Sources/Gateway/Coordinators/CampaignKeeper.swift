@@ -95,7 +95,7 @@ final class CampaignKeeper {
         // An answer that does not come, of a loop that is busy, costs one second's look.
         guard owner.now >= asksAgainAt else { return }
         asksAgainAt = owner.now + Self.retryDelay
-        owner.campaigns.desk.askAll({ _ in .online }) { [weak self] answers in
+        owner.campaigns.coordinator.askAll({ _ in .online }) { [weak self] answers in
             guard let self else { return }
             var counts: [AppKey: Int] = [:]
             for app in owner.snapshot.settings { counts[app.key] = 0 }

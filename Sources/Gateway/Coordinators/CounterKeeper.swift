@@ -23,7 +23,7 @@ final class CounterKeeper {
         nextLookAt = owner.now + Self.lookMilliseconds
         // Each loop answers when all it has counted so far is durable.
         let today = CountersRow.day(of: owner.now)
-        owner.campaigns.desk.askAll({ _ in .foldable(today: today) }) { [weak self] answers in
+        owner.campaigns.coordinator.askAll({ _ in .foldable(today: today) }) { [weak self] answers in
             self?.take(answers, today)
         }
     }
@@ -45,7 +45,7 @@ final class CounterKeeper {
             change.days.count == CounterFold.changedDayCount || change.gone.count == CounterFold.changedDayCount
         let delay = isFull ? Self.retryMilliseconds : Self.lookMilliseconds
         guard !change.removed.isEmpty else { return end(lookIn: delay) }
-        owner.campaigns.desk.askAll({ .removeCounters(change.removed, $0) }) { [weak self] _ in self?.end(lookIn: delay)
+        owner.campaigns.coordinator.askAll({ .removeCounters(change.removed, $0) }) { [weak self] _ in self?.end(lookIn: delay)
         }
     }
 

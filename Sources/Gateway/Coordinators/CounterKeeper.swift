@@ -45,7 +45,8 @@ final class CounterKeeper {
             change.days.count == CounterFold.changedDayCount || change.gone.count == CounterFold.changedDayCount
         let delay = isFull ? Self.retryMilliseconds : Self.lookMilliseconds
         guard !change.removed.isEmpty else { return end(lookIn: delay) }
-        owner.campaigns.coordinator.askAll({ .removeCounters(change.removed, $0) }) { [weak self] _ in self?.end(lookIn: delay)
+        owner.campaigns.coordinator.askAll({ .removeCounters(change.removed, $0) }) { [weak self] _ in
+            self?.end(lookIn: delay)
         }
     }
 

@@ -235,7 +235,8 @@ final class CampaignFront {
         // One device alone has nobody to win against.
         sending.content.firstAckWins = given.content.firstAckWins && targets.count > 1
         guard sending.content.firstAckWins else { return coordinator.fanOut(sending, targets) { told($0) } }
-        coordinator.ask(home: sending.task, .keepSiblings(sending.task, targets.map(\.cid))) { [weak self, sending] answer in
+        coordinator.ask(home: sending.task, .keepSiblings(sending.task, targets.map(\.cid))) {
+            [weak self, sending] answer in
             guard let self, case .done = answer else { return told(nil) }
             coordinator.fanOut(sending, targets) { told($0) }
         }

@@ -38,7 +38,8 @@ final class PublicFront {
     private var pushes = StampedTable<PendingPush>(limit: PublicFront.pendingLimit)
     /// By place in `AppShares`, in the order in which they came.
     private var waiting: [Int: [WaitingPush]] = [:]
-    private var queries = StampedTable<Gathering<(cid: DeviceID, answer: DeviceAnswer)>>(limit: PublicFront.pendingLimit)
+    private var queries = StampedTable<Gathering<(cid: DeviceID, answer: DeviceAnswer)>>(
+        limit: PublicFront.pendingLimit)
 
     init(_ owner: GatewayLoop) {
         self.owner = owner

@@ -96,6 +96,48 @@ import Wire
         #expect(harness.store.violations == [])
     }
 
+    @Test("a look that stops exactly behind the last leased message ends", arguments: [-1, 0, 1])
+    func leasedFillTheLook(beyond extra: Int) {
+        let harness = harness(.dropOldest)
+        let phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        let count = Self.slice * 16 + extra
+        for index in 0..<count { harness.submit(phone, "\(index)", strategy: .liveElseVendor) }
+        harness.advance(5_000)
+        #expect(harness.lease(count).count == count)
+        lower(harness, to: 20)
+        let request = harness.submit(phone, "new", strategy: .liveElseVendor)
+        var turns = 0
+        while harness.shard.hasSlicesAtHand, turns < 100 {
+            harness.shard.continueWork(now: harness.now)
+            turns += 1
+        }
+        #expect(turns < 100, "the look begins again and again")
+        guard turns < 100 else { return }
+        harness.flush()
+        #expect(harness.outcomes[request]?.code == .queueFull)
+    }
+
+    @Test(
+        "a queue that turns cold while it is shed ends in short batches, too",
+        arguments: [Strategy.liveOnly, .vendorOnly])
+    func cooledMeanwhile(strategy: Strategy) {
+        let harness = harness(.dropOldest)
+        let phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        for index in 0..<500 { _ = harness.publish(phone, "\(index)", strategy: strategy) }
+        lower(harness, to: 20)
+        let request = harness.submit(phone, "new", strategy: strategy)
+        let isUnderWay = harness.shard.hasSlicesAtHand
+        #expect(isUnderWay)
+        harness.store.cool()
+        harness.flush()
+        #expect(harness.outcomes[request]?.code == .accepted)
+        #expect(harness.status(phone)?.queuedMessageCount == 20)
+        #expect(harness.store.largestBatch.operations < 4 * 96 + 8, "\(harness.store.largestBatch)")
+        #expect(harness.store.violations == [])
+    }
+
     @Test("messages that end at one time end a slice a turn, each in its own time")
     func expiries() {
         let harness = harness()

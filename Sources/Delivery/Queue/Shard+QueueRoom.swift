@@ -306,10 +306,22 @@ extension Shard {
                 looks -= Self.shedLooksPerEnd - 1
             }
         }
-        guard excess.isAny, next != .max || !place.isVendor else { return completion(&self, true) }
+        // A look that stops behind the last of the first list goes on with the second, not with the first again.
+        if next == .max, !place.isVendor {
+            place.isVendor = true
+            next = device.pointee.firstVendor
+        }
+        guard excess.isAny, next != .max else { return completion(&self, true) }
         place.slot = next
-        place.message = next == .max ? nil : messages.pointer(next).pointee.facts.message
-        later { $0.shedYoung(slot, from: place, completion: completion) }
+        place.message = messages.pointer(next).pointee.facts.message
+        later { shard in
+            let device = shard.devices.pointer(slot)
+            // The spiller may have taken rows meanwhile: these are looked for on disk.
+            guard device.pointee.coldMessageCount == 0, device.pointee.coldVendorCount == 0 else {
+                return shard.shed(slot, completion: completion)
+            }
+            shard.shedYoung(slot, from: place, completion: completion)
+        }
     }
 
     private mutating func endShed(_ message: UInt32) {

@@ -242,7 +242,7 @@ final class Readers: Sendable {
                 let verdict = work.request.judge(row.key, row.value)
                 if verdict == .take { work.rows.append(row) }
                 if case .leave(let pile, let until) = verdict {
-                    if pile.isPatient {
+                    if pile.hasVendorTimeout {
                         (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, until)
                         break
                     }

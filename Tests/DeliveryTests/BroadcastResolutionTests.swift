@@ -175,7 +175,7 @@ struct BroadcastResolutionTests {
     }
 
     @Test("a position does not carry a device past a broadcast that it has not met")
-    func unmetStaysUnmet() {
+    func unevaluatedStays() {
         var phone = harness.register(state: .background)
         let record = world.send()
         harness.connect(&phone, state: .background) { $0.positions = [StreamPosition(stream: 1, sequence: 1)] }

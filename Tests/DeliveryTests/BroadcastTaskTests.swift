@@ -252,7 +252,7 @@ struct BroadcastTaskTests {
         harness.advance(1_100)
         var found: DeviceRow?
         harness.store.loadAll(table: .device) { found = DeviceRow.read($0.value)?.row }
-        #expect(found?.broadcastSettled == 2 && found?.broadcastMetBeyond == 0)
+        #expect(found?.broadcastSettled == 2 && found?.broadcastEvaluatedBeyond == 0)
     }
 
     @Test("a device's row of an older format is behind everything that is live")
@@ -268,7 +268,7 @@ struct BroadcastTaskTests {
         profile.write(&writer)
         bytes.withUnsafeMutableBytes { row.write(profile: UnsafeRawBufferPointer(inner), into: $0) }
         let read = bytes.withUnsafeBytes { DeviceRow.read($0)?.row }
-        #expect(read?.broadcastSettled == 0 && read?.broadcastMetBeyond == 0)
+        #expect(read?.broadcastSettled == 0 && read?.broadcastEvaluatedBeyond == 0)
         #expect(bytes[2...3].allSatisfy { $0 == 0 }, "where format 3 had nothing")
     }
 
@@ -304,7 +304,7 @@ struct BroadcastTaskTests {
     }
 
     @Test("a revoke withdraws a broadcast from a device that has not met it yet", arguments: [false, true])
-    func revokedUnmet(crashes: Bool) {
+    func revokedUnevaluated(crashes: Bool) {
         var phone = harness.register(token: "t")
         harness.disconnect(phone)
         let (first, record) = (world.send("first"), world.send("second"))

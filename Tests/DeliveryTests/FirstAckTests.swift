@@ -10,7 +10,7 @@ import Wire
 struct FirstAckTests {
     private let harness = DeliveryHarness()
     private static let task = TaskID(kind: .list, month: 11, day: 18, home: Bucket(2), random: (9, 79))
-    private static let patience: Int64 = 60_000
+    private static let timeout: Int64 = 60_000
 
     @Test("the gateway is told once the ack is durable, and the siblings end as revoked, with their jobs")
     func wins() throws {
@@ -80,20 +80,20 @@ struct FirstAckTests {
         harness.firstAcks = []
         harness.crash()
         #expect(totals().pending == 1)
-        harness.advance(Self.patience + 1)
+        harness.advance(Self.timeout + 1)
         let again = try #require(harness.firstAcks.last)
         endSiblings(of: again, [first, away], settles: false)
         #expect(totals()[.revoked] == 1 && totals()[.delivered] == 1)
         // Not settled yet: once more, also in the life that heard it.
         harness.firstAcks = []
-        harness.advance(Self.patience + 1)
+        harness.advance(Self.timeout + 1)
         #expect(harness.firstAcks == [again])
         endSiblings(of: again, [first, away])
         harness.firstAcks = []
-        harness.advance(3 * Self.patience)
+        harness.advance(3 * Self.timeout)
         #expect(harness.firstAcks.isEmpty)
         harness.crash()
-        harness.advance(3 * Self.patience)
+        harness.advance(3 * Self.timeout)
         #expect(harness.firstAcks.isEmpty)
         #expect(totals().accepted == 2, "the row stays for the reports")
     }

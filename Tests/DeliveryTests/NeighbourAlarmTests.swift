@@ -139,7 +139,7 @@ struct NeighbourAlarmTests {
     }
 
     @Test("strategy 4 goes live in time also when its app has no room for more due jobs")
-    func patienceBeyondTheShare() {
+    func timeoutBeyondTheShare() {
         let harness = Self.harness()
         for _ in 0..<20 { _ = harness.publish(absent(harness), timeToLive: 7_200_000) }
         var phones = (0..<12).map { _ in harness.register(token: "aa") }

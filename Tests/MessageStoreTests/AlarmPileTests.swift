@@ -43,7 +43,7 @@ struct AlarmPileTests {
             while pile.map({ shard.nextAlarm(of: $0) <= time }) ?? (shard.nextAlarm <= time), rounds < 200 {
                 rounds += 1
                 var request = AlarmRequest(upTo: time, limit: 64, pile: pile, fullApps: [Self.app])
-                request.patience = 30_000
+                request.vendorTimeout = 30_000
                 let count = observer.replies.count
                 _ = shard.requestAlarms(request)
                 try fixture.wait("the alarms") { observer.replies.count > count }

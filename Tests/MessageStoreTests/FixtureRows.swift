@@ -79,7 +79,7 @@ enum FixtureRows {
         (row.reservedSequence, row.queueEpoch, row.registeredAt, row.lastSeenAt) = (64, 7, time - 5, time)
         row.dropped.expired = UInt32(number)
         if number == 4 { row.flags = [.blacklisted, .listed] }
-        if number == 2 { (row.broadcastSettled, row.broadcastMetBeyond) = (3, 1) }
+        if number == 2 { (row.broadcastSettled, row.broadcastEvaluatedBeyond) = (3, 1) }
         let value = inner.withUnsafeBytes { inner in
             bytes(DeviceRow.headerByteCount + inner.count) { row.write(profile: inner, into: $0) }
         }
@@ -255,7 +255,7 @@ enum FixtureRows {
                 if !profile.names.tags.isEmpty { names += ", tags \(profile.names.tags.map(\.text))" }
                 if row.flags.contains(.blacklisted) { names += ", blacklisted" }
                 if row.broadcastSettled > 0 {
-                    names += ", broadcasts \(row.broadcastSettled) and \(row.broadcastMetBeyond) beyond"
+                    names += ", broadcasts \(row.broadcastSettled) and \(row.broadcastEvaluatedBeyond) beyond"
                 }
                 return "badge \(row.badge), generation \(row.generation), seen \(row.lastSeenAt), reserved to "
                     + "\(row.reservedSequence), expired \(row.dropped.expired), token \(tokens.map(\.token))\(names)"

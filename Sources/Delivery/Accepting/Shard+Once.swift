@@ -69,7 +69,7 @@ extension Shard {
         devices.pointer(slot).pointee.flags.insert(.busy)
         lookUp(key) { shard, bytes, _, ok in
             guard ok, let bytes else {
-                if ok { shard.withdrawUnmet(kept, slot) } else { shard.endWithdrawal(kept, slot, nil) }
+                if ok { shard.withdrawUnevaluated(kept, slot) } else { shard.endWithdrawal(kept, slot, nil) }
                 return
             }
             let command = kept.command
@@ -106,7 +106,7 @@ extension Shard {
 
     /// No row tells of the old task's message: it may be a broadcast that the device has not met yet, and must not meet
     /// later as if nobody had taken it back.
-    private mutating func withdrawUnmet(_ kept: KeptPublish, _ slot: UInt32) {
+    private mutating func withdrawUnevaluated(_ kept: KeptPublish, _ slot: UInt32) {
         let command = kept.command
         let live = broadcasts.log(of: command.app)?.live.first { $0.task == command.revokes && !$0.isOver }
         guard let broadcast = live else { return endWithdrawal(kept, slot, false) }
@@ -114,9 +114,9 @@ extension Shard {
             guard ok else { return shard.endWithdrawal(kept, slot, nil) }
             // Whoever is connected meets what comes before it as usual.
             shard.pump(slot)
-            if broadcast.number > shard.devices.pointer(slot).pointee.broadcastMet {
+            if broadcast.number > shard.devices.pointer(slot).pointee.broadcastEvaluated {
                 let isReachable = shard.devices.pointer(slot).pointee.isReachable
-                shard.meetUpTo(broadcast, slot, earlierIsLive: isReachable)
+                shard.evaluateUpTo(broadcast, slot, earlierIsLive: isReachable)
             }
             guard let listed = shard.listedMessage(table: .broadcast, item: broadcast.number, of: slot) else {
                 return shard.endWithdrawal(kept, slot, false)  // not one of those whom it meant

@@ -12,10 +12,10 @@ public struct AlarmPile: Hashable, Sendable {
     /// Held jobs that were given back, rather than due ones that were never told.
     public var isHeld: Bool
     /// Due jobs of strategy 4: each is looked at a fixed time after it was due, so the first in order is the first to be looked at.
-    public var isPatient: Bool
+    public var hasVendorTimeout: Bool
 
-    public init(app: AppKey, isHeld: Bool, isPatient: Bool = false) {
-        (self.app, self.isHeld, self.isPatient) = (app, isHeld, isPatient)
+    public init(app: AppKey, isHeld: Bool, hasVendorTimeout: Bool = false) {
+        (self.app, self.isHeld, self.hasVendorTimeout) = (app, isHeld, hasVendorTimeout)
     }
 }
 
@@ -23,7 +23,7 @@ extension AlarmPile: Comparable {
     public static func < (left: AlarmPile, right: AlarmPile) -> Bool {
         if left.app != right.app { return left.app.word < right.app.word }
         if left.isHeld != right.isHeld { return right.isHeld }
-        return !left.isPatient && right.isPatient
+        return !left.hasVendorTimeout && right.hasVendorTimeout
     }
 }
 
@@ -47,7 +47,7 @@ public struct AlarmRequest: Sendable {
     /// Apps that have no room for due jobs.
     public var fullApps: [AppKey] = []
     /// For how long a message of strategy 4 waits for a vendor that nobody serves.
-    var patience: Int64 = .max
+    var vendorTimeout: Int64 = .max
 
     public init(
         upTo time: Int64, limit: Int, pile: AlarmPile? = nil, isEager: Bool = false, fullApps: [AppKey] = []
@@ -62,25 +62,25 @@ public struct AlarmRequest: Sendable {
         if let pile, pile.app != job.app { return .pass }
         // An end, or what is over, takes no room.
         guard job.isWaiting else { return pile == nil ? .take : .pass }
-        if let pile, !pile.isHeld, pile.isPatient != job.isPatient { return .pass }
-        let until = job.mayWait(patience)
+        if let pile, !pile.isHeld, pile.hasVendorTimeout != job.hasVendorTimeout { return .pass }
+        let until = job.mayWait(vendorTimeout)
         if until <= time || pile?.isHeld == true || !fullApps.contains(job.app) { return .take }
-        return .leave(AlarmPile(app: job.app, isHeld: false, isPatient: job.isPatient), until: until)
+        return .leave(AlarmPile(app: job.app, isHeld: false, hasVendorTimeout: job.hasVendorTimeout), until: until)
     }
 }
 
 extension JobRow {
     /// Until when a job may stay in the store, without room in memory: then its message ends, or goes another way.
-    func mayWait(_ patience: Int64) -> GatewayTime {
-        Self.mayWait(facts.expiresAt, hasPatience ? max(facts.acceptedAt, dueAt) : nil, patience)
+    func mayWait(_ timeout: Int64) -> GatewayTime {
+        Self.mayWait(facts.expiresAt, hasVendorTimeout ? max(facts.acceptedAt, dueAt) : nil, timeout)
     }
 
     /// Strategy 4: the live channel takes over from a vendor that nobody serves.
-    var hasPatience: Bool { state == .due && facts.strategy == .vendorElseLive && facts.table == .vendorMessage }
+    var hasVendorTimeout: Bool { state == .due && facts.strategy == .vendorElseLive && facts.table == .vendorMessage }
 
-    fileprivate static func mayWait(_ expiresAt: GatewayTime, _ since: GatewayTime?, _ patience: Int64) -> GatewayTime {
+    fileprivate static func mayWait(_ expiresAt: GatewayTime, _ since: GatewayTime?, _ timeout: Int64) -> GatewayTime {
         guard let since else { return expiresAt }
-        let (end, isBeyond) = since.addingReportingOverflow(patience)
+        let (end, isBeyond) = since.addingReportingOverflow(timeout)
         return isBeyond ? expiresAt : min(expiresAt, end)
     }
 
@@ -90,7 +90,7 @@ extension JobRow {
         /// Due, or leased: it will be due when the lease lapses.
         var isWaiting: Bool
         private var expiresAt: GatewayTime
-        private var patientSince: GatewayTime?
+        private var waitsForVendorSince: GatewayTime?
 
         /// Reads what `JobRow.write` puts at these places.
         init?(_ bytes: UnsafeRawBufferPointer) {
@@ -105,11 +105,11 @@ extension JobRow {
             expiresAt = time(80)
             let isVendorFirst =
                 bytes[3] == Strategy.vendorElseLive.rawValue && bytes[5] == StoreKey.Table.vendorMessage.rawValue
-            patientSince = state == .due && isVendorFirst ? max(time(72), time(120)) : nil
+            waitsForVendorSince = state == .due && isVendorFirst ? max(time(72), time(120)) : nil
         }
 
-        var isPatient: Bool { patientSince != nil }
+        var hasVendorTimeout: Bool { waitsForVendorSince != nil }
 
-        func mayWait(_ patience: Int64) -> GatewayTime { JobRow.mayWait(expiresAt, patientSince, patience) }
+        func mayWait(_ timeout: Int64) -> GatewayTime { JobRow.mayWait(expiresAt, waitsForVendorSince, timeout) }
     }
 }

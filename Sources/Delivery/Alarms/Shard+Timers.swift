@@ -18,13 +18,13 @@ extension Shard {
         devices.timers.advance(to: now)
         goOn()
         usage.age(now)
-        ringFailedAlarms()
-        ringTasks()
+        fireFailedAlarms()
+        fireTasks()
         writeCursors()
         walkSessions()
         walkMessages()
         removeFoldedCounters()
-        ringFirstAcks()
+        fireFirstAcks()
         askForAlarms()
         releaseDue()
     }
@@ -115,7 +115,7 @@ extension Shard {
         askForAlarms()
     }
 
-    mutating func alarmRang(_ stored: StoredRow) {
+    mutating func alarmFired(_ stored: StoredRow) {
         switch stored.key.table {
         case .job:
             guard let row = JobRow(stored.value) else {
@@ -127,7 +127,7 @@ extension Shard {
             if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
             leaveIfOverfull(slot)
         case .message, .vendorMessage:
-            messageRang(stored.key)
+            messageAlarmFired(stored.key)
         case .device:
             let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
             alarms.begin()
@@ -141,12 +141,12 @@ extension Shard {
                 }
                 shard.alarmDone()
             }
-        case .task: taskRang(TaskID(high: stored.key.ownerHigh, low: stored.key.ownerLow))
+        case .task: taskAlarmFired(TaskID(high: stored.key.ownerHigh, low: stored.key.ownerLow))
         case .taskMessage:
             if let row = LedgerRow(stored.value), row.state == nil, row.table == .broadcast {
-                broadcastRang(stored.key, row)
+                broadcastAlarmFired(stored.key, row)
             } else {
-                ledgerRang(stored)
+                ledgerAlarmFired(stored)
             }
         case .taskEvent, .taskTargets, .taskGroup: forget(stored)
         default: break
@@ -157,12 +157,12 @@ extension Shard {
     ///
     /// What the alarm's reply said may be over by the time the device is there, so the rows are read once more, when
     /// nothing can come in between.
-    private mutating func messageRang(_ key: StoreKey) {
+    private mutating func messageAlarmFired(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
         alarms.begin()
         whenReady(deviceSlot(cid, bucket: key.bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
-                if readiness.mayBeRepeated { shard.ringAgain(key) }
+                if readiness.mayBeRepeated { shard.retryAlarm(key) }
                 if readiness == .unknown { shard.log(.error, "orphanedMessage", "a message's device is not known") }
                 shard.alarmDone()
                 return
@@ -176,7 +176,7 @@ extension Shard {
             shard.scan(slot, table: key.table, from: key.item, rowLimit: 1, byteLimit: 1) { shard, rows, _, ok in
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 if !ok {
-                    shard.ringAgain(key)
+                    shard.retryAlarm(key)
                 } else if let row = rows.first, row.facts.item == key.item,
                     shard.listedMessage(table: key.table, item: key.item, of: slot) == nil
                 {
@@ -212,14 +212,14 @@ extension Shard {
         }
     }
 
-    private mutating func ringAgain(_ key: StoreKey) {
+    private mutating func retryAlarm(_ key: StoreKey) {
         if !isPlanted(.alarmLost) { alarms.retry(key, now: now) }
     }
 
     /// The store tells an alarm once; what could not be read then is tried again from here.
-    mutating func ringFailedAlarms() {
+    mutating func fireFailedAlarms() {
         for key in alarms.takeFailed(now: now) {
-            if key.table == .taskMessage { broadcastRangAgain(key) } else { messageRang(key) }
+            if key.table == .taskMessage { retryBroadcastAlarm(key) } else { messageAlarmFired(key) }
         }
     }
 

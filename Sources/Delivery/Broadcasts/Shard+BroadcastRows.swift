@@ -141,7 +141,7 @@ extension Shard {
                 }
                 armTimer(listed)
             }
-            device.pointee.broadcastMet = max(device.pointee.broadcastMet, resolution.highest)
+            device.pointee.broadcastEvaluated = max(device.pointee.broadcastEvaluated, resolution.highest)
             device.pointee.flags.insert(.resolved)
             device.pointee.settleBroadcasts(upTo: settledCursor(device))
         }
@@ -160,7 +160,7 @@ extension Shard {
     }
 
     /// A cold ledger row's time has come: its fallback or its end.
-    mutating func broadcastRang(_ key: StoreKey, _ row: LedgerRow) {
+    mutating func broadcastAlarmFired(_ key: StoreKey, _ row: LedgerRow) {
         let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
         let (number, app) = (row.item, row.app)
         alarms.begin()
@@ -180,14 +180,14 @@ extension Shard {
         }
     }
 
-    /// Rings again what could not be read; see `ringFailedAlarms`.
-    mutating func broadcastRangAgain(_ key: StoreKey) {
+    /// Rings again what could not be read; see `fireFailedAlarms`.
+    mutating func retryBroadcastAlarm(_ key: StoreKey) {
         lookUp(key) { shard, bytes, _, ok in
             guard ok else {
                 shard.alarms.retry(key, now: shard.now)
                 return
             }
-            if let bytes, let row = LedgerRow(bytes), row.state == nil { shard.broadcastRang(key, row) }
+            if let bytes, let row = LedgerRow(bytes), row.state == nil { shard.broadcastAlarmFired(key, row) }
         }
     }
 

@@ -71,7 +71,7 @@ extension Shard {
     }
 
     /// A broadcast's alarm; true when that was all there was to do.
-    mutating func broadcastRang(_ record: inout TaskRecord, _ wakeAt: GatewayTime) -> Bool {
+    mutating func broadcastAlarmFired(_ record: inout TaskRecord, _ wakeAt: GatewayTime) -> Bool {
         switch record.state {
         case .scheduled:
             number(&record)

@@ -179,7 +179,7 @@ extension Shard {
         else { return }
         pump(slot)
         let device = devices.pointer(slot)
-        if number <= device.pointee.broadcastMet, !isPlanted(.enumeratorAlertsAll) {
+        if number <= device.pointee.broadcastEvaluated, !isPlanted(.enumeratorAlertsAll) {
             // Met; only a job that a crash has lost is made up for.
             if let listed = listedMessage(table: .broadcast, item: number, of: slot), !device.pointee.isConnected {
                 messageTimerFired(listed)
@@ -189,7 +189,7 @@ extension Shard {
         }
         let hasToken = broadcast.record.content.vendor.map { device.pointee.flags.contains(.token($0.tokenKind)) }
         guard hasToken == true, isTarget(slot, broadcast) else { return }
-        meetUpTo(broadcast, slot)
+        evaluateUpTo(broadcast, slot)
         step.count += 1
         numbers.broadcastEnumerated &+= 1
         if devices.pointer(slot).pointee.isConnected {
@@ -209,23 +209,23 @@ extension Shard {
         if let listed = listedMessage(table: .broadcast, item: number, of: slot) {
             endClosed(messages.pointer(listed).pointee.facts, state, listed, messages.pointer(listed).pointee.job, slot)
             step.count += 1
-        } else if number > devices.pointer(slot).pointee.broadcastMet {
-            meetUpTo(broadcast, slot)
+        } else if number > devices.pointer(slot).pointee.broadcastEvaluated {
+            evaluateUpTo(broadcast, slot)
             step.count += 1
         }
         if devices.isOccupied(slot) { leaveBroadcasts(slot) }
     }
 
     /// Meets a device that is out of reach with a broadcast, and before it with all that are live and older: a device's
-    /// messages are for numbers up to `broadcastMet` and for no others.
+    /// messages are for numbers up to `broadcastEvaluated` and for no others.
     ///
     /// Of a device that is in reach all the same, the earlier ones wait for their turn as live ones.
-    mutating func meetUpTo(_ broadcast: LiveBroadcast, _ slot: UInt32, earlierIsLive: Bool = false) {
+    mutating func evaluateUpTo(_ broadcast: LiveBroadcast, _ slot: UInt32, earlierIsLive: Bool = false) {
         for earlier in broadcasts.log(of: broadcast.record.app)?.live ?? []
-        where earlier.number > devices.pointer(slot).pointee.broadcastMet && earlier.number < broadcast.number {
-            meet(slot, earlier, isLive: earlierIsLive)
+        where earlier.number > devices.pointer(slot).pointee.broadcastEvaluated && earlier.number < broadcast.number {
+            evaluate(slot, earlier, isLive: earlierIsLive)
         }
-        meet(slot, broadcast, isLive: false)
+        evaluate(slot, broadcast, isLive: false)
     }
 
     private mutating func endClosed(

@@ -6,7 +6,7 @@
 //
 // What always holds:
 //
-// 1. `broadcastMet` is how far the device has come: a message exists only for numbers up to it. Meeting moves it (`meet`,
+// 1. `broadcastEvaluated` is how far the device has come: a message exists only for numbers up to it. Meeting moves it (`meet`,
 //    `pass`), and so does a resolution, to the highest number that has a ledger row: rows are written in the order of the
 //    numbers, so whatever is below that row was met. A client's position does not carry it past a broadcast that means the
 //    device and that the device has not met.
@@ -37,9 +37,9 @@ extension Shard {
     /// What the device's row says is settled: everything below its first pending message.
     func settledCursor(_ device: UnsafeMutablePointer<Device>) -> UInt64 {
         guard device.pointee.flags.contains(.resolved) else { return device.pointee.broadcastSettled }
-        guard device.pointee.firstBroadcast != .max else { return device.pointee.broadcastMet }
+        guard device.pointee.firstBroadcast != .max else { return device.pointee.broadcastEvaluated }
         let first = messages.pointer(device.pointee.firstBroadcast).pointee.facts.item
-        return max(device.pointee.broadcastSettled, min(first &- 1, device.pointee.broadcastMet))
+        return max(device.pointee.broadcastSettled, min(first &- 1, device.pointee.broadcastEvaluated))
     }
 
     /// The cursor is written with the device's next write, or within a second.
@@ -69,16 +69,16 @@ extension Shard {
         // Asked with every message of every device: most have met everything and have nothing pending.
         guard
             device.pointee.firstBroadcast != .max
-                || device.pointee.broadcastMet < broadcasts.head(ofAppAt: Int(device.pointee.appIndex)),
+                || device.pointee.broadcastEvaluated < broadcasts.head(ofAppAt: Int(device.pointee.appIndex)),
             let log = broadcastLog(device), device.pointee.flags.contains(.resolved)
         else { return }
-        guard offerBroadcasts(slot), device.pointee.broadcastMet < log.head else { return }
-        for broadcast in log.live where broadcast.number > device.pointee.broadcastMet {
+        guard offerBroadcasts(slot), device.pointee.broadcastEvaluated < log.head else { return }
+        for broadcast in log.live where broadcast.number > device.pointee.broadcastEvaluated {
             // What is committed goes out first; those behind it come with the next pump.
             guard waitingBroadcasts(device) < Int(device.pointee.window) - Int(device.pointee.inFlightCount),
                 Int(device.pointee.inFlightBytes) < limits.windowByteCount || device.pointee.inFlightCount == 0
             else { return }
-            meet(slot, broadcast, isLive: true)
+            evaluate(slot, broadcast, isLive: true)
             guard devices.isOccupied(slot), device.pointee.isReachable else { return }
         }
         pass(slot, to: log.head)
@@ -98,8 +98,8 @@ extension Shard {
     /// Nothing up to this number concerns the device any more, or its message is there.
     private mutating func pass(_ slot: UInt32, to number: UInt64) {
         let device = devices.pointer(slot)
-        guard number > device.pointee.broadcastMet else { return }
-        device.pointee.broadcastMet = number
+        guard number > device.pointee.broadcastEvaluated else { return }
+        device.pointee.broadcastEvaluated = number
         cursorMoved(slot)
     }
 
@@ -107,7 +107,7 @@ extension Shard {
     ///
     /// With `isLive` the device is reachable now and the message goes out as soon as it is durable; else it is accepted as
     /// for a device out of reach.
-    mutating func meet(_ slot: UInt32, _ broadcast: LiveBroadcast, isLive: Bool) {
+    mutating func evaluate(_ slot: UInt32, _ broadcast: LiveBroadcast, isLive: Bool) {
         let device = devices.pointer(slot)
         guard isTarget(slot, broadcast) else {
             numbers.broadcastPassed &+= 1
@@ -338,7 +338,7 @@ extension Shard {
         }
         if settled > 0 { cursorMoved(slot) }
         // A client names both streams in each ack; what it says of this one may be old.
-        if highest > device.pointee.broadcastMet { numbers.acksIgnored &+= 1 }
+        if highest > device.pointee.broadcastEvaluated { numbers.acksIgnored &+= 1 }
         pump(slot)
     }
 
@@ -355,10 +355,10 @@ extension Shard {
         endAcked(named, slot)
         // What was passed over below it need not be looked at again. What the device has not met stays unmet: no position
         // makes up for a message that was never there.
-        let unmet = broadcastLog(device)?.live.first {
-            $0.number > device.pointee.broadcastMet && $0.number <= position.sequence && isTarget(slot, $0)
+        let unevaluated = broadcastLog(device)?.live.first {
+            $0.number > device.pointee.broadcastEvaluated && $0.number <= position.sequence && isTarget(slot, $0)
         }
-        pass(slot, to: unmet.map { $0.number - 1 } ?? position.sequence)
+        pass(slot, to: unevaluated.map { $0.number - 1 } ?? position.sequence)
         if !named.isEmpty { cursorMoved(slot) }
     }
 

@@ -79,7 +79,7 @@ struct Device {
 
     /// Broadcasts up to this number are settled for the device, as far as its row knows.
     var broadcastSettled: UInt64 = 0
-    private var broadcastMetBeyond: UInt32 = 0
+    private var broadcastEvaluatedBeyond: UInt32 = 0
     var window: UInt16 = 32
     /// Results that are under way to the client; it is gated until the last one is out.
     var gates: UInt16 = 0
@@ -115,16 +115,16 @@ struct Device {
     }
 
     /// Broadcasts up to this number have met the device: it has their message, had it, or is passed over.
-    var broadcastMet: UInt64 {
-        get { broadcastSettled &+ UInt64(broadcastMetBeyond) }
-        set { broadcastMetBeyond = UInt32(clamping: newValue &- broadcastSettled) }
+    var broadcastEvaluated: UInt64 {
+        get { broadcastSettled &+ UInt64(broadcastEvaluatedBeyond) }
+        set { broadcastEvaluatedBeyond = UInt32(clamping: newValue &- broadcastSettled) }
     }
 
     /// Moves the settled number up; what has met the device stays.
     mutating func settleBroadcasts(upTo number: UInt64) {
-        let met = broadcastMet
+        let evaluated = broadcastEvaluated
         broadcastSettled = number
-        broadcastMet = max(met, number)
+        broadcastEvaluated = max(evaluated, number)
     }
 
     var generation: UInt64 {

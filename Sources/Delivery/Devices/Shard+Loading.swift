@@ -170,7 +170,7 @@ extension Shard {
         device.pointee.queueEpoch = row.queueEpoch
         device.pointee.registeredAt = row.registeredAt
         device.pointee.broadcastSettled = row.broadcastSettled
-        device.pointee.broadcastMet = row.broadcastSettled &+ UInt64(row.broadcastMetBeyond)
+        device.pointee.broadcastEvaluated = row.broadcastSettled &+ UInt64(row.broadcastEvaluatedBeyond)
         device.pointee.lastHeardAt = row.lastSeenAt
         device.pointee.dropped = row.dropped
         device.pointee.rowWakeAt = wakeAt

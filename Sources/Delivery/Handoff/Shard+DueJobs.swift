@@ -53,7 +53,7 @@ extension Shard {
             guard case .rows(let rows, _)? = reply.results.first else { return }
             // Held until all are started, so that finished ones do not ask for more in between.
             shard.alarms.begin()
-            for row in rows { shard.alarmRang(row) }
+            for row in rows { shard.alarmFired(row) }
             shard.alarmDone()
         }
     }
@@ -71,7 +71,7 @@ extension Shard {
 
     private func request(_ pile: AlarmPile?) -> AlarmRequest {
         var request = AlarmRequest(upTo: now, limit: limits.alarmBatch, pile: pile)
-        request.patience = limits.vendorFirstPatience
+        request.vendorTimeout = limits.vendorFirstPatience
         for index in apps.indices where isFull(index) { request.fullApps.append(apps[index].key) }
         if let pile, !pile.isHeld, hasRoom(pile.app) {
             request.isEager = true
@@ -99,7 +99,8 @@ extension Shard {
         guard until > now else { return }
         store.leaveAlarm(
             facts.jobKey, wakeAt: entry.pointee.storedWakeAt,
-            in: AlarmPile(app: facts.app, isHeld: false, isPatient: entry.pointee.row.hasPatience), until: until)
+            in: AlarmPile(app: facts.app, isHeld: false, hasVendorTimeout: entry.pointee.row.hasVendorTimeout),
+            until: until)
         forgetJob(slot)
     }
 

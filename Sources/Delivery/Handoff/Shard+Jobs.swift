@@ -183,7 +183,7 @@ extension Shard {
             expireJob(slot)
             return
         }
-        if entry.pointee.row.hasPatience, entry.pointee.row.mayWait(limits.vendorFirstPatience) <= now {
+        if entry.pointee.row.hasVendorTimeout, entry.pointee.row.mayWait(limits.vendorFirstPatience) <= now {
             giveUpVendor(slot, state: .cancelled, reason: "notLeased")
             return
         }

@@ -29,24 +29,24 @@ extension Shard {
     }
 
     /// The alarm of a ledger row: the end of its reports, or of the patience with a first ack.
-    mutating func ledgerRang(_ stored: StoredRow) {
+    mutating func ledgerAlarmFired(_ stored: StoredRow) {
         guard let row = LedgerRow(stored.value), isUnsettled(row, wakeAt: stored.wakeAt) else {
             forget(stored)
             return
         }
-        firstAckRang(stored.key)
+        firstAckAlarmFired(stored.key)
     }
 
     private func isUnsettled(_ row: LedgerRow, wakeAt: GatewayTime) -> Bool {
         row.flags.contains(.firstAck) && wakeAt < row.acceptedAt + limits.reportRetention
     }
 
-    mutating func ringFirstAcks() {
-        while let key = tasks.popUnsettled(now) { firstAckRang(key) }
+    mutating func fireFirstAcks() {
+        while let key = tasks.popUnsettled(now) { firstAckAlarmFired(key) }
     }
 
     /// What the row says now counts: it may have been settled long ago.
-    private mutating func firstAckRang(_ key: StoreKey) {
+    private mutating func firstAckAlarmFired(_ key: StoreKey) {
         lookUp(key) { shard, bytes, wakeAt, ok in
             guard ok else {
                 shard.tasks.watch(key, until: shard.now + shard.limits.taskPatience)

@@ -151,13 +151,13 @@ extension Shard {
     // MARK: Time
 
     /// Looks at the tasks whose time has come.
-    mutating func ringTasks() {
-        while let task = tasks.popDue(now) { taskRang(task) }
+    mutating func fireTasks() {
+        while let task = tasks.popDue(now) { taskAlarmFired(task) }
         tasks.forgetStops(now)
     }
 
     /// A task's alarm: it may be old, or told twice; what the row says now counts.
-    mutating func taskRang(_ task: TaskID) {
+    mutating func taskAlarmFired(_ task: TaskID) {
         lookUp(TaskRow.key(task)) { shard, bytes, wakeAt, ok in
             guard ok else {
                 shard.tasks.schedule(task, at: shard.now + 1_000)
@@ -165,7 +165,7 @@ extension Shard {
             }
             let isResumed = shard.tasks.takeResumed(task)
             guard let bytes, var record = TaskRow.read(bytes), wakeAt <= shard.now || isResumed else { return }
-            if record.broadcast != nil, shard.broadcastRang(&record, wakeAt) { return }
+            if record.broadcast != nil, shard.broadcastAlarmFired(&record, wakeAt) { return }
             switch record.state {
             case .scheduled: record.state = .running
             case .running, .stopping, .ending: break

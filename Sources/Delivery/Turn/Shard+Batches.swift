@@ -112,7 +112,7 @@ extension Shard {
             reservedSequence: device.pointee.reservedSequence, queueEpoch: device.pointee.queueEpoch,
             registeredAt: device.pointee.registeredAt, lastSeenAt: device.pointee.lastHeardAt,
             broadcastSettled: settledCursor(device),
-            broadcastMetBeyond: UInt16(clamping: device.pointee.broadcastMet &- settledCursor(device)),
+            broadcastEvaluatedBeyond: UInt16(clamping: device.pointee.broadcastEvaluated &- settledCursor(device)),
             badgeRound: device.pointee.badgeRound, dropped: device.pointee.dropped)
         device.pointee.flags.remove(.cursorMoved)
         let profile = device.pointee.profileBytes

@@ -183,7 +183,8 @@ package enum MetricCatalogue {
             "longwire_broadcasts_live", .gauge, "Broadcasts that are still to be delivered or closed.",
             .largest { $0.shard.liveBroadcasts }),
         Metric(
-            "longwire_broadcast_messages_total", .counter, "Messages that broadcasts became, as devices met them.",
+            "longwire_broadcast_messages_total", .counter,
+            "Messages that broadcasts became, as shards evaluated them for devices.",
             .sum { $0.shard.broadcastMessages }),
         Metric(
             "longwire_broadcast_delivers_total", .counter, "Deliveries of broadcasts, repeated ones included.",

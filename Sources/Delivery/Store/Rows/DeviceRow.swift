@@ -108,7 +108,7 @@ package struct DeviceRow {
     /// A row of a format
     /// before 4 has zero: nothing has.
     var broadcastSettled: UInt64 = 0
-    var broadcastMetBeyond: UInt16 = 0
+    var broadcastEvaluatedBeyond: UInt16 = 0
     /// See `Device.badgeRound`.
     var badgeRound: UInt8 = 0
     /// What ended unseen since the last visit, in the order of `DroppedReason`.
@@ -118,7 +118,7 @@ package struct DeviceRow {
         var writer = RowWriter(bytes)
         writer.put(Self.version)
         writer.put(flags.rawValue)
-        writer.put(broadcastMetBeyond)
+        writer.put(broadcastEvaluatedBeyond)
         writer.put(badge)
         writer.put(app.word)
         writer.put(generation)
@@ -142,7 +142,7 @@ package struct DeviceRow {
         var reader = RowReader(bytes)
         guard let version = reader.next(UInt8.self), version == 1 || version == Self.version,
             let flags = reader.next(UInt8.self),
-            let metBeyond = reader.next(UInt16.self), let badge = reader.next(Int32.self),
+            let evaluatedBeyond = reader.next(UInt16.self), let badge = reader.next(Int32.self),
             let app = reader.next(UInt64.self),
             let generation = reader.next(UInt64.self), let lastTimestamp = reader.next(UInt64.self),
             let reservedSequence = reader.next(UInt64.self), let queueEpoch = reader.next(UInt64.self),
@@ -157,7 +157,7 @@ package struct DeviceRow {
             flags: Flags(rawValue: flags), badge: badge, app: AppKey(app), generation: generation,
             lastTimestamp: lastTimestamp, reservedSequence: reservedSequence, queueEpoch: queueEpoch,
             registeredAt: registeredAt, lastSeenAt: lastSeenAt,
-            broadcastSettled: settled, broadcastMetBeyond: metBeyond, badgeRound: round,
+            broadcastSettled: settled, broadcastEvaluatedBeyond: evaluatedBeyond, badgeRound: round,
             dropped: DroppedCounts(
                 expired: expired, collapsed: collapsed, overflowed: overflowed, revoked: revoked, failed: failed))
         return (row, profile)

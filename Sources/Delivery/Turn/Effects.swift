@@ -1,16 +1,16 @@
-// What comes out of a shard: the gateway performs effects in order, at once, before it calls the shard again.
-// Everything here is already covered by a synced batch where it depends on one.
+// What comes out of a shard. The gateway performs the effects in order, at once, before it calls the shard again.
+// Where an effect depends on a batch, that batch is on disk already.
 
 public import Wire
 
 /// One thing for the gateway to do.
 ///
-/// The rare ones are indirect, so that the two that every message makes are small and cheap to copy.
+/// The rare cases are indirect, so that the two that every message makes are small and cheap to copy.
 public enum Effect {
     indirect case welcome(SessionRef, WelcomeEffect)
     /// Encode and send the message in `row`; see `DeliverEffect`.
     case deliver(SessionRef, DeliverEffect)
-    /// Send a frame that stands ready, with the message's id in its place; see `BroadcastEffect`.
+    /// Send a frame that is already encoded, with the message's id in its place; see `BroadcastEffect`.
     case broadcast(SessionRef, BroadcastEffect)
     case ping(SessionRef)
     indirect case updated(SessionRef, UpdateResult)
@@ -26,11 +26,12 @@ public enum Effect {
     indirect case messageTrace(Origin, TraceAnswer)
     indirect case directoryAnswered(Origin, DirectoryReply)
     indirect case task(Origin, TaskAnswer)
-    /// A task's time has come, or it was left half done: the gateway goes on with it.
+    /// A task is due, or a restart found it half done: the gateway goes on with it.
     indirect case taskDue(TaskRecord)
-    /// A broadcast is out, durably: every loop's shard must hear of it (`Shard.launch`), in the order of their numbers.
+    /// A broadcast is out, durably: the gateway calls `Shard.launch` on every loop, in the order of their numbers.
     indirect case launched(TaskRecord)
-    /// Durable: the siblings of this message are to be ended, and then its shard told (`TaskCommand.settleFirstAck`).
+    /// A first ack is durable: the gateway ends the siblings of this message, then tells its shard
+    /// (`TaskCommand.settleFirstAck`).
     indirect case firstAck(FirstAck)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
     indirect case log(LogEvent)
@@ -90,15 +91,15 @@ public struct PublishOutcome: Sendable, Equatable {
         case requestConflict
         /// The same request is still under way; wait for it and repeat.
         case requestPending
-        /// The store or a waiting list is at its bound: nothing was accepted, retry later.
+        /// The store or a waiting list is at its bound: the shard accepted nothing; the caller retries later.
         case busy
-        /// A read failed; nothing was accepted, retry later.
+        /// A read failed; the shard accepted nothing; the caller retries later.
         case storeFailed
         /// Blacklisted or long inactive, or a revoke that has nothing to withdraw here: no message.
         case ignored
-        /// The task was stopped: it reaches nobody any more.
+        /// The task is stopped: no device gets its message any more.
         case stopped
-        /// Its row would not fit the store; nothing was accepted, and nothing will be.
+        /// Its row would exceed the store's bounds; the shard accepted nothing, and a retry changes nothing.
         case tooLarge
     }
     public enum Fallback: UInt8, Sendable { case none = 0, armed, due }
@@ -114,11 +115,11 @@ public struct PublishOutcome: Sendable, Equatable {
     public var isLive: Bool
     public var fallback: Fallback
     public var fallbackReason: FallbackReason
-    /// In force, in milliseconds; 0 and −1 as asked.
+    /// The TTL in force, in milliseconds; 0 and −1 as the caller asked.
     public var timeToLive: Int64
-    /// An answer given before to the same request id.
+    /// The answer is the one that the same request id got before.
     public var isRepeat: Bool
-    /// It ended as it was accepted: it was sent nowhere and waits for nothing.
+    /// The message ended in the batch that accepted it: the shard sent it nowhere.
     public var endedAs: FinalState?
 
     public init(
@@ -170,14 +171,14 @@ public struct Job: Sendable {
 
 public struct ResultVerdict: Sendable, Equatable {
     public enum Verdict: UInt8, Sendable {
-        /// Taken, now or by an earlier copy of the same result.
+        /// The shard takes it, or took an earlier copy of the same result.
         case recorded = 0
         /// The lease is over and the outcome is not one that counts late.
         case stale
         /// The message ended otherwise; `extend` stops here.
         case cancelled
         case unknownJob
-        /// The store could not be read; nothing changed, say it again.
+        /// The reader could not read the store; nothing changed, and the sender repeats the result.
         case storeFailed
     }
     public var job: MessageID
@@ -188,9 +189,9 @@ public struct ResultVerdict: Sendable, Equatable {
 /// What a question for a message finds.
 public enum TraceAnswer: Sendable {
     case known(MessageTrace)
-    /// No such message, or it ended longer ago than traces are kept.
+    /// No such message, or it ended longer ago than the store keeps traces.
     case unknown
-    /// Its rows could not be read, or too many look for theirs already: ask again.
+    /// A reader could not read its rows, or too many such questions wait: the caller asks again.
     case unreadable
 
     /// The trace, if there is one.
@@ -204,7 +205,7 @@ public enum DeviceAnswer: Sendable {
     case known(DeviceStatus)
     /// No such device in this app.
     case unknown
-    /// Its record could not be read, or too much waits already: ask again.
+    /// A reader could not read its record, or too many commands wait: the caller asks again.
     case unreadable
 
     /// The status, if there is one.
@@ -270,7 +271,7 @@ public enum FinalState: UInt8, Sendable, CaseIterable {
     case delivered = 1, deliveredOffline, opened, handedOff, expired, collapsed, revoked, overflowed, failed
 }
 
-/// The life of one message, in order.
+/// The steps of one message, in order.
 public struct MessageTrace: Sendable {
     public struct Step: Sendable, Equatable {
         /// What happened; docs/Errors.md, "Trace events", lists them.
@@ -293,7 +294,7 @@ public struct MessageTrace: Sendable {
     /// `nil`: still pending.
     public var finalState: FinalState?
     public var finalReason: String
-    /// What the answer to its publish said of its fallback; `nil`: it ended before a version that keeps that.
+    /// What the answer to its publish said of its fallback; `nil`: it ended under a version that did not keep it.
     public var fallback: PublishOutcome.Fallback?
     public var fallbackReason = PublishOutcome.FallbackReason.applies
     public var steps: [Step]

@@ -1,13 +1,14 @@
 internal import Structures
 internal import Wire
 
-/// What leaves a shard: effects at once, or as soon as what they tell of is durable, in the order of their tickets.
+/// What leaves a shard: effects at once, or as soon as the batch that they depend on is durable, in the order of
+/// tickets.
 struct Outbox: ~Copyable {
     private var effects: [Effect] = []
     private var waiting = Ring<PendingEffect>(capacity: 256)
-    /// Effects are being let go: what that adds is let go by the same loop, not by one within it.
+    /// A loop is releasing effects: what a release adds leaves in the same loop, not in a nested one.
     private var isReleasing = false
-    /// The ticket of the last batch: what is said now may rest on it.
+    /// The ticket of the last batch: an effect of now may depend on it.
     private(set) var lastTicket: Ticket
     private(set) var committedTicket: Ticket
 
@@ -35,7 +36,7 @@ struct Outbox: ~Copyable {
 
     // MARK: When durable
 
-    /// Lets it go once the batch of the ticket, or the last one, is durable.
+    /// Sends the effect once the batch of this ticket, or the last batch, is durable.
     @inline(__always)
     mutating func hold(_ kind: PendingEffect.Kind, ticket: Ticket? = nil) {
         waiting.append(PendingEffect(ticket: ticket ?? lastTicket, kind: kind))
@@ -45,10 +46,10 @@ struct Outbox: ~Copyable {
     /// The last ticket that an effect waits for; 0 when none waits.
     var awaitedTicket: Ticket { waiting.isEmpty ? 0 : waiting.pointer(waiting.count - 1).pointee.ticket }
 
-    /// What waits, in order, for a look ahead.
+    /// What waits, in order; the gateway looks ahead at it.
     func waiting(at place: Int) -> UnsafePointer<PendingEffect> { waiting.pointer(place) }
 
-    /// True when the caller is to let go what is due, until `endRelease`; false within such a loop.
+    /// True when the caller is to release what is due, up to `endRelease`; false within such a loop.
     mutating func beginRelease() -> Bool {
         guard !isReleasing else { return false }
         isReleasing = true

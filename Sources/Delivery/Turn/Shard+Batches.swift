@@ -1,4 +1,4 @@
-// One batch, one device: rows of the change, then the counters it moved and the device's record if it changed.
+// One batch, one device: the rows of the change, then the counters that it moved and the device's record if it changed.
 
 internal import Structures
 internal import Wire
@@ -6,23 +6,22 @@ internal import Wire
 /// The batch that is being written.
 struct OpenBatch {
     var device: UInt32 = .max
-    /// The device of a series of batches that is under way.
+    /// The device of the series of batches that is open.
     var series: UInt32 = .max
     var rowCount = 0
-    /// A message ended in it that its device, which is connected, may not have seen.
+    /// A message of a connected device ended in the batch, and the device may not have seen it.
     var endsUnseen = false
 
     var isOpen: Bool { device != .max }
 
-    /// So many rows fit well into one block of the journal; longer work goes on in another batch.
+    /// A batch with this many rows fits well into one block of the journal; longer work continues in another batch.
     static let rowLimit = 96
 }
 
 extension Shard {
-    /// Writes what one change of one device makes, as one batch: its rows, then the counters that it moved and the device's
-    /// record if it changed.
+    /// Writes one change of one device as one batch: its rows, the counters that it moved and the device's record.
     ///
-    /// This and `inBatches` are the ways to change a device's rows; what tells of the change waits for `lastTicket`.
+    /// Only this and `inBatches` change a device's rows. An effect that tells of the change waits for `lastTicket`.
     @discardableResult
     mutating func inBatch<Result>(of device: UInt32, _ change: (inout Shard) -> Result) -> Result {
         openBatch(device)
@@ -31,7 +30,7 @@ extension Shard {
         return result
     }
 
-    /// Writes any number of independent changes of one device, each begun by `nextChange`: in short batches.
+    /// Writes any number of independent changes of one device in short batches; `nextChange` begins each change.
     mutating func inBatches(of device: UInt32, _ changes: (inout Shard) -> Void) {
         precondition(batch.series == .max, "series of batches do not nest")
         batch.series = device
@@ -40,7 +39,7 @@ extension Shard {
         if batch.isOpen { closeBatch() }
     }
 
-    /// Begins the next change of a series: in the open batch, or in a new one when that is long.
+    /// Begins the next change of a series: in the open batch, or in a new one when the open one is long.
     mutating func nextChange() {
         let device = batch.series
         precondition(device != .max, "a change of a series that has not begun")
@@ -51,7 +50,7 @@ extension Shard {
         openBatch(device)
     }
 
-    /// Writes rows that are no device's, in a batch of their bucket.
+    /// Writes rows that belong to no device, in a batch of their bucket.
     @discardableResult
     mutating func inBatch<Result>(in bucket: Bucket, _ write: (inout Shard) -> Result) -> Result {
         precondition(!batch.isOpen, "batches do not nest")
@@ -83,14 +82,14 @@ extension Shard {
 
     /// Stops the device's stream until the batch that was just closed is durable.
     ///
-    /// What the device is sent from here on moves its position past the message that ended. A crash that takes the end back
-    /// would leave that message covered: it would count as delivered and never come.
+    /// What the shard sends from here on moves the device's position past the message that ended. If a crash took the
+    /// end back, that position would still cover the message: it would count as delivered and never come.
     private mutating func raiseWall(_ slot: UInt32) {
         walls[slot] = outbox.lastTicket
         outbox.hold(.resume(device: slot, cid: devices.pointer(slot).pointee.cid))
     }
 
-    /// The device's stream waits for an end to be durable.
+    /// True while the device's stream waits for an end to be durable.
     mutating func isWalled(_ slot: UInt32) -> Bool {
         guard !walls.isEmpty, let wall = walls[slot] else { return false }
         guard wall <= outbox.committedTicket else { return true }
@@ -116,7 +115,7 @@ extension Shard {
             badgeRound: device.pointee.badgeRound, dropped: device.pointee.dropped)
         device.pointee.flags.remove(.cursorMoved)
         let profile = device.pointee.profileBytes
-        // A device that was never seen again is collected a day after it was last seen.
+        // A device that never returned is removed a day after the gateway saw it last.
         let wakeAt = flags.contains(.established) ? 0 : device.pointee.lastHeardAt + limits.sessionlessDeviceLifetime
         store.put(
             device.pointee.key, wakeAt: wakeAt,
@@ -130,7 +129,7 @@ extension Shard {
 
     // MARK: Counters
 
-    /// Whose counters the open batch changes.
+    /// The app and day whose counters the open batch changes.
     private var counterScope: CounterTable.Scope {
         let device = devices.pointer(batch.device)
         return CounterTable.Scope(app: apps[Int(device.pointee.appIndex)].key, bucket: device.pointee.bucket, now: now)
@@ -152,7 +151,7 @@ extension Shard {
         appNumbers[Int(devices.pointer(batch.device).pointee.appIndex)].count(state)
     }
 
-    /// Counts, in the open batch, on which channels a message went out.
+    /// Counts, in the open batch, the channels on which a message went out.
     mutating func countReached(_ reach: CountersRow.Reach, of facts: MessageFacts) {
         counters.count(reach, of: facts, now: now)
     }
@@ -164,8 +163,8 @@ extension Shard {
 
     /// Gives a message its final state, in the open batch: its rows go, the trace and the count come.
     ///
-    /// `message` and `job` are their slots in memory, or `.max`; a job row that exists must have been brought in.
-    /// `isStored` is false for a message that ends as it is accepted and has no row.
+    /// `message` and `job` are their slots in memory, or `.max`. The caller has brought an existing job row into
+    /// memory. `isStored` is false for a message that ends in the batch that accepts it and has no row.
     mutating func end(
         _ facts: MessageFacts, _ state: FinalState, reason: String = "", message: UInt32, job: UInt32,
         isStored: Bool = true
@@ -224,7 +223,7 @@ extension Shard {
         }
         batch.rowCount += 3
         let isAcked = state == .delivered || state == .deliveredOffline
-        // Of a message from another life it is only known whether it was accepted for a device in reach.
+        // Of a message from before the restart the row says only whether the device was reachable at acceptance.
         let wasSent =
             sentAt > 0 || isAcked || isStored && !isRemembered && !facts.flags.contains(.offline)
             || facts.flags.contains(.sendCounted) || row?.steps.contains { $0.event == .sent } ?? false
@@ -233,7 +232,7 @@ extension Shard {
         noteEnded(
             facts, state, reason: reason, wasSent: wasSent, wasAlerted: wasAlerted, isNew: !isStored,
             alarm: ledgerAlarm(facts, isAlertCounted: isAlertCounted))
-        // What was counted when it happened is not counted again.
+        // The shard counted a send or an alert when it happened, and does not count it again.
         let isSendCounted = facts.flags.contains(.sendCounted)
         var reach: CountersRow.Reach = []
         if wasSent, !isSendCounted { reach.insert(.sent) }
@@ -245,7 +244,7 @@ extension Shard {
         if message != .max { forgetMessage(message) }
     }
 
-    /// Notes, in the open batch, what happened to a message apart from its job and its end; `known` stands there already.
+    /// Notes, in the open batch, an event of a message apart from its job and its end; `known` is already in the row.
     mutating func noteLate(
         _ event: TraceEvent, of message: MessageID, detail: String, beside known: [MessageTrace.Step] = []
     ) {
@@ -256,7 +255,7 @@ extension Shard {
         }
     }
 
-    /// Buckets leave the id's top four bits free: there the late event's number stands.
+    /// Buckets leave the id's top four bits free: the late event's number is there.
     static func lateKey(_ event: TraceEvent, _ message: MessageID) -> StoreKey? {
         guard let bucket = message.bucket, let index = LateEventRow.events.firstIndex(of: event) else { return nil }
         return StoreKey(

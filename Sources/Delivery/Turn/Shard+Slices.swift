@@ -1,21 +1,21 @@
-// Work that would hold the loop for too long is done in slices, a turn each; between two of them the loop does everything
-// else. Timers that fire together are one kind of it, closures that go on later the other.
+// The shard does long work in slices, one a turn; between two slices the loop does everything else.
+// One kind are the timers that fire together, the other are closures that continue later.
 
 internal import Structures
 
 extension Shard {
     typealias Slice = (inout Shard) -> Void
 
-    /// Goes on with something in a turn of its own.
+    /// Continues with a closure in a later turn.
     mutating func later(_ slice: @escaping Slice) {
         slices.append(slice)
         hasSlicesAtHand = true
     }
 
-    /// True when there is work for the next turn: call `continueWork` then.
+    /// True when there is work for the next turn: the gateway calls `continueWork` then.
     public var hasWorkAtHand: Bool { hasSlicesAtHand || hasBroadcastsAtHand }
 
-    /// Does the next slice of what is under way.
+    /// Does the next slice of the work that is under way.
     public mutating func continueWork(now: Int64) {
         begin(now)
         goOn()
@@ -23,7 +23,7 @@ extension Shard {
         releaseDue()
     }
 
-    /// Looks at fired timers and goes on with what was put off before this turn.
+    /// Handles fired timers and runs the slices of earlier turns.
     mutating func goOn() {
         runSlices()
         fireTimers()
@@ -31,7 +31,7 @@ extension Shard {
             !slices.isEmpty || messages.timers.hasFired || jobs.hasFired || devices.timers.hasFired
     }
 
-    /// What this puts off waits for the next turn.
+    /// Slices that these add wait for the next turn.
     private mutating func runSlices() {
         guard !slices.isEmpty else { return }
         var due: [Slice] = []
@@ -39,7 +39,7 @@ extension Shard {
         for slice in due { slice(&self) }
     }
 
-    /// Looks at timers that have fired, so many of each wheel.
+    /// Handles timers that have fired, at most `sliceCount` of each wheel.
     private mutating func fireTimers() {
         for _ in 0..<limits.sliceCount {
             guard let slot = messages.timers.popFired() else { break }

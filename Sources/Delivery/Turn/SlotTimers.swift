@@ -1,12 +1,12 @@
 internal import Structures
 
-/// Timers of a table's slots, one a slot: those that fired are looked at a slice a turn.
+/// Timers of a table's slots, one a slot: the shard handles those that fired a slice a turn.
 struct SlotTimers: ~Copyable {
     private var wheel: TimerWheel
-    /// Fired ones that are still to be looked at, from `head` on.
+    /// Fired timers that the shard has yet to handle, from `head` on.
     private var fired: [UInt32] = []
     private var head = 0
-    /// Room that is kept for timers that fire together.
+    /// Capacity kept for timers that fire together.
     private static let keptCount = 4_096
 
     init(resolution: Int64, now: GatewayTime) { wheel = TimerWheel(resolution: resolution, now: now) }
@@ -20,7 +20,7 @@ struct SlotTimers: ~Copyable {
 
     var hasFired: Bool { head < fired.count }
 
-    /// The next slot whose timer fired; it may have been freed, or used anew, since then.
+    /// The next slot whose timer fired; the shard may have freed or reused it since then.
     mutating func popFired() -> UInt32? {
         guard head < fired.count else {
             if head > 0 {

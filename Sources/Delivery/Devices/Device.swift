@@ -1,10 +1,10 @@
 internal import Structures
 internal import Wire
 
-/// A device as its shard remembers it: what an idle one needs too, in two lines of the cache.
+/// A device as its shard keeps it in memory: what an idle device needs too, in two cache lines.
 ///
-/// What concerns its queue stands in a `DeviceQueue` that is there while it has one; its secret and tokens stay as bytes
-/// out of line.
+/// Its queue's fields are in a `DeviceQueue`, which exists while there is a queue. Its secret and tokens stay as bytes
+/// outside the record.
 struct Device {
     struct Flags: OptionSet {
         let rawValue: UInt32
@@ -21,15 +21,15 @@ struct Device {
         static let pushModeOff = Flags(rawValue: 128)
         static let replayOpened = Flags(rawValue: 256)
         static let established = Flags(rawValue: 512)
-        /// A page of the backlog has been asked for.
+        /// The shard has asked for a page of the backlog.
         static let paging = Flags(rawValue: 1024)
         /// The device row must be written with the open batch.
         static let dirty = Flags(rawValue: 2048)
-        /// Touched since the eviction hand last passed.
+        /// Used since the eviction hand last passed.
         static let touched = Flags(rawValue: 4096)
         /// Counted among the reachable.
         static let countedReachable = Flags(rawValue: 8192)
-        /// Its row has been written before.
+        /// A row of the device exists.
         static let stored = Flags(rawValue: 32768)
         /// There may be cold rows at or beyond the cursor.
         static let coldAhead = Flags(rawValue: 16384)
@@ -37,19 +37,19 @@ struct Device {
         static let alertToken = Flags(rawValue: 1 << 16)
         static let voipToken = Flags(rawValue: 1 << 17)
         static let liveActivityToken = Flags(rawValue: 1 << 18)
-        /// Gets no messages; what is queued is sent nowhere.
+        /// Gets no messages; the shard sends nothing that is queued.
         static let blacklisted = Flags(rawValue: 1 << 19)
         /// Its roster row is written.
         static let listed = Flags(rawValue: 1 << 20)
         /// Its pending messages of broadcasts are in memory, all of them.
         static let resolved = Flags(rawValue: 1 << 21)
-        /// Its broadcast cursor is not written yet.
+        /// The row does not have the broadcast cursor yet.
         static let cursorMoved = Flags(rawValue: 1 << 22)
-        /// Its row could not be understood when it was read last.
+        /// The shard could not decode its row at the last read.
         static let damaged = Flags(rawValue: 1 << 23)
-        /// Its profile lies in a cell of `ProfileCells`.
+        /// Its profile is in a cell of `ProfileCells`.
         static let profileInCell = Flags(rawValue: 1 << 24)
-        /// Held jobs of it were given back to the store.
+        /// The shard gave held jobs of it back to the store.
         static let heldInStore = Flags(rawValue: 1 << 26)
         static let silenced: Flags = [.pushModeOff, .blacklisted]
         static let allTokens: Flags = [.alertToken, .voipToken, .liveActivityToken]
@@ -57,7 +57,7 @@ struct Device {
         static func token(_ kind: TokenKind) -> Flags { Flags(rawValue: 1 << (16 + UInt32(kind.rawValue))) }
     }
 
-    // What every message uses comes first: the first line.
+    // Fields that every message uses come first: they share the first cache line.
 
     let cid: DeviceID
     /// The shared record of no queue while there is none; see `DeviceQueue`.
@@ -65,23 +65,23 @@ struct Device {
     var session = SessionRef.none
     /// The next sequence to give.
     var nextSequence: UInt64 = 1
-    /// When something was last read from its session; between sessions, when it was seen last.
+    /// When the loop last read something from its session; between sessions, when the gateway saw it last.
     var lastHeardAt: GatewayTime = 0
     var flags: Flags = []
-    /// So many sequences, from the next one on, does a durable row reserve.
+    /// How many sequences, from the next one on, a durable row reserves.
     private var reservedCount: UInt32 = 0
-    /// Counts messages that ended: a scan that saw another number is out of date.
+    /// Counts the messages that ended: a scan that saw another number is out of date.
     var endings: UInt32 = 0
     let bucket: Bucket
     var appIndex: UInt16 = .max
 
-    // The second line.
+    // The second cache line.
 
     /// Broadcasts up to this number are settled for the device, as far as its row knows.
     var broadcastSettled: UInt64 = 0
     private var broadcastEvaluatedBeyond: UInt32 = 0
     var window: UInt16 = 32
-    /// Results that are under way to the client; it is gated until the last one is out.
+    /// Results that have not gone out to the client; the stream is gated until the last one has.
     var gates: UInt16 = 0
     var queueEpoch: UInt64 = 0
     /// The bytes of its `DeviceProfile`, owned by the slot; see `ProfileCells`.
@@ -114,13 +114,13 @@ struct Device {
         return nextSequence - 1
     }
 
-    /// Broadcasts up to this number have met the device: it has their message, had it, or is passed over.
+    /// The shard has evaluated broadcasts up to this number: the device has or had their message, or was passed over.
     var broadcastEvaluated: UInt64 {
         get { broadcastSettled &+ UInt64(broadcastEvaluatedBeyond) }
         set { broadcastEvaluatedBeyond = UInt32(clamping: newValue &- broadcastSettled) }
     }
 
-    /// Moves the settled number up; what has met the device stays.
+    /// Moves the settled number up; what the shard has evaluated stays evaluated.
     mutating func settleBroadcasts(upTo number: UInt64) {
         let evaluated = broadcastEvaluated
         broadcastSettled = number
@@ -148,7 +148,7 @@ struct Device {
         set { packedWakeAt.value = UInt64(max(0, newValue)) }
     }
 
-    /// Sets the badge to a value that is not a message's doing.
+    /// Sets the badge to a value that the client or its server chose.
     mutating func setBadge(_ value: Int32) {
         badge = max(0, value)
         badgeRound &+= 1
@@ -190,7 +190,7 @@ struct Device {
 
     var key: StoreKey { StoreKey(bucket, .device, cid) }
 
-    /// Good until the profile is replaced.
+    /// Valid until the profile is replaced.
     var profileBytes: UnsafeRawBufferPointer {
         profilePlace.map { ProfileCells.bytes($0, isCell: flags.contains(.profileInCell)) }
             ?? UnsafeRawBufferPointer(start: nil, count: 0)
@@ -204,7 +204,7 @@ struct Message {
         static let inFlight = Flags(rawValue: 1)
         /// Its bytes are on disk only.
         static let cold = Flags(rawValue: 2)
-        /// Its live attempt timed out, or its device left before it acked.
+        /// Its live attempt timed out, or its device disconnected before the ack.
         static let missed = Flags(rawValue: 4)
         /// It was sent in an earlier session or earlier in this one.
         static let attempted = Flags(rawValue: 8)
@@ -212,11 +212,11 @@ struct Message {
         static let collapsed = Flags(rawValue: 16)
         /// Sent, and its ack is overdue: its job may be leased though the device is reachable.
         static let overdue = Flags(rawValue: 32)
-        /// It stands in the vendor table.
+        /// It is in the vendor table.
         static let vendorOnly = Flags(rawValue: 64)
         /// It was sent in the current session, so an ack of it counts even when it is not in flight any more.
         static let sentHere = Flags(rawValue: 128)
-        /// Later messages were sent though it was not (again): a position beyond it says nothing of it.
+        /// The session sent later messages but not this one (again): a position beyond it is no evidence of it.
         static let passedOver = Flags(rawValue: 256)
     }
 
@@ -227,7 +227,7 @@ struct Message {
     var flags: Flags = []
     var location = ValueLocation(block: 0, offset: 0, byteCount: 0)
     var ticket: Ticket = 0
-    /// When its job falls due unless it is acked; 0: never.
+    /// When its job is due unless the device acks it; 0: never.
     var fallbackAt: GatewayTime = 0
     var sentAt: GatewayTime = 0
     var ackDeadline: GatewayTime = 0
@@ -250,7 +250,7 @@ struct JobEntry {
     var device: UInt32
     var appIndex: UInt16
     var place = Place.none
-    /// The message in memory, if it is.
+    /// Its message's slot, if the message is in memory.
     var message: UInt32 = .max
     /// In the app's due list.
     var dueLinks = SlotLinks()

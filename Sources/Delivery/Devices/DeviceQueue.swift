@@ -1,18 +1,19 @@
 internal import Structures
 
-/// What a device's queue needs besides its rows: there while something is queued, sent or waited for.
+/// The fields of a device's queue: they exist while something is queued, sent or waits.
 ///
-/// A device without one points to its shard's record of no queue, whose values hold for every empty queue; so reading needs
-/// no question. The first write of anything else takes a record from the pool; `DeviceTable.releaseQueue` gives it back.
+/// A device without a queue points to its shard's record of no queue, whose values hold for every empty queue. So a
+/// read needs no check. The first write of another value takes a record from the pool; `DeviceTable.releaseQueue` gives
+/// it back.
 struct DeviceQueue {
     typealias Pointer = UnsafeMutablePointer<DeviceQueue>
 
-    /// Where records come from; read through the shared record, too.
+    /// The pool of the records; the shared record has it, too.
     let pool: UnsafeMutablePointer<DeviceQueuePool>
     /// The next free record, in a free one.
     var nextFree: Pointer?
 
-    /// The first listed message of the live stream that this session has not been offered.
+    /// The first listed message of the live stream that the shard has not offered to this session.
     var firstUnsent: UInt32 = .max
     /// Messages in memory: of the live stream by sequence, of the vendor table, and of broadcasts by number.
     var streamed = SlotEnds()
@@ -23,11 +24,11 @@ struct DeviceQueue {
     var messageCount: Int32 = 0
     var listedCount: Int32 = 0
     var messageBytes: Int64 = 0
-    /// The next sequence this session has not been offered yet.
+    /// The next sequence that the shard has not offered to this session yet.
     var cursor: UInt64 = 0
     /// One above the highest sequence sent in this session.
     var offeredBelow: UInt64 = 0
-    /// Sequences below this were sent in this session before and are being sent again.
+    /// This session got sequences below this before, and the shard sends them again.
     var resentBelow: UInt64 = 0
     var inFlightBytes: UInt32 = 0
     var inFlightCount: UInt16 = 0
@@ -35,12 +36,12 @@ struct DeviceQueue {
     var vendorCount: Int32 = 0
     var listedVendorCount: Int32 = 0
     var vendorBytes: Int64 = 0
-    /// Digests of collapse keys among cold rows; all ones until they were looked through.
+    /// Digests of collapse keys among cold rows; all ones until the shard has looked through the rows.
     var coldKeys: UInt64 = 0
     var suspectSince: GatewayTime = 0
-    /// When its rows on disk were last looked through for a message that feedback names.
+    /// When the shard last looked through its rows on disk for a message that feedback names.
     var queuedSearchAt: GatewayTime = 0
-    /// Counts messages of the live stream that were left to the disk: a page asked for before does not have them.
+    /// Counts messages of the live stream that left memory for the disk: a page asked for before does not have them.
     var departures: UInt32 = 0
     /// Its place in `waitLists`.
     var waiting: UInt32 = .max
@@ -54,7 +55,7 @@ extension DeviceQueue.Pointer {
     @inline(__always)
     var isNone: Bool { pointee.pool.pointee.none == self }
 
-    /// Nothing is queued, listed, or waiting: every device without a queue is like this one.
+    /// Nothing is queued, listed or waits: every device without a queue is like this.
     @inline(__always)
     var isEmpty: Bool {
         pointee.messageCount | pointee.vendorCount | Int32(pointee.inFlightCount) == 0
@@ -76,7 +77,7 @@ struct DeviceQueuePool: ~Copyable {
     /// Queues that devices have.
     private(set) var count = 0
 
-    /// The pool lies behind a pointer, since every record names it.
+    /// The pool is behind a pointer, since every record names it.
     static func make() -> UnsafeMutablePointer<DeviceQueuePool> {
         let pool = UnsafeMutablePointer<DeviceQueuePool>.allocate(capacity: 1)
         let none = DeviceQueue.Pointer.allocate(capacity: 1)
@@ -92,7 +93,7 @@ struct DeviceQueuePool: ~Copyable {
         none.deallocate()
     }
 
-    /// A record that is like that of no queue.
+    /// A record with the values of no queue.
     mutating func take() -> DeviceQueue.Pointer {
         if firstFree == nil { addChunk() }
         guard let queue = firstFree else { preconditionFailure("a chunk without records") }
@@ -122,7 +123,7 @@ struct DeviceQueuePool: ~Copyable {
 
 // A device's queue, as if it were part of the record.
 extension Device {
-    /// Whether a value is to be written: it need not be where it is what every empty queue has.
+    /// Whether to write a value: a device without a queue has every empty queue's values already.
     @inline(__always)
     private mutating func mayWrite(_ isBlank: Bool) -> Bool {
         guard queue.isNone else { return true }
@@ -142,7 +143,7 @@ extension Device {
     var lastBroadcast: UInt32 { @inline(__always) get { queue.pointee.broadcast.last } }
     var firstJob: UInt32 { @inline(__always) get { queue.pointee.jobs.first } }
 
-    /// The list of the device's messages in memory of a table.
+    /// The list of the device's messages of a table in memory.
     @inline(__always)
     func messages(of table: StoreKey.Table) -> SlotEnds {
         switch table {

@@ -10,7 +10,7 @@ struct DeviceTable: ~Copyable {
         var count: Int { commands.count - head }
     }
 
-    /// Slots that one record that comes in lets the eviction hand pass.
+    /// Slots that the eviction hand passes for one record that comes in.
     private static let evictionStepCount = 64
 
     private var entries = Slab<Device>()
@@ -43,7 +43,7 @@ struct DeviceTable: ~Copyable {
     /// Devices that have a queue.
     var queueCount: Int { queues.pointee.count }
     @inline(__always) func isOccupied(_ slot: UInt32) -> Bool { entries.isOccupied(slot) }
-    /// The device's place, good until it is removed.
+    /// The device's place, valid until the device is removed.
     @inline(__always) func pointer(_ slot: UInt32) -> UnsafeMutablePointer<Device> { entries.pointer(slot) }
     @inline(__always) func address(_ slot: UInt32) -> UnsafeMutablePointer<Device> { entries.address(slot) }
 
@@ -57,7 +57,7 @@ struct DeviceTable: ~Copyable {
         return nil
     }
 
-    /// Where the device most likely is, if it has a slot: a look at the record would wait for what is to be fetched.
+    /// Where the device most likely is, if it has a slot: to check the record would wait for the memory to prefetch.
     func likelyAddress(_ cid: DeviceID) -> UnsafeMutablePointer<Device>? {
         var probe = index.probe(cid.high, cid.low)
         return index.next(&probe).map { entries.address($0) }
@@ -93,14 +93,15 @@ struct DeviceTable: ~Copyable {
         loadedCount += 1
     }
 
-    /// The record is not in memory any more; the slot stays.
+    /// The record leaves memory; the slot stays.
     mutating func noteUnloaded(_ slot: UInt32) {
         pointer(slot).pointee.flags.remove(.loaded)
         loadedCount -= 1
     }
 
-    /// An idle record that may leave, or `nil` while at most `limit` are in memory: the hand of a clock passes a bounded number
-    /// of slots for each record that comes in.
+    /// An idle record that may leave memory, or `nil` while at most `limit` are in memory.
+    ///
+    /// The hand of a clock passes a bounded number of slots for each record that comes in.
     mutating func nextIdle(beyond limit: Int, steps: inout Int) -> UInt32? {
         while loadedCount > limit, steps < Self.evictionStepCount, entries.highWater > 0 {
             steps += 1
@@ -114,9 +115,9 @@ struct DeviceTable: ~Copyable {
         return nil
     }
 
-    /// Gives a queue back that nothing is in; to be called whenever that may have come to be.
+    /// Gives an empty queue back to the pool; the shard calls this whenever a queue may have become empty.
     ///
-    /// What is asked for at the disk, and a missed ack, still refer to what stands in it.
+    /// A read that is under way, and a missed ack, still use the queue's fields.
     mutating func releaseQueue(_ slot: UInt32) {
         let device = pointer(slot)
         guard !device.pointee.queue.isNone, device.pointee.queue.isEmpty,
@@ -128,7 +129,7 @@ struct DeviceTable: ~Copyable {
 
     // MARK: Profiles
 
-    /// Copies a profile's bytes into the slot and notes which tokens can be used.
+    /// Copies a profile's bytes into the slot and notes which tokens are usable.
     mutating func keepProfile(_ slot: UInt32, _ bytes: UnsafeRawBufferPointer) {
         let device = pointer(slot)
         let (place, isCell) = profiles.put(bytes)

@@ -1,6 +1,6 @@
-/// A number below 2⁴⁸ in six bytes: times in milliseconds, and counts that never come near.
+/// A number below 2⁴⁸ in six bytes: a time in milliseconds, or a count that stays far below.
 ///
-/// A greater one, which only a damaged row can hold, is kept as the greatest.
+/// A greater one, which only a damaged row can hold, becomes the greatest.
 struct Packed48 {
     private var low: UInt16 = 0
     private var middle: UInt16 = 0

@@ -1,7 +1,7 @@
-/// Where the profiles of devices lie: a device's secret, and its tokens and names if it has any.
+/// The memory of the profiles of devices: a device's secret, and its tokens and names if it has any.
 ///
-/// Without tokens and names a profile has 34 bytes: those lie in cells of one size, without an allocator's header each. A
-/// longer one has memory of its own with its length in front.
+/// Without tokens and names a profile has 34 bytes. Such profiles are in cells of one size, without an allocator's
+/// header each. A longer profile has memory of its own, with its length in front.
 struct ProfileCells: ~Copyable {
     /// One byte says how much of the cell is used.
     private static let cellByteCount = 36

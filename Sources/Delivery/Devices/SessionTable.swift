@@ -4,7 +4,7 @@ internal import Wire
 /// Which device has which session of this loop, by the loop's session slots, and how many of each app are open.
 struct SessionTable: ~Copyable {
     private struct Place: BitwiseCopyable {
-        /// The Hello is being looked at; the connection is there, as far as the gateway has told.
+        /// The shard is checking the Hello, and the gateway has not reported the connection as gone.
         static let awaited = UInt32.max
         /// The session is over, or there never was one.
         static let over = UInt32.max - 1
@@ -42,7 +42,7 @@ struct SessionTable: ~Copyable {
         return device < Place.over ? device : nil
     }
 
-    /// Remembers a connection whose Hello is being looked at: it may be gone before that is done.
+    /// Remembers a connection whose Hello the shard is checking: it may close before the check ends.
     mutating func expect(_ session: SessionRef) {
         places.pointer(session.slot).pointee = Place(stamp: session.stamp, device: Place.awaited)
         slotCount = max(slotCount, Int(session.slot) + 1)
@@ -60,14 +60,14 @@ struct SessionTable: ~Copyable {
         countByApp[app] += 1
     }
 
-    /// The session of a device is over; with `keepsPlace` its slot goes on naming the device (a planted fault).
+    /// Ends the session of a device; with `keepsPlace` (a planted fault) its slot still names the device.
     mutating func detach(_ session: SessionRef, ofApp app: Int, keepsPlace: Bool) {
         if !keepsPlace { places.pointer(session.slot).pointee.device = Place.over }
         count -= 1
         countByApp[app] -= 1
     }
 
-    /// The connection of a session that no device has is gone.
+    /// The connection of a session without a device is gone.
     mutating func forget(_ session: SessionRef) {
         if places[session.slot].stamp == session.stamp { places.pointer(session.slot).pointee.device = Place.over }
     }

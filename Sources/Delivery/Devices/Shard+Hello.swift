@@ -1,4 +1,4 @@
-// A device says Hello: who it is, what it processed, what was opened; then Welcome and the backlog.
+// A device's Hello: who it is, what it processed, what the user opened; then the Welcome and the backlog.
 
 internal import Structures
 internal import Wire
@@ -13,7 +13,7 @@ extension Shard {
             return
         }
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
-            // It may have hung up while its record was read.
+            // The device may have disconnected during the read.
             guard shard.sessions.isAwaited(command.session) else { return }
             switch readiness {
             case .ready: shard.authenticate(command, slot)
@@ -43,7 +43,7 @@ extension Shard {
         device.pointee.queueEpoch = queueEpoch
         device.pointee.registeredAt = now
         device.pointee.coldKeys = 0
-        // What went out before it came is not for it.
+        // Earlier broadcasts are not for a new device.
         device.pointee.broadcastSettled = broadcastLog(device)?.head ?? 0
         device.pointee.flags.insert(.resolved)
         devices.keepProfile(slot, DeviceProfile(secret: command.newSecret ?? [], tokens: []))
@@ -53,7 +53,7 @@ extension Shard {
         evictIdle()
     }
 
-    /// Proof first, so that nobody learns anything about a device that is not theirs; then the clock.
+    /// Checks the proof first, so that a peer learns nothing about a device of another; then the clock.
     private mutating func authenticate(_ command: HelloCommand, _ slot: UInt32) {
         let device = devices.pointer(slot)
         guard apps[Int(device.pointee.appIndex)].key == command.app else {
@@ -76,7 +76,7 @@ extension Shard {
             turnAway(command, .clockSkew, "the timestamp must increase and lie within 120 s of server_time")
             return
         }
-        // From here on this is the device: the older session is over.
+        // The Hello is accepted: an older session of the device ends.
         device.pointee.lastTimestamp = timestamp
         device.pointee.flags.insert(.established)
         if device.pointee.isConnected {
@@ -108,7 +108,7 @@ extension Shard {
         }
         let highest = position.ranges.reduce(position.sequence) { max($0, $1.last) }
         guard highest < device.pointee.nextSequence else {
-            // It knows numbers that were never given here: this store is older than what the device has seen.
+            // The device knows sequences that this store never gave: the store is older than what the device has seen.
             device.pointee.queueEpoch = max(device.pointee.queueEpoch &+ 1, queueEpoch)
             log(.warning, "positionBeyondQueue", "a device's position exceeds what was given; its queue epoch changes")
             settleOpened(command, slot)
@@ -148,7 +148,7 @@ extension Shard {
         settleCold(command, slot, position, highest: highest, from: 0)
     }
 
-    /// Ends the cold rows that a position names, page by page; they stand at the head of the queue.
+    /// Ends the cold rows that a position names, page by page; they are at the head of the queue.
     private mutating func settleCold(
         _ command: HelloCommand, _ slot: UInt32, _ position: StreamPosition, highest: UInt64, from item: UInt64
     ) {
@@ -181,17 +181,18 @@ extension Shard {
         }
     }
 
-    /// Whether a position that names a message is evidence that it was processed.
+    /// Whether a position that names a message is evidence that the device processed it.
     ///
-    /// Positions are cumulative, and the stream passes over what has expired while a lease is out, and over one-shot
-    /// messages after their attempt: the client cannot see those gaps.
+    /// Positions are cumulative. The stream passes over messages that expired while a lease is out, and over one-shot
+    /// messages after their attempt. The client cannot see those gaps.
     private func mayHaveArrived(_ message: UInt32) -> Bool {
         let entry = messages.pointer(message)
         if entry.pointee.flags.contains(.passedOver) { return false }
         if entry.pointee.flags.contains(.attempted) { return true }
         if entry.pointee.facts.expiresAt <= now { return false }
-        // A one-shot message in the store may have been passed over in an earlier session or life, and that it was sent
-        // does not say that it was read. So it keeps its own end: rather an alert too many than a delivery that never was.
+        // An earlier session, or the process before the restart, may have passed over a one-shot message in the store.
+        // That it was sent does not say that the device read it. So it keeps its own end: an alert too many is better
+        // than a delivery that never was.
         return !entry.pointee.facts.isOneShot
     }
 
@@ -211,7 +212,7 @@ extension Shard {
 
     // MARK: Opened
 
-    /// What was opened from a notification is removed before the backlog is paged.
+    /// Ends messages that the user opened from a notification before the shard pages the backlog.
     private mutating func settleOpened(_ command: HelloCommand, _ slot: UInt32) {
         let opened = command.hello.opened.prefix(Limits.openedPerHello)
         guard let first = opened.first else {
@@ -239,7 +240,7 @@ extension Shard {
 
     // MARK: Broadcasts
 
-    /// Brings what is pending of broadcasts into memory and ends what the device's position names.
+    /// Brings pending messages of broadcasts into memory and ends those that the device's position names.
     private mutating func settleBroadcasts(_ command: HelloCommand, _ slot: UInt32) {
         resolveBroadcasts(slot) { shard, ok in
             guard ok else {
@@ -259,13 +260,13 @@ extension Shard {
     // MARK: Welcome
 
     private mutating func welcome(_ command: HelloCommand, _ slot: UInt32, isRegistration: Bool) {
-        // Whoever hung up meanwhile has no session; what its Hello settled stays settled.
+        // A device that disconnected meanwhile has no session; what its Hello settled stays settled.
         guard sessions.isAwaited(command.session) else { return leaveBroadcasts(slot) }
         let hello = command.hello
         let device = devices.pointer(slot)
         device.pointee.generation &+= 1
-        // A registration is held to no clock: it proves another secret, and one far ahead would lock the new device out
-        // until that time had come.
+        // The shard does not remember a registration's timestamp. A registration proves a new secret, and a clock far
+        // ahead would lock the new device out until that time.
         if !isRegistration { device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, hello.timestamp) }
         device.pointee.session = command.session
         device.pointee.flags.formUnion([.connected, .gated])

@@ -3,14 +3,14 @@
 internal import Structures
 internal import Wire
 
-/// What a command that waited finds.
+/// What a waiting command finds.
 enum Readiness {
     case ready
     /// There is no such device.
     case unknown
-    /// The store could not be read: say it again later.
+    /// A reader could not read the store: repeat later.
     case failed
-    /// Too many commands wait already: say it again later.
+    /// Too many commands wait already: repeat later.
     case crowded
 
     var mayBeRepeated: Bool { self == .failed || self == .crowded }
@@ -29,7 +29,7 @@ extension Shard {
     @inline(__always)  // A call would copy the whole shard.
     func knownDevice(_ cid: DeviceID) -> UInt32? { devices.find(cid) }
 
-    /// The app's place; one that the configuration does not name (any more) gets a place without settings.
+    /// The app's place; an app that the configuration does not name (any more) gets a place without settings.
     mutating func appIndex(_ key: AppKey) -> UInt16 {
         if let index = apps.firstIndex(where: { $0.key == key }) { return UInt16(truncatingIfNeeded: index) }
         addApp(AppSettings(key: key, appID: "", apnsTopic: ""))
@@ -58,7 +58,7 @@ extension Shard {
         if !device.pointee.isLoaded, !device.pointee.flags.contains(.loading) { load(slot) }
     }
 
-    /// Goes on with what waits for a device, until it is busy again.
+    /// Runs the commands that wait for a device, until it is busy again.
     mutating func drainWaiting(_ slot: UInt32, _ readiness: Readiness = .ready) {
         while devices.isOccupied(slot) {
             let device = devices.pointer(slot)
@@ -79,7 +79,7 @@ extension Shard {
         continuations[store.read(requests)] = continuation
     }
 
-    /// A reader answered.
+    /// Takes a reader's answer.
     public mutating func replied(_ reply: StoreReply, now: GatewayTime) {
         begin(now)
         guard let continuation = continuations.removeValue(forKey: reply.token) else { return }
@@ -161,7 +161,7 @@ extension Shard {
         (device.pointee.badge, device.pointee.badgeRound) = (row.badge, row.badgeRound)
         device.pointee.generation = row.generation
         device.pointee.lastTimestamp = row.lastTimestamp
-        // What the reserved block held may have been given: the next number is beyond it.
+        // The process before the restart may have given any sequence of the reserved block: the next one is beyond it.
         device.pointee.nextSequence = row.reservedSequence &+ 1
         if isPlanted(.sequenceReused), row.reservedSequence >= limits.sequenceBlock {
             device.pointee.nextSequence -= limits.sequenceBlock
@@ -182,7 +182,7 @@ extension Shard {
 
     // MARK: Leaving memory
 
-    /// Gives up a slot that holds nothing: no record, no job, no command.
+    /// Frees a slot that holds nothing: no record, no job, no command.
     mutating func freeIfEmpty(_ slot: UInt32) {
         let device = devices.pointer(slot)
         guard device.pointee.isIdle, !device.pointee.isLoaded else { return }
@@ -194,7 +194,7 @@ extension Shard {
         devices.remove(slot)
     }
 
-    /// Lets idle records go for those that came in.
+    /// Evicts idle records in place of those that came in.
     mutating func evictIdle() {
         var steps = 0
         while let slot = devices.nextIdle(beyond: limits.cachedDeviceCount, steps: &steps) { remove(slot) }
@@ -205,18 +205,18 @@ extension Shard {
     /// A message row that was read, with its job's row.
     struct Scanned {
         var facts: MessageFacts
-        /// Good until the next call into the shard.
+        /// Valid until the next call into the shard.
         var row: MessageRow
         var job: JobRow?
         var jobWakeAt: GatewayTime = 0
-        /// The job was in memory; once it is not any more, what was copied may be old.
+        /// The job was in memory; if it has left since, this copy may be out of date.
         var jobWasListed = false
     }
 
-    /// Reads messages of a device from a place on, and what their job rows say.
+    /// Reads messages of a device from a place on, and their job rows.
     ///
     /// The completion gets the rows in order, whether the partition ends with them, and false when a read failed. The
-    /// device's slot is good then; its session may be another.
+    /// device's slot is still valid then; its session may be another.
     mutating func scan(
         _ slot: UInt32, table: StoreKey.Table, from item: UInt64, rowLimit: Int, byteLimit: Int,
         completion: @escaping (inout Shard, [Scanned], Bool, Bool) -> Void
@@ -269,13 +269,14 @@ extension Shard {
                         && shard.store.young(found.facts.jobKey) == .unknown
                 }
                 guard shard.devices.pointer(slot).pointee.endings == endings, !isStale else {
-                    // Something ended or left while the jobs were read, and must not come back as it was: look again.
+                    // A message ended or a job left memory during the read of the jobs. Its old row must not come back:
+                    // look again.
                     shard.scan(
                         slot, table: table, from: item, rowLimit: rowLimit, byteLimit: byteLimit,
                         completion: completion)
                     return
                 }
-                // The first reply's bytes are used in this call, too.
+                // The completion uses the first reply's bytes in this call, too.
                 shard.heldReplies.append(reply)
                 var scanned = partial
                 for (index, result) in zip(absent, jobsReply.results) {
@@ -303,7 +304,7 @@ extension Shard {
         return slot
     }
 
-    /// Brings a scanned message that is not in memory into it, as a cold one.
+    /// Brings a scanned message into memory as a cold one, unless it is there already.
     mutating func adoptMessage(_ scanned: Scanned, device: UInt32) -> UInt32 {
         if let known = listedMessage(table: scanned.facts.table, item: scanned.facts.item, of: device) { return known }
         let job = adoptJob(of: scanned)
@@ -311,7 +312,8 @@ extension Shard {
         message.flags = [.cold]
         message.fallbackAt = scanned.facts.flags.contains(.isArmed) ? scanned.facts.fallbackAt : 0
         message.collapseHash = scanned.row.collapseKey.isEmpty ? 0 : Fingerprint.of(scanned.row.collapseKey)
-        // Its live attempt was in an earlier life: over, if its deadline has passed or its job is there.
+        // Its live attempt was before the restart, or in an earlier session. It is over if its deadline has passed or
+        // its job exists.
         if job != .max || scanned.facts.fallbackAt > 0 && scanned.facts.fallbackAt <= now {
             message.flags.insert(.missed)
         }

@@ -1,12 +1,12 @@
-// Where in memory the things lie that a later call will use. With many thousands of devices nothing of one is in a cache
-// when its turn comes; the gateway, which may ask the processor for memory ahead of time, asks here for addresses. No
-// decision depends on them, and they may mean nothing any more when they are used.
+// Addresses of the memory that a later call will use. With many thousands of devices, none of a device's memory is in a
+// cache when its turn comes. The gateway asks here for addresses, and asks the processor to prefetch them. No decision
+// depends on them, and they may be stale when the gateway uses them.
 
 internal import Structures
 public import Wire
 
 extension Shard {
-    /// The record of a device that is in memory; most likely, since a look at it would wait for what is to be fetched.
+    /// The likely record of a device in memory: to check it would wait for the memory to prefetch.
     public func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {
         devices.likelyAddress(cid).map { Self.place($0) }
     }
@@ -16,8 +16,7 @@ extension Shard {
         sessions.device(at: slot).map { Self.place(devices.address($0)) }
     }
 
-    /// What the publishes that wait for `ticket` will use when it is durable: first the devices, then
-    /// their queues, then their messages.
+    /// What the publishes that wait for `ticket` will use once it is durable: devices, then queues, then messages.
     public func visitPlaces(awaiting ticket: Ticket, _ body: (UnsafeRawBufferPointer) -> Void) {
         var count = 0
         while count < min(outbox.waitingCount, Limits.foreseenCount), outbox.waiting(at: count).pointee.ticket <= ticket

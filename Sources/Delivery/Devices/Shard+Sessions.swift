@@ -1,10 +1,10 @@
-// Sessions: who is here, what that makes of the queue, and the pages of a backlog.
+// Sessions: whether a device is reachable, what follows for its queue, and the pages of a backlog.
 
 internal import Structures
 public import Wire
 
 extension Shard {
-    /// The device of a live session, or `nil` when the session is not (or no longer) known here.
+    /// The device of a live session, or `nil` when this shard does not know the session (any more).
     @inline(__always)  // A call would copy the whole shard.
     func device(of session: SessionRef) -> UInt32? {
         sessions.device(of: session)
@@ -12,7 +12,7 @@ extension Shard {
 
     // MARK: Presence
 
-    /// Something was read from this session: called once per read event.
+    /// The loop read something from this session: called once per read event.
     ///
     /// - Returns: true when there are effects to perform, which is rare.
     @discardableResult
@@ -29,7 +29,7 @@ extension Shard {
         return outbox.hasEffects
     }
 
-    /// A session's ack is overdue: ask whether anybody is there, and count on nothing meanwhile.
+    /// A session's ack is overdue: the shard sends a Ping and counts the device as unreachable meanwhile.
     mutating func becomeSuspect(_ slot: UInt32) {
         let device = devices.pointer(slot)
         guard device.pointee.isConnected, !device.pointee.flags.contains(.suspect) else { return }
@@ -40,7 +40,7 @@ extension Shard {
         presenceChanged(slot)
     }
 
-    /// Counts the device and places its jobs anew.
+    /// Counts the device as reachable or not, and places its jobs again.
     mutating func presenceChanged(_ slot: UInt32) {
         let device = devices.pointer(slot)
         let isReachable = device.pointee.isReachable
@@ -58,8 +58,8 @@ extension Shard {
 
     /// The connection is gone.
     ///
-    /// `announced` says that the client said goodbye (or that it terminates); otherwise its messages get two more
-    /// seconds for it to come back.
+    /// `announced` says that the client announced the end of its session, or that it terminates. Otherwise the jobs of
+    /// its messages wait two more seconds, in case the device comes back.
     public mutating func sessionEnded(_ session: SessionRef, announced: Bool, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else {
@@ -84,9 +84,9 @@ extension Shard {
         presenceChanged(slot)
     }
 
-    /// The device left: every un-acked message's job is due now.
+    /// Makes the job of every un-acked message due: the device left.
     ///
-    /// The first of them at once; those beyond what one turn does have their timers make it, a slice a turn.
+    /// One turn makes a slice of them; the timers of the other messages make theirs, a slice a turn.
     mutating func makeAllDue(_ slot: UInt32) {
         let device = devices.pointer(slot)
         var count = 0
@@ -113,7 +113,7 @@ extension Shard {
         }
     }
 
-    /// The connection broke: as above, unless the device is back within two seconds.
+    /// Makes the jobs due two seconds after the connection broke, unless the device is back by then.
     private mutating func makeAllDueSoon(_ slot: UInt32) {
         let device = devices.pointer(slot)
         let due = now + limits.unannouncedCloseDelay
@@ -179,8 +179,8 @@ extension Shard {
         let isReachable = device.pointee.isReachable
         if wasReachable, !isReachable { makeAllDue(slot) }
         if update.applicationState != nil || isReachable != wasReachable {
-            // What was sent since the app was suspended may have been dropped unseen: send what is not acked again,
-            // with flags as they are now, after the result.
+            // The app may have dropped unseen what was sent since it was suspended. The shard sends what is not acked
+            // again, with its flags as they are now, after the result.
             recallInFlight(slot, isSessionOver: false)
             if !device.pointee.queue.isNone {
                 device.pointee.round = min(device.pointee.round + 1, 1_000)
@@ -198,10 +198,10 @@ extension Shard {
         whenDurable(.updated(session, result))
     }
 
-    /// Takes over the tokens a client named: one for each kind, environment and topic; an empty one removes its kind's.
+    /// Takes the tokens that a client named: one for each kind, environment and topic; an empty one removes its kind's.
     ///
-    /// A Hello names what the client has, each time the same: only with `isAgain`, in an update, does the app say that the
-    /// vendor gave it a known token again, which ends its quarantine.
+    /// A Hello names the tokens that the client has, each time the same. Only an update (`isAgain`) says that the
+    /// vendor gave it a known token again, which ends the token's quarantine.
     mutating func register(_ tokens: [VendorToken], _ slot: UInt32, isAgain: Bool) {
         var profile = profile(slot)
         for token in tokens {
@@ -230,7 +230,7 @@ extension Shard {
             clamping: min(max(seconds, limits.heartbeatSeconds.lowerBound), limits.heartbeatSeconds.upperBound))
     }
 
-    // MARK: The session's clock
+    // MARK: The session's timers
 
     mutating func armHeartbeat(_ slot: UInt32) {
         let device = devices.pointer(slot)
@@ -253,12 +253,12 @@ extension Shard {
         } else {
             devices.releaseQueue(slot)
             armHeartbeat(slot)
-            // A page that failed is asked for again here.
+            // The shard asks again for a page whose read failed.
             pump(slot)
         }
     }
 
-    /// Closes a device's session for a reason of ours.
+    /// Closes a device's session for a reason of the gateway's.
     mutating func close(_ slot: UInt32, _ code: CloseCode, _ reason: StaticString) {
         outbox.send(.close(devices.pointer(slot).pointee.session, code, reason: reason))
         endSession(slot, announced: false)
@@ -314,7 +314,7 @@ extension Shard {
                 messages.pointer(message).pointee.facts.item == row.facts.item,
                 !messages.pointer(message).pointee.flags.contains(.inFlight)
             {
-                // Not sent after all: it stays on disk only.
+                // The shard did not send it: it stays on disk only.
                 leaveToStore(message)
             }
             guard wasSent else { return }

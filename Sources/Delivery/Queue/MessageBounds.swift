@@ -1,11 +1,11 @@
 /// How large the parts of a message may be: written here once.
 ///
-/// The push API and the native publish refuse what is larger, each with its own error (`PushAPI.Limits` has these numbers
-/// under its names). What a row or a batch may take at most follows from them, see `RowBounds`.
+/// The push API and the native publish refuse larger ones, each with its own error (`PushAPI.Limits` has these numbers
+/// under its names). The bounds of a row and a batch follow from them, see `RowBounds`.
 public enum MessageBounds {
     /// What the app gets on the live channel (design: kept verbatim, up to 16 KiB).
     public static let payloadByteCount = 16 << 10
-    /// A key names something; it is no payload.
+    /// A collapse key is a name, not a payload.
     public static let collapseKeyByteCount = 64
     /// Title and body together, as the live channel carries them: no more than APNs would show.
     public static let alertByteCount = vendorBodyByteCount
@@ -19,21 +19,21 @@ public enum MessageBounds {
         payloadByteCount + collapseKeyByteCount + alertByteCount + vendorVoIPBodyByteCount + vendorCollapseIDByteCount
 }
 
-/// The largest row of each table, from the bounds of what stands in it.
+/// The largest row of each table, from the bounds of its fields.
 ///
-/// A start holds them against the store's bounds (`GatewayLimits.brokenBounds`), and a test does so for the largest values that
-/// the configuration allows.
+/// A start compares them with the store's bounds (`GatewayLimits.brokenBounds`). A test does so for the largest values
+/// that the configuration allows.
 public enum RowBounds {
-    /// Of a name that the configuration bounds in characters: up to four bytes each, and a text in a row is cut at 255.
+    /// The bytes of a name whose characters the configuration bounds: up to four bytes each, cut at 255.
     static func textByteCount(characters: Int) -> Int { 1 + min(255, 4 * characters) }
 
-    /// Bytes of a step's detail: what a vendor said is cut at 64, our own words are shorter.
+    /// Bytes of a step's detail: the shard cuts the vendor's text at 64; the gateway's own texts are shorter.
     static let stepDetailByteCount = 64
-    /// Steps of a message's life, each with its detail.
+    /// The steps of a message, each with its detail.
     static let stepsByteCount = 2 + JobRow.stepLimit * (9 + 1 + stepDetailByteCount)
     /// The leases that a job remembers.
     static let leasesByteCount = 1 + LeaseBytes.leaseByteCount * JobRow.leaseLimit
-    /// Why a message ended: a client's reason, and our words before it.
+    /// Why a message ended: a client's reason, and the gateway's words before it.
     static let reasonByteCount = 1 + Limits.reasonByteCount + 32
 
     /// The largest value of a table's rows; `nil` for the gateway's own small facts, which have no common shape.
@@ -77,17 +77,20 @@ public enum RowBounds {
         return DeviceRow.headerByteCount + 2 + 255 + Limits.tokensPerDevice * token + names
     }
 
-    /// What a batch may take at most, in operations and in bytes with their headers: the device's record, its counters and its
-    /// place in the roster, and the largest of the changes that are written as one.
+    /// The bounds of a batch, in operations and in bytes with their headers.
+    ///
+    /// A batch has the device's record, its counters, its row in the roster, and the largest change that must be one
+    /// batch.
     public static func largestBatch(_ limits: ShardLimits) -> (operations: Int, byteCount: Int) {
         func bytes(_ table: StoreKey.Table) -> Int {
             Self.operationByteCount + (byteCount(of: table, limits) ?? 0)
         }
-        // A message's end: its row and its job's go, trace and ledger row come.
+        // A message's end removes its row and its job's, and writes a trace and a ledger row.
         let end = (operations: 4, byteCount: 2 * Self.operationByteCount + bytes(.trace) + bytes(.taskMessage))
-        // The counters of today, and of yesterday for what was accepted then.
+        // The counters of today, and of yesterday for messages accepted then.
         let always = (operations: 4, byteCount: bytes(.device) + 2 * bytes(.counters) + bytes(.tag))
-        // A message displaces as many of the smallest as its own row is large (`Shard.accept`); more end before it.
+        // A message displaces at most as many of the smallest as its own row is large (`Shard.accept`); others end
+        // before it.
         let displaced = 1 + (byteCount(of: .message, limits) ?? 0) / (MessageRow.headerByteCount + 1)
         let publish = (
             // Its own rows, and one under its collapse key that is marked or ended.
@@ -95,7 +98,7 @@ public enum RowBounds {
             byteCount: always.byteCount + (displaced + 1) * end.byteCount + 2 * bytes(.job) + bytes(.message)
                 + bytes(.taskMessage) + bytes(.request)
         )
-        // A long batch is broken before the next change when it has so many rows.
+        // A series continues in a new batch when the open one has this many rows.
         let ends = OpenBatch.rowLimit / 3 + 1
         let ending = (
             operations: always.operations + ends * end.operations, byteCount: always.byteCount + ends * end.byteCount
@@ -109,6 +112,6 @@ public enum RowBounds {
         return (all.map(\.operations).max() ?? 0, all.map(\.byteCount).max() ?? 0)
     }
 
-    /// A change's header in a batch.
+    /// The bytes of an operation's header in a batch.
     private static let operationByteCount = 48
 }

@@ -1,10 +1,10 @@
 internal import Structures
 internal import Wire
 
-/// Messages in memory, each in its device's list of its table: the live stream in the order of sequences, broadcasts in the
-/// order of their numbers, what only a vendor carries in the order in which it came.
+/// Messages in memory, each in its device's list of its table.
 ///
-/// The table keeps the lists, and what a device counts of them; what a message is and does is the shard's.
+/// The live stream is in the order of sequences, broadcasts in the order of their numbers, and the vendor table in the
+/// order of arrival. The table keeps the lists and a device's counts of them; the shard decides about a message.
 struct MessageTable: ~Copyable {
     private enum Chain: SlotChain {
         @inline(__always)
@@ -22,7 +22,7 @@ struct MessageTable: ~Copyable {
     /// One above the highest slot ever used.
     var highWater: UInt32 { entries.highWater }
     @inline(__always) func isOccupied(_ slot: UInt32) -> Bool { entries.isOccupied(slot) }
-    /// The message's place, good until it is removed.
+    /// The message's place, valid until the message is removed.
     @inline(__always) func pointer(_ slot: UInt32) -> UnsafeMutablePointer<Message> { entries.pointer(slot) }
     @inline(__always) func address(_ slot: UInt32) -> UnsafeMutablePointer<Message> { entries.address(slot) }
 
@@ -53,7 +53,7 @@ struct MessageTable: ~Copyable {
         return slot
     }
 
-    /// Takes a message out of memory, out of its list and out of what is in flight.
+    /// Takes a message out of memory, out of its list and out of the messages in flight.
     ///
     /// - Returns: its job's slot, or `.max`.
     mutating func remove(_ slot: UInt32, of device: UnsafeMutablePointer<Device>) -> UInt32 {
@@ -92,7 +92,7 @@ struct MessageTable: ~Copyable {
     /// The device's message under a row's key.
     func find(table: StoreKey.Table, item: UInt64, of device: UnsafeMutablePointer<Device>) -> UInt32? {
         let ends = device.pointee.messages(of: table)
-        // The newest is asked for most, by its own job; the oldest next, when it turns cold.
+        // Most lookups are for the newest message, by its own job; next for the oldest, when it turns cold.
         if ends.last != .max, pointer(ends.last).pointee.facts.item == item { return ends.last }
         let isOrdered = table != .vendorMessage
         var slot = ends.first

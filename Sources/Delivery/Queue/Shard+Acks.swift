@@ -1,12 +1,12 @@
-// Acks and rejections: what the device says became of a message.
+// Acks and rejections: the device reports the outcome of a message.
 
 internal import Structures
 public import Wire
 
 extension Shard {
-    /// Settles what the device acked in stream 0: one batch for the whole frame.
+    /// Settles the messages that the device acked in stream 0: one batch for the whole frame.
     ///
-    /// Only what was sent in this session counts; a number above the highest ever given closes the session.
+    /// Only messages sent in this session count; a number above the highest ever given closes the session.
     public mutating func acknowledge(
         _ session: SessionRef, cumulative: UInt64, ranges: UnsafeBufferPointer<SequenceRange>, now: GatewayTime
     ) {
@@ -21,7 +21,7 @@ extension Shard {
             close(slot, .badAck, "an ack above the highest sequence ever given")
             return
         }
-        // Once its last message has ended the device has no queue that would know.
+        // Once its last message has ended, the device has no queue with this number.
         let offeredBelow = device.pointee.offeredBelow
         var settled = 0
         var next = device.pointee.firstMessage
@@ -51,7 +51,7 @@ extension Shard {
         return false
     }
 
-    /// The app can never process this message: it ends, so that it does not hold the window.
+    /// Ends a message that the app can never process, so that it does not block the window.
     public mutating func reject(
         _ session: SessionRef, stream: UInt32 = 0, sequence: UInt64, reason: String, now: GatewayTime
     ) {
@@ -99,7 +99,7 @@ extension Shard {
 }
 
 extension String {
-    /// At most so many bytes of UTF-8, whole characters only.
+    /// The longest prefix of whole characters with at most `byteCount` bytes of UTF-8.
     func bounded(_ byteCount: Int) -> String {
         guard utf8.count > byteCount else { return self }
         var kept = ""

@@ -1,5 +1,5 @@
-// Messages in memory: three lists a device (the live stream in sequence order, what only the vendor carries, and those
-// of broadcasts by number).
+// Messages in memory: three lists a device (the live stream in sequence order, messages that only the vendor carries,
+// and broadcasts by number).
 
 internal import Structures
 internal import Wire
@@ -15,7 +15,7 @@ extension Shard {
         return slot
     }
 
-    /// Takes a message out of memory; its rows are not touched.
+    /// Takes a message out of memory; its rows stay.
     mutating func forgetMessage(_ slot: UInt32) {
         let job = messages.remove(slot, of: devices.pointer(messages.pointer(slot).pointee.device))
         guard job != .max else { return }
@@ -33,11 +33,11 @@ extension Shard {
         messages.find(table: table, item: item, of: devices.pointer(device))
     }
 
-    /// Sets the message's timer to whatever comes next for it.
+    /// Sets the message's timer to its next event.
     mutating func armTimer(_ slot: UInt32) {
         let entry = messages.pointer(slot)
         var time = entry.pointee.facts.expiresAt
-        // Past its end it waits for its lease only.
+        // After its end a message only waits for its lease.
         let isOver = time <= now
         if entry.pointee.job != .max {
             let row = jobs.pointer(entry.pointee.job)
@@ -55,24 +55,24 @@ extension Shard {
         messages.timers.schedule(slot, at: time)
     }
 
-    /// Live deadline for what is sent to this device now.
+    /// The live deadline for a message sent to this device now.
     func liveDeadline(_ device: UnsafeMutablePointer<Device>) -> Int64 {
         device.pointee.state == .foreground ? limits.liveDeadline : limits.backgroundLiveDeadline
     }
 
-    /// When a message that is sent now is missed: in time for the vendor, as long as its end is more than a second ahead.
+    /// The ack deadline of a message sent now: at least a second before its end if possible, in time for the vendor.
     func ackDeadline(_ entry: UnsafeMutablePointer<Message>, _ device: UnsafeMutablePointer<Device>) -> GatewayTime {
         let (deadline, last) = (now + liveDeadline(device), entry.pointee.facts.expiresAt - Self.lastFallback)
         guard entry.pointee.fallbackAt > 0, entry.pointee.job == .max, last > now else { return deadline }
         return min(deadline, last)
     }
 
-    /// A job is made at least so long before its message's end.
+    /// A job is made at least this long before its message's end.
     static let lastFallback: Int64 = 1_000
 
     // MARK: Sending
 
-    /// Sends what the window admits, in order, of what is committed.
+    /// Sends committed messages in order, as the window admits.
     mutating func pump(_ slot: UInt32) {
         let device = devices.pointer(slot)
         guard device.pointee.isReachable, !device.pointee.flags.contains(.gated) || isPlanted(.gateIgnored) else {
@@ -94,7 +94,7 @@ extension Shard {
                 return
             }
             if messages.pointer(next).pointee.flags.contains(.cold) {
-                // Recalled, and its bytes are on disk only.
+                // A recalled message whose bytes are on disk only.
                 device.pointee.flags.insert(.coldAhead)
                 askForPage(slot)
                 return
@@ -103,7 +103,7 @@ extension Shard {
         }
     }
 
-    /// Sends one message, or ends or passes over it if it may not be sent.
+    /// Sends one message, or ends it or passes over it if the shard may not send it.
     ///
     /// - Returns: false when the stream must stop here for now.
     mutating func offer(_ slot: UInt32, device deviceSlot: UInt32, bytes: UnsafeRawBufferPointer?) -> Bool {
@@ -115,7 +115,7 @@ extension Shard {
         }
         let sequence = entry.pointee.facts.item
         if isOver(entry.pointee.facts.expiresAt) {
-            // It may stay for its lease's sake; the next page begins behind it.
+            // A lease may keep it; the next page begins after it.
             device.pointee.cursor = sequence + 1
             entry.pointee.flags.insert(.passedOver)
             entry.pointee.flags.remove(.sentHere)
@@ -125,7 +125,7 @@ extension Shard {
         if entry.pointee.facts.isOneShot,
             entry.pointee.flags.contains(.attempted) || entry.pointee.flags.contains(.cold)
         {
-            // Its one live attempt is over; it waits for its end only.
+            // Its one live attempt is over; it only waits for its end.
             entry.pointee.flags.insert(.passedOver)
             entry.pointee.flags.remove(.sentHere)
             device.pointee.firstUnsent = entry.pointee.next
@@ -157,13 +157,13 @@ extension Shard {
         device.pointee.offeredBelow = max(device.pointee.offeredBelow, sequence + 1)
         numbers.deliversSent &+= 1
         if attempt > 1 { numbers.deliversResent &+= 1 }
-        // A live message's timer fires no later and looks again; setting it anew would cost every message. That of one
-        // that was queued stands at its end.
+        // A live message's timer fires no later than that, and looks again: to set it anew would cost every message.
+        // The timer of a queued message is at its end.
         if (messages.timers.deadline(of: slot) ?? .max) > entry.pointee.ackDeadline { armTimer(slot) }
         return true
     }
 
-    /// Ends a message in memory whose time has come, unless a lease is still out for it.
+    /// Ends a message in memory that has expired, unless its job is leased.
     mutating func expireListed(_ slot: UInt32) {
         let entry = messages.pointer(slot)
         let job = entry.pointee.job
@@ -181,7 +181,7 @@ extension Shard {
         }
     }
 
-    /// The young row behind a message turned cold: whoever is not in flight is left to the store.
+    /// The young row of a message turned cold: a message that is not in flight leaves memory.
     mutating func messageCooled(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
         guard let deviceSlot = knownDevice(cid),
@@ -208,13 +208,13 @@ extension Shard {
         forgetMessage(slot)
     }
 
-    /// A digest's place among 64 bits; no bit for "no key".
+    /// The bit of a digest in a word of 64; no bit for "no key".
     static func keyBit(_ hash: UInt64) -> UInt64 { hash == 0 ? 0 : 1 << (hash >> 40 & 63) }
 
-    /// Everything in flight becomes unsent again: the session ended, or what it sent may have been dropped.
+    /// Makes everything in flight unsent again: the session ended, or the app may have dropped what it sent.
     ///
-    /// A collapsed one has had its chance and ends here. While the session goes on, what it was sent stays in memory: an
-    /// ack may be under way.
+    /// A collapsed message has had its attempt and ends here. While the session continues, messages that it sent stay
+    /// in memory: an ack may be on its way.
     mutating func recallInFlight(_ deviceSlot: UInt32, isSessionOver: Bool) {
         let device = devices.pointer(deviceSlot)
         var slot = device.pointee.firstMessage

@@ -1,6 +1,7 @@
-// Room in a device's queue before a message is accepted: those under its collapse key are brought in, the oldest end
-// where the app's policy is to drop them, or the message is refused. A queue that stands above its bounds, because these
-// were lowered, is shed first: there may be any number, so they end in short batches, a slice a turn.
+// Room in a device's queue, before the shard accepts a message. The shard brings in the messages under its collapse
+// key. Then the oldest end, if that is the app's policy, or it refuses the message. A reload may lower a bound below
+// what a queue holds. The shard sheds such a queue first: any number of messages may end, so they do in short batches,
+// a slice a turn.
 
 internal import Structures
 internal import Wire
@@ -16,7 +17,7 @@ struct Excess {
     }
 }
 
-/// A publish that looks for room among rows on disk.
+/// The state of a publish that looks for room among rows on disk.
 private final class Overflow {
     let kept: KeptPublish
     let hash: UInt64
@@ -30,16 +31,16 @@ private final class Overflow {
     }
 }
 
-/// The rest of a queue in the store, while it is being shed.
+/// The state of a queue on disk that is being shed.
 private final class Shedding {
     let completion: (inout Shard, Bool) -> Void
-    /// Of the vendor table, which is not in the order of acceptance.
+    /// Messages of the vendor table, which is not in the order of acceptance.
     var vendor: [(acceptedAt: GatewayTime, byteCount: UInt32, item: UInt64)] = []
     var chosen: Set<UInt64> = []
     init(_ completion: @escaping (inout Shard, Bool) -> Void) { self.completion = completion }
 }
 
-/// Where the look at a queue in memory goes on in the next turn.
+/// Where the next turn continues with a queue in memory.
 private struct ShedPlace {
     var isVendor = false
     var slot = UInt32.max
@@ -47,13 +48,13 @@ private struct ShedPlace {
 }
 
 extension Shard {
-    /// Makes the room that the device's queue must have, then decides.
+    /// Makes the room that the device's queue needs, then decides.
     mutating func makeRoom(_ command: PublishCommand, _ slot: UInt32) {
         guard standingExcess(slot).isAny else {
             bringCollapsible(command, slot)
             return
         }
-        // A bound that was lowered leaves any number above it: these end in batches and turns of their own.
+        // A lowered bound leaves any number above it: these end in batches and turns of their own.
         let kept = KeptPublish(command)
         devices.pointer(slot).pointee.flags.insert(.busy)
         shed(slot) { shard, ok in
@@ -63,7 +64,7 @@ extension Shard {
         }
     }
 
-    /// Brings those cold messages into memory that this one may end, then decides.
+    /// Brings into memory the cold messages that this one may end, then decides.
     private mutating func bringCollapsible(_ command: PublishCommand, _ slot: UInt32) {
         let device = devices.pointer(slot)
         let hash = command.collapseKey.isEmpty ? 0 : Fingerprint.of(command.collapseKey)
@@ -87,7 +88,7 @@ extension Shard {
         }
     }
 
-    /// Looks through all cold rows for a collapse key, page by page, and notes on the way which keys there are.
+    /// Looks through all cold rows for a collapse key, page by page, and notes which keys there are.
     private mutating func findCold(
         _ slot: UInt32, hash: UInt64, table: StoreKey.Table, from item: UInt64, found: [MessageID], keys: UInt64,
         completion: @escaping (inout Shard, [MessageID], Bool) -> Void
@@ -121,7 +122,7 @@ extension Shard {
         }
     }
 
-    /// Cold messages that were brought in and not ended go back to where they came from.
+    /// Cold messages that were brought in and did not end leave memory again.
     private mutating func leaveBrought(_ brought: [MessageID], of device: UInt32) {
         for id in brought {
             guard let slot = listedMessage(id, of: device) else { continue }
@@ -130,7 +131,8 @@ extension Shard {
         }
     }
 
-    /// Refuses, or ends the oldest that are neither sent nor leased (docs/Semantics.md, "Collapse, overflow and revoke").
+    /// Refuses, or ends the oldest that are neither sent nor leased (docs/Semantics.md, "Collapse, overflow and
+    /// revoke").
     private mutating func makeQueueRoom(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, brought: [MessageID]) {
         let device = devices.pointer(slot)
         let settings = apps[Int(device.pointee.appIndex)]
@@ -179,7 +181,7 @@ extension Shard {
             && jobs.pointer(entry.pointee.job).pointee.place != .leasing
     }
 
-    /// Goes through the rows on disk and in memory, oldest first, page by page, until there is room or no row is left.
+    /// Ends the oldest messages on disk and in memory, page by page, until there is room or no row is left.
     private mutating func dropColdOldest(
         _ overflow: Overflow, _ slot: UInt32, table: StoreKey.Table, from item: UInt64
     ) {
@@ -208,14 +210,14 @@ extension Shard {
                 shard.dropColdOldest(overflow, slot, table: .vendorMessage, from: 0)
                 return
             }
-            // The vendor table is not in order of acceptance: its oldest are known when all are.
+            // The vendor table is not in the order of acceptance: its oldest are known only after all rows.
             overflow.candidates.sort { $0.acceptedAt < $1.acceptedAt }
             for facts in overflow.candidates where overflow.excess.isAny {
                 overflow.dropping.append(facts.message)
                 overflow.excess.take(away: Excess(count: 1, bytes: Int(facts.byteCount)))
             }
             shard.devices.pointer(slot).pointee.flags.remove(.busy)
-            // Some may have ended, or been sent, while the next page was read.
+            // Some may have ended, or been sent, during the read of the next page.
             var dropping: [UInt32] = []
             for id in overflow.dropping {
                 if let message = shard.listedMessage(id, of: slot), shard.mayDrop(message) { dropping.append(message) }
@@ -247,12 +249,12 @@ extension Shard {
 
     // MARK: A bound that was lowered
 
-    /// Rows of one page: what ends of them is one batch or two.
+    /// Rows of one page: one batch or two end them.
     private static var shedPageRowCount: Int { 128 }
-    /// A slice ends one message or looks at so many that stay.
+    /// A slice ends one message or looks at this many that stay.
     private static var shedLooksPerEnd: Int { 16 }
 
-    /// How far the queue is over its bounds as it stands, if the app's policy is to drop the oldest.
+    /// How far the queue is over its bounds now, if the app's policy is to drop the oldest.
     func standingExcess(_ slot: UInt32) -> Excess {
         let device = devices.pointer(slot)
         let settings = apps[Int(device.pointee.appIndex)]
@@ -274,7 +276,7 @@ extension Shard {
         shedYoung(slot, from: ShedPlace(), completion: completion)
     }
 
-    /// The same with a queue that is in memory: a slice a turn, by what it looks at, whether it may end that or not.
+    /// The same for a queue in memory: a slice a turn, counted by the messages that it looks at.
     private mutating func shedYoung(
         _ slot: UInt32, from start: ShedPlace, completion: @escaping (inout Shard, Bool) -> Void
     ) {
@@ -282,7 +284,7 @@ extension Shard {
         var place = start
         var excess = standingExcess(slot)
         var next = place.isVendor ? device.pointee.firstVendor : device.pointee.firstMessage
-        // Its message may have ended meanwhile: then the list is looked at from its beginning.
+        // Its message may have ended meanwhile: then the list starts over.
         if let known = place.message, messages.isOccupied(place.slot),
             messages.pointer(place.slot).pointee.facts.message == known
         {
@@ -330,7 +332,7 @@ extension Shard {
         end(entry.pointee.facts, .overflowed, message: message, job: entry.pointee.job)
     }
 
-    /// The same with rows on disk: first those of the live stream, which are in order, a page a turn.
+    /// The same for rows on disk: first those of the live stream, which are in order, a page a turn.
     private mutating func shedPages(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
         scan(slot, table: .message, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
             shard, rows, isComplete, ok in
@@ -345,7 +347,7 @@ extension Shard {
         }
     }
 
-    /// Then those of the vendor table: which are the oldest is known when all have been seen.
+    /// Then those of the vendor table: the oldest are known only after all rows.
     private mutating func findVendor(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
         scan(slot, table: .vendorMessage, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
             shard, rows, isComplete, ok in
@@ -379,7 +381,7 @@ extension Shard {
         }
     }
 
-    /// Ends what may be ended of a page that was read, while the queue is over its bounds.
+    /// Ends the chosen messages of a page while the queue is over its bounds.
     private mutating func endPage(_ rows: [Scanned], _ slot: UInt32, where isChosen: (MessageFacts) -> Bool) {
         inBatches(of: slot) { shard in
             for row in rows where isChosen(row.facts) && shard.standingExcess(slot).isAny {

@@ -1,15 +1,14 @@
 internal import Wire
 
-/// Which (task, device) pairs were accepted in this life of the shard, without false negatives: a chain of Bloom
-/// filters.
+/// Which (task, device) pairs this process accepted, without false negatives: a chain of Bloom filters.
 ///
 /// A list push to a device that its task has not reached yet then needs no read, however much is on disk.
 ///
-/// It speaks for tasks made at or after `knownSince` only: of older ones it may have missed acceptances.
+/// The filter answers only for tasks made at or after `knownSince`: it may lack acceptances of older ones.
 struct AcceptanceFilter {
     private static let probeCount: UInt64 = 6
     private static let firstWordCount = 2_048
-    /// Clocks of loops are read once a turn, so that a task may seem a little younger than it is.
+    /// Loops read their clocks once a turn, so a task may seem a little younger than it is.
     private static let margin: Int64 = 5_000
 
     private var filters: [[UInt64]] = []
@@ -26,7 +25,7 @@ struct AcceptanceFilter {
         if filters.last.map({ lastCount * 10 >= $0.count * 64 }) ?? true {
             let count = filters.last.map { $0.count * 2 } ?? Self.firstWordCount
             if (wordCount + count) * 8 > byteLimit, !filters.isEmpty {
-                // Over the bound: what was known is given up, and tasks made from now on are known again.
+                // Over the bound: the filter forgets everything, and knows tasks made from now on.
                 filters.removeAll()
                 (wordCount, lastCount) = (0, 0)
                 knownSince = now + Self.margin

@@ -5,8 +5,9 @@ public import Wire
 /// Gateway time: milliseconds since 1970 UTC, slewed, never backwards (docs/Architecture.md, "Clocks").
 public typealias GatewayTime = Int64
 
-/// One connection of a device as its loop knows it: a slot in the loop's slab and the slot's stamp, so that a late
-/// event of an earlier connection in the same slot is recognised.
+/// One connection of a device as its loop knows it: a slot in the loop's slab and the slot's stamp.
+///
+/// The stamp identifies a late event of an earlier connection in the same slot.
 public struct SessionRef: Hashable, Sendable {
     public var slot: UInt32
     public var stamp: UInt32
@@ -14,13 +15,13 @@ public struct SessionRef: Hashable, Sendable {
     public static let none = SessionRef(slot: .max, stamp: 0)
 }
 
-/// Where an answer goes.
+/// The address of an answer.
 ///
 /// The shard carries it and never looks inside.
 public struct Origin: Hashable, Sendable {
-    /// The gateway's routing word: loop, kind and slot of whoever asked.
+    /// The gateway's routing word: loop, kind and slot of the caller.
     public var route: UInt64
-    /// The asker's own number for this request.
+    /// The caller's own number for this request.
     public var request: UInt64
     @inlinable public init(route: UInt64, request: UInt64) { (self.route, self.request) = (route, request) }
     public static let none = Origin(route: .max, request: 0)
@@ -31,7 +32,7 @@ public enum Strategy: UInt8, Sendable {
     case liveElseVendor = 1, vendorOnly, liveOnly, vendorElseLive
 }
 
-/// What the vendor is to show, rendered once per task: APNs's JSON body with two holes, and its headers.
+/// The vendor's content, rendered once per task: APNs's JSON body with two holes, and its headers.
 public struct VendorContent {
     /// How the icon's number changes with this message.
     public enum Badge: Equatable, Sendable { case none, set(Int32), add(Int32) }
@@ -43,8 +44,8 @@ public struct VendorContent {
     public var badge: Badge
     /// The JSON body.
     ///
-    /// At `messageIDOffset` (if ≥ 0) stand 32 characters that the msgId's hex digits overwrite; at
-    /// `badgeOffset` (if ≥ 0) the badge's digits are inserted. When both are set the msgId may stand on either side.
+    /// At `messageIDOffset` (if ≥ 0) are 32 characters that the msgId's hex digits overwrite. At `badgeOffset` (if ≥ 0)
+    /// the shard inserts the badge's digits. When both are set, the msgId may be on either side.
     public var body: UnsafeRawBufferPointer
     public var messageIDOffset: Int32
     public var badgeOffset: Int32
@@ -79,7 +80,7 @@ public struct PublishCommand {
     public var timeToLive: Int64
     /// Digest of (app, endpoint, request id); both words 0: not deduplicated.
     public var requestKey: (UInt64, UInt64)
-    /// Digest of the request's body, to tell a retry from a clash.
+    /// Digest of the request's body, to tell a retry from a conflict.
     public var requestDigest: UInt64
     /// Bulk jobs lease after those of single pushes.
     public var isBulk: Bool
@@ -87,7 +88,8 @@ public struct PublishCommand {
     public var taskCreatedAt: GatewayTime = 0
     /// Keeps a row that finds the message of a single push by its task.
     public var isTracked = false
-    /// The task that this message withdraws, and the tail of that task's msgId for this device; `.none`: an ordinary one.
+    /// The task that this message withdraws, and the tail of that task's msgId for this device; `.none`: an ordinary
+    /// message.
     public var revokes = TaskID.none
     public var revokedDigest: UInt64 = 0
     /// The ack of one device ends the task's messages for the others.
@@ -121,9 +123,9 @@ public struct HelloCommand {
     public var bucket: Bucket
     /// For a registration, freshly minted by the gateway.
     public var cid: DeviceID
-    /// 32 random bytes for a registration (whose proof the gateway has checked already); `nil` for a known device.
+    /// 32 random bytes for a registration, whose proof the gateway has checked; `nil` for a known device.
     public var newSecret: [UInt8]?
-    /// What the proof was computed over: "longwire hello 1" ‖ the Hello as received with its proof left out.
+    /// The bytes under the proof: "longwire hello 1" ‖ the Hello as received with its proof left out.
     public var transcript: [UInt8]
     public var proof: [UInt8]
     public var hello: Hello
@@ -137,9 +139,9 @@ public struct HelloCommand {
     }
 }
 
-/// Checks a device's proof, and names the messages of broadcasts.
+/// Checks a device's proof, and gives the ids of messages of broadcasts.
 ///
-/// A seam, so that Delivery links no cryptography.
+/// A protocol, so that Delivery links no cryptography.
 public protocol ProofVerifier: AnyObject {
     /// True when `proof` is HMAC-SHA256(key: secret, transcript), compared in constant time.
     func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool
@@ -150,11 +152,11 @@ public protocol ProofVerifier: AnyObject {
 /// A sender service asks for due jobs of this shard.
 public struct LeaseCommand: Sendable {
     public var origin: Origin
-    /// Apps the credential may see; `nil`: all.
+    /// Apps that the credential may see; `nil`: all.
     public var apps: Set<AppKey>?
     public var limit: Int
     public var leaseMilliseconds: Int64
-    /// 128 random bits; each job's leaseId is this lease's.
+    /// 128 random bits; the leaseId of each job of this lease.
     public var leaseID: (UInt64, UInt64)
     public init(
         origin: Origin, apps: Set<AppKey>?, limit: Int, leaseMilliseconds: Int64, leaseID: (UInt64, UInt64)
@@ -164,13 +166,13 @@ public struct LeaseCommand: Sendable {
     }
 }
 
-/// What the sender service says became of one job.
+/// A sender's result for one job.
 public struct JobResult: Sendable {
     public enum Outcome: UInt8, Sendable { case accepted = 1, retry, rejected, badToken }
     public var job: MessageID
     public var leaseID: (UInt64, UInt64)
     public var outcome: Outcome
-    /// The vendor's reason, up to 64 bytes kept.
+    /// The vendor's reason; the shard keeps up to 64 bytes.
     public var reason: String
     public var vendorID: String
     /// The vendor's own time, ms; 0: unknown.
@@ -185,7 +187,7 @@ public struct JobResult: Sendable {
     }
 }
 
-/// An app as the shards need it; a new snapshot replaces the old one at a reload.
+/// An app as the shards need it; a reload replaces the snapshot.
 public struct AppSettings: Sendable {
     public enum OverflowPolicy: Sendable { case reject, dropOldest }
     /// How many messages an operator may let one device's queue hold.
@@ -223,49 +225,50 @@ public struct ShardLimits: Sendable {
     /// Commands that wait for one device's record, and for all of them.
     public var waitingPerDevice = 64
     public var waitingInAll = 16_384
-    /// Due jobs held in memory, and as many held ones.
+    /// How many due jobs are held in memory; as many held jobs besides.
     ///
-    /// More stay in the store until these are drained. An app that has its share may go on while all together are below it.
+    /// More stay in the store until senders lease these. An app that has its share may take more while all apps
+    /// together are below the bound.
     public var dueJobReadAhead = 65_536
     static let smallestDueShare = 256
-    /// When held jobs that are not in memory are looked at again: at the end of the first, but within these.
+    /// When held jobs that are not in memory are due again: at the end of the first, but within these bounds.
     public var heldJobPause: ClosedRange<Int64> = 60_000...600_000
     public var cachedDeviceCount = 200_000
-    /// Rows looked at when a device's queue is measured: all that any app's queue may hold.
+    /// Rows that the measure of a device's queue reads: all that any app's queue may hold.
     public var measuredRowCount = Int(AppSettings.queuedMessageLimits.upperBound)
     /// Alarms of cold rows taken from the store at a time.
     public var alarmBatch = 256
-    /// The longest pause before a job is offered again when its result names none.
+    /// The longest delay before a job is due again when its result names none.
     public var retryDelay: ClosedRange<Int64> = 1_000...60_000
     public var sessionlessDeviceLifetime: Int64 = 24 * 3_600_000
-    /// Getui: devices not seen for so long get nothing.
+    /// Getui: a device not seen for this long gets nothing.
     public var inactiveDeviceLifetime: Int64 = 90 * 86_400_000
     /// Getui: an alias names up to ten devices; a device has up to 100 tags of 512 characters in all.
     public var devicesPerAlias = 10
     public var tagsPerDevice = 100
     public var tagCharactersPerDevice = 512
-    /// Characters of one tag and of one alias: callers hold them to these.
+    /// Characters of one tag and of one alias; callers check them.
     public var tagCharacters = 32
     public var aliasCharacters = 39
     /// How often one device's tags may be replaced on one day (UTC); 0: any number.
     public var tagReplacementsPerDay = 100
-    /// Walks through all tag rows that one loop does at a time.
+    /// Walks over all tag rows that one loop runs at a time.
     public var tagWalks = 4
-    /// Devices times tags and conditions that one of them looks at in a turn: a fraction of a millisecond.
+    /// Devices times tags and conditions that a walk checks in a turn: a fraction of a millisecond.
     public var tagWalkWork = 65_536
-    /// Messages that one turn ends, or makes jobs for, on its own account: about a millisecond's work.
+    /// Messages that one turn ends, or makes jobs for, by itself: about a millisecond's work.
     ///
     /// The rest waits for the next turn.
     public var sliceCount = 64
-    /// A reserved alias that its device has not taken by then is not taken any more.
+    /// A device does not take a reserved alias after this time.
     public var aliasReservationLifetime: Int64 = 30_000
-    /// How long reports know a task.
+    /// How long the store keeps what reports need.
     public var reportRetention: Int64 = 90 * 24 * 3_600_000
-    /// A scheduled or stopping task, or a first ack, whose work is not reported done is taken up again after this.
+    /// The retry delay of a scheduled or stopping task, or a first ack, that the gateway has not reported done.
     public var taskPatience: Int64 = 60_000
-    /// Memory for knowing which devices a task has not reached yet.
+    /// Memory for the filter of devices that a task has not reached yet.
     public var acceptanceFilterByteCount = 32 << 20
-    /// Broadcasts of one app that live at once, and how many devices one turn of a walk over sessions meets.
+    /// Live broadcasts of one app; and how many devices a walk over sessions evaluates them for in one turn.
     public var liveBroadcasts = 512
     public var broadcastSlice = 512
     /// How long a device's broadcast cursor may be ahead of its row.
@@ -273,7 +276,7 @@ public struct ShardLimits: Sendable {
     /// Larger calls under way at once.
     public var callsUnderWay = 16_384
     #if DEBUG
-    /// A bug to have on purpose; only tests of the tests set it.
+    /// A planted bug; only tests of the tests set it.
     public var planted: PlantedFault?
     #endif
     public init() {}

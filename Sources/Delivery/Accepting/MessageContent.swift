@@ -1,9 +1,10 @@
 public import Wire
 
-/// Everything about a message that does not depend on its device, with bytes of its own: rendered once a task, shared
-/// by all its messages, and stored in a list task's row.
+/// The part of a message that does not depend on its device.
+///
+/// It has bytes of its own, is rendered once a task and shared by all its messages. A list task's row stores it.
 public struct MessageContent: Sendable, Equatable {
-    /// A vendor content's fixed part.
+    /// The fixed part of a vendor's content.
     public struct Vendor: Sendable, Equatable {
         public var tokenKind: TokenKind
         public var pushType: PushType
@@ -34,7 +35,7 @@ public struct MessageContent: Sendable, Equatable {
         public var sum: Int { payload + collapseKey + alertTitle + alertBody + vendorBody + vendorCollapseID }
     }
 
-    /// Whom a message is for, and under which task and request.
+    /// The device of a message, with its task and request.
     public struct Target {
         public var origin: Origin
         public var app: AppKey
@@ -68,7 +69,7 @@ public struct MessageContent: Sendable, Equatable {
     public private(set) var lengths: Lengths
     public private(set) var arena: [UInt8]
 
-    /// Puts a content together; `arena` has the pieces, one after the other, as long as `lengths` say.
+    /// Makes a content; `arena` has the pieces, one after the other, as long as `lengths` say.
     public init(
         strategy: Strategy, timeToLive: Int64, vendor: Vendor?, revokes: TaskID = .none, lengths: Lengths,
         arena: [UInt8]
@@ -81,7 +82,7 @@ public struct MessageContent: Sendable, Equatable {
     /// The live channel's bytes.
     public var payload: ArraySlice<UInt8> { arena[..<lengths.payload] }
 
-    /// Calls `body` with the command for one device; its pointers die when `body` returns.
+    /// Calls `body` with the command for one device; its pointers are invalid when `body` has returned.
     public func withCommand<Result>(for target: Target, _ body: (PublishCommand) throws -> Result) rethrows -> Result {
         try arena.withUnsafeBytes { arena in
             var place = 0
@@ -115,7 +116,7 @@ public struct MessageContent: Sendable, Equatable {
         }
     }
 
-    /// The same with another task's id wherever the renderer put this one's: a call begun before goes on under its own.
+    /// The same with another task's id wherever the renderer put this one's: for a call that began under another id.
     public func renamed(from old: TaskID, to new: TaskID) -> MessageContent {
         var copy = self
         let (name, replacement) = (Array(old.text.utf8), Array(new.text.utf8))
@@ -128,7 +129,7 @@ public struct MessageContent: Sendable, Equatable {
         return copy
     }
 
-    // MARK: As it stands in a row
+    // MARK: The stored form
 
     static let headerByteCount = 72
 

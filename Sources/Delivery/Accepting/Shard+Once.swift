@@ -1,13 +1,13 @@
-// A task reaches a device at most once: which makes a repeated list call safe, and a revoke a message like others.
+// A task reaches a device at most once. So a repeated list call is safe, and a revoke is a message like others.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Goes on with a message of a task of several, unless its task has reached the device or was stopped.
+    /// Continues with a message of a task of several, unless its task has reached the device or was stopped.
     ///
-    /// Where the first ack wins, that ack may come before a caller repeats a call whose answer was lost. The repeated call
-    /// gets the answer of each device that has the message; only new devices are refused.
+    /// Where the first ack wins, that ack may come before a caller repeats a call whose answer was lost. The repeated
+    /// call gets the answer of each device that has the message; only new devices are refused.
     mutating func admitOnce(_ command: PublishCommand, _ slot: UInt32) {
         guard !tasks.isStopped(command.task) || command.firstAckWins else {
             refuse(command, .stopped)
@@ -51,14 +51,16 @@ extension Shard {
         answer(command, repeated(row, command), slot: .max)
     }
 
-    /// The message is new to its device.
+    /// Continues with a message that is new to its device.
     mutating func proceed(_ command: PublishCommand, _ slot: UInt32) {
         if command.revokes.isNone { makeRoom(command, slot) } else { withdraw(command, slot) }
     }
 
     // MARK: Revoke
 
-    /// Ends the old task's message if it is pending; the revoke itself goes on only where the old one may have been seen.
+    /// Ends the old task's message if it is pending.
+    ///
+    /// The revoke itself goes on only where the device may have seen it.
     private mutating func withdraw(_ command: PublishCommand, _ slot: UInt32) {
         let old = command.revokes
         let key =
@@ -104,22 +106,24 @@ extension Shard {
         }
     }
 
-    /// No row tells of the old task's message: it may be a broadcast that the device has not met yet, and must not meet
-    /// later as if nobody had taken it back.
+    /// Evaluates the old task's broadcast first, if the shard has not evaluated it for the device.
+    ///
+    /// No row tells of the old task's message then. Without this the device would get it later, as if there were no
+    /// revoke.
     private mutating func withdrawUnevaluated(_ kept: KeptPublish, _ slot: UInt32) {
         let command = kept.command
         let live = broadcasts.log(of: command.app)?.live.first { $0.task == command.revokes && !$0.isOver }
         guard let broadcast = live else { return endWithdrawal(kept, slot, false) }
         resolveBroadcasts(slot) { shard, ok in
             guard ok else { return shard.endWithdrawal(kept, slot, nil) }
-            // Whoever is connected meets what comes before it as usual.
+            // A connected device first gets the earlier broadcasts as usual.
             shard.pump(slot)
             if broadcast.number > shard.devices.pointer(slot).pointee.broadcastEvaluated {
                 let isReachable = shard.devices.pointer(slot).pointee.isReachable
                 shard.evaluateUpTo(broadcast, slot, earlierIsLive: isReachable)
             }
             guard let listed = shard.listedMessage(table: .broadcast, item: broadcast.number, of: slot) else {
-                return shard.endWithdrawal(kept, slot, false)  // not one of those whom it meant
+                return shard.endWithdrawal(kept, slot, false)  // the broadcast was not for this device
             }
             shard.devices.pointer(slot).pointee.flags.insert(.busy)
             let id = shard.messages.pointer(listed).pointee.facts.message
@@ -129,7 +133,7 @@ extension Shard {
         }
     }
 
-    /// `wasSeen` is `nil` when something could not be read.
+    /// Ends a withdrawal; `wasSeen` is `nil` when a read failed.
     private mutating func endWithdrawal(_ kept: KeptPublish, _ slot: UInt32, _ wasSeen: Bool?) {
         devices.pointer(slot).pointee.flags.remove(.busy)
         let command = kept.command
@@ -137,7 +141,8 @@ extension Shard {
         case nil: refuse(command, .storeFailed)
         case true? where !isIgnored(slot): makeRoom(command, slot)
         case _?:
-            // Nothing to withdraw there, or nobody to tell. The answer waits for what was just ended.
+            // Nothing to withdraw, or the device has not seen it, or it is ignored. The answer waits until that end is
+            // durable.
             answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .max)
         }
         drainWaiting(slot)
@@ -170,7 +175,7 @@ extension Shard {
 }
 
 extension TraceRow {
-    /// True when it went out on the live channel, as the counters have it.
+    /// True when it went out on the live channel, by the counters.
     var wasReached: Bool {
         finalState == .delivered || finalState == .deliveredOffline || wasSentLive
             || steps.contains { $0.event == .sent }

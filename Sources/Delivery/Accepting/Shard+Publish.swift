@@ -1,15 +1,16 @@
-// Acceptance of a message: which channels may carry it, and the one batch that makes it durable. What it may displace
-// is in `Shard+QueueRoom`.
+// Acceptance of a message: which channels may carry it, and the one batch that makes it durable. `Shard+QueueRoom`
+// decides which messages it displaces.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Accepts one message for one device, or says why not.
+    /// Accepts one message for one device, or refuses it with a reason.
     ///
     /// The answer comes as `.publishAnswered`.
     ///
-    /// The command's bytes are read during the call; when the device's record must be fetched first they are copied.
+    /// The shard reads the command's bytes during the call. When it must load the device's record first, it copies
+    /// them.
     public mutating func publish(_ command: borrowing PublishCommand, now: GatewayTime) {
         begin(now)
         let command = copy command
@@ -21,7 +22,7 @@ extension Shard {
             refuse(command, .tooLarge)
             return
         }
-        // What is left is for those who have not had their share.
+        // The room that is left is for apps below their share.
         guard mayAccept(command.app) else {
             numbers.refusedOverShare &+= 1
             appNumbers[Int(appIndex(command.app))].refusedOverShare &+= 1
@@ -62,14 +63,14 @@ extension Shard {
 
     // MARK: Request ids
 
-    /// A repeated request gets the answer it got before.
+    /// Answers a repeated request as it did before.
     private mutating func admit(_ command: PublishCommand, _ slot: UInt32) {
         devices.pointer(slot).pointee.flags.insert(.touched)
         guard isOwn(command, slot) else {
             refuse(command, .unknownDevice)
             return
         }
-        // A revoke goes on: what waits for an ignored device must not reach it later.
+        // A revoke goes on: a message that waits for an ignored device must not reach it later.
         guard !isIgnored(slot) || !command.revokes.isNone else {
             answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .max)
             return
@@ -128,7 +129,7 @@ extension Shard {
 
     // MARK: Acceptance
 
-    /// Which rows a message gets, and what follows from its device's state now.
+    /// The rows of a message, and what follows from its device's state now.
     private struct Plan {
         var table = StoreKey.Table.message
         var expiresAt: GatewayTime = 0
@@ -138,15 +139,15 @@ extension Shard {
         var isArmed = false
         var fallback = PublishOutcome.Fallback.none
         var reason = PublishOutcome.FallbackReason.applies
-        /// It ends as it is accepted.
+        /// The state of a message that ends in the batch that accepts it.
         var endsAs: FinalState?
         var endReason = ""
     }
 
-    /// See docs/Semantics.md, "Strategies and final states" and docs/Semantics.md, "Time to live and clocks".
+    /// The plan; see docs/Semantics.md, "Strategies and final states" and docs/Semantics.md, "Time to live and clocks".
     ///
-    /// `nil`: a parameter error, for want of a token. Mutating though it changes nothing: the compiler hands a borrowed
-    /// shard on as a copy of all its fields.
+    /// `nil`: a parameter error, for want of a token. It is mutating though it changes nothing: the compiler passes a
+    /// borrowed shard as a copy of all its fields.
     private mutating func plan(_ command: PublishCommand, _ device: UnsafeMutablePointer<Device>) -> Plan? {
         let isReachable = device.pointee.isReachable
         let deadline = liveDeadline(device)
@@ -199,7 +200,7 @@ extension Shard {
     }
 
     mutating func accept(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, dropping: [UInt32]) {
-        // It may have been stopped while room was made.
+        // A stop may have come while the shard made room.
         guard !command.task.hasLedger || !tasks.isStopped(command.task) else {
             refuse(command, .stopped)
             return
@@ -233,7 +234,7 @@ extension Shard {
             if plan.isArmed { facts.flags.insert(.isArmed) }
             if !command.revokes.isNone { facts.flags.insert(.revoke) }
             if command.firstAckWins { facts.flags.insert(.firstAckWins) }
-            // It gets no place in the stream.
+            // Such a message gets no place in the stream.
             if plan.endsAs != nil, facts.table == .message { facts.item = 0 }
             shard.countAccepted()
             shard.noteUse(of: Int(device.pointee.appIndex), byteCount: Int(facts.byteCount))
@@ -254,7 +255,7 @@ extension Shard {
             if let listed {
                 shard.noteAccepted(shard.messages.pointer(listed).pointee.facts, outcome, isTracked: command.isTracked)
             } else if command.isTracked, !command.task.hasLedger {
-                // Of a task's message that ended at once, the end has written the ledger.
+                // For a task's message that ended at once, the end has written the ledger.
                 shard.noteAccepted(facts, outcome, isTracked: true)
             }
             if command.requestKey != (0, 0), !shard.isPlanted(.requestForgotten) {
@@ -264,7 +265,7 @@ extension Shard {
             }
             return (listed, outcome)
         }
-        // Known only now: the gateway's own rows go through the same store and take tickets, too.
+        // Known only now: the gateway's own rows take tickets of the same store, too.
         if let listed { messages.pointer(listed).pointee.ticket = outbox.lastTicket }
         answer(command, outcome, slot: slot)
     }
@@ -297,7 +298,7 @@ extension Shard {
         return listed
     }
 
-    /// The next sequence of a device's live stream; a new block of them is reserved in the open batch.
+    /// The next sequence of a device's live stream; reserves a new block in the open batch if it must.
     mutating func giveSequence(_ slot: UInt32) -> UInt64 {
         let device = devices.pointer(slot)
         if device.pointee.nextSequence > device.pointee.reservedSequence {
@@ -321,8 +322,9 @@ extension Shard {
         return found
     }
 
-    /// Ends those under a key that an earlier message has collapsed durably and that have come free, as many as there are:
-    /// their ends need not be in the batch of the newer one.
+    /// Ends messages under a key that an earlier message has collapsed durably and that are not in flight any more.
+    ///
+    /// There may be any number: their ends need not be in the batch of the newer message.
     private mutating func endCollapsed(_ slot: UInt32, hash: UInt64) {
         guard !isPlanted(.collapseKeepsOlder) else { return }
         inBatches(of: slot) { shard in
@@ -337,9 +339,10 @@ extension Shard {
         }
     }
 
-    /// Ends older messages under a key; one in flight is only marked, durably, and ends when it comes free un-acked.
+    /// Ends older messages under a key.
     ///
-    /// One that is marked already stays as it is, so that few are written, whatever the window.
+    /// One in flight is only marked, durably; it ends when it leaves flight without an ack. One that is marked already
+    /// stays as it is, so that few rows are written, whatever the window.
     private mutating func collapse(_ slot: UInt32, hash: UInt64) {
         guard !isPlanted(.collapseKeepsOlder) else { return }
         for message in messages(under: hash, of: slot) {
@@ -363,7 +366,7 @@ extension Shard {
     }
 }
 
-/// A publish that waits: its bytes in one allocation of our own.
+/// A publish that waits: its bytes in one allocation of its own.
 final class KeptPublish {
     let command: PublishCommand
     private let bytes: UnsafeMutableRawBufferPointer

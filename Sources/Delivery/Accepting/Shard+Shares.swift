@@ -1,13 +1,13 @@
-// What each app takes of the journal's room, so that the one that takes more than its share is refused first.
+// Each app's share of the journal's room: the shard first refuses the app that takes more than its share.
 //
-// While there is room nobody's share is looked at. When little is left, an app whose messages of the last seconds take
-// more than what is accepted, divided by the apps that publish, gets the answer `busy`; the others go on.
+// While there is room, no share counts. When little is left, the shard looks at the messages of the last seconds. An
+// app that takes more than an equal part, of all apps that publish, gets the answer `busy`; the others go on.
 
 public import Wire
 
 /// Bytes that each app's accepted messages took in the last seconds.
 struct AppUsage {
-    /// What a message writes besides its row: counters, a job, how it ended.
+    /// Bytes of a message besides its row: counters, a job, its end.
     private static let rowsByteCount = 512
 
     private var byteCounts: [Int] = []
@@ -22,7 +22,7 @@ struct AppUsage {
         total += byteCount + Self.rowsByteCount
     }
 
-    /// Once a second: what was before counts half.
+    /// Halves what was counted before, once a second.
     mutating func age(_ now: GatewayTime) {
         guard now >= agedAt + 1_000 else { return }
         agedAt = now
@@ -43,12 +43,12 @@ struct AppUsage {
 }
 
 extension Shard {
-    /// The journal is nearly at its bound, or places for waiting commands are.
+    /// The journal is nearly at its bound, or the room for waiting commands is.
     var isShortOfRoom: Bool {
         store.isShortOfRoom || devices.waitingCount >= limits.waitingInAll - limits.waitingInAll / 8
     }
 
-    /// False when little room is left and the app has had its share of it: its publishes are refused as busy.
+    /// False when little room is left and the app has used its share: the shard refuses its publishes as busy.
     public func mayAccept(_ key: AppKey) -> Bool {
         guard isShortOfRoom, let app = apps.firstIndex(where: { $0.key == key }) else { return true }
         return !usage.isOverShare(app)

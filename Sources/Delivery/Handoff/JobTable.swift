@@ -3,8 +3,8 @@ internal import Wire
 
 /// Handoff jobs in memory: found by their message's id and through their device, and, when due, in their app's list.
 ///
-/// The table keeps the index, the lists and the numbers of due, held and leased jobs; which of these a job is, the shard
-/// decides (`Shard.placeJob`).
+/// The table keeps the index, the lists and the numbers of due, held and leased jobs. The shard decides which of these
+/// a job is (`Shard.placeJob`).
 struct JobTable: ~Copyable {
     private enum DueChain: SlotChain {
         @inline(__always)
@@ -46,7 +46,7 @@ struct JobTable: ~Copyable {
 
     var count: Int { entries.count }
     @inline(__always) func isOccupied(_ slot: UInt32) -> Bool { entries.isOccupied(slot) }
-    /// The job's place, good until it is removed.
+    /// The job's place, valid until the job is removed.
     @inline(__always) func pointer(_ slot: UInt32) -> UnsafeMutablePointer<JobEntry> { entries.pointer(slot) }
 
     /// The job of a message, if it is in memory.
@@ -75,7 +75,7 @@ struct JobTable: ~Copyable {
 
     // MARK: Places
 
-    /// Puts a job that stands nowhere into its app's due list.
+    /// Puts a job without a place into its app's due list.
     ///
     /// - Returns: true when the list was empty.
     mutating func placeDue(_ slot: UInt32) -> Bool {
@@ -88,7 +88,7 @@ struct JobTable: ~Copyable {
         return wasEmpty
     }
 
-    /// Counts a job that stands nowhere among the held ones.
+    /// Counts a job without a place among the held ones.
     mutating func placeHeld(_ slot: UInt32) {
         lists[Self.list(of: pointer(slot))].heldCount += 1
         heldCount += 1
@@ -100,7 +100,7 @@ struct JobTable: ~Copyable {
         leasedCount += 1
     }
 
-    /// Takes a job from where it stands, and stops its timer.
+    /// Takes a job out of its place, and stops its timer.
     mutating func unplace(_ slot: UInt32) {
         let entry = pointer(slot)
         let list = Self.list(of: entry)

@@ -1,19 +1,19 @@
-// How many due and held jobs are in memory, app by app, and what becomes of those beyond it.
+// The bound of due and held jobs in memory, app by app, and the jobs beyond it.
 //
-// Each app has a share of `dueJobReadAhead`; it may take more while all together have not reached it. Whose share is
-// full leaves the rest in the store: its alarms are passed there and looked at again when the app has room
-// (`AlarmPile`). Held jobs count apart, so that devices that want nothing now keep no due job from its sender.
+// Each app has a share of `dueJobReadAhead`. It may take more while all apps together are below that. An app whose
+// share is full leaves the rest in the store. The store passes over their alarms, and looks again when the app has room
+// (`AlarmPile`). Held jobs count apart, so that jobs of reachable devices keep no due job from its sender.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// What each app may have in memory whatever the others have.
+    /// The due jobs that each app may have in memory, whatever the others have.
     private var dueShare: Int {
         max(limits.dueJobReadAhead / max(1, apps.count), min(limits.dueJobReadAhead, ShardLimits.smallestDueShare))
     }
 
-    /// No more due jobs of the app are read.
+    /// True when the shard reads no more due jobs of the app.
     func isFull(_ app: Int) -> Bool { jobs.dueCount >= limits.dueJobReadAhead && jobs.dueCount(of: app) >= dueShare }
 
     func isOverfull(_ app: Int) -> Bool { jobs.dueCount > limits.dueJobReadAhead && jobs.dueCount(of: app) > dueShare }
@@ -24,7 +24,7 @@ extension Shard {
 
     // MARK: Asking
 
-    /// When one of the piles must be looked at.
+    /// When one of the piles is due for a look.
     var nextPileAlarm: GatewayTime {
         var next = GatewayTime.max
         for pile in store.alarmPiles { next = min(next, nextAlarm(of: pile)) }
@@ -34,7 +34,7 @@ extension Shard {
     private func nextAlarm(of pile: AlarmPile) -> GatewayTime {
         let next = store.nextAlarm(of: pile)
         guard next < .max, !pile.isHeld else { return next }
-        // What was left for want of room is due as soon as there is room.
+        // Jobs left for want of room are due as soon as there is room.
         return hasRoom(pile.app) ? 0 : next
     }
 
@@ -51,7 +51,7 @@ extension Shard {
         continuations[token] = { shard, reply in
             shard.alarms.answered(hasFailed: reply.failure != nil, now: shard.now)
             guard case .rows(let rows, _)? = reply.results.first else { return }
-            // Held until all are started, so that finished ones do not ask for more in between.
+            // Held until the work on all rows has begun, so that a finished row does not ask for more in between.
             shard.alarms.begin()
             for row in rows { shard.alarmFired(row) }
             shard.alarmDone()
@@ -85,9 +85,9 @@ extension Shard {
 
     // MARK: What goes back
 
-    /// Gives a job that the store has just told of back to it when its app has too many.
+    /// Gives a job that the store has just reported back to it, when its app has too many.
     ///
-    /// Not one whose time has come: the store would tell it again at once, and so on for ever.
+    /// A job whose end or timeout is due stays: the store would report it again at once, and so on for ever.
     mutating func leaveIfOverfull(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.place == .due else { return leaveIfHeld(slot) }
@@ -120,7 +120,7 @@ extension Shard {
         forgetJob(slot)
     }
 
-    /// The device may want its held jobs now: those that the store keeps are looked at.
+    /// Makes the device's held jobs in the store due for a look: the device may not want them held any more.
     mutating func recallJobs(of slot: UInt32) {
         guard devices.isOccupied(slot) else { return }
         let device = devices.pointer(slot)

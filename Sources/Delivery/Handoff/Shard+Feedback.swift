@@ -1,7 +1,7 @@
 // Feedback: what a user did with a message, as its device reports it.
 //
-// Each event of a message is a row of its own beside the message's trace, whether the message is pending or has ended. The
-// shard looks for that row before it counts, so that a repetition counts nothing, after a restart as well.
+// Each event of a message is a row of its own beside the message's trace, whether the message is pending or has ended.
+// The shard looks for that row before it counts, so that a repetition counts nothing, after a restart as well.
 
 internal import Structures
 public import Wire
@@ -10,9 +10,9 @@ public import Wire
 private struct ReportedMessage {
     var id: MessageID
     var task: TaskID
-    /// The vendor accepted it, so that what is reported is taken to be about its alert.
+    /// The vendor accepted it, so a report counts for its alert.
     var isVendor: Bool
-    /// Events that its job's row or its trace tells of.
+    /// Events in its job's row or its trace.
     var events: Set<TraceEvent>
 }
 
@@ -24,7 +24,7 @@ extension Shard {
         devices.pointer(slot).pointee.lastHeardAt = self.now
         let isTaken =
             switch feedback.kind {
-            // It ends a message, which makes room.
+            // An opened message ends, which makes room.
             case .opened: true
             case .shown: store.acceptsWrites
             case .action: store.acceptsWrites && Wire.Limits.actions.contains(feedback.action)
@@ -53,9 +53,9 @@ extension Shard {
         }
     }
 
-    /// Ends a message as opened if it is the device's own and still here; else it is a late event of its trace.
+    /// Ends a message as opened if it is the device's own and pending; otherwise that is a late event of its trace.
     ///
-    /// The device is ready, and busy for as long as this lasts.
+    /// The device is ready, and busy until the end of this.
     mutating func markOpened(_ message: MessageID, _ slot: UInt32, completion: @escaping (inout Shard) -> Void) {
         guard !devices.pointer(slot).pointee.flags.contains(.replayOpened),
             let shown = Self.lateKey(.shown, message), message.bucket == devices.pointer(slot).pointee.bucket
@@ -64,7 +64,7 @@ extension Shard {
             return
         }
         lookUp(shown) { shard, bytes, _, ok in
-            // What cannot be read may have been counted.
+            // What a reader cannot read may have been counted.
             let wasShown = bytes != nil || !ok
             if let listed = shard.listedMessage(message, of: slot),
                 shard.messages.pointer(listed).pointee.facts.strategy == .liveElseVendor
@@ -163,13 +163,13 @@ extension Shard {
     }
 
     private static func reported(_ facts: MessageFacts, _ job: JobRow?) -> ReportedMessage {
-        // Rows of before had an action as a `shown` with a detail.
+        // Rows of older versions had an action as a `shown` with a detail.
         let events = Set((job?.steps ?? []).lazy.filter { $0.detail.isEmpty }.map(\.event))
         return ReportedMessage(
             id: facts.message, task: facts.task, isVendor: job.map { $0.alertedAt > 0 } ?? false, events: events)
     }
 
-    /// Looks for an un-acked message through the rows of its device's queue, which no id leads to; once a second a device.
+    /// Looks for an un-acked message in the rows of its device's queue, which no id finds; once a second a device.
     private mutating func findQueued(
         _ message: MessageID, _ slot: UInt32, completion: @escaping (inout Shard, ReportedMessage?) -> Void
     ) {
@@ -214,7 +214,8 @@ extension Shard {
                 completion(&shard)
                 return
             }
-            // Whoever clicks has seen it; on the live channel only the client knows whether something was shown.
+            // A click implies that the user saw the alert; on the live channel only the client knows whether it showed
+            // something.
             shard.lookUp(shown) { shard, bytes, _, ok in
                 shard.writeOnce(event, of: found, slot, wasShown: bytes != nil || !ok)
                 completion(&shard)
@@ -233,7 +234,7 @@ extension Shard {
         }
     }
 
-    /// Records a custom action: each number once, and so many of them a message.
+    /// Records a custom action: each number once, and at most `actionsPerMessage` numbers a message.
     private mutating func reportAction(
         _ number: UInt32, of found: ReportedMessage, _ slot: UInt32, completion: @escaping (inout Shard) -> Void
     ) {

@@ -1,7 +1,7 @@
 // Handoff jobs in memory: created, placed in a due list or held, written, dropped.
 //
-// A job is *held* while its device could get the message live; holding is memory only, so that after a crash the alert
-// comes rather than not. `placeJob` is the one place that decides where a job stands; call it after any change.
+// A job is *held* while its device could get the message live. Only memory has that state, so that after a crash the
+// alert comes rather than not. `placeJob` alone decides a job's place; the shard calls it after any change.
 
 internal import Structures
 internal import Wire
@@ -10,23 +10,23 @@ internal import Wire
 struct JobAtHand {
     var slot: UInt32
     var device: UInt32
-    /// The message's row, if it was read from the disk; good during the call.
+    /// The message's row, if a reader read it from the disk; valid during the call.
     var coldRow: UnsafeRawBufferPointer?
 }
 
-/// What became of a job while its device and its row were read.
+/// The state of a job after the reads of its device and its row.
 enum FoundJob {
     case atHand(JobAtHand)
     /// It ended meanwhile.
     case gone
-    /// Its row could not be read; nothing has changed.
+    /// A reader could not read its row; nothing has changed.
     case unreadable
 }
 
 extension Shard {
     /// Gives a message in memory its job row, in the open batch.
     ///
-    /// The row of a message that has no fallback only says where the message is and what it went through.
+    /// The row of a message without a fallback only has the message's place and its steps.
     mutating func createJob(_ message: UInt32, dueAt: GatewayTime, timedOut: Bool = false) {
         let entry = messages.pointer(message)
         let isArmed = entry.pointee.facts.flags.contains(.isArmed)
@@ -70,12 +70,12 @@ extension Shard {
         batch.rowCount += 1
     }
 
-    /// Puts a job where its state wants it: due, held, or only watched by its timer.
+    /// Puts a job into the place of its state: due, held, or only watched by its timer.
     mutating func placeJob(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.place != .leasing else { return }
         if entry.pointee.place == .due, entry.pointee.row.state == .due, entry.pointee.row.dueAt <= now, !isHeld(slot) {
-            return  // it keeps its turn
+            return  // it keeps its place in the list
         }
         jobs.unplace(slot)
         let row = UnsafePointer(entry)
@@ -110,14 +110,14 @@ extension Shard {
         guard device.pointee.isReachable, entry.pointee.row.facts.strategy == .liveElseVendor,
             entry.pointee.row.facts.table != .vendorMessage
         else { return false }
-        // A one-shot message whose attempt is over comes live no more: holding its job would lose it.
+        // A one-shot message whose attempt is over does not go out live again: to hold its job would lose it.
         guard entry.pointee.message != .max else { return !entry.pointee.row.facts.isOneShot }
         let flags = messages.pointer(entry.pointee.message).pointee.flags
         if flags.contains(.inFlight) { return !flags.contains(.overdue) }
         return !entry.pointee.row.facts.isOneShot || flags.isDisjoint(with: [.attempted, .cold])
     }
 
-    /// Looks at all jobs of a device again: its reachability changed.
+    /// Places all jobs of a device again: its reachability changed.
     mutating func placeJobs(of device: UInt32) {
         var slot = devices.pointer(device).pointee.firstJob
         while slot != .max {
@@ -129,7 +129,7 @@ extension Shard {
         recallJobs(of: device)
     }
 
-    /// Takes a job out of memory; its row is not touched.
+    /// Takes a job out of memory; its row stays.
     mutating func forgetJob(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
         if entry.pointee.message != .max { messages.pointer(entry.pointee.message).pointee.job = .max }
@@ -140,7 +140,7 @@ extension Shard {
         freeIfEmpty(deviceSlot)
     }
 
-    /// A job that waits for nothing but its message's end is left to the store once its row is cold.
+    /// Leaves a job to the store that only waits for its message's end, once its row is cold.
     mutating func dropJobIfDone(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.isCold, entry.pointee.isStored, entry.pointee.message == .max,
@@ -148,7 +148,7 @@ extension Shard {
         else { return }
         switch entry.pointee.place {
         case .due, .held:
-            // The store told its alarm: it takes it back into a pile.
+            // The store reported its alarm, and takes it back into a pile.
             guard !entry.pointee.wasReported else { return leaveIfOverfull(slot) }
             // Its alarm is past, so the store reports it when its app has room.
             let app = Int(entry.pointee.appIndex)
@@ -158,7 +158,7 @@ extension Shard {
                 forgetJob(slot)
             }
         case .none, .leasing:
-            // The store tells an alarm once: whoever was told of must see to its end itself.
+            // The store reports an alarm once: a job that it reported stays in memory until its end.
             if !entry.pointee.wasReported { forgetJob(slot) }
         }
     }
@@ -210,7 +210,7 @@ extension Shard {
         }
     }
 
-    /// The message's time is up.
+    /// The message of a job has expired.
     private mutating func expireJob(_ slot: UInt32) {
         let id = jobs.pointer(slot).pointee.row.facts.message
         let device = jobs.pointer(slot).pointee.device
@@ -232,11 +232,11 @@ extension Shard {
         }
     }
 
-    /// The device's record could not be read: look again in a while.
+    /// Looks again later at a job whose device's record a reader could not read.
     mutating func retryJobLater(_ id: MessageID, _ readiness: Readiness) {
         guard let job = jobs.find(id) else { return }
         if readiness == .unknown {
-            // A job without a device: nothing can be done with it, and its message cannot be reached.
+            // A job without a device: no sender can get it, and its message cannot reach a device.
             log(.error, "orphanedJob", "message \(id) has a job but no device")
             forgetJob(job)
         } else {
@@ -244,7 +244,7 @@ extension Shard {
         }
     }
 
-    /// The vendor will not carry this message: what then follows from its strategy.
+    /// The vendor will not carry this message: its strategy decides what follows.
     mutating func giveUpVendor(_ slot: UInt32, state: JobRow.State, reason: String) {
         let id = jobs.pointer(slot).pointee.row.facts.message
         jobs.unplace(slot)
@@ -256,7 +256,7 @@ extension Shard {
             shard.withJob(id, device: device) { shard, found in
                 switch found {
                 case .gone: break
-                // Its state is as it was: the timer comes to the same end again.
+                // The job's state is as it was: its timer leads here again.
                 case .unreadable: shard.retryJobLater(id, .failed)
                 case .atHand(let job): shard.endVendorPart(job, state: state, reason: reason)
                 }
@@ -264,7 +264,7 @@ extension Shard {
         }
     }
 
-    /// As `giveUpVendor`, with the device at hand.
+    /// As `giveUpVendor`, with the device loaded.
     mutating func endVendorPart(_ job: JobAtHand, state: JobRow.State, reason: String) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.pointer(slot)
@@ -299,10 +299,10 @@ extension Shard {
 
     // MARK: Strategy 4, second half
 
-    /// Goes on with a job whose device is at hand, and with its message's row where that may have to move to the live stream.
+    /// Continues with a job whose device is loaded, and with its message's row if that may move to the live stream.
     ///
-    /// Read first: a verdict, or the end of a lease, must not be told before the move is written, nor be half done when
-    /// the row cannot be read.
+    /// The shard reads the row first. It must not answer a result, or end a lease, before the move is written. Nor must
+    /// the move be half done when a reader cannot read the row.
     mutating func withJob(
         _ id: MessageID, device: UInt32, completion: @escaping (inout Shard, FoundJob) -> Void
     ) {

@@ -1,9 +1,9 @@
-// Leases: due jobs become complete ones for a sender service, each written before it is shown.
+// Leases: senders get due jobs, complete; the shard writes each lease before a sender gets it.
 
 internal import Structures
 public import Wire
 
-/// A lease being put together: some devices or messages may have to be read first.
+/// The state of a lease while readers read devices or messages.
 private final class LeaseOperation {
     let command: LeaseCommand
     var items: [MessageID] = []
@@ -108,7 +108,7 @@ extension Shard {
         whenDurable(.leased(operation.command.origin, leased))
     }
 
-    /// Writes one lease and renders its job; `nil` when the job is not to be leased after all.
+    /// Writes one lease and renders its job; `nil` when the job must not be leased after all.
     private mutating func leaseOne(_ slot: UInt32, _ operation: LeaseOperation) -> Job? {
         let entry = jobs.pointer(slot)
         let facts = entry.pointee.row.facts
@@ -121,7 +121,7 @@ extension Shard {
         let broadcast = facts.table == .broadcast ? self.broadcast(facts.item, of: facts.app) : nil
         if facts.table == .broadcast {
             guard let broadcast, !broadcast.isOver, !isSuperseded(entry.pointee.device, broadcast) else {
-                // It ends with the walk that ends its task, or gives way to a newer one under its key.
+                // The job ends with the end of its task, or gives way to a newer broadcast under its key.
                 withdrawLease(slot, isSuperseded: broadcast?.isOver == false)
                 return nil
             }
@@ -131,7 +131,7 @@ extension Shard {
         } else if let cold = operation.cold[facts.message] {
             bytes = cold
         } else {
-            // Its row turned cold while the rest was read.
+            // Its row turned cold during the other reads.
             entry.pointee.row.dueAt = now + 1
             placeJob(slot)
             return nil
@@ -143,7 +143,7 @@ extension Shard {
             return nil
         }
         let tokens = profile(deviceSlot).tokens
-        // The one that was registered last.
+        // The token that was registered last.
         guard let token = tokens.last(where: { $0.kind == content.tokenKind && !$0.isQuarantined }) else {
             entry.pointee.row.note(.vendorRejected, now, "noToken")
             let job = JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes)
@@ -192,9 +192,9 @@ extension Shard {
         return job
     }
 
-    /// Takes back what a job's lease did to its device's badge, or does it again, with the next write of the device.
+    /// Takes back how a job's lease changed its device's badge, or applies that again, with the device's next write.
     ///
-    /// The client's own value wins: what was set since the lease stays.
+    /// The client's own value wins: a value set since the lease stays.
     mutating func moveBadge(_ slot: UInt32, isTakenBack: Bool) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.row.badgeApplied, entry.pointee.row.isBadgeTakenBack != isTakenBack else { return }
@@ -208,7 +208,7 @@ extension Shard {
         device.pointee.flags.insert(.dirty)
     }
 
-    /// Fills the holes of a rendered body: the msgId's digits over their place, the badge's between what surrounds it.
+    /// Fills the holes of a rendered body: the msgId's digits over their place, the badge's digits at theirs.
     public static func rendered(_ content: VendorContent, message: MessageID, badge: Int32) -> [UInt8] {
         var body = [UInt8](content.body)
         let idOffset = Int(content.messageIDOffset)

@@ -1,13 +1,13 @@
-// What the sender service says became of leased jobs. Results are idempotent by (jobId, leaseId); a late `accepted`
-// always counts; every other late outcome is stale.
+// Senders' results of leased jobs. Results are idempotent by (jobId, leaseId); a late `accepted` always counts; every
+// other late outcome is stale.
 
 internal import Structures
 public import Wire
 
-/// Verdicts being gathered, in the order asked.
+/// The verdicts of one call, in the order asked.
 private final class VerdictOperation {
     let origin: Origin
-    /// Apps that whoever asks may see; `nil`: all.
+    /// Apps that the caller may see; `nil`: all.
     let apps: Set<AppKey>?
     var verdicts: [ResultVerdict]
     var outstanding: Int
@@ -24,7 +24,7 @@ private final class VerdictOperation {
 extension Shard {
     /// Takes results; the verdicts come as `.settled` when all that they changed is durable.
     ///
-    /// A job of an app that is not among `apps` (`nil`: all) is unknown to whoever asks.
+    /// A job of an app that is not among `apps` (`nil`: all) is unknown to the caller.
     public mutating func settle(_ results: [JobResult], apps: Set<AppKey>?, origin: Origin, now: GatewayTime) {
         begin(now)
         let operation = VerdictOperation(origin, apps, results.map(\.job))
@@ -38,7 +38,7 @@ extension Shard {
         verdictDone(operation)
     }
 
-    /// Prolongs leases by so many milliseconds from now; the verdicts come as `.settled`.
+    /// Extends leases to this many milliseconds from now; the verdicts come as `.settled`.
     public mutating func extend(
         _ jobs: [(job: MessageID, leaseID: (UInt64, UInt64))], milliseconds: Int64, apps: Set<AppKey>?, origin: Origin,
         now: GatewayTime
@@ -99,7 +99,7 @@ extension Shard {
                 return
             }
             guard operation.sees(shard.jobs.pointer(job).pointee.row.facts.app) else {
-                // Nothing tells whoever may not see the app that there is such a job.
+                // A caller who may not see the app does not learn that the job exists.
                 shard.dropJobIfDone(job)
                 shard.verdictDone(operation)
                 return
@@ -115,7 +115,7 @@ extension Shard {
                     case .atHand(let job):
                         operation.verdicts[index].verdict = act(&shard, job)
                         if let left = shard.jobs.find(message) { shard.dropJobIfDone(left) }
-                    // It ended while its device was read.
+                    // It ended during the read of its device.
                     case .gone: operation.verdicts[index].verdict = .cancelled
                     case .unreadable: operation.verdicts[index].verdict = .storeFailed
                     }
@@ -136,7 +136,7 @@ extension Shard {
     private mutating func settle(_ result: JobResult, _ job: JobAtHand) -> ResultVerdict.Verdict {
         let entry = jobs.pointer(job.slot)
         guard let given = entry.pointee.row.leases.first(where: { $0.id == result.leaseID }) else {
-            // Nobody was given this lease for this job, or too many came after it.
+            // No sender got this lease for this job, or too many leases came after it.
             numbers.resultsStale &+= 1
             return .stale
         }
@@ -166,12 +166,12 @@ extension Shard {
         numbers.resultsAccepted &+= 1
         let entry = jobs.pointer(slot)
         entry.pointee.row.note(.vendorAccepted, now, result.vendorID.bounded(64))
-        // The vendor's own time, unless it lies outside what can be.
+        // The vendor's own time, unless it is impossible.
         let facts = entry.pointee.row.facts
         let isPlausible = result.timestamp >= facts.acceptedAt && result.timestamp <= now
         if entry.pointee.row.alertedAt == 0 { entry.pointee.row.alertedAt = isPlausible ? result.timestamp : now }
         entry.pointee.row.state = .accepted
-        // It was given up, and shown all the same.
+        // The gateway had given the message up, and the vendor showed it all the same.
         moveBadge(slot, isTakenBack: false)
         inBatch(of: device) { shard in
             if facts.table == .vendorMessage && facts.strategy != .liveElseVendor || facts.expiresAt <= shard.now {
@@ -214,7 +214,7 @@ extension Shard {
         placeJob(slot)
     }
 
-    /// Quarantines the token that was sent, unless it is another by now or was registered again since.
+    /// Quarantines the token that was sent, unless the device has another by now or registered it again since.
     private mutating func badToken(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
         numbers.resultsBadToken &+= 1
@@ -254,9 +254,9 @@ extension Shard {
         }
     }
 
-    /// A result for a message that ended already.
+    /// Takes a result for a message that ended already.
     ///
-    /// What was counted before is known by its row, however long ago that was.
+    /// Its trace row says what was counted before, however long ago that was.
     private mutating func settleEnded(
         _ result: JobResult, _ trace: TraceRow,
         completion: @escaping (inout Shard, ResultVerdict.Verdict) -> Void
@@ -266,7 +266,7 @@ extension Shard {
             return completion(&self, .stale)
         }
         if given.hasTaken(result.outcome) { return completion(&self, .recorded) }
-        // The vendor showed an alert for what the device had already: seen, not hidden.
+        // The vendor showed an alert that the device had already: reported, not hidden.
         let event: TraceEvent =
             trace.finalState == .delivered || trace.finalState == .deliveredOffline || trace.finalState == .opened
             ? .alertedTwice : .vendorAccepted

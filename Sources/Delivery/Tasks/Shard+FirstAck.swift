@@ -1,22 +1,22 @@
-// `first_ack_wins`: the first device of a task that acks, or whose user opens the notification, ends what is still pending
-// for the others.
+// `first_ack_wins`: the first device of a task that acks, or whose user opens the notification, ends the pending
+// messages of the others.
 //
-// The devices of a task live on several loops, so that the end of one and the ends of its siblings cannot be one write.
-// The batch that ends the first one therefore also says, in its ledger row, that siblings are to be ended: the row's alarm
-// is not the end of reports but the end of patience. The gateway is told once the batch is durable, ends the siblings
-// device by device (each in a batch of its own, and doing it twice does no harm), and then settles the row. Whoever dies
+// The devices of a task belong to several loops, so one write cannot end all their messages. The batch that ends the
+// first message therefore also notes in its ledger row that the siblings must end. The row's alarm is then not the end
+// of reports but a retry delay. When the batch is durable, the shard tells the gateway. The gateway ends the siblings
+// device by device, each in a batch of its own, and then settles the row. To end a sibling twice does no harm. A crash
 // in between leaves the alarm, which tells the gateway again.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// The states that stand for a device's, or its user's, own word.
+    /// The states that mean a device's ack, or its user's.
     static func isFirstAck(_ state: FinalState) -> Bool {
         state == .delivered || state == .deliveredOffline || state == .opened
     }
 
-    /// The batch is closed: the gateway is told of its first acks when it is durable.
+    /// The batch is closed: the shard tells the gateway of its first acks when it is durable.
     mutating func tellFirstAcks() {
         for first in tasks.takeFreshFirstAcks() { tell(first) }
     }
@@ -28,7 +28,7 @@ extension Shard {
         tasks.watch(key, until: now + limits.taskPatience)
     }
 
-    /// The alarm of a ledger row: the end of its reports, or of the patience with a first ack.
+    /// The alarm of a ledger row is due: the end of its reports, or the retry delay of a first ack.
     mutating func ledgerAlarmFired(_ stored: StoredRow) {
         guard let row = LedgerRow(stored.value), isUnsettled(row, wakeAt: stored.wakeAt) else {
             forget(stored)
@@ -45,7 +45,7 @@ extension Shard {
         while let key = tasks.popUnsettled(now) { firstAckAlarmFired(key) }
     }
 
-    /// What the row says now counts: it may have been settled long ago.
+    /// What the row says now counts: the gateway may have settled it long ago.
     private mutating func firstAckAlarmFired(_ key: StoreKey) {
         lookUp(key) { shard, bytes, wakeAt, ok in
             guard ok else {
@@ -61,8 +61,7 @@ extension Shard {
         }
     }
 
-    /// A repeated call found that its task was acked already: its siblings end once more, in case the call reached new
-    /// ones.
+    /// Ends the siblings of an acked task once more, since a repeated call may have reached new ones.
     mutating func repeatFirstAck(_ row: LedgerRow, _ command: PublishCommand) {
         guard row.flags.contains(.firstAck) else { return }
         let message = MessageID(
@@ -70,14 +69,14 @@ extension Shard {
         whenDurable(.firstAck(FirstAck(task: command.task, app: row.app, message: message)))
     }
 
-    // MARK: What the gateway asks for
+    // MARK: The gateway's requests
 
-    /// Keeps whom a task is for, before any of them gets it.
+    /// Keeps the devices of a task before any of them gets its message.
     mutating func keepSiblings(_ task: TaskID, _ siblings: [DeviceID], _ origin: Origin) {
         guard store.acceptsWrites else { return answer(origin, .busy) }
         guard siblings.count <= TaskBounds.targetsOfARow else { return answer(origin, .tooLarge) }
         let key = StoreKey(task.home, .taskTargets, task)
-        // A call that is repeated after a crash has the same ones: the first call's.
+        // A call that is repeated after a crash has the devices of the first call.
         lookUp(key) { shard, bytes, _, ok in
             guard ok else { return shard.answer(origin, .busy) }
             guard bytes == nil else { return shard.answer(origin, .done) }
@@ -91,11 +90,11 @@ extension Shard {
         }
     }
 
-    /// Ends one device's message of a task if it is pending, and lets none in that is still on its way.
+    /// Ends one device's message of a task if it is pending, and refuses one that is still on its way.
     mutating func endSibling(
         _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, _ digest: UInt64, _ origin: Origin
     ) {
-        // Longer than anything of the task can still wait in a mailbox or for a device's record.
+        // Longer than any message of the task can wait in a mailbox or for a device's record.
         if !isPlanted(.siblingLetIn) { tasks.stop(task, until: now + limits.taskPatience) }
         let key = StoreKey(bucket, .taskMessage, task, item: digest)
         lookUp(key) { shard, bytes, _, ok in
@@ -113,7 +112,7 @@ extension Shard {
         }
     }
 
-    /// The siblings have ended: the row's alarm is the end of reports again.
+    /// Settles a first ack whose siblings have ended: the row's alarm is the end of reports again.
     mutating func settleFirstAck(_ first: FirstAck, _ origin: Origin) {
         guard let bucket = first.message.bucket else { return answer(origin, .unknown) }
         let key = StoreKey(bucket, .taskMessage, first.task, item: first.message.low)

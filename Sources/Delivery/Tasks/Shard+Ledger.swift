@@ -1,5 +1,6 @@
-// What became of the messages of tasks. A task's message has a ledger row in its device's bucket, written in the batch
-// that accepts it and again in the batch that ends it; so a report is a sum over rows and cannot disagree with them.
+// The outcomes of tasks' messages. A task's message has a ledger row in its device's bucket. The shard writes it in the
+// batch that accepts the message and again in the batch that ends it. So a report is a sum over rows and cannot
+// disagree with them.
 
 internal import Structures
 internal import Wire
@@ -14,10 +15,10 @@ extension Shard {
         StoreKey(facts.bucket, .taskMessage, facts.task, item: facts.message.low)
     }
 
-    /// The ledger row's alarm: the end of reports; the same at every writing.
+    /// The ledger row's alarm: the end of reports; the same in every version of the row.
     private func ledgerEnd(_ facts: MessageFacts) -> GatewayTime { facts.acceptedAt + limits.reportRetention }
 
-    /// The alarm of a pending ledger row: a broadcast's message has no other row that could ring.
+    /// The alarm of a pending ledger row: a broadcast's message has no other row with an alarm.
     private func ledgerAlarm(_ facts: MessageFacts) -> GatewayTime {
         facts.table == .broadcast ? facts.wakeAt : ledgerEnd(facts)
     }
@@ -47,12 +48,12 @@ extension Shard {
         }
     }
 
-    /// The alarm of a pending row whose message the vendor accepted: its fallback is no matter any more.
+    /// The alarm of a pending row whose message the vendor accepted: it needs no fallback any more.
     private func alertedAlarm(_ facts: MessageFacts) -> GatewayTime {
         facts.table == .broadcast ? facts.expiresAt : ledgerEnd(facts)
     }
 
-    /// The alarm that stands at a pending message's row.
+    /// The alarm in a pending message's row.
     func ledgerAlarm(_ facts: MessageFacts, isAlertCounted: Bool) -> GatewayTime {
         isAlertCounted ? alertedAlarm(facts) : ledgerAlarm(facts)
     }
@@ -80,7 +81,7 @@ extension Shard {
         batch.rowCount += 1
     }
 
-    /// Writes, in the open batch, how a task's message ended; `alarm` stands at its row.
+    /// Writes, in the open batch, how a task's message ended; `alarm` is the alarm of its row before that.
     mutating func noteEnded(
         _ facts: MessageFacts, _ state: FinalState, reason: String, wasSent: Bool, wasAlerted: Bool, isNew: Bool,
         alarm: GatewayTime
@@ -97,7 +98,7 @@ extension Shard {
             fallbackReason: fallbackReason, acceptedAt: facts.acceptedAt, endedAt: now, timeToLive: facts.timeToLive,
             table: facts.table, item: facts.item, reason: reason)
         let end = ledgerEnd(facts)
-        // Until its siblings have ended the row must be looked at again.
+        // Until its siblings have ended, the row must come up again.
         store.put(
             Self.ledgerKey(facts), wakeAt: isFirstAck ? min(end, now + limits.taskPatience) : end,
             prior: isNew ? .none : .maybe(wakeAt: alarm), byteCount: row.byteCount
@@ -114,7 +115,7 @@ extension Shard {
         let row = TaskEventRow(event: event, isVendor: isVendor, action: action, time: now)
         let key = StoreKey(
             bucket, .taskEvent, task, item: TaskEventRow.item(message, event, action: action))
-        // Derived from the id, so that every writing names the alarm that stands there.
+        // Derived from the id, so that every write names the alarm that the row has.
         let end = message.acceptedAtMilliseconds + limits.reportRetention
         store.put(key, wakeAt: end, prior: .maybe(wakeAt: end), byteCount: TaskEventRow.byteCount) {
             row.write(into: $0)
@@ -122,7 +123,7 @@ extension Shard {
         batch.rowCount += 1
     }
 
-    /// The outcome that a repeated call gets for a device its task has reached.
+    /// The outcome of a repeated call for a device that its task has reached.
     func repeated(_ row: LedgerRow, _ command: PublishCommand) -> PublishOutcome {
         PublishOutcome(
             code: .accepted, cid: command.cid,
@@ -134,7 +135,7 @@ extension Shard {
 
     // MARK: Looking a row up
 
-    /// Gets a row, from memory at once or from the disk later; the bytes are good until the next call into the shard.
+    /// Gets a row, from memory at once or from the disk later; its bytes are valid until the next call into the shard.
     ///
     /// The completion's last argument is false when a read failed.
     mutating func lookUp(
@@ -153,7 +154,7 @@ extension Shard {
                     completion(&shard, nil, 0, false)
                     return
                 }
-                // The reply is as old as this turn; a row written in it is newer.
+                // A row written in this turn is newer than the reply.
                 if case .found(let location, let wakeAt) = shard.store.young(key) {
                     completion(&shard, shard.store.value(at: location), wakeAt, true)
                 } else {
@@ -163,9 +164,9 @@ extension Shard {
         }
     }
 
-    /// Finds what is left of a message that may be pending: its facts, and its places in memory.
+    /// Finds the facts and the places in memory of a message that may be pending.
     ///
-    /// The device is ready, and busy for as long as this lasts. The completion gets `nil` facts for a message that has
+    /// The device is ready, and busy until the end of this. The completion gets `nil` facts for a message that has
     /// ended, and false when a read failed.
     mutating func findPending(
         _ id: MessageID, table: StoreKey.Table, item: UInt64, _ slot: UInt32,
@@ -211,7 +212,7 @@ extension Shard {
         if message != .max {
             let entry = messages.pointer(message)
             if entry.pointee.sentAt > 0 || entry.pointee.flags.contains(.attempted) { return true }
-            // In memory from another life: it went out then, if it was accepted for a device in reach.
+            // In memory from before the restart: it went out then, if the device was reachable at acceptance.
             if entry.pointee.flags.contains(.cold), !facts.flags.contains(.offline) { return true }
         } else if !facts.flags.contains(.offline) {
             return true

@@ -1,13 +1,13 @@
 // Tasks in their home bucket: made, looked up, moved on; and the walks over all buckets that a stop and a report need.
 //
-// A change reads the row and writes it in one step on its loop, so that two changes cannot cross. Whatever is answered
-// waits for the write that it tells of.
+// A change reads the row and writes it in one step on its loop, so that two changes cannot cross. An answer waits until
+// the write that it tells of is durable.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Does what is asked about tasks; the answer comes as `.task`, or as `.messageTrace` for one message's life.
+    /// Handles a command about tasks; the answer comes as `.task`, or as `.messageTrace` for one message's steps.
     public mutating func task(_ command: TaskCommand, origin: Origin, now: GatewayTime) {
         begin(now)
         switch command {
@@ -74,7 +74,7 @@ extension Shard {
                 shard.numbers.repeatedRequests &+= 1
                 return shard.answer(origin, .created(row.task, isRepeat: true))
             }
-            // After the look at the request: whoever repeats one that was taken hears so.
+            // Only after the look at the request: a repetition of one that was accepted gets its answer.
             guard shard.mayBroadcast(record) else { return shard.answer(origin, .full) }
             let written = shard.inBatch(in: key.bucket) { shard in
                 shard.store.put(requestKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: [])) {
@@ -106,7 +106,7 @@ extension Shard {
         tasks.schedule(record.id, at: wakeAt)
     }
 
-    /// Goes on with a task's row and its alarm, or answers that there is none.
+    /// Continues with a task's row and its alarm, or answers that there is none.
     mutating func withTask(
         _ task: TaskID, _ app: AppKey, _ origin: Origin,
         completion: @escaping (inout Shard, TaskRecord, GatewayTime) -> Void
@@ -130,7 +130,7 @@ extension Shard {
             case (.stop, .open), (.stop, .scheduled), (.stop, .running), (.stop, .stopping), (.stop, .ending):
                 if record.state != .stopping { record.broadcast?.position = 0 }
                 record.state = .stopping
-                // The caller sweeps and counts; the home takes up what a caller leaves half done.
+                // The caller sweeps and counts; the home finishes what a caller leaves half done.
                 record.resumeAt = shard.now + shard.limits.taskPatience
             case (.swept, .stopping): record.resumeAt = shard.now
             case (.stopped, .stopping): record.state = .stopped
@@ -150,13 +150,15 @@ extension Shard {
 
     // MARK: Time
 
-    /// Looks at the tasks whose time has come.
+    /// Fires the alarms of tasks that are due.
     mutating func fireTasks() {
         while let task = tasks.popDue(now) { taskAlarmFired(task) }
         tasks.forgetStops(now)
     }
 
-    /// A task's alarm: it may be old, or told twice; what the row says now counts.
+    /// A task's alarm fired.
+    ///
+    /// It may be old or a repetition: what the row says now counts.
     mutating func taskAlarmFired(_ task: TaskID) {
         lookUp(TaskRow.key(task)) { shard, bytes, wakeAt, ok in
             guard ok else {
@@ -181,7 +183,7 @@ extension Shard {
         }
     }
 
-    /// A row of a task whose reports are over.
+    /// Removes a row of a task whose reports are over.
     mutating func forget(_ stored: StoredRow) {
         guard stored.wakeAt <= now else { return }
         inBatch(in: stored.key.bucket) { shard in
@@ -227,7 +229,7 @@ extension Shard {
     ) {
         guard store.acceptsWrites else { return answer(origin, .busy) }
         let key = StoreKey(bucket, .taskGroup, ownerHigh: owner.0, ownerLow: owner.1, item: task.low)
-        // A repeated request joins again: its first may have died before.
+        // A repeated request joins again: the process may have stopped before its first attempt was durable.
         lookUp(key) { shard, bytes, _, ok in
             guard ok else { return shard.answer(origin, .busy) }
             guard bytes == nil else { return shard.answer(origin, .done) }
@@ -294,13 +296,13 @@ extension Shard {
                     shard.numbers.repeatedRequests &+= 1
                     return shard.dropCall(key, origin, .ended(begun.task, outcomes))
                 }
-                // Begun in another life, or by a caller that could not carry it through: once more, with the same ids.
+                // Begun before the restart, or by a caller that did not finish it: run it again, with the same ids.
                 shard.answer(origin, .begun(begun.task, begun.targets))
             }
         }
     }
 
-    /// The call is over before it began: who came meanwhile hears the same.
+    /// Ends a call that could not begin: repetitions that came meanwhile get the same answer.
     private mutating func dropCall(_ key: CallKey, _ origin: Origin, _ said: TaskAnswer) {
         let waiting = tasks.end(key)?.waiting ?? []
         answer(origin, said)

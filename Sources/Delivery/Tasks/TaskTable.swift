@@ -1,5 +1,5 @@
-// What a shard remembers of tasks besides their rows: when they are due, which were stopped, which calls are under way,
-// and which first acks have yet to be settled. All of it can be made anew after a restart, from the rows' alarms.
+// What a shard keeps in memory of tasks besides their rows: due times, stopped tasks, calls under way, and first acks
+// that are not settled. After a restart all of it comes back from the rows' alarms.
 
 internal import Structures
 internal import Wire
@@ -17,25 +17,25 @@ struct TaskTable: ~Copyable {
         var task: TaskID
     }
 
-    /// A first ack that may not be settled: its ledger row is looked at again at this time.
+    /// A first ack that may not be settled: the shard looks at its ledger row again at this time.
     // Not private: the compiler makes a broken module of a private structure in a generic one.
     struct Unsettled {
         var at: GatewayTime
         var key: StoreKey
     }
 
-    /// Tasks whose rows were written in this run, by time.
+    /// Tasks whose rows this process wrote, by time.
     ///
-    /// As long as a row is young the store tells no alarm of it; one that is told twice does no harm.
+    /// While a row is young the store reports no alarm of it. An alarm that fires twice does no harm.
     private var due: [Due] = []
-    /// Tasks that a restart takes up before their time, once.
+    /// Tasks that a restart resumes before their time, once.
     private var resumed: Set<TaskID> = []
-    /// Tasks that take no messages any more, and until when that must be remembered.
+    /// Tasks that take no messages any more, each with the time until which the shard must remember that.
     private var stopped: [TaskID: GatewayTime] = [:]
-    /// The number of stopped tasks at which the old ones are looked for.
+    /// The number of stopped tasks at which the shard looks for old ones.
     private var stoppedLimit = TaskTable.smallestStoppedLimit
     private static let smallestStoppedLimit = 4_096
-    /// Larger calls under way, and their repetitions, which wait for the same answer.
+    /// Larger calls under way, with their repetitions, which wait for the same answer.
     private(set) var calls: [CallKey: RunningCall] = [:]
     private var lastPage: UInt64 = 0
     /// First acks of the open batch.
@@ -51,33 +51,33 @@ struct TaskTable: ~Copyable {
         due.insert(Due(at: time, task: task), at: due.firstIndex { $0.at > time } ?? due.count)
     }
 
-    /// The next task whose time has come.
+    /// The next task that is due.
     mutating func popDue(_ now: GatewayTime) -> TaskID? {
         guard let first = due.first, first.at <= now else { return nil }
         return due.removeFirst().task
     }
 
-    /// A restart found the task half done: it is due at once.
+    /// Makes a task due at once that a restart found half done.
     mutating func resume(_ task: TaskID, now: GatewayTime) {
         resumed.insert(task)
         schedule(task, at: now)
     }
 
-    /// True once for a task that a restart takes up.
+    /// True once for a task that a restart resumes.
     mutating func takeResumed(_ task: TaskID) -> Bool { resumed.remove(task) != nil }
 
     // MARK: Stops
 
     func isStopped(_ task: TaskID) -> Bool { stopped[task] != nil }
 
-    /// The task takes no messages until then: longer than anything of it can still wait in a mailbox or for a record.
+    /// Refuses the task's messages until this time: longer than one can wait in a mailbox or for a record.
     mutating func stop(_ task: TaskID, until time: GatewayTime) { stopped[task] = max(stopped[task] ?? 0, time) }
 
     /// Forgets stops that are over, when there are many.
     mutating func forgetStops(_ now: GatewayTime) {
         guard stopped.count > stoppedLimit else { return }
         stopped = stopped.filter { $0.value > now }
-        // As many again may come before the next look, so that looking costs each of them little.
+        // As many may come again before the next look, so that a look costs each of them little.
         stoppedLimit = max(Self.smallestStoppedLimit, 2 * stopped.count)
     }
 
@@ -85,12 +85,12 @@ struct TaskTable: ~Copyable {
 
     mutating func begin(_ key: CallKey, _ call: RunningCall) { calls[key] = call }
     mutating func wait(for key: CallKey, _ origin: Origin) { calls[key]?.waiting.append(origin) }
-    /// The call goes on under the id that its first attempt was given.
+    /// Moves the call to the id that its first attempt got.
     mutating func rename(_ key: CallKey, _ task: TaskID) { calls[key]?.task = task }
     @discardableResult
     mutating func end(_ key: CallKey) -> RunningCall? { calls.removeValue(forKey: key) }
 
-    /// The item of a new row of parked devices: it rises over restarts, too.
+    /// The item of a new row of parked devices: it grows across restarts, too.
     mutating func nextPage(_ now: GatewayTime) -> UInt64 {
         lastPage = max(lastPage + 1, UInt64(max(0, now)) << 16)
         return lastPage
@@ -98,7 +98,7 @@ struct TaskTable: ~Copyable {
 
     // MARK: First acks
 
-    /// Notes, in the open batch, that a message was acked whose siblings are to be ended.
+    /// Notes, in the open batch, that a device acked a message whose siblings must end.
     mutating func noteFirstAck(_ facts: MessageFacts) {
         freshFirstAcks.append(FirstAck(task: facts.task, app: facts.app, message: facts.message))
     }

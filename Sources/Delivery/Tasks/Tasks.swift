@@ -1,5 +1,5 @@
-// Tasks as shards see them: the row that a task has in its home bucket, what is asked about tasks, what is answered.
-// The journeys are told in docs/Architecture.md, "Campaigns".
+// Tasks as shards see them: a task's row in its home bucket, the commands about tasks and the answers.
+// See docs/Architecture.md, "Campaigns".
 
 public import Wire
 
@@ -9,7 +9,8 @@ public enum TaskBounds {
     public static let groupByteCount = 100
     /// Devices of one call whose outcomes fit one row.
     ///
-    /// A larger one, of many aliases, is repeated safely too: its devices know whether they have the task.
+    /// A larger call, of many aliases, is safe to repeat, too: its devices' ledger rows show whether they have the
+    /// task.
     public static let callTargets = StoreBounds.valueByteCount / RequestRow.byteCount
     /// Devices in one row of those that wait for a scheduled task, or whose first ack wins.
     public static let targetsOfARow = (StoreBounds.valueByteCount - 8) / 16
@@ -23,14 +24,14 @@ public enum TaskState: UInt8, Sendable, CaseIterable {
     case open = 1
     /// Waits for its time; may become `running` or `cancelled`.
     case scheduled
-    /// Its time has come and it is being sent; becomes `open`.
+    /// Due, and the desk is sending it; becomes `open`.
     case running
-    /// It takes no targets any more, and its pending messages are being ended; becomes `stopped`.
+    /// It takes no targets any more, and shards end its pending messages; becomes `stopped`.
     case stopping
     case stopped
     /// Its schedule was deleted before its time.
     case cancelled
-    /// A broadcast whose time is over, while those who never had it are counted; becomes `ended`.
+    /// A broadcast whose time is over, while a walk ends it for devices that never had it; becomes `ended`.
     case ending
     case ended
 }
@@ -41,17 +42,17 @@ public struct TaskRecord: Sendable, Equatable {
     public var app: AppKey
     public var state: TaskState
     public var createdAt: GatewayTime
-    /// No targets are taken after this.
+    /// The task takes no targets after this.
     public var validUntil: GatewayTime
     /// 0: at once.
     public var scheduleAt: GatewayTime
     /// When it went out; 0: not yet, or not scheduled at all.
     public var firedAt: GatewayTime = 0
-    /// When it is looked at again while it is `running` or `stopping`.
+    /// The retry time while it is `running` or `stopping`.
     public var resumeAt: GatewayTime = 0
     public var group: String
     public var content: MessageContent
-    /// Whom a broadcast is for and how far it is; `nil` for a task of single messages.
+    /// The devices that a broadcast is for and how far it is; `nil` for a task of single messages.
     public var broadcast: BroadcastPlan?
 
     public init(
@@ -78,47 +79,47 @@ public struct LoopShare: Sendable, Equatable {
     }
 }
 
-/// What is asked of the shard that owns a task's home bucket, or of all shards.
+/// A command to the shard that owns a task's home bucket, or to all shards.
 public enum TaskCommand: Sendable {
     /// Writes a new task, once for each request key ((0, 0): always).
     case create(TaskRecord, requestKey: (UInt64, UInt64), requestDigest: UInt64)
     case load(TaskID, AppKey)
-    /// Moves a task on; what is not possible is answered with the state that forbids it.
+    /// Moves a task to its next state; the answer to an impossible change is the state that forbids it.
     case change(TaskID, AppKey, TaskChange)
     /// Keeps devices for a scheduled task.
     case park(TaskID, AppKey, [DeviceID])
     /// A page of a scheduled task's devices, from a place on.
     case targets(TaskID, from: UInt64)
-    /// Goes through a broadcast's devices in some buckets.
+    /// Walks over a broadcast's devices in some buckets.
     case walk(BroadcastWalk)
     /// A broadcast's walk has come to this bucket; at `Bucket.count` it is over.
     case advance(TaskID, AppKey, position: Int, during: TaskState)
-    /// Ends every pending message of a task in these buckets, and lets none in any more.
+    /// Ends every pending message of a task in these buckets, and refuses later ones.
     case sweep(TaskID, AppKey, LoopShare)
     case totals(TaskID, AppKey, LoopShare)
     /// What this shard counted for an app on a day.
     case day(AppKey, day: UInt32)
-    /// What this shard counted on days that are to be folded; `busy` while the asker's day has not begun here.
+    /// What this shard counted on days that may be folded; `busy` while the caller's day has not begun here.
     ///
-    /// Such a shard may still count for a day that the asker would fold.
+    /// Such a shard may still count for a day that the caller would fold.
     case foldable(today: UInt32)
     /// Removes the counters rows of folded days from these buckets.
     case removeCounters([CounterDay], LoopShare)
     /// How many devices of each app are connected.
     case online
-    /// The life of a task's message for one device; answered as `.messageTrace`.
+    /// The steps of a task's message for one device; answered as `.messageTrace`.
     case message(TaskID, AppKey, cid: DeviceID, bucket: Bucket, digest: UInt64)
     /// Ends the one message of a single push, if it is pending.
     case stopSingle(TaskID, AppKey)
-    /// Keeps the devices of a task of which the first ack wins; `targets` tells them again.
+    /// Keeps the devices of a task of which the first ack wins; `targets` answers with them.
     case keepSiblings(TaskID, [DeviceID])
     /// Ends the task's message for one device if it is pending: another device acked first.
     case endSibling(TaskID, AppKey, cid: DeviceID, bucket: Bucket, digest: UInt64)
-    /// The siblings of this one have ended.
+    /// The siblings of this message have ended.
     case settleFirstAck(FirstAck)
     /// Begins a call that reaches several devices: durably, once, with the same ids for its repetitions.
     case begin(CallKey, digest: UInt64, TaskID, [DeviceID])
-    /// The call's outcomes are known, or it could not be carried through (`nil`): whoever waits learns it.
+    /// The call's outcomes are known, or it did not finish (`nil`): its repetitions get the answer.
     case end(CallKey, [PublishOutcome]?)
     case joinGroup(TaskID, bucket: Bucket, owner: (UInt64, UInt64))
     case group(bucket: Bucket, owner: (UInt64, UInt64))
@@ -147,7 +148,7 @@ public struct CallKey: Hashable, Sendable {
 public enum TaskChange: UInt8, Sendable {
     /// Open, scheduled or running → stopping.
     case stop
-    /// Stopping → stopping: the caller of the stop has ended what was pending, and the home does the rest now.
+    /// Stopping → stopping: the caller of the stop has ended the pending messages, and the home does the rest now.
     case swept
     /// Stopping → stopped.
     case stopped
@@ -165,7 +166,7 @@ public enum TaskAnswer: Sendable {
     case conflict
     /// No such task in this app.
     case unknown
-    /// Nothing was done; say it again.
+    /// Nothing changed; the caller repeats the command.
     case busy
     case record(TaskRecord)
     /// The task's state forbids it.
@@ -175,11 +176,11 @@ public enum TaskAnswer: Sendable {
     case targets([DeviceID], next: UInt64?)
     /// How many messages it ended.
     case swept(Int)
-    /// So many jobs were made or messages ended; the devices are those that a broadcast is dealt to.
+    /// The number of jobs made or messages ended, and the devices that a walk is to fan a broadcast out to.
     case walked(Int, [DeviceID])
     /// The app has as many live broadcasts as it may.
     case full
-    /// Its row would not fit the store.
+    /// Its row would exceed the store's bounds.
     case tooLarge
     case totals(TaskTotals)
     case day(DayTotals)
@@ -192,7 +193,7 @@ public enum TaskAnswer: Sendable {
     case group([TaskID])
 }
 
-/// What became of a task's messages, or of some of them: sums over its rows.
+/// The outcomes of a task's messages, or of some of them: sums over its rows.
 public struct TaskTotals: Sendable, Equatable {
     public struct Channel: Sendable, Equatable {
         /// Messages that went out on the channel.
@@ -254,7 +255,7 @@ public struct TaskTotals: Sendable, Equatable {
 public struct DayTotals: Sendable, Equatable {
     public var messages = TaskTotals()
     public var registered = 0
-    /// Devices that were there on the day, each once.
+    /// Devices that connected on the day, each once.
     public var active = 0
     /// Devices registered up to and on the day.
     public var accumulated = 0

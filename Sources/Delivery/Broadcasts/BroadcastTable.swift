@@ -1,12 +1,12 @@
 internal import Wire
 
-/// The live broadcasts of each app, this loop's walks over its sessions, and the devices whose cursor is to be written.
+/// The live broadcasts of each app, this loop's walks over its sessions, and the devices whose cursor moved.
 struct BroadcastTable {
     private var logs: [AppKey: BroadcastLog] = [:]
     /// By app index: the head of its log, read with each message of each device.
     private var heads: [UInt64] = []
     private var walks: [AppKey: SessionWalk] = [:]
-    /// Devices whose broadcast cursor has moved and is not written yet.
+    /// Devices whose broadcast cursor moved and whose row does not have it yet.
     private var movedCursors: [UInt32] = []
     private(set) var cursorsDueAt = GatewayTime.max
 
@@ -24,7 +24,7 @@ struct BroadcastTable {
     var liveCount: Int { logs.values.reduce(0) { $0 + $1.live.count } }
     func liveCount(of app: AppKey) -> Int { logs[app]?.live.count ?? 0 }
 
-    /// The next number of an app, which only its home gives.
+    /// The next number of an app, which only its home bucket's shard gives.
     mutating func giveNumber(_ app: AppKey) -> UInt64 {
         var log = logs[app] ?? BroadcastLog()
         log.given = max(log.given, log.head) + 1
@@ -58,8 +58,9 @@ struct BroadcastTable {
 
     // MARK: Walks over sessions
 
-    /// A walk of all sessions of this loop for what is new to an app's devices; each app has one of its own, so that one app's
-    /// `speed` holds up no other.
+    /// A walk over all sessions of this loop, which evaluates an app's new broadcasts.
+    ///
+    /// Each app has a walk of its own, so one app's `speed` delays no other app.
     mutating func walk(_ app: AppKey, slotCount: Int, loopCount: Int) {
         walks[app] = SessionWalk(left: slotCount, loopCount: loopCount)
     }
@@ -75,13 +76,13 @@ struct BroadcastTable {
 
     // MARK: Cursors
 
-    /// The device's cursor is to be written by that time.
+    /// The row of the device must have the cursor by that time.
     mutating func cursorMoved(_ device: UInt32, dueAt time: GatewayTime) {
         movedCursors.append(device)
         cursorsDueAt = min(cursorsDueAt, time)
     }
 
-    /// Devices whose cursor is due, at most `limit`; the rest stays due.
+    /// Devices whose cursor is due, at most `limit`; the others stay due.
     mutating func popMovedCursors(_ limit: Int, now: GatewayTime) -> [UInt32] {
         guard cursorsDueAt <= now else { return [] }
         let taken = Array(movedCursors.suffix(limit).reversed())

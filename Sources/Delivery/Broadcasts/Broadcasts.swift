@@ -1,14 +1,15 @@
-// Broadcasts: what stands in a task's row besides its content, what a shard has of each in memory, what it is asked.
-// The journey is told in docs/Architecture.md, "Broadcasts".
+// Broadcasts: what a task's row has besides its content, what a shard keeps of each in memory, and the requests to a
+// shard.
+// See docs/Architecture.md, "Broadcasts".
 
 internal import Structures
 public import Wire
 
-/// Whom a broadcast is for, and how far it is.
+/// Which devices a broadcast is for, and how far it is.
 public struct BroadcastPlan: Sendable, Equatable {
     /// Without any tag: every device of the app.
     public var audience: TagExpression
-    /// Messages a second on each channel; 0: as fast as it goes.
+    /// Messages a second on each channel; 0: no limit.
     public var speed: Int64
     /// Its place in the app's log; 0: not out yet.
     public var number: UInt64 = 0
@@ -16,7 +17,7 @@ public struct BroadcastPlan: Sendable, Equatable {
     public var launchedAt: GatewayTime = 0
     /// Nothing of it goes out after this.
     public var expiresAt: GatewayTime = 0
-    /// The walk that is under way has seen to the buckets below this.
+    /// The walk that is under way has finished the buckets below this.
     public var position: Int = 0
 
     public init(audience: TagExpression, speed: Int64) { (self.audience, self.speed) = (audience, speed) }
@@ -47,21 +48,21 @@ public struct BroadcastPlan: Sendable, Equatable {
 }
 
 extension AppKey {
-    /// Where the app's log is, and with it every task of a broadcast: the first twelve bits of its key.
+    /// The bucket of the app's log and of every task of a broadcast: the first twelve bits of its key.
     public var home: Bucket { Bucket(digest: word) }
 }
 
 extension TaskRecord {
-    /// True for a broadcast that travels in stream 1; the others are dealt out as ordinary messages, by a walk.
+    /// True for a broadcast that travels in stream 1; a walk fans the others out as ordinary messages.
     ///
-    /// Strategies 2 and 4 begin with the vendor, whose jobs are each device's own; a revoke concerns only those who had the
-    /// old message.
+    /// Strategies 2 and 4 begin with the vendor, whose jobs are each device's own. A revoke concerns only devices that
+    /// had the old message.
     public var isStreamed: Bool {
         broadcast != nil && content.revokes.isNone
             && (content.strategy == .liveElseVendor || content.strategy == .liveOnly)
     }
 
-    /// Some of its devices may need a handoff job, or it is dealt out.
+    /// Some of its devices may need a handoff job, or a walk fans it out.
     var needsWalk: Bool {
         guard isStreamed else { return broadcast != nil }
         return content.strategy == .liveElseVendor && content.vendor != nil && content.timeToLive != 0
@@ -71,11 +72,11 @@ extension TaskRecord {
 /// A step of a broadcast's walk, for the shard that has these buckets.
 public struct BroadcastWalk: Sendable {
     public enum Purpose: Sendable, Equatable {
-        /// Jobs for those who are behind.
+        /// Makes jobs for devices that are behind.
         case enumerate
-        /// Names those to whom the message is to be dealt.
+        /// Names the devices for which the broadcast becomes an ordinary message.
         case deal
-        /// Gives those who never had it this end.
+        /// Ends the broadcast with this state for devices that never had it.
         case close(FinalState)
     }
 
@@ -93,9 +94,9 @@ public struct BroadcastWalk: Sendable {
 public struct BroadcastStart: Sendable {
     fileprivate(set) var heads: [AppKey: UInt64] = [:]
     fileprivate(set) var records: [TaskRecord] = []
-    /// Whose walks the shard takes up again: those of its own buckets.
+    /// The buckets whose walks the shard resumes: its own.
     var share = LoopShare(index: 0, count: 1)
-    /// Rows that could not be read as what they should be.
+    /// Rows whose bytes are not what they should be.
     public private(set) var damagedRows = 0
 
     public init() {}
@@ -125,31 +126,32 @@ public struct BroadcastStart: Sendable {
 
 /// One app's broadcasts as a shard knows them.
 struct BroadcastLog {
-    /// The highest number that this shard has heard of.
+    /// The highest number that this shard knows of.
     var head: UInt64 = 0
-    /// The highest number given here, durable or not; only the home gives any.
+    /// The highest number given here, durable or not; only the home bucket's shard gives numbers.
     var given: UInt64 = 0
-    /// By number.
+    /// Live broadcasts by number.
     ///
-    /// Those that are over stay until their home has counted them.
+    /// One that is over stays until its home has closed it.
     var live: [LiveBroadcast] = []
 
     func broadcast(_ number: UInt64) -> LiveBroadcast? { live.first { $0.number == number } }
 }
 
-/// A broadcast in memory: its content as a row, its frame, and what a device must be asked.
+/// A broadcast in memory: its content as a row, its frames, and the condition on a device.
 final class LiveBroadcast {
     let record: TaskRecord
     let plan: BroadcastPlan
     /// A message row whose id has no meaning.
     let row: UnsafeMutableRawBufferPointer
     let messageIDOffset: Int
-    /// Deliver frames for those whom it reaches at once and for those whom it finds later.
+    /// Deliver frames: one for devices that it reaches at once, one for devices that it finds later.
     private let frames: [LentFrame]
     let collapseHash: UInt64
-    /// Stopped, or its time is over: nothing of it goes out, and whoever has not met it has its message end like this.
+    /// Stopped, or its time is over: nothing of it goes out, and a shard that evaluates it now ends the message with
+    /// this state.
     var endsAs: FinalState?
-    /// What `speed` still allows now, in thousandths of a message, as of a time.
+    /// What `speed` still allows, in thousandths of a message, as of a time.
     private var allowance: Int64 = 0
     private var allowedAt: GatewayTime
 
@@ -178,7 +180,7 @@ final class LiveBroadcast {
             return (bytes, command.collapseKey.count == 0 ? 0 : Fingerprint.of(command.collapseKey))
         }
         (row, collapseHash) = made
-        // The id's place is where two frames with two ids begin to differ.
+        // The id's place is where two frames with two ids differ first.
         let first = Self.frame(row, plan, id: MessageID(high: .max, low: .max), isOffline: false)
         let second = Self.frame(row, plan, id: MessageID(high: 1, low: 1), isOffline: false)
         messageIDOffset = zip(first, second).enumerated().first { $0.element.0 != $0.element.1 }?.offset ?? 0
@@ -206,16 +208,16 @@ final class LiveBroadcast {
     /// The frame for a first attempt at a device without an alert.
     func frame(isOffline: Bool) -> UnsafeRawBufferPointer { frames[isOffline ? 1 : 0].bytes }
 
-    /// A one-shot message has its live attempt only so long.
+    /// A one-shot message has one live attempt, up to this deadline.
     func isAttemptOver(_ now: GatewayTime, deadline: Int64) -> Bool {
         record.content.timeToLive <= 0 && now >= plan.launchedAt + deadline
     }
 
     // MARK: Speed
 
-    /// Lets the allowance grow to `now`; at most a second's worth gathers.
+    /// Lets the allowance grow to `now`, to at most one second's worth.
     ///
-    /// `share`: of so many loops.
+    /// `share`: the number of loops that share the speed.
     private func grow(_ now: GatewayTime, share: Int) {
         guard now > allowedAt else { return }
         allowance += (now - allowedAt) * plan.speed / Int64(max(1, share))
@@ -229,11 +231,11 @@ final class LiveBroadcast {
         return allowance >= 1_000
     }
 
-    /// A device more on the live channel; those that come by themselves leave a debt of one at most.
+    /// Counts one device on the live channel; devices that come by themselves leave a debt of one at most.
     func take() { if plan.speed > 0 { allowance = max(allowance - 1_000, -1_000) } }
 }
 
-/// A frame that stays where it is for as long as this object lives.
+/// A frame that keeps its address while this object exists.
 final class LentFrame {
     let bytes: UnsafeRawBufferPointer
 
@@ -246,14 +248,14 @@ final class LentFrame {
     deinit { bytes.deallocate() }
 }
 
-/// The walk over the sessions of this loop that meets one app's devices with its new broadcasts.
+/// The walk over this loop's sessions that evaluates new broadcasts for one app's devices.
 struct SessionWalk {
     /// The next session slot to look at.
     var place = 0
-    /// So many slots are left.
+    /// Slots that are left.
     var left = 0
-    /// Speed has held it up: not before this.
+    /// The walk pauses for the broadcast's speed, or for the store, until this time.
     var pausedUntil: GatewayTime = 0
-    /// How many loops there are; each has its share of a broadcast's speed.
+    /// The number of loops; each has its share of a broadcast's speed.
     var loopCount = 1
 }

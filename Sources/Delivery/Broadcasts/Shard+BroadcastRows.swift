@@ -1,17 +1,17 @@
-// Messages of broadcasts come back from their ledger rows: when their device returns, when their alarm rings, when
-// somebody wants them ended.
+// Messages of broadcasts come back into memory from their ledger rows. That happens when their device returns, when
+// their alarm is due, or when a stop or a revoke ends them.
 
 internal import Structures
 internal import Wire
 
-/// What a resolution gathers before it can go on.
+/// The state of a resolution while its reads are under way.
 private final class Resolution {
     var found: [(facts: MessageFacts, wasLive: Bool)] = []
     var highest: UInt64 = 0
     var outstanding = 1
     var isWhole = true
     var withJob: Set<MessageID> = []
-    /// How many messages of the device had ended when the rows were asked for.
+    /// How many messages of the device had ended when the reads began.
     let endings: UInt32
     let completion: (inout Shard, Bool) -> Void
 
@@ -21,10 +21,10 @@ private final class Resolution {
 }
 
 extension Shard {
-    /// Brings every pending message of a live broadcast into memory, if it is not there yet.
+    /// Brings every pending message of a live broadcast into memory, unless it is there.
     ///
-    /// The device is ready; it is busy for as long as this lasts, which keeps in memory what is there already. The
-    /// completion gets false when a read failed.
+    /// The device is ready, and busy until the end of this, so that messages in memory stay there. The completion gets
+    /// false when a read failed.
     mutating func resolveBroadcasts(_ slot: UInt32, completion: @escaping (inout Shard, Bool) -> Void) {
         guard !devices.pointer(slot).pointee.flags.contains(.resolved) else {
             completion(&self, true)
@@ -61,7 +61,7 @@ extension Shard {
             if reply.failure == nil, reply.results.count == asked.count {
                 for (wanted, result) in zip(asked, reply.results) {
                     let facts = shard.facts(slot, wanted.broadcast)
-                    // A row written since the question is newer than the answer.
+                    // A row written since the read began is newer than the answer.
                     if case .found(let location, let wakeAt) = shard.store.young(wanted.key) {
                         if let row = LedgerRow(shard.store.value(at: location)) {
                             shard.take(row, wakeAt, facts, resolution)
@@ -94,7 +94,7 @@ extension Shard {
         return facts
     }
 
-    /// Looks for the jobs of what was found, then lists it.
+    /// Looks for the jobs of the messages found, then lists the messages.
     private mutating func resolved(_ resolution: Resolution, _ slot: UInt32) {
         for (facts, _) in resolution.found {
             resolution.outstanding += 1
@@ -112,14 +112,14 @@ extension Shard {
         guard resolution.outstanding == 0 else { return }
         let device = devices.pointer(slot)
         if resolution.isWhole, device.pointee.endings != resolution.endings {
-            // Something ended while rows and jobs were read, and must not come back as it was: look again.
+            // A message ended during the reads. Its old row must not come back: look again.
             return askLedger(slot, completion: resolution.completion)
         }
         let hasLost = resolution.found.contains { facts, _ in
             resolution.withJob.contains(facts.message) && jobs.find(facts.message) == nil
         }
         if hasLost, resolution.isWhole {
-            // A job left memory while the others were read: look again, so that it does not get a second row.
+            // A job left memory during the reads: look again, so that it does not get a second row.
             resolution.withJob = []
             resolution.outstanding = 1
             return resolved(resolution, slot)
@@ -133,8 +133,8 @@ extension Shard {
                 message.fallbackAt = facts.flags.contains(.isArmed) ? max(1, facts.fallbackAt) : 0
                 let listed = list(message)
                 let entry = messages.pointer(listed)
-                // Its live attempt was in an earlier session or life: over, if its deadline has passed or its job is there.
-                // The row of one without a fallback says nothing of its deadline.
+                // Its live attempt was before the restart, or in an earlier session. It is over if its deadline has
+                // passed or its job exists. The row of a message without a fallback does not have the deadline.
                 let deadline = facts.fallbackAt > 0 ? facts.fallbackAt : facts.acceptedAt + limits.liveDeadline
                 if entry.pointee.job != .max || wasLive && deadline <= now {
                     entry.pointee.flags.insert(.missed)
@@ -149,7 +149,7 @@ extension Shard {
         if devices.isOccupied(slot) { drainWaiting(slot) }
     }
 
-    /// The device of a broadcast's message, ready and with all its pending messages in memory.
+    /// Runs a closure with the device ready and all its pending messages of broadcasts in memory.
     mutating func withBroadcasts(
         of cid: DeviceID, _ bucket: Bucket, completion: @escaping (inout Shard, UInt32, Readiness) -> Void
     ) {
@@ -159,7 +159,7 @@ extension Shard {
         }
     }
 
-    /// A cold ledger row's time has come: its fallback or its end.
+    /// The alarm of a cold ledger row is due: its message's fallback or its end.
     mutating func broadcastAlarmFired(_ key: StoreKey, _ row: LedgerRow) {
         let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
         let (number, app) = (row.item, row.app)
@@ -171,7 +171,7 @@ extension Shard {
                 return
             }
             if let listed = shard.listedMessage(table: .broadcast, item: number, of: slot) {
-                // In memory it has a timer of its own, which may be for later.
+                // A message in memory has a timer, which may be for a later time.
                 if !shard.devices.pointer(slot).pointee.isConnected { shard.messageTimerFired(listed) }
             } else if shard.broadcast(number, of: app)?.task != task {
                 shard.endForgotten(key, slot)
@@ -180,7 +180,7 @@ extension Shard {
         }
     }
 
-    /// Rings again what could not be read; see `fireFailedAlarms`.
+    /// Looks again at an alarm whose row a reader could not read; see `fireFailedAlarms`.
     mutating func retryBroadcastAlarm(_ key: StoreKey) {
         lookUp(key) { shard, bytes, _, ok in
             guard ok else {
@@ -191,7 +191,7 @@ extension Shard {
         }
     }
 
-    /// A pending message whose broadcast is not live here any more has come to its end.
+    /// Ends a pending message whose broadcast is not live here any more.
     private mutating func endForgotten(_ key: StoreKey, _ slot: UInt32) {
         devices.pointer(slot).pointee.flags.insert(.busy)
         lookUp(key) { shard, bytes, wakeAt, ok in
@@ -207,7 +207,7 @@ extension Shard {
                     shard.drainWaiting(slot)
                 }
             } else {
-                // The store tells an alarm once.
+                // The store reports an alarm once.
                 if !ok { shard.alarms.retry(key, now: shard.now) }
                 shard.devices.pointer(slot).pointee.flags.remove(.busy)
                 shard.drainWaiting(slot)
@@ -237,12 +237,13 @@ extension Shard {
         return pending(row, wakeAt, facts)
     }
 
-    /// A message without storage lives as long as its live attempt and its lease may take: its row's alarm knows.
+    /// A message without storage may wait as long as its live attempt and its lease take: its row's alarm has that
+    /// time.
     private static func expiry(_ row: LedgerRow, _ wakeAt: GatewayTime) -> GatewayTime {
         row.flags.contains(.alerted) ? wakeAt : max(wakeAt, row.acceptedAt + max(0, row.timeToLive))
     }
 
-    /// `findPending` for a broadcast's message that is neither in memory nor has a job: its ledger row is all there is.
+    /// As `findPending`, for a broadcast's message that is not in memory and has no job: it has only its ledger row.
     mutating func findPendingBroadcast(
         _ id: MessageID, number: UInt64, _ slot: UInt32,
         completion: @escaping (inout Shard, MessageFacts?, UInt32, UInt32, Bool) -> Void
@@ -258,12 +259,12 @@ extension Shard {
         }
     }
 
-    /// A due job of a broadcast that is not to be shown any more.
+    /// Withdraws a due job of a broadcast that must not go to the vendor any more.
     mutating func withdrawLease(_ slot: UInt32, isSuperseded: Bool) {
         let entry = jobs.pointer(slot)
         let device = entry.pointee.device
         guard isSuperseded else {
-            // The task's end is under way and will find it; until then it is nobody's.
+            // The end of the task is under way and will end the job; until then no lease gets it.
             entry.pointee.row.dueAt = now + limits.retryDelay.lowerBound
             placeJob(slot)
             return

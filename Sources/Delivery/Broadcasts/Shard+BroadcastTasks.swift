@@ -1,5 +1,5 @@
-// A broadcast in its app's home bucket: it is numbered, written to the log, launched when its time comes, and moved from
-// walk to walk until everybody has been seen to.
+// A broadcast in its app's home bucket. The shard numbers it, writes it to the log and launches it at its time. Then it
+// moves the broadcast from walk to walk until it is evaluated for every device.
 
 internal import Structures
 internal import Wire
@@ -11,7 +11,7 @@ extension Shard {
         return broadcasts.liveCount(of: record.app) < limits.liveBroadcasts
     }
 
-    /// Writes a new task in the open batch; a broadcast without a time is out with it.
+    /// Writes a new task in the open batch; a broadcast without a schedule is launched with it.
     mutating func putNew(_ record: TaskRecord) -> TaskRecord {
         var record = record
         if record.broadcast != nil, record.state == .open { number(&record) }
@@ -37,12 +37,12 @@ extension Shard {
         record.state = .open
         record.firedAt = record.scheduleAt > 0 ? now : 0
         record.validUntil = plan.expiresAt
-        // The live channel has one deadline; what is dealt out by a walk begins at once.
+        // The live channel has one deadline; a walk that fans out begins at once.
         let walkAt = record.isStreamed ? now + limits.liveDeadline : now
         record.resumeAt = record.needsWalk ? min(walkAt, plan.expiresAt) : plan.expiresAt
     }
 
-    /// Writes, in the open batch, the log's row of a broadcast, or takes it away when it is over.
+    /// Writes, in the open batch, the log's row of a broadcast, or removes it when the broadcast is over.
     mutating func putLog(_ record: TaskRecord) {
         guard let plan = record.broadcast, plan.number > 0 else { return }
         let (home, app) = (record.id.home, record.app)
@@ -70,7 +70,7 @@ extension Shard {
         whenDurable(.launched(record))
     }
 
-    /// A broadcast's alarm; true when that was all there was to do.
+    /// Handles a broadcast's alarm; true when nothing else is to do.
     mutating func broadcastAlarmFired(_ record: inout TaskRecord, _ wakeAt: GatewayTime) -> Bool {
         switch record.state {
         case .scheduled:
@@ -98,7 +98,7 @@ extension Shard {
         }
     }
 
-    /// A walk has come so far.
+    /// Notes that a walk has come to this position.
     mutating func advance(
         _ task: TaskID, _ app: AppKey, _ position: Int, _ state: TaskState, _ origin: Origin
     ) {

@@ -1,10 +1,11 @@
-// The walks of a broadcast: over the sessions of this loop when it goes out, over its devices' rows when their jobs are due
-// and when its time is over. Each is done in slices; between two of them the loop does everything else.
+// The walks of a broadcast. One goes over the sessions of this loop when the broadcast goes out. The others go over its
+// devices' rows, when their jobs are due and when its time is over. Each runs in slices; between two of them the loop
+// does everything else.
 
 internal import Structures
 public import Wire
 
-/// A step of a walk over rows: some devices must be read first.
+/// A step of a walk over rows; readers must read some devices first.
 private final class WalkStep {
     let walk: BroadcastWalk
     let origin: Origin
@@ -16,7 +17,7 @@ private final class WalkStep {
 }
 
 extension Shard {
-    /// Takes over what a start found in the logs.
+    /// Takes the broadcasts that a start found in the logs.
     mutating func restore(_ start: BroadcastStart) {
         numbers.damagedRows &+= UInt64(start.damagedRows)
         for (app, head) in start.heads { broadcasts.raiseHead(of: app, to: head, apps) }
@@ -29,7 +30,7 @@ extension Shard {
         }
     }
 
-    /// A walk that the last life left half done goes on at once, not when somebody's patience is over.
+    /// Resumes at once a walk that the restart interrupted, without the retry delay.
     private mutating func resume(_ record: TaskRecord) {
         guard let plan = record.broadcast else { return }
         if record.state == .open {
@@ -41,9 +42,10 @@ extension Shard {
 
     // MARK: Sessions
 
-    /// A broadcast is out: whoever is connected here meets it, a slice at a time.
+    /// Launches a broadcast: the shard evaluates it for connected devices, a slice a turn.
     ///
-    /// Call `continueBroadcasts` turn by turn while `hasBroadcastsAtHand`. `loopCount` loops share its speed.
+    /// The gateway calls `continueBroadcasts` turn by turn while `hasBroadcastsAtHand`. `loopCount` loops share its
+    /// speed.
     public mutating func launch(_ record: TaskRecord, loopCount: Int, now: GatewayTime) {
         begin(now)
         guard let number = record.broadcast?.number, number > 0 else { return }
@@ -56,7 +58,7 @@ extension Shard {
 
     public var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
 
-    /// Meets the next slice of sessions with what is new to them.
+    /// Evaluates new broadcasts for the next slice of sessions.
     public mutating func continueBroadcasts(now: GatewayTime) {
         begin(now)
         walkSessions()
@@ -71,7 +73,7 @@ extension Shard {
         var paced: [LiveBroadcast] = []
         if let log = broadcasts.log(of: app) { paced = log.live.filter { !$0.isOver && $0.plan.speed > 0 } }
         for _ in 0..<limits.broadcastSlice where hand.left > 0 && sessions.slotCount > 0 {
-            // What is behind on its way to the disk goes first, as do those who walk slowly on purpose.
+            // The walk pauses while the store is behind, or while a broadcast's speed allows no more.
             guard store.acceptsWrites, paced.allSatisfy({ $0.mayWalk(now, share: hand.loopCount) }) else {
                 hand.pausedUntil = now + 20
                 break
@@ -92,14 +94,14 @@ extension Shard {
         broadcasts.close(task, app, as: state)
     }
 
-    /// A broadcast that everybody has been counted for is forgotten.
+    /// Forgets a broadcast once its home has closed it.
     public mutating func forgetBroadcast(_ task: TaskID, _ app: AppKey) {
         broadcasts.forget(task, app)
     }
 
     // MARK: Devices by their rows
 
-    /// Does one step of a walk; `.walked` when all that it wrote is durable, `.busy` when it must be done again.
+    /// Does one step of a walk; `.walked` when all that it wrote is durable, `.busy` when the desk must repeat it.
     mutating func walk(_ walk: BroadcastWalk, _ origin: Origin) {
         guard let plan = walk.record.broadcast, store.acceptsWrites else { return answer(origin, .busy) }
         if walk.purpose == .enumerate, isFull(Int(appIndex(walk.record.app))) {
@@ -107,7 +109,7 @@ extension Shard {
             return answer(origin, .busy)
         }
         if walk.purpose != .deal, broadcast(plan.number, of: walk.record.app) == nil {
-            // Over everywhere, or not heard of yet.
+            // The broadcast is over everywhere, or this shard does not know it yet.
             return answer(origin, walk.record.isStreamed ? .busy : .walked(0, []))
         }
         if case .close(let state) = walk.purpose { closeBroadcast(walk.record.id, walk.record.app, state) }
@@ -139,7 +141,7 @@ extension Shard {
             guard readiness == .ready,
                 shard.apps[Int(shard.devices.pointer(slot).pointee.appIndex)].key == step.walk.record.app
             else {
-                // A row that is damaged stays so: its device is told of in the log, and must not hold up all others.
+                // A damaged row stays damaged. The log names its device, which must not stop the walk for all others.
                 let isPassedOver =
                     shard.devices.pointer(slot).pointee.flags.contains(.damaged)
                     || step.walk.purpose == .deal && shard.isPlanted(.dealtPastUnread)
@@ -180,7 +182,7 @@ extension Shard {
         pump(slot)
         let device = devices.pointer(slot)
         if number <= device.pointee.broadcastEvaluated, !isPlanted(.enumeratorAlertsAll) {
-            // Met; only a job that a crash has lost is made up for.
+            // Evaluated already; the shard only makes a job that a crash has lost.
             if let listed = listedMessage(table: .broadcast, item: number, of: slot), !device.pointee.isConnected {
                 messageTimerFired(listed)
                 if devices.isOccupied(slot) { leaveBroadcasts(slot) }
@@ -193,14 +195,15 @@ extension Shard {
         step.count += 1
         numbers.broadcastEnumerated &+= 1
         if devices.pointer(slot).pointee.isConnected {
-            // It may have come into reach meanwhile, and nothing else would send it what is durable then.
+            // The device may have become reachable meanwhile, and nothing else would send it the message once it is
+            // durable.
             let cid = devices.pointer(slot).pointee.cid
             whenDurable(.resume(device: slot, cid: cid))
         }
         leaveBroadcasts(slot)
     }
 
-    /// Gives a device that never met a broadcast, or has not settled it, its end.
+    /// Ends a broadcast for a device that it was not evaluated for, or that has not settled it.
     private mutating func closeFor(_ slot: UInt32, _ state: FinalState, _ step: WalkStep) {
         let app = step.walk.record.app
         guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app) else {
@@ -216,10 +219,10 @@ extension Shard {
         if devices.isOccupied(slot) { leaveBroadcasts(slot) }
     }
 
-    /// Meets a device that is out of reach with a broadcast, and before it with all that are live and older: a device's
-    /// messages are for numbers up to `broadcastEvaluated` and for no others.
+    /// Evaluates a broadcast for an unreachable device, and before it all live ones with lower numbers.
     ///
-    /// Of a device that is in reach all the same, the earlier ones wait for their turn as live ones.
+    /// A device's messages are for numbers up to `broadcastEvaluated` and for no others. If the device is reachable
+    /// after all, the earlier ones wait for their turn as live ones.
     mutating func evaluateUpTo(_ broadcast: LiveBroadcast, _ slot: UInt32, earlierIsLive: Bool = false) {
         for earlier in broadcasts.log(of: broadcast.record.app)?.live ?? []
         where earlier.number > devices.pointer(slot).pointee.broadcastEvaluated && earlier.number < broadcast.number {
@@ -234,7 +237,7 @@ extension Shard {
         if state == .expired, job != .max, jobs.pointer(job).pointee.row.state == .leased,
             jobs.pointer(job).pointee.row.leasedUntil > now
         {
-            return  // its timer sees to it when the lease is over
+            return  // the job's timer handles the lease's end
         }
         let wasAlerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
         inBatch(of: slot) { shard in

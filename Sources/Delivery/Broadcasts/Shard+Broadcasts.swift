@@ -1,23 +1,26 @@
-// Broadcasts and one device: which of them it meets, when each is sent, what an ack settles.
+// Broadcasts and one device: which of them become its messages, when each is sent, what an ack settles.
 //
-// A device *meets* the live broadcasts of its app in the order of their numbers, each once: then its tags are looked at,
-// and either it is passed over or the broadcast becomes a message of its own, whose only row is its ledger row. From there
-// on that message is like any other: in flight, acked, timed out, alerted, expired.
+// The shard *evaluates* the live broadcasts of an app for each device, in the order of their numbers, each once. It
+// looks at the device's tags. Then it either passes the device over, or the broadcast becomes a message for the device,
+// whose only row is its ledger row. From there on that message is like any other: in flight, acked, timed out, alerted,
+// expired.
 //
 // What always holds:
 //
-// 1. `broadcastEvaluated` is how far the device has come: a message exists only for numbers up to it. Meeting moves it (`meet`,
-//    `pass`), and so does a resolution, to the highest number that has a ledger row: rows are written in the order of the
-//    numbers, so whatever is below that row was met. A client's position does not carry it past a broadcast that means the
-//    device and that the device has not met.
-// 2. `broadcastSettled` is below everything that is pending: a device's return looks at the ledger only for what is live
-//    above it. It moves only while the device is resolved, since only then everything that is pending is in memory.
-// 3. `resolved` means: every pending message of a live broadcast is in memory. A device that is connected is resolved.
-//    `leaveToStore` ends it, and is refused while the device is connected or busy; so nothing that a resolution (or any other
-//    step between a read and its continuation) has seen in memory leaves before it is done. What ends meanwhile makes a
-//    resolution look again.
-// 4. A session sends pending messages in the order of their numbers. One that it does not send is *passed over*, for a reason
-//    that can still be told after a restart: its time is over, its broadcast is over, or it had one attempt only. Hence a
+// 1. The shard has evaluated every broadcast up to `broadcastEvaluated`: a message exists only for numbers up to it.
+//    `evaluate` and `pass` move it. So does a resolution, to the highest number that has a ledger row: the shard writes
+//    rows in the order of the numbers, so it has evaluated whatever is below that row. A client's position does not
+//    move it past a broadcast that is for the device and that the shard has not evaluated.
+// 2. `broadcastSettled` is below every pending message. When a device returns, the shard reads the ledger only for live
+//    broadcasts above it. It moves only while the device is resolved, since only then all pending messages are in
+//    memory.
+// 3. `resolved` means: every pending message of a live broadcast is in memory. A connected device is resolved.
+//    `leaveToStore` removes the flag; the shard refuses it while the device is connected or busy. So a message that a
+//    resolution (or any step between a read and its continuation) saw in memory does not leave before it is done. If a
+//    message ends meanwhile, the resolution looks again.
+// 4. A session sends pending messages in the order of their numbers. It *passes over* one that it does not send, for a
+//    reason that is known after a restart, too: its time is over, its broadcast is over, or it had one attempt only.
+//    Hence a position is evidence for every number that it names but those (`isEvidence`), which keep their own end.
 //    position is evidence for every number it names but those (`isEvidence`), which keep their own end.
 
 internal import Structures
@@ -34,7 +37,7 @@ extension Shard {
 
     // MARK: The cursor
 
-    /// What the device's row says is settled: everything below its first pending message.
+    /// The settled number of the device's row: everything below its first pending message.
     func settledCursor(_ device: UnsafeMutablePointer<Device>) -> UInt64 {
         guard device.pointee.flags.contains(.resolved) else { return device.pointee.broadcastSettled }
         guard device.pointee.firstBroadcast != .max else { return device.pointee.broadcastEvaluated }
@@ -42,7 +45,7 @@ extension Shard {
         return max(device.pointee.broadcastSettled, min(first &- 1, device.pointee.broadcastEvaluated))
     }
 
-    /// The cursor is written with the device's next write, or within a second.
+    /// Notes that the cursor moved: the shard writes it with the device's next write, or within a second.
     mutating func cursorMoved(_ slot: UInt32) {
         let device = devices.pointer(slot)
         device.pointee.settleBroadcasts(upTo: settledCursor(device))
@@ -51,7 +54,7 @@ extension Shard {
         broadcasts.cursorMoved(slot, dueAt: now + limits.cursorDelay)
     }
 
-    /// Writes cursors whose second is over, so many at a time.
+    /// Writes the cursors that are due, at most `broadcastSlice` of them.
     mutating func writeCursors() {
         for slot in broadcasts.popMovedCursors(limits.broadcastSlice, now: now) {
             guard devices.isOccupied(slot), devices.pointer(slot).pointee.flags.contains(.cursorMoved) else { continue }
@@ -61,12 +64,12 @@ extension Shard {
         }
     }
 
-    // MARK: Meeting
+    // MARK: Evaluation
 
-    /// Sends what the window admits of the device's broadcasts, and meets it with those that are new to it.
+    /// Sends the device's broadcasts as the window admits, and evaluates new ones for it.
     mutating func pumpBroadcasts(_ slot: UInt32) {
         let device = devices.pointer(slot)
-        // Asked with every message of every device: most have met everything and have nothing pending.
+        // Runs with every message of every device: for most, all is evaluated and nothing is pending.
         guard
             device.pointee.firstBroadcast != .max
                 || device.pointee.broadcastEvaluated < broadcasts.head(ofAppAt: Int(device.pointee.appIndex)),
@@ -74,7 +77,7 @@ extension Shard {
         else { return }
         guard offerBroadcasts(slot), device.pointee.broadcastEvaluated < log.head else { return }
         for broadcast in log.live where broadcast.number > device.pointee.broadcastEvaluated {
-            // What is committed goes out first; those behind it come with the next pump.
+            // Messages that are committed go out first; the others come with the next pump.
             guard waitingBroadcasts(device) < Int(device.pointee.window) - Int(device.pointee.inFlightCount),
                 Int(device.pointee.inFlightBytes) < limits.windowByteCount || device.pointee.inFlightCount == 0
             else { return }
@@ -95,7 +98,7 @@ extension Shard {
         return count
     }
 
-    /// Nothing up to this number concerns the device any more, or its message is there.
+    /// Moves the cursor: each broadcast up to this number has its message, or the device is passed over.
     private mutating func pass(_ slot: UInt32, to number: UInt64) {
         let device = devices.pointer(slot)
         guard number > device.pointee.broadcastEvaluated else { return }
@@ -103,10 +106,10 @@ extension Shard {
         cursorMoved(slot)
     }
 
-    /// Decides about one broadcast and one device that has met all before it.
+    /// Evaluates one broadcast for a device for which all before it are evaluated.
     ///
-    /// With `isLive` the device is reachable now and the message goes out as soon as it is durable; else it is accepted as
-    /// for a device out of reach.
+    /// With `isLive` the device is reachable now, and the message goes out as soon as it is durable. Otherwise the
+    /// shard accepts it as for an unreachable device.
     mutating func evaluate(_ slot: UInt32, _ broadcast: LiveBroadcast, isLive: Bool) {
         let device = devices.pointer(slot)
         guard isTarget(slot, broadcast) else {
@@ -136,7 +139,7 @@ extension Shard {
             code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: isFresh,
             fallback: !isArmed ? .none : goesOut ? .armed : .due, fallbackReason: reason,
             timeToLive: facts.timeToLive)
-        // Nothing comes of it when it is over already; but no device that it was for is left without an end.
+        // A message that is over already goes nowhere; but each device that the broadcast was for gets an end.
         let isExpired = isOver(facts.expiresAt) || !goesOut && !isArmed && facts.isOneShot
         let endsAs = broadcast.endsAs ?? (isExpired ? .expired : isSuperseded(slot, broadcast) ? .collapsed : nil)
         if goesOut { facts.flags.insert(.sendCounted) }
@@ -166,21 +169,21 @@ extension Shard {
         }
         messages.pointer(listed).pointee.ticket = outbox.lastTicket
         armTimer(listed)
-        // Not before it is in the list, which says what is settled.
+        // Only once it is in the list, which says what is settled.
         pass(slot, to: broadcast.number)
         guard goesOut else { return }
         whenDurable(.resume(device: slot, cid: device.pointee.cid))
     }
 
-    /// Its live attempt's time is over before the device meets it: flagged, as what was queued for a device out of reach.
+    /// True when the live attempt was over before the evaluation: the message is flagged as offline.
     ///
-    /// A paced one may come to a device late that has been there all the time.
+    /// A paced broadcast may come late to a device that was connected all the time.
     private func isLate(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
         let since = broadcast.plan.speed > 0 ? devices.pointer(slot).pointee.lastLoginAt : now
         return since > broadcast.plan.launchedAt + limits.liveDeadline
     }
 
-    /// Tags are looked at once, when the device is met; so is whether it gets messages at all.
+    /// Whether the broadcast is for the device: its tags and its blacklist flag at the evaluation, once.
     ///
     /// See docs/Semantics.md, "Broadcasts".
     func isTarget(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
@@ -191,7 +194,8 @@ extension Shard {
         return audience.isTrue(ofTags: profile(slot).names.tags)
     }
 
-    /// A newer one under the same key reaches the device, too: the older is not sent any more on either channel.
+    /// True when a newer broadcast under the same key is for the device, too: the older goes out on no channel any
+    /// more.
     func isSuperseded(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
         guard broadcast.collapseHash != 0, let log = broadcasts.log(of: broadcast.record.app) else { return false }
         return log.live.contains {
@@ -217,7 +221,7 @@ extension Shard {
 
     // MARK: Sending
 
-    /// Sends, in order, what is met and not sent in this session.
+    /// Sends, in order, pending messages that this session has not got.
     ///
     /// - Returns: false when the stream must stop here for now.
     private mutating func offerBroadcasts(_ slot: UInt32) -> Bool {
@@ -235,7 +239,8 @@ extension Shard {
             }
             guard let broadcast = broadcast(entry.pointee.facts.item, of: entry.pointee.facts.app), !broadcast.isOver
             else {
-                // Its end is under way. An earlier attempt may have been lost: what comes behind it says nothing of it.
+                // Its end is under way. An earlier attempt may have been lost, so a later position is no evidence of
+                // it.
                 entry.pointee.flags.insert(.passedOver)
                 entry.pointee.flags.remove(.sentHere)
                 continue
@@ -337,12 +342,12 @@ extension Shard {
             }
         }
         if settled > 0 { cursorMoved(slot) }
-        // A client names both streams in each ack; what it says of this one may be old.
+        // A client names both streams in each ack; its position in this one may be old.
         if highest > device.pointee.broadcastEvaluated { numbers.acksIgnored &+= 1 }
         pump(slot)
     }
 
-    /// Ends what a Hello's position in stream 1 names; the device's pending messages are in memory.
+    /// Ends the messages that a Hello's position in stream 1 names; the device's pending messages are in memory.
     mutating func settleBroadcastPosition(_ position: StreamPosition, _ slot: UInt32) {
         let device = devices.pointer(slot)
         var named: [UInt32] = []
@@ -353,8 +358,8 @@ extension Shard {
             next = entry.pointee.next
         }
         endAcked(named, slot)
-        // What was passed over below it need not be looked at again. What the device has not met stays unmet: no position
-        // makes up for a message that was never there.
+        // The shard does not look again at what it passed over below the position. What the shard has not evaluated
+        // stays so: no position stands in for a message that never existed.
         let unevaluated = broadcastLog(device)?.live.first {
             $0.number > device.pointee.broadcastEvaluated && $0.number <= position.sequence && isTarget(slot, $0)
         }
@@ -362,13 +367,14 @@ extension Shard {
         if !named.isEmpty { cursorMoved(slot) }
     }
 
-    /// Whether a position that names a message is evidence that it was processed: unless a session may have passed over
-    /// it, in this life or before.
+    /// Whether a position that names a message is evidence that the device processed it.
+    ///
+    /// It is not if a session may have passed over the message, before or after a restart.
     private func isEvidence(_ message: UInt32) -> Bool {
         let entry = messages.pointer(message)
         let (facts, flags) = (entry.pointee.facts, entry.pointee.flags)
         guard !flags.contains(.passedOver) else { return false }
-        // In memory since it was sent: the session that it was sent in passed over nothing of it.
+        // In memory since a session sent it: that session did not pass over it.
         if flags.contains(.attempted) { return true }
         guard !facts.isOneShot, facts.expiresAt > now else { return false }
         return broadcast(facts.item, of: facts.app)?.isOver == false
@@ -394,9 +400,9 @@ extension Shard {
         }
     }
 
-    /// The device is not there, and no step is under way for it: what needs no timer of ours is left to its rows.
+    /// Leaves to its rows what needs no timer, when the device is gone and no step is under way for it.
     ///
-    /// Who ends a step comes through `drainWaiting`, which does this.
+    /// Every step ends in `drainWaiting`, which calls this.
     mutating func leaveBroadcasts(_ deviceSlot: UInt32) {
         let flags = devices.pointer(deviceSlot).pointee.flags
         guard !flags.contains(.connected), !flags.contains(.busy) else { return }

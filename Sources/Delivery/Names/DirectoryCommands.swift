@@ -1,5 +1,5 @@
-// What is asked of one bucket about aliases, tags, blacklist and badge, and what it answers. What needs several buckets
-// is made of these steps by the module Directory (docs/Architecture.md, "The directory").
+// Steps about aliases, tags, blacklist and badge for one bucket, and their answers. The module Directory combines them
+// into operations over several buckets (docs/Architecture.md, "The directory").
 
 public import Wire
 
@@ -39,7 +39,7 @@ public struct TagName: Hashable, Sendable {
 public struct AliasEntry: Hashable, Sendable {
     public var cid: DeviceID
     public var bucket: Bucket
-    /// When it was reserved, in gateway time; made unique, so it names the reservation.
+    /// When it was reserved, in gateway time; unique, so it names the reservation.
     public var stamp: GatewayTime
     public init(cid: DeviceID, bucket: Bucket, stamp: GatewayTime) {
         (self.cid, self.bucket, self.stamp) = (cid, bucket, stamp)
@@ -52,20 +52,22 @@ public enum BadgeChange: Hashable, Sendable {
     case add(Int32)
 }
 
-/// One step, for one bucket; each is answered exactly once, and not before what it says is durable.
+/// One step, for one bucket; each gets one answer, and not before what the answer says is durable.
 public enum DirectoryStep: Sendable {
     // For the alias's bucket.
-    /// Notes that a device is about to get the alias: `.reserved`, `.full`.
+    /// Notes that a device will get the alias: `.reserved`, `.full`.
     case reserve(AliasName, DeviceID, Bucket)
-    /// Takes these out, unless they were reserved anew: `.done`.
+    /// Removes these, unless they were reserved again: `.done`.
     case release(AliasName, [AliasEntry])
     /// `.members`.
     case members(AliasName)
 
     // For the device's bucket; each may answer `.unknown`.
-    /// `.aliasSet`; `.late` when the reservation is too old to be kept; `.overtaken` by others that were released since.
+    /// `.aliasSet`; `.late` for a reservation past its lifetime; `.overtaken` by others that were released since.
     case setAlias(DeviceID, AliasName, stamp: GatewayTime)
-    /// `.aliasCleared`, `.notHeld`. The stamp is that of the alias row's entry; 0 for one that is not known.
+    /// `.aliasCleared`, `.notHeld`.
+    ///
+    /// The stamp is that of the alias row's entry; 0 for an unknown one.
     case clearAlias(DeviceID, AliasName, stamp: GatewayTime)
     /// `.held`, `.notHeld`.
     case holds(DeviceID, AliasName, stamp: GatewayTime)
@@ -83,7 +85,8 @@ public enum DirectoryStep: Sendable {
     case describe(DeviceID)
 
     // For all buckets of a loop.
-    /// How many devices of every `stride`-th bucket, from the first on, the expression is true for: `.count`.
+    /// The number of devices in every `stride`-th bucket, from the first on, for which the expression is true:
+    /// `.count`.
     case count(TagExpression, first: Int, stride: Int)
 }
 
@@ -101,17 +104,17 @@ public struct DirectoryCommand: Sendable {
 public enum DirectoryReply: Sendable, Equatable {
     case done
     case reserved(stamp: GatewayTime)
-    /// As many devices as an alias may name stand there already.
+    /// The alias's row has as many devices as an alias may name.
     case full([AliasEntry])
     case members([AliasEntry])
-    /// The device has the alias now; what it had before, unless that was the same one, is to be released.
+    /// The device has the alias now; its previous one, unless it is the same, is to be released.
     case aliasSet(previous: AliasName?, stamp: GatewayTime)
     case late
     case overtaken
-    /// The device had it; its reservation can be released.
+    /// The device had the alias; its reservation can be released.
     case aliasCleared(stamp: GatewayTime)
     case held
-    /// The device does not have it; when `isStale`, it cannot get it by that reservation any more.
+    /// The device does not have the alias; when `isStale`, it cannot get it by that reservation any more.
     case notHeld(isStale: Bool)
     case tooMany
     case tooOften
@@ -119,7 +122,7 @@ public enum DirectoryReply: Sendable, Equatable {
     case count(Int)
     /// No such device in this app.
     case unknown
-    /// The store could not be read, or takes nothing now: nothing changed, ask again.
+    /// A reader could not read the store, or the store takes no writes: nothing changed, ask again.
     case failed
 }
 

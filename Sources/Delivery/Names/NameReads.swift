@@ -1,6 +1,6 @@
 internal import Wire
 
-/// Aliases whose row is being read, with the work that waits for it in order; and the stamps of reservations.
+/// Aliases whose row a reader is reading, with the work that waits for it in order; and the stamps of reservations.
 struct AliasReads {
     private var waiting: [AliasName: [AliasWork]] = [:]
     private var lastStamp: GatewayTime = 0
@@ -10,14 +10,14 @@ struct AliasReads {
     mutating func wait(for name: AliasName, _ work: @escaping AliasWork) { waiting[name]?.append(work) }
     mutating func end(_ name: AliasName) -> [AliasWork] { waiting.removeValue(forKey: name) ?? [] }
 
-    /// Unique and rising, so that a release of an earlier reservation never takes a later one away.
+    /// Unique and rising, so that a release of an earlier reservation never removes a later one.
     mutating func nextStamp(_ now: GatewayTime) -> GatewayTime {
         lastStamp = max(lastStamp + 1, now)
         return lastStamp
     }
 }
 
-/// Tag walks under way: beyond the bound of all, an app that has none may still begin one.
+/// Tag walks under way: an app that has none may begin one even beyond the bound of all.
 struct TagWalkPlaces {
     private var count = 0
     private var byApp: [AppKey: Int] = [:]

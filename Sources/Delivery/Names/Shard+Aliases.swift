@@ -1,10 +1,10 @@
-// Alias rows: who may have an alias. They belong to the loop of the alias's own bucket, which may know none of the
-// devices. The order of steps that makes the index reliable is told in docs/Architecture.md, "The directory".
+// Alias rows: the devices that may have an alias. They belong to the loop of the alias's own bucket, which may know
+// none of the devices. docs/Architecture.md, "The directory", gives the order of steps that makes the index reliable.
 
 internal import Structures
 internal import Wire
 
-/// What is to be done with an alias's row, `nil` for one that is not there; false: it could not be read.
+/// The work on an alias's row, `nil` for one that does not exist; false: a reader could not read it.
 typealias AliasWork = (inout Shard, AliasRow?, Bool) -> Void
 
 extension Shard {
@@ -44,7 +44,7 @@ extension Shard {
         withAlias(name, origin) { shard, row in shard.reply(origin, .members(row?.entries ?? [])) }
     }
 
-    /// Calls `work` with the row; answers `.failed` itself when there is no telling what it is.
+    /// Calls `work` with the row; answers `.failed` itself when a reader could not read it.
     private mutating func withAlias(
         _ name: AliasName, _ origin: Origin, _ work: @escaping (inout Shard, AliasRow?) -> Void
     ) {
@@ -53,7 +53,7 @@ extension Shard {
         }
     }
 
-    /// Finds an alias's row, now or when a reader has it; what waits for the same one keeps its order.
+    /// Finds an alias's row, now or when a reader has it; work that waits for the same row keeps its order.
     private mutating func lookUp(_ name: AliasName, _ work: @escaping AliasWork) {
         if aliasReads.isUnderWay(name) {
             guard devices.waitingCount < limits.waitingInAll else {
@@ -78,7 +78,7 @@ extension Shard {
                 let waiting = shard.aliasReads.end(name)
                 shard.devices.waitingCount -= waiting.count
                 for work in [work] + waiting {
-                    // An earlier one of them may have written it.
+                    // An earlier one of them may have written the row.
                     switch shard.store.young(key) {
                     case .found(let location, _): shard.give(shard.store.value(at: location), key, to: work)
                     case .deleted: work(&shard, nil, true)

@@ -1,4 +1,4 @@
-// What an app's server says about its devices: names, blacklist, badge; and what it asks.
+// Requests of an app's server about its devices: names, blacklist, badge; and questions.
 
 internal import Structures
 internal import Wire
@@ -33,7 +33,7 @@ extension Shard {
         }
     }
 
-    /// Answers when everything written so far is durable: what a reply says may rest on any of it.
+    /// Answers when everything written so far is durable: a reply may depend on any of it.
     mutating func reply(_ origin: Origin, _ reply: DirectoryReply) {
         whenDurable(.directory(origin, reply))
     }
@@ -62,10 +62,11 @@ extension Shard {
     // MARK: Alias
 
     private mutating func setAlias(_ slot: UInt32, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
-        // Whoever looks for stale reservations relies on it that old ones are not taken any more.
+        // A search for stale reservations depends on it: a device never takes an old one.
         guard now <= stamp + limits.aliasReservationLifetime else { return .late }
         var profile = profile(slot)
-        // Later ones of the same alias were set, given up and released meanwhile, and this one's entry with them.
+        // Later reservations of the same alias were set, given up and released meanwhile, and this one's entry with
+        // them.
         guard !profile.names.isOvertaken(name, stamp: stamp) else { return .overtaken }
         if let held = profile.names.held(name) {
             profile.names.take(name, stamp: max(held.stamp, stamp))
@@ -129,7 +130,7 @@ extension Shard {
             && tags.reduce(0) { $0 + $1.text.unicodeScalars.count } <= limits.tagCharactersPerDevice
     }
 
-    /// The device row and the rows of the tags that come and go, in one batch.
+    /// Writes the device row and the rows of the tags that come and go, in one batch.
     private mutating func change(_ profile: inout DeviceProfile, to tags: [TagName], _ slot: UInt32) {
         let device = devices.pointer(slot)
         let (old, new) = (Set(profile.names.tags), Set(tags))
@@ -163,7 +164,7 @@ extension Shard {
         device.pointee.flags.insert(.listed)
     }
 
-    /// Takes a device that is removed out of the roster and out of its tags, in the open batch.
+    /// Removes a device from the roster and from its tags' rows, in the open batch.
     func strike(_ slot: UInt32) {
         let device = devices.pointer(slot)
         for digest in [0] + profile(slot).names.tags.map(\.digest) {
@@ -173,7 +174,7 @@ extension Shard {
 
     // MARK: Blacklist, badge, detail
 
-    /// Blacklisted or long inactive: a publish is answered, and there is no message.
+    /// Blacklisted or long inactive: a publish gets an answer but makes no message.
     ///
     /// See docs/Semantics.md, "Collapse, overflow and revoke".
     func isIgnored(_ slot: UInt32) -> Bool {
@@ -191,7 +192,7 @@ extension Shard {
         save(slot)
         if wasReachable, !device.pointee.isReachable { makeAllDue(slot) }
         presenceChanged(slot)
-        // What waited may go on; but not before it is durable that it may.
+        // Messages that waited may go out; but not before the change is durable.
         outbox.hold(.resume(device: slot, cid: device.pointee.cid))
         return .done
     }
@@ -235,7 +236,7 @@ extension Shard {
 }
 
 extension DirectoryStep {
-    /// It writes rows.
+    /// True for a step that writes rows.
     var isChange: Bool {
         switch self {
         case .members, .holds, .describe, .count: false

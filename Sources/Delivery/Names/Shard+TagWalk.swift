@@ -1,8 +1,8 @@
 // All devices of an app for which a tag expression is true, bucket by bucket.
 //
-// Tag rows stand in their device's bucket, so a loop answers for its own buckets. Of some buckets at a time it reads a
-// page of each partition that matters and merges them in order of the cid. Each page is a reader's answer in a turn of
-// its own: between two of them the loop does everything else.
+// Tag rows are in their device's bucket, so a loop answers for its own buckets. For some buckets at a time it reads a
+// page of each partition that it needs, and merges them in the order of the cid. Each page is a reader's answer in a
+// turn of its own: between two of them the loop does everything else.
 
 internal import Structures
 internal import Wire
@@ -40,7 +40,7 @@ private struct BucketMerge {
     let bucket: Bucket
     var lanes: [Lane]
 
-    /// Goes on until a page is missing, nothing is left, or the work that a turn may do is done.
+    /// Merges until a page is missing, nothing is left, or the turn has done its share of work.
     mutating func merge(_ expression: TagExpression, into found: inout [DeviceID], work: inout Int) {
         let cost = expression.work
         while work > 0 {
@@ -94,15 +94,15 @@ private final class TagWalk {
 }
 
 extension Shard {
-    /// Rows of one page; a page is a few microseconds' work.
+    /// Rows of one page, which is a few microseconds' work.
     static var tagPageRowCount: Int { 256 }
-    /// Pages asked for at a time: together still well below a millisecond.
+    /// Pages asked for at a time: together well below a millisecond.
     private static var tagPageCount: Int { 16 }
 
     /// Finds the devices of an app for which the expression is true, in every `stride`-th bucket from `first` to `end`.
     ///
-    /// `visit` gets them in portions, each of one bucket; `finish` is called once, with false when a read failed or too
-    /// many walks are under way. What changes during the walk may be seen or not.
+    /// `visit` gets them in portions, each of one bucket. `finish` is called once, with false when a read failed or too
+    /// many walks are under way. The walk may see a change during it or not.
     mutating func walkTags(
         of app: AppKey, where expression: TagExpression, first: Int, stride: Int, end: Int = Bucket.count,
         visit: @escaping (inout Shard, Bucket, [DeviceID]) -> Void, finish: @escaping (inout Shard, Bool) -> Void
@@ -111,7 +111,7 @@ extension Shard {
             finish(&self, true)
             return
         }
-        // One walk each app always has: others' walks do not keep it from asking.
+        // Each app may always have one walk: the walks of others do not keep it from asking.
         guard tagWalks.take(app, limit: limits.tagWalks) else {
             finish(&self, false)
             return
@@ -154,7 +154,7 @@ extension Shard {
         }
     }
 
-    /// Merges what was read, as much as one turn may, then asks for more.
+    /// Merges what the readers read, as much as one turn may, then asks for more.
     private mutating func merge(_ walk: TagWalk) {
         var work = limits.tagWalkWork
         for index in walk.merges.indices where work > 0 {

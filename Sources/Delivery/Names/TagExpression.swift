@@ -1,6 +1,6 @@
 /// A condition on a device's tags: groups that must all hold, each over some tags.
 ///
-/// Of a device only the set of the tags that the expression names matters; it is a word with one bit a tag.
+/// Only the expression's own tags matter of a device: they are a word with one bit a tag.
 public struct TagExpression: Sendable, Equatable {
     public enum Combination: UInt8, Sendable {
         /// The device has every tag of the group.
@@ -25,13 +25,13 @@ public struct TagExpression: Sendable, Equatable {
     /// Without repetitions.
     public private(set) var tags: [TagName] = []
     private(set) var groups: [Group] = []
-    /// Some condition can hold for no device of this gateway.
+    /// True when some condition can hold for no device of this gateway.
     public private(set) var isNever = false
 
     /// True for every device of the app.
     public init() {}
 
-    /// Narrows the expression; false when it would name more than `tagLimit` tags, or have more than `groupLimit` groups.
+    /// Narrows the expression; false when it would exceed `tagLimit` tags or `groupLimit` groups.
     public mutating func add(_ combination: Combination, _ names: [TagName]) -> Bool {
         var mask: UInt64 = 0
         for name in names {
@@ -49,13 +49,13 @@ public struct TagExpression: Sendable, Equatable {
         return groups.count <= Self.groupLimit
     }
 
-    /// Takes a group in, so that none says what another says already: a walk asks all of them for each device.
+    /// Adds a group unless others imply it: a walk checks all of them for each device.
     private mutating func insert(_ group: Group) {
         switch group.combination {
         case .all, .none: merge(group)
         case .any where group.mask.nonzeroBitCount == 1: merge(Group(combination: .all, mask: group.mask))
         case .any:
-            // Whoever has one of a few has one of the many, too.
+            // A device that has one of a few tags has one of the many, too.
             let isImplied = groups.contains { $0.combination == .any && $0.mask & ~group.mask == 0 }
             guard !isImplied else { return }
             groups.removeAll { $0.combination == .any && group.mask & ~$0.mask == 0 }
@@ -63,7 +63,7 @@ public struct TagExpression: Sendable, Equatable {
         }
     }
 
-    /// Two groups that want all, or none, of their tags are one that wants all, or none, of both.
+    /// Merges two groups that want all, or none, of their tags into one that wants all, or none, of both.
     private mutating func merge(_ group: Group) {
         if let place = groups.firstIndex(where: { $0.combination == group.combination }) {
             groups[place].mask |= group.mask
@@ -94,18 +94,19 @@ public struct TagExpression: Sendable, Equatable {
         return isTrue(present)
     }
 
-    /// A device with none of the tags satisfies it, so the tags' own rows do not suffice to find all who do.
+    /// True when a device with none of the tags satisfies it: the tags' own rows then do not suffice to find all
+    /// devices.
     var needsRoster: Bool { isTrue(0) }
 }
 
-// As it stands in a task's row.
+// The stored form, in a task's row.
 extension TagExpression {
-    /// The largest expression's size, with tags of so many bytes each.
+    /// The largest expression's size, with tags of `tagByteCount` bytes each.
     static func byteCountLimit(tagByteCount: Int) -> Int {
         4 + 9 * groupLimit + tagLimit * (8 + 1 + min(tagByteCount, 255))
     }
 
-    /// What one device costs a walk, in steps of a few nanoseconds.
+    /// The work of a walk for one device, in steps of a few nanoseconds.
     var work: Int { 2 * (tags.count + 1) + groups.count }
 
     var byteCount: Int { tags.reduce(4 + 9 * groups.count) { $0 + 8 + RowWriter.byteCount(text: $1.text) } }

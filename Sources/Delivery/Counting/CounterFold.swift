@@ -1,12 +1,12 @@
 public import Wire
 
-// Counters rows are written by bucket, app and day: a batch belongs to one bucket. Days gone by need no buckets. What all
-// buckets counted for an app on a day is *folded* into one row of bucket 0, and what is older than reports reach into one
-// row an app. So a start reads some rows an app and day in place of 4,096.
+// A batch belongs to one bucket, so a shard writes counters rows by bucket, app and day. Past days need no buckets. The
+// keeper *folds* what all buckets counted for an app on a day into one row of bucket 0. Days before the reach of
+// reports go into one row an app. So a start reads a few rows an app and day in place of 4,096.
 //
-// Exactly once across crashes: the day's buckets change no more (the fold waits for the second day after), the folded row
-// is written from their sums, and only once it is durable their rows are removed. From then on a row of a folded day
-// counts for nothing, so removing may stop anywhere and begin anew.
+// Exactly once across crashes: the day's buckets change no more, since the fold waits for the second day after. The
+// keeper writes the folded row from their sums, and the loops remove their rows only once it is durable. From then on a
+// row of a folded day counts for nothing. So the removal may stop anywhere and start again.
 
 /// An app and a UTC day.
 public struct CounterDay: Hashable, Sendable {
@@ -18,23 +18,23 @@ public struct CounterDay: Hashable, Sendable {
 
 /// The folded days of all apps, as the loop of bucket 0 keeps them.
 public struct CounterFold: Sendable, Equatable {
-    /// The first word of its rows' owner in the table `meta`; stored.
+    /// The first word of the owner of its rows in the table `meta`; stored.
     public enum RowKind: UInt64, Sendable { case day = 9, life = 10 }
 
-    /// What one batch is to change.
+    /// What one batch changes.
     public struct Change: Sendable, Equatable {
-        /// Days to be folded now, sums over all buckets.
+        /// Days to fold now, sums over all buckets.
         public var days: [CountersRow] = []
-        /// Sums of the days that reports do not reach any more; `day` is the last one of them.
+        /// Sums of the days before the reach of reports, one an app; `day` is the last of them.
         public var lives: [CountersRow] = []
-        /// Folded days that have gone into a life.
+        /// Folded days that are in such a sum now.
         public var gone: [CounterDay] = []
-        /// Days whose rows by bucket are to be removed once the change is durable.
+        /// Days whose rows by bucket the loops remove once the change is durable.
         public var removed: [CounterDay] = []
         public var isEmpty: Bool { days.isEmpty && lives.isEmpty && gone.isEmpty }
     }
 
-    /// Days that one change folds at most: its batch stays small.
+    /// The most days that one change folds, so that its batch stays small.
     public static let changedDayCount = 512
 
     public private(set) var days: [CounterDay: CountersRow] = [:]
@@ -42,7 +42,7 @@ public struct CounterFold: Sendable, Equatable {
 
     public init() {}
 
-    /// Takes over one of its rows; false if the row is none of them.
+    /// Takes one of the fold's rows; false for any other row.
     public mutating func take(_ row: StoredRow) -> Bool {
         guard let kind = RowKind(rawValue: row.key.ownerHigh) else { return false }
         guard let counters = CountersRow(row.value) else { return true }
@@ -62,12 +62,12 @@ public struct CounterFold: Sendable, Equatable {
     /// Every folded number, for the shard of bucket 0.
     public var rows: [CountersRow] { Array(days.values) + Array(lives.values) }
 
-    /// What is to be done with what the shards have counted.
+    /// The next change, from what the shards have counted.
     ///
     /// - Parameters:
     ///   - parts: of every shard, sums over its buckets of days before yesterday.
     ///   - today: the day that it is now.
-    ///   - reportDays: so many days before today are kept each by itself.
+    ///   - reportDays: the number of days before today that keep a row each.
     /// - Returns: what to write, and which rows to remove once that is durable.
     public func change(_ parts: [[CountersRow]], today: UInt32, reportDays: UInt32) -> Change {
         var change = Change()
@@ -86,12 +86,12 @@ public struct CounterFold: Sendable, Equatable {
             change.days.append(row)
             change.removed.append(day)
         }
-        // Of days that were folded before, so that no row is written and removed in one batch.
+        // Only days that were folded before, so that no batch writes and removes one row.
         let old = days.keys.filter { Int64($0.day) + Int64(reportDays) < Int64(today) }.sorted(by: Self.isEarlier)
         var lives: [AppKey: CountersRow] = [:]
         for day in old.prefix(Self.changedDayCount) {
             guard let row = days[day] else { continue }
-            // A day that a restored clock had left out: it would count as gone already.
+            // The day may be older than the sum, if the clock was set back: it would count as gone already.
             var life = lives[day.app] ?? self.lives[day.app] ?? CountersRow(app: day.app, day: day.day)
             life.add(row)
             life.day = max(life.day, day.day)
@@ -138,20 +138,21 @@ public struct CounterFold: Sendable, Equatable {
 public struct CounterStart: Sendable {
     private let fold: CounterFold
     private let today: UInt32
-    /// Today's and yesterday's, which go on: a message counts what reaches it on the day of its acceptance.
+    /// Rows of today and yesterday, which may still change: a send or an alert counts on the day of the message's
+    /// acceptance.
     private(set) var current: [(bucket: Bucket, row: CountersRow)] = []
     /// Earlier days, over all buckets.
     private(set) var sums: [CounterDay: CountersRow] = [:]
     /// Days whose folded numbers are among the sums.
     private(set) var counted: Set<CounterDay> = []
-    /// Folded days of which rows are still there.
+    /// Folded days of which rows by bucket still exist.
     private(set) var folded: Set<CounterDay> = []
     package private(set) var damagedRowCount = 0
     public private(set) var rowCount = 0
 
     /// - Parameters:
     ///   - now: gateway time.
-    ///   - fold: what has been folded; its own numbers are left out unless `countsFold`.
+    ///   - fold: the folded days; their own numbers are left out unless `countsFold`.
     ///   - countsFold: for one shard of all, the one that owns bucket 0.
     public init(now: GatewayTime, fold: CounterFold = CounterFold(), countsFold: Bool = false) {
         (self.fold, today) = (fold, CountersRow.day(of: now))

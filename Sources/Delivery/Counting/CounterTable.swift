@@ -1,14 +1,15 @@
-// What a shard counts, by bucket, app and UTC day. A batch counts for one bucket and one app, and carries the rows that it
-// changed: so the numbers and the messages they count are durable together.
+// What a shard counts, by bucket, app and UTC day. A batch counts for one bucket and one app, and carries the rows that
+// it changed. So the numbers and the messages that they count are durable together.
 //
-// Today's and yesterday's rows are in memory one by one, since a message counts its ways out on the day of its acceptance.
-// Earlier days are sums over all buckets of the shard: their rows stay in the store until they are folded (`CounterFold`).
+// Today's and yesterday's rows are in memory one by one, since a send or an alert counts on the day of the message's
+// acceptance. Earlier days are sums over all buckets of the shard; their rows stay in the store until they are folded
+// (`CounterFold`).
 
 internal import Structures
 internal import Wire
 
 struct CounterTable: ~Copyable {
-    /// Whose counters a batch changes, and when.
+    /// The bucket, app and time for which a batch counts.
     struct Scope {
         var app: AppKey
         var bucket: Bucket
@@ -16,7 +17,7 @@ struct CounterTable: ~Copyable {
         var day: UInt32 { CountersRow.day(of: now) }
     }
 
-    /// Days whose rows by bucket are to be removed, and how far that has come.
+    /// Days whose rows by bucket the shard removes, and how far it is.
     private struct Removal {
         var days: [CounterDay]
         var buckets: [Bucket]
@@ -37,7 +38,7 @@ struct CounterTable: ~Copyable {
     private var changedEarlier = UInt32.max
     /// What this shard counted on days whose rows are not in memory.
     private var pastDays: [CounterDay: CountersRow]
-    /// Days that are folded, and those of them of which a start found rows that are still to be removed.
+    /// Days that are folded, and those of them whose rows a start found and the shard still has to remove.
     private var foldedDays: Set<CounterDay>
     private var staleDays: Set<CounterDay>
     private var removals: [Removal] = []
@@ -62,8 +63,9 @@ struct CounterTable: ~Copyable {
         rows.pointer(today(scope)).pointee.extra[extra] &+= 1
     }
 
-    /// Counts on which channels a message went out: on the day of its acceptance, so that a day's messages and their targets
-    /// are one set; today if that day is longer ago than yesterday.
+    /// Counts the channels on which a message went out, on the day of its acceptance.
+    ///
+    /// So a day's messages and their targets are one set. If that day is before yesterday, today counts.
     mutating func count(_ reach: CountersRow.Reach, of facts: MessageFacts, now: GatewayTime) {
         guard !reach.isEmpty else { return }
         let scope = Scope(app: facts.app, bucket: facts.bucket, now: now)
@@ -147,9 +149,10 @@ struct CounterTable: ~Copyable {
 
     // MARK: Folding
 
-    /// What was counted on days before yesterday that are not folded, and folded days (as zeros) of which a start found rows.
+    /// What this shard counted on days before yesterday that are not folded.
     ///
-    /// All loops are asked with the same day, or one would leave a day out that another one gives.
+    /// Folded days of which a start found rows come as zeros. The keeper asks all loops with the same day, or one would
+    /// leave a day out that another gives.
     func foldable(today: UInt32) -> [CountersRow] {
         let today = Int64(today)
         var sums: [CounterDay: CountersRow] = [:]
@@ -165,7 +168,7 @@ struct CounterTable: ~Copyable {
         return Array(sums.values)
     }
 
-    /// Removes the rows of folded days from these buckets, some each second; what they told stays in memory.
+    /// Removes the rows of folded days from these buckets, some each second; their numbers stay in memory.
     mutating func remove(_ days: [CounterDay], from buckets: [Bucket], now: GatewayTime) {
         let new = days.filter { !foldedDays.contains($0) || staleDays.contains($0) }
         for day in new {
@@ -177,7 +180,7 @@ struct CounterTable: ~Copyable {
         if removalAt == .max { removalAt = now }
     }
 
-    /// Rows of one bucket that are to be removed now, in a batch of their own; `budget` says how many this second may remove.
+    /// Rows of one bucket to remove now, in a batch of their own; `budget` says how many this second may remove.
     mutating func nextRemoval(_ now: GatewayTime, budget: inout Int) -> (bucket: Bucket, days: ArraySlice<CounterDay>)?
     {
         guard now >= removalAt else { return nil }

@@ -1,17 +1,18 @@
 // Alarms of jobs that their app has no room for.
-//
-// The store tells each due alarm once. A due job of an app whose due jobs fill their share is not told then: the store
-// passes it and remembers where, by app and bucket (a *pile*), so that nobody else's alarms wait behind it. The row stays
-// as it is, so a restart forgets the piles and begins anew.
+// The store reports each due alarm once. It passes over a due job while the app's due jobs fill their share in memory,
+// and remembers where, by app and bucket (a *pile*). So one app's jobs do not delay the alarms of the others. The row
+// stays as it is: a restart forgets the piles and starts anew.
 
 public import Wire
 
-/// Alarms of jobs that the store has passed and not told, or told and taken back.
+/// Alarms of jobs that the store passed over without a report, or reported and got back.
 public struct AlarmPile: Hashable, Sendable {
     public var app: AppKey
-    /// Held jobs that were given back, rather than due ones that were never told.
+    /// Held jobs that the shard gave back, rather than due jobs that the store never reported.
     public var isHeld: Bool
-    /// Due jobs of strategy 4: each is looked at a fixed time after it was due, so the first in order is the first to be looked at.
+    /// Due jobs of strategy 4.
+    ///
+    /// Each is due again a fixed time after it was due, so the first in order is the first to look at.
     public var hasVendorTimeout: Bool
 
     public init(app: AppKey, isHeld: Bool, hasVendorTimeout: Bool = false) {
@@ -27,26 +28,28 @@ extension AlarmPile: Comparable {
     }
 }
 
-/// What Delivery asks for when it asks for alarms.
+/// A shard's request to the store for due alarms.
 public struct AlarmRequest: Sendable {
     /// What a reader does with a due row.
     public enum Verdict: Equatable, Sendable {
         case take
-        /// It stays in the store and is looked at again when its pile is asked for, not before `until` unless `isEager`.
+        /// The row stays in the store.
+        ///
+        /// The reader looks at it with its pile, not before `until` unless `isEager`.
         case leave(AlarmPile, until: Int64)
-        /// It is none of this pile.
+        /// The row does not belong to this pile.
         case pass
     }
 
     public var time: Int64
     public var limit: Int
-    /// The pile to look through; `nil`: what no pile has.
+    /// The pile to look through; `nil`: alarms that no pile has.
     public var pile: AlarmPile?
     /// Looks at the pile's alarms even before their `until`.
     public var isEager = false
     /// Apps that have no room for due jobs.
     public var fullApps: [AppKey] = []
-    /// For how long a message of strategy 4 waits for a vendor that nobody serves.
+    /// How long a message of strategy 4 waits for a sender of its vendor to lease its job.
     var vendorTimeout: Int64 = .max
 
     public init(
@@ -60,7 +63,7 @@ public struct AlarmRequest: Sendable {
         if pile == nil, fullApps.isEmpty { return .take }
         guard key.table == .job, let job = JobRow.Glance(value) else { return pile == nil ? .take : .pass }
         if let pile, pile.app != job.app { return .pass }
-        // An end, or what is over, takes no room.
+        // A job that is over or neither due nor leased takes no room.
         guard job.isWaiting else { return pile == nil ? .take : .pass }
         if let pile, !pile.isHeld, pile.hasVendorTimeout != job.hasVendorTimeout { return .pass }
         let until = job.mayWait(vendorTimeout)
@@ -70,12 +73,13 @@ public struct AlarmRequest: Sendable {
 }
 
 extension JobRow {
-    /// Until when a job may stay in the store, without room in memory: then its message ends, or goes another way.
+    /// Until when a job may stay in the store without room in memory: then its message ends, or goes to the live
+    /// channel.
     func mayWait(_ timeout: Int64) -> GatewayTime {
         Self.mayWait(facts.expiresAt, hasVendorTimeout ? max(facts.acceptedAt, dueAt) : nil, timeout)
     }
 
-    /// Strategy 4: the live channel takes over from a vendor that nobody serves.
+    /// Strategy 4: the live channel takes over when no sender leases the job in time.
     var hasVendorTimeout: Bool { state == .due && facts.strategy == .vendorElseLive && facts.table == .vendorMessage }
 
     fileprivate static func mayWait(_ expiresAt: GatewayTime, _ since: GatewayTime?, _ timeout: Int64) -> GatewayTime {
@@ -84,10 +88,10 @@ extension JobRow {
         return isBeyond ? expiresAt : min(expiresAt, end)
     }
 
-    /// What a reader must know of a job.
+    /// What a reader needs to know of a job.
     struct Glance {
         var app: AppKey
-        /// Due, or leased: it will be due when the lease lapses.
+        /// Due, or leased: it is due when the lease lapses.
         var isWaiting: Bool
         private var expiresAt: GatewayTime
         private var waitsForVendorSince: GatewayTime?

@@ -1,12 +1,12 @@
 internal import Wire
 
-/// When alarms of cold rows are asked for, and in which turn; and those whose row could not be read.
+/// When the shard asks for alarms of cold rows, and in which order; and alarms whose row a reader could not read.
 ///
-/// One batch of alarms is under way at a time. After a failed read none is asked for during a second: the store's next alarm
-/// stays in the past then, and a failing disk must not be asked as fast as it can answer.
+/// The shard asks for one batch of alarms at a time. After a failed read it waits a second. The store's next alarm
+/// stays in the past then, and the shard must not ask a failing disk as fast as it answers.
 struct AlarmReading {
     enum Turn {
-        /// What no pile has.
+        /// Alarms that no pile has.
         case main
         case pile(AlarmPile)
     }
@@ -15,12 +15,12 @@ struct AlarmReading {
 
     private var isAsked = false
     private var pausedUntil: GatewayTime = 0
-    /// Rows that were told of and are being worked on.
+    /// Rows that the store reported and the shard is working on.
     private var underWay = 0
     private var isPilesTurn = false
-    /// The place of the pile that was looked at last.
+    /// The place of the pile that the shard looked at last.
     private var hand = 0
-    /// Alarms whose row could not be read; the store does not repeat them.
+    /// Alarms whose row a reader could not read; the store does not repeat them.
     private var failed: [(key: StoreKey, at: GatewayTime)] = []
 
     func mayAsk(_ now: GatewayTime) -> Bool { !isAsked && now >= pausedUntil && underWay == 0 }
@@ -32,11 +32,11 @@ struct AlarmReading {
         if hasFailed { pausedUntil = now + Self.retryDelay }
     }
 
-    /// The work on a row begins; nothing more is asked for until all of it has ended.
+    /// Work on a row begins; the shard asks for nothing more until all of it has ended.
     mutating func begin() { underWay += 1 }
     mutating func end() { underWay -= 1 }
 
-    /// Whose turn it is: what no pile has and the piles alternate; the piles take turns among themselves.
+    /// The next to ask for: alarms of no pile and the piles alternate; the piles take turns among themselves.
     mutating func nextTurn(_ piles: [AlarmPile], isMainDue: Bool, isDue: (AlarmPile) -> Bool) -> Turn? {
         isPilesTurn.toggle()
         if !piles.isEmpty, isPilesTurn || !isMainDue {
@@ -53,7 +53,7 @@ struct AlarmReading {
     /// Looks at the row again in a second.
     mutating func retry(_ key: StoreKey, now: GatewayTime) { failed.append((key, now + Self.retryDelay)) }
 
-    /// Takes out the failed ones that are due again.
+    /// Takes out the failed alarms that are due again.
     mutating func takeFailed(now: GatewayTime) -> [StoreKey] {
         guard !failed.isEmpty else { return [] }
         let due = failed.filter { $0.at <= now }.map(\.key)

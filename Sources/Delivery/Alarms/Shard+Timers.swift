@@ -1,12 +1,12 @@
-// The passage of time, the release of what waited for the disk, and the alarms of rows on disk.
+// Due timers, the release of effects that waited for the disk, and the alarms of rows on disk.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Does what has become due.
+    /// Does what is due.
     ///
-    /// Call when `nextTimer` has come, and at least once a second.
+    /// The gateway calls this at `nextTimer`, and at least once a second.
     public mutating func advance(to time: GatewayTime) {
         let before = CountersRow.day(of: now)
         begin(time)
@@ -43,16 +43,16 @@ extension Shard {
 
     // MARK: Effects that waited
 
-    /// Lets go at once what waits for nothing any more.
+    /// Releases the effects that wait for nothing any more.
     mutating func releaseDue() {
-        // A Welcome that goes out may meet its device with a broadcast, whose end is let go in turn, and so on: thousands deep
-        // after a reconnect storm.
+        // A Welcome that goes out lets the shard evaluate a broadcast for the device. An effect of that is released in
+        // turn, and so on: thousands deep after a reconnect storm.
         guard outbox.beginRelease() else { return }
         while let effect = outbox.popDue(beforeSync: isPlanted(.answerBeforeSync)) { release(effect) }
         outbox.endRelease()
     }
 
-    /// Says it once everything written so far is durable.
+    /// Sends the effect once everything written so far is durable.
     mutating func whenDurable(_ kind: PendingEffect.Kind, ticket: Ticket? = nil) {
         outbox.hold(kind, ticket: ticket)
         releaseDue()
@@ -72,7 +72,8 @@ extension Shard {
             outbox.send(.updated(session, result))
             openGate(slot)
         case .leased(let origin, let leased):
-            // An ack that came before the lease was durable cancels the job; and what expired meanwhile stays here, too.
+            // An ack that came before the lease was durable cancels the job. A job that expired meanwhile stays here,
+            // too.
             let still = leased.filter { job in
                 if isPlanted(.overtakenLeaseShown) { return true }
                 guard let slot = jobs.find(job.message) else { return false }
@@ -93,9 +94,9 @@ extension Shard {
         }
     }
 
-    /// A result is out.
+    /// A result went out: the last one opens the device's stream.
     ///
-    /// A client drops what it reads before the result of its latest update, so the last one counts.
+    /// A client drops what it reads before the result of its latest update.
     private mutating func openGate(_ slot: UInt32) {
         let device = devices.pointer(slot)
         device.pointee.gates -= 1
@@ -131,7 +132,7 @@ extension Shard {
         case .device:
             let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
             alarms.begin()
-            // With its pending messages of broadcasts, which only the ledger knows.
+            // The shard needs the device's pending messages of broadcasts, too, which only the ledger has.
             withBroadcasts(of: cid, stored.key.bucket) { shard, slot, readiness in
                 if readiness == .ready {
                     shard.collectIfForgotten(slot)
@@ -153,10 +154,10 @@ extension Shard {
         }
     }
 
-    /// A cold message's time has come: its fallback or its end.
+    /// The alarm of a cold message is due: its fallback or its end.
     ///
-    /// What the alarm's reply said may be over by the time the device is there, so the rows are read once more, when
-    /// nothing can come in between.
+    /// The alarm's row may be out of date when the device is ready. So the shard reads the rows once more, while no
+    /// other step of the device is under way.
     private mutating func messageAlarmFired(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
         alarms.begin()
@@ -167,7 +168,7 @@ extension Shard {
                 shard.alarmDone()
                 return
             }
-            // In memory it has a timer of its own.
+            // A message in memory has a timer.
             if shard.listedMessage(table: key.table, item: key.item, of: slot) != nil {
                 shard.alarmDone()
                 return
@@ -192,7 +193,7 @@ extension Shard {
         let facts = scanned.facts
         let job = adoptJob(of: scanned)
         if facts.expiresAt <= now {
-            if job != .max, jobs.pointer(job).pointee.row.state == .leased { return }  // its timer sees to it
+            if job != .max, jobs.pointer(job).pointee.row.state == .leased { return }  // its timer handles it
             let alerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
             inBatch(of: slot) { shard in
                 shard.end(facts, alerted ? .handedOff : .expired, message: .max, job: job)
@@ -216,14 +217,14 @@ extension Shard {
         if !isPlanted(.alarmLost) { alarms.retry(key, now: now) }
     }
 
-    /// The store tells an alarm once; what could not be read then is tried again from here.
+    /// Looks again at alarms whose row a reader could not read: the store reports an alarm once.
     mutating func fireFailedAlarms() {
         for key in alarms.takeFailed(now: now) {
             if key.table == .taskMessage { retryBroadcastAlarm(key) } else { messageAlarmFired(key) }
         }
     }
 
-    /// A cid that was registered and never seen again within a day is removed, once nothing is queued for it.
+    /// Removes a device that registered and did not return within a day, once its queue is empty.
     private mutating func collectIfForgotten(_ slot: UInt32) {
         let device = devices.pointer(slot)
         guard !device.pointee.flags.contains(.established) else { return }
@@ -239,7 +240,7 @@ extension Shard {
             devices.noteUnloaded(slot)
             freeIfEmpty(slot)
         } else {
-            // A session of a whole day is proof enough that somebody uses it; a queue runs dry by its messages' TTL.
+            // A session of a whole day shows that the device is in use; a queue becomes empty by its messages' TTL.
             if device.pointee.isConnected {
                 device.pointee.flags.insert(.established)
             } else {

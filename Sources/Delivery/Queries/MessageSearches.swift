@@ -1,26 +1,26 @@
 internal import Wire
 
-/// A walk over the messages in memory, for one of which only the id is known.
+/// A walk over the messages in memory, to find one by its id alone.
 struct MessageWalk {
     var message: MessageID
     var origin: Origin
-    /// The slot where it goes on.
+    /// The slot where it continues.
     var next: UInt32 = 0
 }
 
-/// A message that only a reader can find, since nothing leads from it to its device.
+/// A message that only a reader can find, since no row leads from it to its device.
 struct MessageSearch {
     var message: MessageID
     var bucket: Bucket
     var origin: Origin
 }
 
-/// Queries for messages of which only the id is known: walks over those in memory, a slice a turn, and one reader's search.
+/// Queries for messages by id alone: walks over those in memory, a slice a turn, and one search by a reader.
 struct MessageSearches {
     /// How many of each wait.
     private static let waitingCount = 64
 
-    /// Messages in memory that a turn looks at.
+    /// Messages in memory that one turn compares.
     var sliceCount: UInt32 = 16_384
     private(set) var walks: [MessageWalk] = []
     private(set) var isSearching = false

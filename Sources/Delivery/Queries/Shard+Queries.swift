@@ -1,11 +1,11 @@
-// What operators and the admin API ask: a device's state, a message's life. Both are told once everything that they may
-// rest on is durable: nobody shall see an end that a crash takes back.
+// Questions of operators and the admin API: a device's state, a message's trace. Both answers wait until everything
+// that they may depend on is durable: no caller must see an end that a crash takes back.
 
 internal import Structures
 public import Wire
 
 extension Shard {
-    /// Tells a device's state, as `.deviceStatus`.
+    /// Answers with a device's state, as `.deviceStatus`.
     public mutating func status(
         of cid: DeviceID, bucket: Bucket, app: AppKey, origin: Origin, now: GatewayTime
     ) {
@@ -40,11 +40,11 @@ extension Shard {
         }
     }
 
-    /// Tells a message's life so far, as `.messageTrace`.
+    /// Answers with a message's steps so far, as `.messageTrace`.
     ///
-    /// With its device, which is among this device's messages in memory or nowhere there. Without, it is found by looking at
-    /// all of them, some in each turn: rare and for people. One that is only in the store is searched for, unless it is known
-    /// that it cannot be pending.
+    /// With its device given, the shard looks among that device's messages in memory only. Without, it looks at all
+    /// messages in memory, some in each turn: rare, and for people. It searches the store for a message that is only
+    /// there, unless it knows that the message cannot be pending.
     public mutating func trace(
         of message: MessageID, cid: DeviceID? = nil, mayBePending: Bool = true, origin: Origin, now: GatewayTime
     ) {
@@ -58,7 +58,7 @@ extension Shard {
         look(MessageWalk(message: message, origin: origin))
     }
 
-    /// Goes on with the oldest walk over the messages in memory.
+    /// Continues the oldest walk over the messages in memory.
     mutating func walkMessages() {
         if let walk = searches.popWalk() { look(walk) }
     }
@@ -69,7 +69,7 @@ extension Shard {
         where messages.isOccupied(slot) && messages.pointer(slot).pointee.facts.message == walk.message {
             return tellPending(slot, walk.origin)
         }
-        // What comes into memory behind the walk is found in the store: it is cold, or it was accepted after the question.
+        // A message that comes into memory behind the walk is found in the store, or was accepted after the question.
         guard end < messages.highWater else { return traceStored(walk.message, mayBePending: true, walk.origin) }
         var rest = walk
         rest.next = end
@@ -106,13 +106,14 @@ extension Shard {
         }
     }
 
-    /// Finds a message that neither memory nor a job nor a trace knows: sent before a restart, say, to a device that has
-    /// not come back, with nothing to hand to the vendor.
+    /// Finds a message that memory, jobs and traces do not have.
     ///
-    /// Nothing leads from a message to its device, so a reader looks at all messages of the bucket that have left memory;
-    /// one shard has one such search under way at a time.
+    /// Say, a message sent before a restart to a device that has not come back, without a vendor's content. No row
+    /// leads from a message to its device, so a reader looks at all messages of the bucket that have left memory. One
+    /// shard runs one such search at a time.
     private mutating func searchPending(_ message: MessageID, bucket: Bucket, _ origin: Origin) {
-        // Its id says when it was accepted: nothing waits for longer than the longest TTL, or has yet to come.
+        // Its id has the time of its acceptance: no message waits longer than the longest TTL, and none comes from the
+        // future.
         let age = now - message.acceptedAtMilliseconds
         guard (-limits.clockTolerance...Self.longestWait).contains(age) else {
             return tell(.messageTrace(origin, .unknown))
@@ -137,7 +138,7 @@ extension Shard {
                 let key = stored.key
                 let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
                 let facts = row.facts(cid: cid, table: key.table, item: key.item)
-                // As for one that is brought into memory.
+                // As for a message that comes into memory.
                 let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= shard.now
                 let isOffline = facts.flags.contains(.offline) || isMissed
                 return shard.addLateEvents(Self.pendingTrace(facts, steps: [], isOffline: isOffline), origin)
@@ -153,7 +154,7 @@ extension Shard {
     /// A month, the most that `longestTtlMilliseconds` allows, and a day.
     private static let longestWait: Int64 = 31 * 86_400_000
 
-    /// Tells it once everything written so far is durable.
+    /// Answers once everything written so far is durable.
     private mutating func tell(_ effect: Effect) {
         whenDurable(.told(effect))
     }
@@ -180,7 +181,7 @@ extension Shard {
         return trace
     }
 
-    /// Tells a trace with what was recorded beside it.
+    /// Answers with a trace and the events recorded beside it.
     private mutating func addLateEvents(_ trace: MessageTrace, _ origin: Origin) {
         var steps: [MessageTrace.Step] = []
         var asked: [StoreRead] = []

@@ -1,4 +1,4 @@
-// Sums over the ledger, the end of what is pending of a task, and the totals of days.
+// Sums over the ledger, the end of a task's pending messages, and the totals of days.
 
 internal import Structures
 internal import Wire
@@ -31,7 +31,7 @@ private final class Sweep {
     init(origin: Origin) { self.origin = origin }
 }
 
-/// What a report gathers.
+/// The state of a report while its reads are under way.
 private final class Gathering {
     struct Marks: OptionSet {
         let rawValue: UInt8
@@ -45,7 +45,7 @@ private final class Gathering {
     }
 
     var totals = TaskTotals()
-    /// By bucket and 48 bits of the message's digest: ledger rows and event rows of one message meet here.
+    /// By bucket and 48 bits of the message's digest, which a message's ledger row and event rows share.
     var marks: [UInt64: Marks] = [:]
 
     static func place(_ bucket: Bucket, _ item: UInt64) -> UInt64 { item & ~0xFFFF | UInt64(bucket.index) }
@@ -155,7 +155,7 @@ extension Shard {
                 finish: { shard, ok in shard.answer(origin, ok ? .totals(gathering.sum()) : .busy) }))
     }
 
-    /// A single push is reported from its message's trace, as long as there is one.
+    /// Reports a single push from its message's trace, while that exists.
     private mutating func singleTotals(of task: TaskID, _ app: AppKey, _ origin: Origin) {
         lookUp(StoreKey(task.home, .singleTask, task)) { shard, bytes, _, ok in
             guard ok else { return shard.answer(origin, .busy) }
@@ -186,7 +186,7 @@ extension Shard {
         }
     }
 
-    /// Where a pending single push has gone out: its job's row says it, or its own.
+    /// The channels on which a pending single push went out: its job's row has them, or its own.
     private mutating func pendingTotals(_ row: SingleTaskRow, _ origin: Origin) {
         findJob(row.message) { shard, job, ok in
             guard ok else { return shard.answer(origin, .busy) }
@@ -213,7 +213,7 @@ extension Shard {
     // MARK: Stop
 
     mutating func sweep(_ task: TaskID, _ app: AppKey, _ share: LoopShare, _ origin: Origin) {
-        // Longer than anything of the task can still wait in a mailbox or for a device's record.
+        // Longer than any message of the task can wait in a mailbox or for a device's record.
         tasks.stop(task, until: now + 24 * 3_600_000)
         closeBroadcast(task, app, .revoked)
         let sweep = Sweep(origin: origin)
@@ -248,7 +248,7 @@ extension Shard {
         answer(sweep.origin, sweep.hasFailed ? .busy : .swept(sweep.ended))
     }
 
-    /// Ends a message of whatever device, in its turn.
+    /// Ends a message of any device, in the device's turn.
     mutating func endPendingOfDevice(
         _ id: MessageID, _ cid: DeviceID, _ table: StoreKey.Table, _ item: UInt64, reason: String,
         completion: @escaping (inout Shard, Bool, Bool) -> Void
@@ -256,7 +256,7 @@ extension Shard {
         guard let bucket = id.bucket else { return completion(&self, false, true) }
         whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
-                // Without its device a message cannot be pending.
+                // A message without a device's record cannot be pending.
                 completion(&shard, false, readiness == .unknown)
                 return
             }
@@ -297,7 +297,8 @@ extension Shard {
             var mayBePending = true
             if let bytes, task.hasLedger, let row = LedgerRow(bytes), row.app == app, row.cid == cid {
                 message = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
-                // What has ended outlives its trace here, and a broadcast's message is in no list of its device.
+                // A ledger row that has ended outlives its trace, and a broadcast's message is in no list of its
+                // device.
                 mayBePending = row.state == nil && row.table != .broadcast
             } else if let bytes, !task.hasLedger, let row = SingleTaskRow(bytes), row.app == app, row.cid == cid {
                 message = row.message

@@ -1,17 +1,17 @@
 // The store seam: ordered keys and small atomic batches of one bucket.
 //
-// A shard store belongs to one loop and is called only on it. Its writes go to the committer; they are *visible* to
-// `get` and `scan` at once and *durable* when the completion of their ticket arrives. Delivery therefore changes its
+// A shard store belongs to one loop and is called only on it. The committer takes its writes. They are *visible* to
+// `get` and `scan` at once, and *durable* when the completion of their ticket arrives. Delivery therefore changes its
 // memory and the store together, and holds back whatever leaves the process until `committed(upTo:)`.
 //
 // Rows come in two ages. *Young* rows are in the journal and in memory; reading one is a lookup. *Cold* rows are in
 // the ordered store on disk; reading one is a request to a reader thread whose reply comes back through
 // `StoreReply`. After a restart every row is cold.
 //
-// A row may carry an *alarm* (`wakeAt`, gateway time in milliseconds, 0 for none). While the row is young its owner,
-// Delivery, keeps the deadline in its own wheel and the store does nothing. When the row turns cold the store tells
-// Delivery (`StoreEvent.cooled`) and from then on reports the alarm itself, once, when its time has come and Delivery
-// asks (`requestAlarms`). So no alarm needs a scan of queues, neither at run time nor at start.
+// A row may carry an *alarm* (`wakeAt`, gateway time in milliseconds, 0 for none). While the row is young, its owner,
+// Delivery, keeps the deadline in its own wheel. When the row turns cold, the store tells Delivery (`storeCooled`).
+// From then on the store reports the alarm itself, once, when it is due and Delivery asks (`requestAlarms`). So no
+// alarm needs a scan of queues, neither at run time nor at start.
 
 public import Wire
 
@@ -30,34 +30,35 @@ public struct ValueLocation: Sendable, Equatable {
 
 /// What every store takes; a store's own bound for a batch's bytes is `ShardStore.batchByteCount`.
 ///
-/// Delivery keeps within them: it refuses at admission what would go beyond, before it changes anything, and a test multiplies
-/// out that nothing that is admitted does. A store that is handed more all the same neither ends the process nor drops what was
-/// written: see `StoreBreach`.
+/// Delivery keeps within these bounds: it refuses larger input at admission, before it changes anything. A test
+/// computes that no accepted input exceeds them. A store that gets more neither ends the process nor drops what
+/// Delivery wrote: see `StoreBreach`.
 public enum StoreBounds {
     /// A row's value: the largest message with its vendor content, and room to grow.
     public static let valueByteCount = 128 << 10
     /// Operations of one batch.
     public static let operationCount = 65_535
-    /// Every store that an operator can configure takes a batch of so many bytes, headers included.
+    /// Every store that an operator can configure takes a batch of this many bytes, headers included.
     public static let smallestBatchByteCount = (2 << 20) - 64
 }
 
-/// A store was handed what is beyond its bounds: a fault of its caller, told so that somebody hears of it.
+/// A write beyond the store's bounds: a fault of the caller, which the store reports so that the log has it.
 public struct StoreBreach: Error, Sendable, Equatable {
     public enum Kind: Sendable, Equatable {
-        /// Above `StoreBounds.valueByteCount`: it was taken.
+        /// Above `StoreBounds.valueByteCount`; the store took it.
         case largeValue(byteCount: Int)
-        /// Above `ShardStore.batchByteCount`: it was not taken.
+        /// Above `ShardStore.batchByteCount`; the store did not take it.
         case unfitValue(byteCount: Int)
-        /// The batch has too many operations or bytes: it goes on as another one. Both are in one write, so that only a power
-        /// cut in that write can part them.
+        /// The batch has too many operations or bytes: the store continues it as another one.
+        ///
+        /// Both are in one write, so that only a power cut in that write can part them.
         case longBatch(operationCount: Int, byteCount: Int)
-        /// A row of a table without alarms came with one: it has none.
+        /// A row of a table without alarms came with one; the store drops the alarm.
         case alarm
     }
 
     public var kind: Kind
-    /// The row at hand.
+    /// The row that was written.
     public var key: StoreKey
 
     public init(_ kind: Kind, _ key: StoreKey) { (self.kind, self.key) = (kind, key) }
@@ -103,19 +104,20 @@ public typealias ReadToken = UInt64
 
 /// One thing to read.
 ///
-/// A reader answers several in one reply so that a device is loaded in one round trip.
+/// A reader answers several in one reply, so that one round trip loads a device.
 public enum StoreRead: Sendable {
     /// One row.
     case get(StoreKey)
-    /// The rows of `partition`'s partition with item ≥ `partition.item`, in order, up to both bounds (but at least one).
+    /// The rows of `partition`'s partition from item `partition.item` on, in order, up to both bounds (but at least
+    /// one).
     case scan(partition: StoreKey, rowLimit: Int, byteLimit: Int)
     /// How many rows the partition holds, the sum of their value bytes, and its first and last item, looking at up to
     /// `rowLimit` rows.
     case measure(partition: StoreKey, rowLimit: Int)
-    /// A row by its value, as `.row`: the first of the bucket's table that has left memory and whose value there `matches`.
+    /// A row by its value, as `.row`: the first of the bucket's table that is on disk and whose value there `matches`.
     ///
-    /// The answer is the row as it is now, or none if it is gone. `matches` runs on a reader's thread. It looks at all of
-    /// them, so this is for people's questions.
+    /// The answer is the row as it is now, or none if it is gone. A reader runs `matches` on its thread, over all rows
+    /// of the table. So this is for people's questions.
     case search(bucket: Bucket, table: StoreKey.Table, matches: @Sendable (UnsafeRawBufferPointer) -> Bool)
 }
 
@@ -127,10 +129,10 @@ public enum StoreReadResult {
     case measure(rowCount: Int, byteCount: Int, firstItem: UInt64, lastItem: UInt64)
 }
 
-/// A reader's answer, alive as long as this object; hand it to Delivery on the loop that asked.
+/// A reader's answer, valid as long as this object; the store hands it to Delivery on the loop that asked.
 ///
-/// A reply reflects every row that was visible on the loop when the request was made, less those changed since: the
-/// store merges young rows over cold ones on the loop, just before it hands the reply over.
+/// A reply has every row that was visible on the loop at the request, less those changed since. The store merges young
+/// rows over cold ones on the loop, just before it hands the reply over.
 public final class StoreReply {
     public let token: ReadToken
     public let results: [StoreReadResult]
@@ -146,19 +148,22 @@ public final class StoreReply {
     }
 }
 
-/// What a shard store reports on its loop, besides read replies, in this order of a turn.
+/// What a shard store reports on its loop besides read replies, in this order in a turn.
 public protocol ShardStoreObserver: AnyObject {
     /// Every batch up to and including `ticket` is durable.
     func storeCommitted(upTo ticket: Ticket)
     /// A read asked for with `read(_:)` or `requestAlarms` finished.
     ///
-    /// The reply shows the rows as they are at this call: what the observer did about an earlier reply of the same turn
-    /// is in it.
+    /// The reply shows the rows as they are at this call: it has the observer's writes for an earlier reply of the same
+    /// turn.
     func storeReplied(_ reply: StoreReply)
-    /// This young row is cold now: its location is invalid, its alarm is the store's business. Only for rows of
-    /// `device`, `message`, `vendorMessage` and `job`.
+    /// This young row is cold now: its location is invalid, and the store handles its alarm.
+    ///
+    /// Only for rows of `device`, `message`, `vendorMessage` and `job`.
     func storeCooled(_ key: StoreKey)
-    /// A write that the observer made was beyond the store's bounds. Comes inside that write, so the shard must not be called.
+    /// The observer wrote beyond the store's bounds.
+    ///
+    /// The call comes inside that write, so the observer must not call the shard.
     func storeBreached(_ breach: StoreBreach)
 }
 
@@ -199,17 +204,20 @@ public protocol ShardStore: AnyObject {
     /// Removes a row in the open batch; removing what is not there is allowed.
     func delete(_ key: StoreKey, prior: PriorRow)
 
-    /// Closes the batch: from now on it commits or is lost as a whole. An empty batch commits like any other.
+    /// Closes the batch: it commits or is lost as a whole.
+    ///
+    /// An empty batch commits like any other.
     func endBatch() -> Ticket
 
     /// The highest ticket known durable.
     var committedTicket: Ticket { get }
 
-    /// False while the journal's bound or the number of uncommitted bytes is reached: refuse new publishes with a
-    /// retryable error, but go on settling what is here.
+    /// False while the journal or the uncommitted bytes are at their bound.
+    ///
+    /// The shard then refuses new publishes with a retryable error, and still settles messages that are here.
     var acceptsWrites: Bool { get }
 
-    /// True when most of that room is taken: what is left is for apps that have taken less than their share.
+    /// True when most of that room is taken: the rest is for apps below their share.
     var isShortOfRoom: Bool { get }
 
     /// The value of a young row.
@@ -218,35 +226,41 @@ public protocol ShardStore: AnyObject {
     /// Looks up a young row (written since the last restart and not yet cooled); never touches the disk.
     func young(_ key: StoreKey) -> YoungLookup
 
-    /// True when the row is certainly on neither side, known without touching the disk (a filter says so).
+    /// True when the row is certainly on neither side, which a filter tells without a read from disk.
     func isCertainlyAbsent(_ key: StoreKey) -> Bool
 
-    /// Asks a reader thread. The reply comes through the observer in a later turn, never inside this call.
+    /// Asks a reader thread.
+    ///
+    /// The reply comes through the observer in a later turn, never inside this call.
     func read(_ requests: [StoreRead]) -> ReadToken
 
-    /// Asks for rows gone cold whose alarm is at or before the request's time, at most its limit, each reported once per
-    /// start (or again after its alarm changed). The reply holds one `.rows` result with the rows' current values,
-    /// `isComplete` false when more are due; rows found before a failure come with it.
+    /// Asks for cold rows whose alarm is at or before the request's time, at most its limit.
     ///
-    /// What the request leaves is not reported and stops nothing behind it; a later request names its pile. A pile may
-    /// tell an alarm of its app again that was told before.
+    /// The store reports each alarm once per start, or again after the alarm changed. The reply holds one `.rows`
+    /// result with the rows' current values, `isComplete` false when more are due; rows found before a failure come
+    /// with it.
+    ///
+    /// The store does not report what the request leaves, and goes on behind it; a later request names its pile. A pile
+    /// may report an alarm of its app twice.
     func requestAlarms(_ request: AlarmRequest) -> ReadToken
 
-    /// The earliest alarm that the store itself keeps, or `Int64.max`: no use in asking before. After a start a store that has
-    /// not looked everywhere yet says 0.
+    /// The earliest alarm that the store itself keeps, or `Int64.max`: a request before that finds nothing.
+    ///
+    /// After a start, a store that has not looked everywhere yet says 0.
     var nextAlarm: Int64 { get }
 
     /// The piles that have alarms.
     var alarmPiles: [AlarmPile] { get }
 
-    /// When a pile's next alarm is to be looked at, or `Int64.max`.
+    /// When a pile's next alarm is due for a look, or `Int64.max`.
     func nextAlarm(of pile: AlarmPile) -> Int64
 
-    /// Gives back a cold row's alarm that was reported: the pile reports it again, not before `until` unless it is recalled
-    /// or asked for eagerly.
+    /// Gives back a cold row's alarm that the store reported.
+    ///
+    /// The pile reports it again, not before `until` unless a recall or an eager request comes first.
     func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64)
 
-    /// Has what the pile holds of a bucket looked at now.
+    /// Makes the pile's alarms of a bucket due for a look now.
     func recallAlarms(of pile: AlarmPile, in bucket: Bucket)
 }
 
@@ -260,8 +274,8 @@ extension ShardStore {
 /// What memory knows of a key.
 public enum YoungLookup: Equatable, Sendable {
     case found(ValueLocation, wakeAt: Int64)
-    /// Deleted since the disk last saw it: absent, and the disk must not be asked.
+    /// Deleted since the disk last had it: absent, and the shard must not ask the disk.
     case deleted
-    /// Memory says nothing; the disk may have it.
+    /// Memory has nothing; the disk may have the row.
     case unknown
 }

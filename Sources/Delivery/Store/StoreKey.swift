@@ -1,6 +1,6 @@
 public import Wire
 
-/// Where a row lives: ordered by bucket, then table, then owner, then item.
+/// The place of a row: ordered by bucket, then table, then owner, then item.
 ///
 /// A *partition* is everything with the same bucket, table and owner; scans run within one partition, in item order.
 public struct StoreKey: Hashable, Comparable, Sendable {
@@ -26,7 +26,9 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         case meta = 8
         /// Owner: the alias's digest, whose first 12 bits are the bucket; item 0. Which devices may have the alias.
         case alias = 9
-        /// Owner: (app key, tag digest or 0 for the roster); item: low word of the cid. A device of this bucket has the tag.
+        /// Owner: (app key, tag digest or 0 for the roster); item: low word of the cid.
+        ///
+        /// A device of this bucket has the tag.
         case tag = 10
         /// Owner: taskId; item 0; in the task's home bucket. A list message, its state, its schedule.
         case task = 16
@@ -40,15 +42,18 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         case taskGroup = 20
         /// Owner: taskId of a single push; item 0; in the device's bucket. Which message it is. Ephemeral.
         case singleTask = 21
-        /// Owner: (app key, 0); item: a broadcast's number; in the app's home bucket. The app's log: a task's row, kept while
-        /// the broadcast lives; item 0: the highest number given.
+        /// Owner: (app key, 0); item: a broadcast's number; in the app's home bucket.
+        ///
+        /// The app's log: a task's row, kept while the broadcast is live; item 0: the highest number given.
         case broadcast = 22
 
-        /// Ephemeral rows are kept for a day (and within a size budget) after they were written, then dropped by the
-        /// store itself; they are written once, never deleted by name, and have no alarm.
+        /// The store keeps ephemeral rows for a day (within a size budget), then drops them.
+        ///
+        /// Delivery writes them once and never deletes them by name; they have no alarm.
         public var isEphemeral: Bool { self == .request || self == .trace || self == .singleTask }
 
-        /// Few and small: a start reads every row of these tables, so the store keeps them apart from those of messages.
+        /// Few and small: a start reads every row of these tables, so the store keeps them apart from those of
+        /// messages.
         public var isReadAtStart: Bool { self == .counters || self == .meta || self == .broadcast }
 
         /// Only these tables have partitions of several rows; in the others the item is 0.
@@ -61,7 +66,7 @@ public struct StoreKey: Hashable, Comparable, Sendable {
             }
         }
 
-        /// Rows that may have an alarm; their owner is told when they turn cold.
+        /// Rows that may have an alarm; the store tells their owner when they turn cold.
         @inlinable public var hasAlarms: Bool {
             switch self {
             case .device, .message, .vendorMessage, .job, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup:

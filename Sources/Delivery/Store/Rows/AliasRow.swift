@@ -2,7 +2,7 @@ internal import Wire
 
 /// Which devices may have an alias.
 ///
-/// An index: whether a device has it, its own row says.
+/// An index: the device's own row says whether it has the alias.
 struct AliasRow: Equatable {
     static let version: UInt8 = 1
 

@@ -1,21 +1,21 @@
 public import Wire
 
-/// What one bucket counted for one app on one UTC day, in absolute numbers; folded (`CounterFold`), what all of them did.
+/// What one bucket counted for one app on one UTC day, in absolute numbers; a folded row has the sums of all buckets.
 public struct CountersRow: Equatable, Sendable {
-    /// What is counted besides acceptances and ends; raw values are places in the row, never reused.
+    /// Counts besides acceptances and ends; raw values are places in the row, never reused.
     ///
-    /// A message's ways out count when they happen, on the day of its acceptance (see `CounterTable.count`); its final state,
-    /// and what users did, on the day of that.
+    /// A shard counts a send or an alert when it happens, on the day of the message's acceptance (see
+    /// `CounterTable.count`). It counts the final state, and a user's events, on the day of that.
     public enum Extra: Int, CaseIterable, Sendable {
         /// Sent on the live channel; accepted by the vendor; either of them.
         case sent = 0, alerted, reached
-        /// Shown and clicked, as the live channel's clients and as those of the vendor's alerts report it.
+        /// Shown and clicked, as clients report it: on the live channel, and for the vendor's alerts.
         case shownLive, clickedLive, shownVendor, clickedVendor
-        /// Devices that registered, that were there on the day, and that were forgotten again.
+        /// Devices that registered, that connected on the day, and that were removed again.
         case registered, active, collected
     }
 
-    /// On which channels a message went out, as far as that is to be counted.
+    /// The channels on which a message went out, as far as the shard still has to count them.
     struct Reach: OptionSet {
         let rawValue: UInt8
         static let sent = Reach(rawValue: 1)
@@ -23,7 +23,7 @@ public struct CountersRow: Equatable, Sendable {
         static let reached = Reach(rawValue: 4)
     }
 
-    /// Counts channels that a message went out on.
+    /// Counts the channels on which a message went out.
     mutating func count(_ reach: Reach) {
         if reach.contains(.sent) { extra[.sent] &+= 1 }
         if reach.contains(.alerted) { extra[.alerted] &+= 1 }

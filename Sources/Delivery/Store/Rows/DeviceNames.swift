@@ -1,12 +1,12 @@
 internal import Wire
 
-/// What a device is called by its app: its aliases and its tags, as they stand behind the tokens in its row.
+/// The names that an app gives a device: its aliases and its tags, as they stand after the tokens in its row.
 struct DeviceNames: Equatable {
     /// One alias, without a type; what most devices have.
     static let version: UInt8 = 1
     /// Several aliases, each with its type.
     static let typedVersion: UInt8 = 2
-    /// Remembered one by one; a device whose alias changes faster is held to the floor.
+    /// Aliases remembered one by one; a device whose alias changes faster is held to the floor.
     static let givenUpLimit = 16
 
     struct GivenUp: Equatable {
@@ -16,17 +16,17 @@ struct DeviceNames: Equatable {
 
     struct HeldAlias: Equatable {
         var name: AliasName
-        /// The stamp of the reservation that the alias was set with.
+        /// The stamp of the reservation under which the alias was set.
         var stamp: GatewayTime
     }
 
     /// At most one of each type.
     private(set) var aliases: [HeldAlias] = []
-    /// Aliases that the device gave up of late, with the stamp up to which their reservations were released.
+    /// Aliases that the device gave up lately, with the stamp up to which their reservations were released.
     ///
-    /// An earlier reservation of one of them, still on its way here, comes too late: its entry is gone.
+    /// An earlier reservation of such an alias, still on its way here, comes too late: its entry is gone.
     private(set) var givenUp: [GivenUp] = []
-    /// Stamps up to this may have been given up, whatever the alias.
+    /// The device may have given up any alias with a stamp up to this.
     private(set) var givenUpFloor: GatewayTime = 0
     var tags: [TagName] = []
     /// The day (UTC, since 1970) on which the tags were last replaced, and how often on it.
@@ -49,7 +49,7 @@ struct DeviceNames: Equatable {
         aliases.append(HeldAlias(name: name, stamp: stamp))
     }
 
-    /// Its alias of a type is released up to that one's stamp; what was given up before `oldest` is of no interest any more.
+    /// Gives up the alias of a type, released up to its stamp; forgets aliases given up before `oldest`.
     mutating func giveUpAlias(ofType type: UInt64, forgettingBefore oldest: GatewayTime) {
         let given = alias(ofType: type)
         givenUp.removeAll { $0.stamp < oldest || $0.alias == given?.name.low }
@@ -59,7 +59,7 @@ struct DeviceNames: Equatable {
         aliases.removeAll { $0.name.type == type }
     }
 
-    /// A reservation of this alias was released before it came here.
+    /// True when a reservation of this alias was released before it came here.
     func isOvertaken(_ name: AliasName, stamp: GatewayTime) -> Bool {
         stamp <= givenUpFloor || givenUp.contains { $0.alias == name.low && stamp <= $0.stamp }
     }
@@ -102,7 +102,7 @@ struct DeviceNames: Equatable {
         }
     }
 
-    /// Reads to the end of the row; nothing there means no names, `nil` bytes that are none.
+    /// Reads to the end of the row; no bytes mean no names, and damaged bytes give `nil`.
     init?(_ reader: inout RowReader) {
         if reader.isAtEnd { return }
         guard let version = reader.next(UInt8.self), (Self.version...Self.typedVersion).contains(version),

@@ -7,10 +7,10 @@ struct DeviceToken {
     var topic: String
     var token: String
     var registeredAt: GatewayTime
-    /// The vendor called it bad; it is not used until the device registers it again.
+    /// The vendor called it bad; senders do not get it until the device registers it again.
     var isQuarantined: Bool
 
-    /// One takes the place of the other.
+    /// True when one token takes the place of the other.
     func isLike(_ other: DeviceToken) -> Bool {
         kind == other.kind && environment == other.environment && topic == other.topic
     }
@@ -21,11 +21,11 @@ struct DeviceToken {
 
 /// What a device has besides numbers: its secret, its tokens, its names.
 ///
-/// In memory it stays as the bytes that stand in the row, since most devices are looked at rarely.
+/// In memory it stays as the bytes of the row, since most devices are rarely in use.
 package struct DeviceProfile {
     package var secret: [UInt8]
     var tokens: [DeviceToken]
-    /// Behind the tokens, if there is anything in it; rows of store format 1 end before it.
+    /// After the tokens, if there are any names; rows of store format 1 end before it.
     var names = DeviceNames()
 
     package var byteCount: Int {
@@ -86,7 +86,7 @@ package struct DeviceRow {
         let rawValue: UInt8
         static let pushModeOff = Flags(rawValue: 1)
         static let replayOpened = Flags(rawValue: 2)
-        /// It came back, or stayed long enough: no longer collected as a device that was never seen again.
+        /// It came back, or stayed long enough: it is no longer removed as a device that never returned.
         static let established = Flags(rawValue: 4)
         static let blacklisted = Flags(rawValue: 8)
         /// It has its row in the roster; rows of store format 1 have none.
@@ -98,20 +98,20 @@ package struct DeviceRow {
     var app: AppKey
     var generation: UInt64 = 0
     var lastTimestamp: UInt64 = 0
-    /// Sequences up to this may have been given.
+    /// The shard may have given sequences up to this.
     var reservedSequence: UInt64 = 0
     var queueEpoch: UInt64 = 0
     var registeredAt: GatewayTime = 0
     var lastSeenAt: GatewayTime = 0
-    /// Every broadcast up to this number is settled for the device; and so many beyond it have met it.
+    /// Every broadcast up to this number is settled for the device.
     ///
-    /// A row of a format
-    /// before 4 has zero: nothing has.
+    /// The next field counts the numbers beyond it that the shard has evaluated. A row of a format before 4 has zeros:
+    /// the shard has evaluated none.
     var broadcastSettled: UInt64 = 0
     var broadcastEvaluatedBeyond: UInt16 = 0
     /// See `Device.badgeRound`.
     var badgeRound: UInt8 = 0
-    /// What ended unseen since the last visit, in the order of `DroppedReason`.
+    /// Messages that ended unseen since the last visit, in the order of `DroppedReason`.
     var dropped = DroppedCounts()
 
     package func write(profile: UnsafeRawBufferPointer, into bytes: UnsafeMutableRawBufferPointer) {
@@ -164,7 +164,7 @@ package struct DeviceRow {
     }
 }
 
-/// Messages that ended without the device having seen them on the live channel.
+/// Messages that ended before the device saw them on the live channel.
 struct DroppedCounts: Equatable {
     var expired: UInt32 = 0
     var collapsed: UInt32 = 0
@@ -198,7 +198,7 @@ struct DroppedCounts: Equatable {
 /// A short name for some bytes, good enough to compare tokens and collapse keys of one device.
 enum Fingerprint {
     static func of(_ bytes: some Sequence<UInt8>) -> UInt64 {
-        // FNV-1a with a final mix; nothing here needs to withstand an adversary.
+        // FNV-1a with a final mix; no input here comes from an attacker who gains by a collision.
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325
         for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
         return hash ^ hash >> 29

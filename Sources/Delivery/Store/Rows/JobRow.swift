@@ -1,15 +1,15 @@
 internal import Wire
 
-/// A queued message's way to the vendor: where it is, the job's state, its lease, and the message's steps so far.
+/// A queued message's way to the vendor: its place, the job's state, its lease, and the message's steps so far.
 ///
-/// Kept until the message ends, so that it also says what a message was through: that an alert was shown (`alertedAt`),
-/// that it was flagged, that a newer one collapses it.
+/// The row is kept until the message ends. So it also says that the vendor showed an alert (`alertedAt`), that the
+/// message was flagged, or that a newer one collapses it.
 package struct JobRow {
     enum State: UInt8 { case due = 1, leased, accepted, rejected, exhausted, cancelled }
 
     static let version: UInt8 = 1
     static let stepLimit = 48
-    /// So many leases are remembered; a result under an older one is stale.
+    /// How many leases the row remembers; a result under an older one is stale.
     static let leaseLimit = 16
 
     var facts: MessageFacts
@@ -19,10 +19,10 @@ package struct JobRow {
     var attempts: UInt16 = 0
     var lease: (UInt64, UInt64) = (0, 0)
     var leasedUntil: GatewayTime = 0
-    /// The lease whose result was taken last, and that result: repeats of it are recognised.
+    /// The lease whose result was taken last, and that result, to recognise a repetition.
     var settledLease: (UInt64, UInt64) = (0, 0)
     var settledOutcome: UInt8 = 0
-    /// The leases that were given, oldest first: a result counts only under one of them.
+    /// Leases that senders got, oldest first: a result counts only under one of them.
     var leases: [GivenLease] = []
     /// Digest of the token that the last lease carried.
     var sentToken: UInt64 = 0
@@ -32,11 +32,11 @@ package struct JobRow {
     /// By how much the first lease moved the device's badge, and which of the client's own values it moved.
     var badgeChange: Int32 = 0
     var badgeRound: UInt8 = 0
-    /// The vendor will not show it: the change was taken back.
+    /// The vendor will not show the alert: the shard took the change back.
     var isBadgeTakenBack = false
-    /// That the vendor accepted it is in the counters.
+    /// The counters have the vendor's acceptance.
     var isAlertCounted = false
-    /// A newer message under its collapse key waits for it to be acked or to come free.
+    /// A newer message under its collapse key waits for its ack or its return from flight.
     var isCollapsed = false
     /// When the vendor accepted it; 0: never.
     var alertedAt: GatewayTime = 0
@@ -46,7 +46,7 @@ package struct JobRow {
         (self.facts, self.state, self.dueAt) = (facts, state, dueAt)
     }
 
-    /// When the stored row must be looked at again.
+    /// When the stored row is due.
     package var wakeAt: GatewayTime {
         switch state {
         case .due: min(dueAt, facts.expiresAt)
@@ -55,20 +55,20 @@ package struct JobRow {
         }
     }
 
-    /// Remembers a step; past the limit the middle ones go.
+    /// Adds a step; past the limit the middle ones go.
     mutating func note(_ event: TraceEvent, _ time: GatewayTime, _ detail: String = "") {
         if steps.count >= Self.stepLimit { steps.remove(at: Self.stepLimit / 2) }
         steps.append(MessageTrace.Step(event: event, time: time, detail: detail))
     }
 
-    /// Remembers a lease that is about to be given.
+    /// Adds a lease that a sender is about to get.
     mutating func give(_ lease: (UInt64, UInt64)) {
         self.lease = lease
         if leases.count >= Self.leaseLimit { leases.removeFirst() }
         leases.append(GivenLease(id: lease))
     }
 
-    /// Remembers what was taken as the result of a lease.
+    /// Notes the outcome that was taken as the result of a lease.
     mutating func settle(_ lease: (UInt64, UInt64), _ outcome: JobResult.Outcome) {
         (settledLease, settledOutcome) = (lease, outcome.rawValue)
         if let index = leases.firstIndex(where: { $0.id == lease }) { leases[index].take(outcome) }
@@ -158,7 +158,7 @@ package struct JobRow {
         (badgeApplied, isCollapsed) = (bits & 1 != 0, bits & 2 != 0)
         (isBadgeTakenBack, isAlertCounted) = (bits & 4 != 0, bits & 8 != 0)
         if reader.isAtEnd {
-            // A row of before leases were kept: those that it names besides.
+            // A row from before leases were kept has only those of its other fields.
             leases = LeaseBytes.known(lease, settled: settledLease, outcome: settledOutcome)
         } else {
             guard let leases = LeaseBytes.read(&reader), let change = reader.next(Int32.self),
@@ -176,7 +176,7 @@ extension RowReader {
     }
 }
 
-/// A lease that was given for a job, and which outcomes were taken under it: a bit each.
+/// A lease that a sender got, and which outcomes were taken under it: a bit each.
 struct GivenLease: Equatable {
     var high: UInt64
     var low: UInt64
@@ -191,7 +191,7 @@ struct GivenLease: Equatable {
     mutating func take(_ outcome: JobResult.Outcome) { outcomes |= 1 << outcome.rawValue }
 }
 
-/// Given leases as they stand behind the steps of job and trace rows; older rows end before them.
+/// Given leases as they stand after the steps of job and trace rows; older rows end before them.
 enum LeaseBytes {
     static let leaseByteCount = 17
 
@@ -218,7 +218,7 @@ enum LeaseBytes {
         return leases
     }
 
-    /// The leases that a row without a list tells of.
+    /// The leases that a row without a list names.
     static func known(_ lease: (UInt64, UInt64), settled: (UInt64, UInt64), outcome: UInt8) -> [GivenLease] {
         var leases: [GivenLease] = []
         if settled != (0, 0) { leases.append(GivenLease(id: settled, outcomes: outcome < 8 ? 1 << outcome : 0)) }
@@ -249,7 +249,7 @@ enum StepBytes {
             guard let event = reader.next(UInt8.self), let time = reader.next(Int64.self),
                 let detail = reader.nextText()
             else { return nil }
-            // An event of a later version is left out, not refused.
+            // An event of a later version is left out; the row is still valid.
             if let event = TraceEvent(rawValue: event) {
                 steps.append(MessageTrace.Step(event: event, time: time, detail: detail))
             }

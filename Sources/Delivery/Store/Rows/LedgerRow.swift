@@ -1,9 +1,9 @@
 package import Wire
 
-/// What became of one message of a task: written when it is accepted, again when it ends.
+/// The outcome of one message of a task: written at its acceptance, and again at its end.
 ///
-/// A task's reports are sums over these rows, a repeated call is answered from them, and a stop finds by them what is
-/// still pending.
+/// A task's reports are sums over these rows. A repeated call gets its answers from them, and a stop finds pending
+/// messages by them.
 package struct LedgerRow: Equatable {
     static let version: UInt8 = 1
     package static let fixedByteCount = 72
@@ -19,7 +19,7 @@ package struct LedgerRow: Equatable {
         static let firstAck = Flags(rawValue: 8)
         /// It was counted as sent when it was accepted.
         static let sendCounted = Flags(rawValue: 16)
-        /// It ended as it was accepted.
+        /// It ended in the batch that accepted it.
         static let endedAtOnce = Flags(rawValue: 32)
     }
 
@@ -33,7 +33,7 @@ package struct LedgerRow: Equatable {
     var acceptedAt: GatewayTime
     var endedAt: GatewayTime = 0
     var timeToLive: Int64
-    /// Where the message stood when it was accepted.
+    /// The table of the message at its acceptance.
     var table: StoreKey.Table
     var item: UInt64
     package var reason = ""
@@ -101,7 +101,7 @@ package struct LedgerRow: Equatable {
     }
 }
 
-/// What a user did with a message of a task: one row an event, so that a repeated report of it counts once.
+/// A user's event with a message of a task: one row an event, so that a repeated report counts once.
 package struct TaskEventRow: Equatable {
     package enum Event: UInt8 { case shown = 1, opened, alerted, action }
 
@@ -109,7 +109,7 @@ package struct TaskEventRow: Equatable {
     package static let byteCount = 24
 
     package var event: Event
-    /// By the vendor's alert rather than on the live channel.
+    /// On the vendor's alert rather than on the live channel.
     package var isVendor: Bool
     package var action: UInt32 = 0
     var time: GatewayTime

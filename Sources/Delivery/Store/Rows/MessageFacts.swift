@@ -1,8 +1,8 @@
 internal import Wire
 
-/// What Delivery must know of a message to route, end and trace it: everything but its content.
+/// What Delivery needs to know of a message to route, end and trace it: everything but its content.
 ///
-/// The same facts stand in the message's row, in its job's row and in memory.
+/// The same facts are in the message's row, in its job's row and in memory.
 struct MessageFacts {
     struct Flags: OptionSet {
         let rawValue: UInt8
@@ -11,13 +11,13 @@ struct MessageFacts {
         static let bulk = Flags(rawValue: 2)
         static let hasVendorContent = Flags(rawValue: 4)
         static let hasCollapseKey = Flags(rawValue: 8)
-        /// `fallbackAt` is a deadline at which a handoff job falls due.
+        /// `fallbackAt` is the time at which its handoff job is due.
         static let isArmed = Flags(rawValue: 16)
         /// It withdraws an earlier task; its payload is that task's id.
         static let revoke = Flags(rawValue: 32)
         /// Its ack ends its task's messages for other devices.
         static let firstAckWins = Flags(rawValue: 64)
-        /// It was accepted for a device in reach, and counted as sent in that batch.
+        /// The device was reachable at acceptance, and that batch counted the send.
         static let sendCounted = Flags(rawValue: 128)
     }
 
@@ -33,7 +33,7 @@ struct MessageFacts {
     var item: UInt64
     var acceptedAt: GatewayTime
     var expiresAt: GatewayTime
-    /// The live attempt's deadline as it was set at acceptance; 0: accepted for a device out of reach.
+    /// The live attempt's deadline, set at acceptance; 0: the device was unreachable.
     var fallbackAt: GatewayTime
     /// The row's alarm.
     var wakeAt: GatewayTime
@@ -45,7 +45,7 @@ struct MessageFacts {
     var bucket: Bucket { message.bucket ?? Bucket(0) }
     var key: StoreKey { StoreKey(bucket, table, cid, item: item) }
     var jobKey: StoreKey { StoreKey(bucket, .job, message) }
-    /// 0 for one without a place in a stream: only the vendor may carry it, or it ended as it was accepted.
+    /// 0 without a place in a stream: only the vendor may carry it, or it ended in the batch that accepted it.
     var sequence: UInt64 { table == .vendorMessage ? 0 : item }
     /// One live attempt and no more.
     var isOneShot: Bool { timeToLive <= 0 }
@@ -53,7 +53,7 @@ struct MessageFacts {
     /// What the answer to this message's publish said of its fallback.
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason) {
         if strategy == .vendorOnly || strategy == .vendorElseLive {
-            // One that the vendor failed and that went on to the live stream had a job, too.
+            // A message that the vendor failed and that moved to the live stream had a job, too.
             if flags.contains(.isArmed) || table == .message { return (.due, .applies) }
             return (.none, flags.contains(.hasVendorContent) ? .noToken : .noContent)
         }

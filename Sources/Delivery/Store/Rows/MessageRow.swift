@@ -2,8 +2,8 @@ public import Wire
 
 /// A stored message, read in place: a fixed header, then payload, collapse key, alert, vendor body, collapse id.
 ///
-/// Rows of the tables `message` and `vendorMessage`. Made only from bytes whose lengths were checked against each
-/// other, so no accessor can reach outside.
+/// A row of the table `message` or `vendorMessage`. The initialiser checks all lengths against each other, so no
+/// accessor can reach outside.
 public struct MessageRow {
     /// The version this code writes, and the only one it reads.
     public static let version: UInt8 = 1
@@ -50,7 +50,7 @@ public struct MessageRow {
     public var alertTitle: UnsafeRawBufferPointer { part(collapseKeyEnd, titleEnd) }
     public var alertBody: UnsafeRawBufferPointer { part(titleEnd, alertBodyEnd) }
 
-    /// What the vendor is to show; `nil` when the publish had nothing for it.
+    /// The vendor's content; `nil` when the publish had none.
     package var vendor: VendorContent? {
         guard facts(cid: .none, table: .message, item: 0).flags.contains(.hasVendorContent) else { return nil }
         let badge: VendorContent.Badge =
@@ -139,7 +139,7 @@ extension MessageRow {
         }
     }
 
-    /// Copies a row with other facts: a message that moves from the vendor table into the live stream.
+    /// Copies a row with other facts: for a message that moves from the vendor table into the live stream.
     static func copy(_ row: MessageRow, facts: MessageFacts, into bytes: UnsafeMutableRawBufferPointer) {
         bytes.copyMemory(from: row.bytes)
         bytes[1] = facts.flags.rawValue

@@ -1,8 +1,8 @@
 package import Wire
 
-/// What stored rows say, for checkers that watch a store from outside: the simulation and the crash tests.
+/// The content of stored rows, for checkers that watch a store from outside: the simulation and the crash tests.
 ///
-/// Nothing in the gateway reads rows this way.
+/// The gateway itself does not use this.
 package enum RowInspection {
     package struct Message {
         package var message: MessageID
@@ -25,7 +25,7 @@ package enum RowInspection {
         package var settledLease: (UInt64, UInt64)
         package var settledOutcome: UInt8
         package var badgeApplied: Bool
-        /// Which of the device's badges the lease moved, and whether that was taken back.
+        /// Which of the device's badges the lease moved, and whether the shard took that back.
         package var badgeRound: UInt8
         package var isBadgeTakenBack: Bool
         package var isCollapsed: Bool
@@ -70,9 +70,9 @@ package enum RowInspection {
         package var isBlacklisted: Bool
         package var alias: AliasName?
         package var tags: [TagName]
-        /// Those that are not quarantined.
+        /// Tokens that are not quarantined.
         package var tokens: [String]
-        /// Those that a sender service reported as bad.
+        /// Tokens that a sender service reported as bad.
         package var quarantined: [String]
     }
 
@@ -124,7 +124,7 @@ package enum RowInspection {
             quarantined: profile.tokens.filter(\.isQuarantined).map(\.token))
     }
 
-    /// The event that a trace row beside a message's trace tells of; `nil` for the trace itself.
+    /// The event of a trace row beside a message's trace; `nil` for the trace itself.
     package static func lateEvent(_ key: StoreKey) -> TraceEvent? {
         let index = Int(key.ownerHigh >> 60)
         return index > 0 && index <= LateEventRow.events.count ? LateEventRow.events[index - 1] : nil

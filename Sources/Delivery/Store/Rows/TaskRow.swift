@@ -3,7 +3,7 @@ package import Wire
 /// A task's row as bytes.
 package enum TaskRow {
     static let version: UInt8 = 1
-    /// Of a broadcast: its plan stands behind the content.
+    /// The version of a broadcast's row: its plan follows the content.
     static let broadcastVersion: UInt8 = 2
 
     package static func key(_ task: TaskID) -> StoreKey { StoreKey(task.home, .task, task) }
@@ -54,7 +54,7 @@ package enum TaskRow {
         return record
     }
 
-    /// When the row must be looked at again: its time, the end of somebody's patience, or the end of reports.
+    /// The row's alarm: the task's time, its retry time, or the end of reports.
     static func wakeAt(_ record: TaskRecord, retention: Int64) -> GatewayTime {
         switch record.state {
         case .scheduled: record.scheduleAt
@@ -100,7 +100,7 @@ package enum TargetsRow {
     }
 }
 
-/// A larger call under its request's digest: `begun` with its ids, and later, in a row of its own, what it was answered.
+/// A larger call under its request's digest: `begun` with its ids; its answer comes later, in a row of its own.
 package enum CallRow {
     /// Other than `RequestRow.version`, with which it shares a table.
     static let version: UInt8 = 2
@@ -134,7 +134,7 @@ package enum CallRow {
         return (digest, task, targets)
     }
 
-    /// Where the answer is kept: an ephemeral row is written once, so it has a key of its own.
+    /// The key of the answer: an ephemeral row is written once, so the answer has a key of its own.
     package static func answerKey(_ key: CallKey) -> StoreKey {
         StoreKey(key.bucket, .request, ownerHigh: ~key.high, ownerLow: ~key.low)
     }

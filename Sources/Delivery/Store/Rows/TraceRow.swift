@@ -1,6 +1,6 @@
 internal import Wire
 
-/// How a message ended, and its life in order.
+/// How a message ended, and its steps in order.
 ///
 /// Written once, with the final state.
 package struct TraceRow {
@@ -9,24 +9,24 @@ package struct TraceRow {
     var facts: MessageFacts
     var finalState: FinalState
     var isOffline: Bool
-    /// It was accepted for a device in reach, and counted as sent then.
+    /// The device was reachable at acceptance, and that batch counted the send.
     var wasSentLive: Bool
-    /// What its alert did to the badge was taken back.
+    /// The shard took back what its alert did to the badge.
     var isBadgeTakenBack: Bool
-    /// The lease whose result was taken last, so that a repeat of it is known even now.
+    /// The lease whose result was taken last, so that a repetition is recognised after the end, too.
     var settledLease: (UInt64, UInt64)
     var settledOutcome: UInt8
     var attempts: UInt16
-    /// The leases that were given for its job.
+    /// The leases that senders got for its job.
     var leases: [GivenLease]
-    /// What the answer to its publish said of its fallback; `nil` in a row of before it was kept.
+    /// What the answer to its publish said of its fallback; `nil` in a row from before it was kept.
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason)?
     package var reason: String
     package var steps: [MessageTrace.Step]
 
     static let fixedByteCount = 4 + 2 + 1 + 1 + 8 * 11 + 16
 
-    /// The row of a message that lived only on the live channel, written without building its steps first.
+    /// The row of a message that was only on the live channel, written without building its steps first.
     static func byteCount(job: JobRow?, reason: String, sent: Bool) -> Int {
         let own = (sent ? 3 : 2) * 10
         return fixedByteCount + RowWriter.byteCount(text: reason) + 2 + own
@@ -121,7 +121,7 @@ extension RowWriter {
     }
 }
 
-/// Something that happened to a message apart from its way to its end: a trace row of its own, under the event's number.
+/// An event of a message apart from its way to its end: a trace row of its own, under the event's number.
 package enum LateEventRow {
     static let version: UInt8 = 1
 

@@ -1,14 +1,14 @@
-// The numbers that a shard keeps by app, for an operator who has several.
+// The figures that a shard keeps by app, for an operator who has several.
 
 public import Wire
 
-/// Plain numbers of one app in one shard: counters count since the process started, gauges tell what is now.
+/// The figures of one app in one shard: counters count since the process started, gauges show the state of now.
 public struct AppStatistics: Sendable {
     // Counters.
     public var accepted: UInt64 = 0
     /// Publishes refused as busy, because room was short and the app had taken more than its share.
     public var refusedOverShare: UInt64 = 0
-    /// Messages that ended in a state which says that they did not arrive.
+    /// Messages that ended in a state which says that the device did not get them.
     public var expired: UInt64 = 0
     public var overflowed: UInt64 = 0
     public var failed: UInt64 = 0
@@ -30,7 +30,7 @@ public struct AppStatistics: Sendable {
 }
 
 extension Shard {
-    /// The numbers of these apps, in their order; an app that this shard does not know has none.
+    /// The figures of these apps, in their order; zeros for an app that this shard does not know.
     public func statistics(of keys: [AppKey]) -> [AppStatistics] {
         keys.map { key in
             guard let app = apps.firstIndex(where: { $0.key == key }) else { return AppStatistics() }
@@ -41,7 +41,7 @@ extension Shard {
         }
     }
 
-    /// Gives an app a place in everything that is kept by app.
+    /// Gives an app a place in every table that is kept by app.
     mutating func addApp(_ settings: AppSettings) {
         apps.append(settings)
         appNumbers.append(AppStatistics())

@@ -1,12 +1,12 @@
-/// Deliberate bugs, each at the place where it could really be made: the simulation has to catch every one.
+/// Deliberate bugs, each where a person could really make it: the simulation has to catch every one.
 ///
-/// Only a debug build can switch one on (`ShardLimits.planted`); in a release build the question is answered "no" at
-/// compile time and nothing is left of it.
+/// Only a debug build can switch one on (`ShardLimits.planted`). A release build answers "no" at compile time and keeps
+/// nothing of it.
 public enum PlantedFault: String, CaseIterable, Sendable {
     // Acks and final states.
     /// An ack deletes the message's row but not its job.
     case ackKeepsJob
-    /// An ack settles what was never sent in its session.
+    /// An ack settles a message that was never sent in its session.
     case ackOfUnsentCounts
     /// An ack above the highest sequence ever given is not refused.
     case ackAboveHighestAccepted
@@ -18,19 +18,19 @@ public enum PlantedFault: String, CaseIterable, Sendable {
     // Sessions and the live stream.
     /// An ended session still speaks for its device: the generation is not checked.
     case generationIgnored
-    /// A Hello's timestamp need not increase: a captured one can be said again.
+    /// A Hello's timestamp need not increase: an attacker can replay a captured Hello.
     case timestampIgnored
     /// The window admits one message too many.
     case windowMiscounted
     /// Messages are sent before the Welcome or the UpdateResult is out.
     case gateIgnored
-    /// What was in flight is not sent again after the client may have dropped it.
+    /// The shard does not send messages in flight again after the client may have dropped them.
     case recalledNotResent
     /// The offline flag is computed once, at acceptance.
     case offlineFlagOnce
     /// A session whose ack is overdue still counts as reachable.
     case suspectCountsAsReachable
-    /// A restart goes on with sequences of the block that was reserved before it.
+    /// After a restart the shard gives sequences of the block that it had reserved before.
     case sequenceReused
 
     // Durability.
@@ -38,21 +38,21 @@ public enum PlantedFault: String, CaseIterable, Sendable {
     case answerBeforeSync
     /// A message is sent before its own batch is synced.
     case deliverBeforeSync
-    /// A lease that an ack overtook is shown all the same.
+    /// The sender gets a lease although an ack came first.
     case overtakenLeaseShown
     /// The request id is not written with its message.
     case requestForgotten
-    /// A client's reason is stored as long as it came: the row passes its bound.
+    /// A client's reason is stored at full length: the row exceeds its bound.
     case reasonUncut
 
     // Time.
-    /// Expiry is off by one: what ends now is still sent and leased.
+    /// Expiry is off by one: the shard still sends and leases a message at its end.
     case expiryOffByOne
-    /// An alarm whose reading failed is not tried again.
+    /// The shard does not retry an alarm whose row a reader could not read.
     case alarmLost
 
     // Queues.
-    /// Collapse passes over the older messages.
+    /// Collapse leaves the older messages as they are.
     case collapseKeepsOlder
     /// Overflow ends messages that are in flight.
     case overflowDropsInFlight
@@ -80,25 +80,25 @@ public enum PlantedFault: String, CaseIterable, Sendable {
     case revokeLeavesPending
 
     // Broadcasts.
-    /// A broadcast reaches whoever is there, whatever its tags.
+    /// A broadcast reaches every connected device, whatever its tags.
     case broadcastIgnoresTags
     /// A broadcast's message is sent before its ledger row is synced.
     case broadcastBeforeSync
-    /// A device that returns is met again with what it has had: the ledger is not asked.
+    /// The shard evaluates a broadcast again for a device that returns, without a look at the ledger.
     case broadcastLedgerIgnored
-    /// A stop leaves those alone who have not had the broadcast yet.
+    /// A stop does not end the broadcast for devices that have not had it yet.
     case broadcastGoesOnAfterStop
-    /// The enumerator makes a job for whoever it finds, behind or not.
+    /// The enumerator makes a job for every device that it finds, whether the device is behind or not.
     case enumeratorAlertsAll
-    /// A broadcast that is dealt out is dealt to devices that registered after it, too.
+    /// A broadcast that a walk sends as ordinary messages reaches devices that registered after it, too.
     case dealtToNewcomers
-    /// A device that could not be read is passed over when a broadcast is dealt out.
+    /// Such a walk passes over a device whose record a reader could not read.
     case dealtPastUnread
 
     // First acks.
     /// A sibling's message is not ended.
     case siblingStays
-    /// A sibling's message that is still on its way when it is ended is let in.
+    /// A sibling's message that is still on its way when the siblings end is accepted.
     case siblingLetIn
 }
 
@@ -112,7 +112,7 @@ extension Shard {
         #endif
     }
 
-    /// Whether something with this end is over.
+    /// True when a message or a lease with this end is over.
     @inline(__always) func isOver(_ end: GatewayTime) -> Bool {
         isPlanted(.expiryOffByOne) ? end < now : end <= now
     }

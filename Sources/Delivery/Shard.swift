@@ -1,14 +1,14 @@
-// The decisions about all devices of one loop. Commands go in, effects come out; the store is written at once and
-// whatever depends on a write leaves when the write is durable. No I/O, no clock, no lock, no thread.
+// The decisions about all devices of one loop. Commands go in, effects come out. The shard writes to the store at once;
+// an effect that depends on a write leaves when the write is durable. No I/O, no clock, no lock, no thread.
 //
 // How the parts hang together:
-// - A *device slot* holds the record when it is loaded. Commands for a slot that is not loaded, or busy with a step that
-//   needs the disk, wait in order (Shard+Loading).
-// - A *message* is in memory while it is young or sent in the current session; everything else is rows, found by
-//   paging from the cursor (Shard+Sessions) or reported by the store's alarms (Shard+Timers).
+// - A *device slot* holds the device's record when it is loaded. Commands wait in order for a slot that is not loaded,
+//   or busy with a step that needs the disk (Shard+Loading).
+// - A *message* is in memory while it is young or sent in the current session. All others are rows: the shard pages
+//   them from the cursor (Shard+Sessions), or the store reports their alarms (Shard+Timers).
 // - A *job* is in memory while it is due or leased, while its row is young or while its message is in memory.
-// - Every change is made in one batch for one device (Shard+Batches) and ends in a ticket; effects wait in `pending`
-//   in the order of their tickets.
+// - Every change is one batch for one device (Shard+Batches) and gets a ticket; effects wait in `outbox` in the order
+//   of their tickets.
 
 internal import Structures
 internal import Wire
@@ -25,9 +25,9 @@ public struct Shard: ~Copyable {
     var sessions: SessionTable
     var messages: MessageTable
     var jobs: JobTable
-    /// Work that goes on turn by turn (Shard+Slices).
+    /// Work that continues turn by turn (Shard+Slices).
     var slices: [Slice] = []
-    /// Some of these wait for a turn.
+    /// True when slices or fired timers wait for a turn.
     public internal(set) var hasSlicesAtHand = false
 
     var counters: CounterTable
@@ -38,7 +38,7 @@ public struct Shard: ~Copyable {
     var searches = MessageSearches()
 
     var batch = OpenBatch()
-    /// Until this ticket is durable a connected device is sent nothing: see `end`.
+    /// Until this ticket is durable the shard sends a connected device nothing: see `end`.
     var walls: [UInt32: Ticket] = [:]
     var now: GatewayTime
     var alarms = AlarmReading()
@@ -54,14 +54,14 @@ public struct Shard: ~Copyable {
     var broadcasts = BroadcastTable()
     /// Frames lent until the next call.
     var heldFrames: [LentFrame] = []
-    /// What to do with a reader's answer.
+    /// The closure that gets a reader's answer.
     typealias Continuation = (inout Shard, StoreReply) -> Void
 
     /// Creates the shard of one loop.
     ///
     /// `counters` are the counters rows of this shard's buckets: today's and yesterday's one by one, others as sums.
-    /// `queueEpoch` names the store's life; devices get it at registration (docs/Semantics.md, "Sequences, windows and
-    /// acks").
+    /// `queueEpoch` names the store since it was created; a device gets it at registration (docs/Semantics.md,
+    /// "Sequences, windows and acks").
     public init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
         queueEpoch: UInt64, counters: CounterStart, broadcasts start: BroadcastStart = BroadcastStart(),
@@ -83,7 +83,7 @@ public struct Shard: ~Copyable {
         restore(start)
     }
 
-    /// The same with rows that nobody has folded.
+    /// The same with rows that are not folded.
     public init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
         queueEpoch: UInt64, counters: [StoredRow], broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
@@ -95,7 +95,8 @@ public struct Shard: ~Copyable {
             broadcasts: broadcasts, now: now)
     }
 
-    /// Exchanges the effects gathered so far for an emptied array; perform them in order before the next call.
+    /// Exchanges the effects gathered so far for an emptied array; the gateway performs them in order before the next
+    /// call.
     public mutating func takeEffects(into taken: inout [Effect]) {
         outbox.take(into: &taken)
     }
@@ -108,7 +109,7 @@ public struct Shard: ~Copyable {
     /// True when a lease would find jobs.
     public var hasDueJobs: Bool { jobs.dueCount > 0 }
 
-    /// No timer of this shard is due before this; call `advance(to:)` then, and at least once a second.
+    /// No timer of this shard is due before this; the gateway calls `advance(to:)` then, and at least once a second.
     public var nextTimer: GatewayTime {
         if hasSlicesAtHand || searches.hasWalks { return now }
         let alarm = alarms.mayAsk(now) ? min(store.nextAlarm, nextPileAlarm) : .max
@@ -136,7 +137,7 @@ public struct Shard: ~Copyable {
         return current
     }
 
-    /// Replaces the apps, and the limits if some are given; sessions keep what was agreed with them.
+    /// Replaces the apps, and the limits if given; sessions keep what the Welcome said.
     ///
     /// An app that is no longer listed takes no publishes; its devices keep what they have.
     public mutating func reload(apps new: [AppSettings], limits newLimits: ShardLimits? = nil) {
@@ -152,14 +153,14 @@ public struct Shard: ~Copyable {
         broadcasts.setApps(apps)
     }
 
-    /// Every batch up to `ticket` is on disk: lets go what waited for it.
+    /// Every batch up to `ticket` is on disk: releases the effects that waited for it.
     public mutating func committed(upTo ticket: Ticket, now: GatewayTime) {
         begin(now)
         outbox.committed(upTo: ticket)
         releaseDue()
     }
 
-    /// Starts a call: what earlier calls lent is over.
+    /// Starts a call: what earlier calls lent ends.
     mutating func begin(_ time: GatewayTime) {
         if time > now { now = time }
         if !heldReplies.isEmpty { heldReplies.removeAll(keepingCapacity: true) }
@@ -169,16 +170,16 @@ public struct Shard: ~Copyable {
 
 /// Something that leaves the shard once its ticket is durable.
 struct PendingEffect {
-    /// The rare ones are indirect: the queue is as wide as its widest.
+    /// The rare cases are indirect: the queue is as wide as its widest.
     enum Kind {
-        /// Answer, then send what may be sent.
+        /// Answer, then send what the window admits.
         case publish(Origin, PublishOutcome, device: UInt32, cid: DeviceID)
         indirect case welcome(SessionRef, WelcomeEffect)
         indirect case updated(SessionRef, UpdateResult)
         indirect case leased(Origin, [Job])
         indirect case settled(Origin, [ResultVerdict])
         indirect case task(Origin, TaskAnswer)
-        /// What a device's state or a message's life was found to be.
+        /// The state of a device or the trace of a message.
         indirect case told(Effect)
         indirect case taskDue(TaskRecord)
         indirect case launched(TaskRecord)

@@ -1,4 +1,4 @@
-/// Plain numbers of one shard for the metrics: counters count since the process started, gauges tell what is now.
+/// The figures of one shard for the metrics: counters count since the process started, gauges show the state of now.
 public struct ShardStatistics: Sendable {
     // Counters.
     public var accepted: UInt64 = 0
@@ -9,16 +9,18 @@ public struct ShardStatistics: Sendable {
     public var repeatedRequests: UInt64 = 0
     public var deliversSent: UInt64 = 0
     public var deliversResent: UInt64 = 0
-    /// Delivers of broadcasts, among all; messages that broadcasts became, live and by the enumerator; devices passed
-    /// over by their tags, their blacklist or their absence.
+    /// Delivers of broadcasts, among all.
+    ///
+    /// Then messages that broadcasts became, live and by the enumerator; and devices passed over by their tags, their
+    /// blacklist or their absence.
     public var broadcastDelivers: UInt64 = 0
     public var broadcastMessages: UInt64 = 0
     public var broadcastEnumerated: UInt64 = 0
     public var broadcastPassed: UInt64 = 0
-    /// Acks that named something not sent in their session.
+    /// Acks that named a message not sent in their session.
     public var acksIgnored: UInt64 = 0
     public var acksAboveHighest: UInt64 = 0
-    /// Feedback that was not recorded: another number than an action's, too many actions, no such message, no room.
+    /// Feedback that was not recorded: an action's number out of range, too many actions, no such message, or no room.
     public var feedbackIgnored: UInt64 = 0
     public var missedAckDeadlines: UInt64 = 0
     public var heartbeatTimeouts: UInt64 = 0
@@ -37,11 +39,11 @@ public struct ShardStatistics: Sendable {
     /// The vendor showed an alert of a message that the device had acked already.
     public var alertedTwice: UInt64 = 0
     public var storeReadFailures: UInt64 = 0
-    /// Rows that could not be read as what they should be; each is logged.
+    /// Rows whose bytes are not what they should be; each is logged.
     public var damagedRows: UInt64 = 0
 
     // Gauges.
-    /// Accepted and not ended, by the counters rows known to the shard.
+    /// Accepted less ended, by the counters rows that the shard knows.
     public var pending: Int64 = 0
     public var sessions = 0
     public var reachable = 0
@@ -54,7 +56,7 @@ public struct ShardStatistics: Sendable {
     public var heldJobs = 0
     public var leasedJobs = 0
     public var waitingCommands = 0
-    /// Devices with something queued, in flight or waited for.
+    /// Devices with a message queued or in flight, or with a command that waits.
     public var deviceQueues = 0
     public var pendingEffects = 0
     public var liveBroadcasts = 0

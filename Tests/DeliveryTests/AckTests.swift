@@ -187,18 +187,18 @@ import Wire
         #expect(harness.finalState(outcome.message) == .deliveredOffline)
     }
 
-    @Test("a message's life is found among its device's messages, or a slice of all messages at a time")
+    @Test("a message's trace is found among its device's messages, or among all messages a slice at a time")
     func boundedTrace() throws {
         let harness = DeliveryHarness()
         let phones = (0..<6).map { _ in harness.register() }
         let outcomes = phones.map { harness.publish($0) }
         harness.shard.searches.sliceCount = 2
-        // Whoever knows the device: at once, however many messages there are.
+        // With the device given: at once, however many messages there are.
         harness.shard.trace(of: outcomes[5].message, cid: phones[5].cid, origin: .none, now: harness.now)
         #expect(harness.shard.searches.walks.count == 0)
         harness.flush()
         #expect(harness.traces.last??.message == outcomes[5].message)
-        // Whoever has the id alone: some in each turn, and an end in between is seen.
+        // With the id alone: some in each turn, and the answer has an end in between.
         for index in [1, 5] {
             harness.shard.trace(of: outcomes[index].message, origin: .none, now: harness.now)
         }

@@ -10,8 +10,9 @@ struct BroadcastResolutionTests {
     private let world = BroadcastHarness()
     private var harness: DeliveryHarness { world.harness }
 
-    /// Three broadcasts, three seconds apart, sent and un-acked when the process dies; after the start the first one's
-    /// deadline passes, which makes its job and leaves it to the disk.
+    /// Three broadcasts, three seconds apart, sent and un-acked when the process crashes.
+    ///
+    /// After the restart the first one's deadline passes, which makes its job and leaves it to the disk.
     private func firstIsAlerted() -> (phone: Phone, records: [TaskRecord]) {
         let phone = harness.register(token: "t")
         var records: [TaskRecord] = []
@@ -174,7 +175,7 @@ struct BroadcastResolutionTests {
         #expect(totals[.revoked] == 1 && totals[.delivered] == 0 && totals[.deliveredOffline] == 0)
     }
 
-    @Test("a position does not carry a device past a broadcast that it has not met")
+    @Test("a position does not move a device past a broadcast that the shard has not evaluated for it")
     func unevaluatedStays() {
         var phone = harness.register(state: .background)
         let record = world.send()
@@ -188,8 +189,8 @@ struct BroadcastResolutionTests {
 
     // MARK: Flags
 
-    @Test("what a device meets when its live attempt's time is over comes flagged", arguments: [true, false])
-    func metLate(vendor: Bool) {
+    @Test("a broadcast that the shard evaluates after its live attempt comes flagged", arguments: [true, false])
+    func evaluatedLate(vendor: Bool) {
         var phone = harness.register()
         harness.disconnect(phone)
         let record = world.send(vendor: vendor)

@@ -170,7 +170,7 @@ struct BroadcastTaskTests {
         #expect(harness.takeDelivered().count + counts.reduce(0, +) == 10)
     }
 
-    @Test("an app has so many live broadcasts and no more")
+    @Test("an app has at most `liveBroadcasts` live broadcasts")
     func bounded() {
         var limits = ShardLimits()
         limits.liveBroadcasts = 2
@@ -183,7 +183,7 @@ struct BroadcastTaskTests {
         }
     }
 
-    @Test("a repeated request hears of its broadcast even when the app may have no more")
+    @Test("a repeated request gets its broadcast's answer even when the app may have no more")
     func repeatedAtTheBound() {
         var limits = ShardLimits()
         limits.liveBroadcasts = 1
@@ -217,7 +217,7 @@ struct BroadcastTaskTests {
         #expect(harness.takeDelivered().contains { $0.session == other.session && $0.payload == "theirs" })
     }
 
-    @Test("devices that return by the thousand in one commit meet a broadcast one after the other")
+    @Test("devices that return by the thousand in one commit get a broadcast one after the other")
     func storm() {
         var phones = (0..<3_000).map { _ in harness.register() }
         for phone in phones { harness.disconnect(phone) }
@@ -303,7 +303,7 @@ struct BroadcastTaskTests {
         harness.flush()
     }
 
-    @Test("a revoke withdraws a broadcast from a device that has not met it yet", arguments: [false, true])
+    @Test("a revoke withdraws a broadcast not yet evaluated for the device", arguments: [false, true])
     func revokedUnevaluated(crashes: Bool) {
         var phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -319,7 +319,7 @@ struct BroadcastTaskTests {
         #expect(world.imbalance([first, record]) == nil)
     }
 
-    @Test("a revoke of a broadcast that a connected device has not met yet leaves the earlier ones on their way")
+    @Test("a revoke of a broadcast not yet evaluated for a connected device leaves the earlier ones on their way")
     func revokedBehindFullWindow() {
         var phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -345,7 +345,7 @@ struct BroadcastTaskTests {
         #expect(harness.takeDelivered().map(\.stream) == [0], "the revoke itself, in the device's own stream")
     }
 
-    @Test("the life of a broadcast's message is told by its task and its device")
+    @Test("a broadcast's message has a trace under its task and its device")
     func trace() {
         let phone = harness.register(token: "t")
         let record = world.send()

@@ -151,7 +151,7 @@ struct BroadcastTests {
 
     // MARK: Tags
 
-    @Test("tags are looked at once, when the device is met: others are passed over, and the stream goes on")
+    @Test("the shard evaluates tags once: it passes over the other devices, and the stream goes on")
     func tags() {
         let both = harness.register(), one = harness.register(), none = harness.register()
         world.setTags(both, ["a", "b"])
@@ -185,7 +185,7 @@ struct BroadcastTests {
         #expect(world.totals(record).accepted == 1)
     }
 
-    // MARK: Whoever is not to be reached
+    // MARK: Devices that must not be reached
 
     @Test("blacklisted devices are passed over; with push mode off nothing goes out until it is on")
     func silenced() {
@@ -254,7 +254,7 @@ struct BroadcastTests {
         #expect(totals[.opened] == 1 && totals.vendor.clicked == 1 && world.imbalance([record]) == nil)
     }
 
-    @Test("an alert that somebody else's clock outlives ends as handed off, the rest as expired; nobody is left out")
+    @Test("at its expiry an alerted message ends as handed off, the others as expired, and each device has an end")
     func expiry() {
         let alerted = harness.register(token: "t"), silent = harness.register(), unacked = harness.register()
         harness.disconnect(alerted)
@@ -275,7 +275,7 @@ struct BroadcastTests {
 
     // MARK: Time to live and strategies
 
-    @Test("with TTL 0 it reaches whoever is there within a deadline, and expires; nobody is alerted")
+    @Test("with TTL 0 it reaches devices that are connected within a deadline, and expires; no device is alerted")
     func zero() {
         let here = harness.register(token: "t"), away = harness.register(token: "t")
         harness.disconnect(away)
@@ -288,7 +288,7 @@ struct BroadcastTests {
         #expect(totals[.expired] == totals.accepted && totals.accepted == 2)
     }
 
-    @Test("with TTL −1 whoever was not reached is alerted, once and for a minute, and it is not kept for them")
+    @Test("with TTL −1 a device that was not reached is alerted, once and for a minute, and nothing is kept for it")
     func minusOne() {
         let here = harness.register(token: "t")
         var away = harness.register(token: "t")

@@ -140,7 +140,7 @@ struct CounterFoldTests {
             }
             count(store, day, &books, &random)
         }
-        // Today, yesterday, the day before, and some that crashes left; folded days and a life an app.
+        // Today, yesterday, the day before, and some that crashes left; folded days and a total an app.
         let bound = Self.apps.count * (6 * Self.bucketCount + Int(Self.reportDays) + 4)
         #expect(mostRows <= bound, "\(mostRows) rows at a start")
         #expect(mostRows > Self.apps.count * Int(Self.reportDays))

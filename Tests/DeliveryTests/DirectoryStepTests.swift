@@ -98,7 +98,7 @@ import Wire
 
     // MARK: Aliases
 
-    @Test("an alias names so many devices and no more; a second reservation of one takes no place")
+    @Test("an alias names a bounded number of devices; a second reservation of one takes no place")
     func full() {
         let harness = DeliveryHarness()
         let phones = (0..<11).map { _ in harness.register() }
@@ -286,7 +286,7 @@ import Wire
         #expect(digests(other) == [0])
     }
 
-    @Test("a device has so many tags of so many characters, and they are replaced so often a day")
+    @Test("the number of a device's tags, their characters and their replacements a day are bounded")
     func tagBounds() {
         var limits = ShardLimits()
         (limits.tagsPerDevice, limits.tagCharactersPerDevice, limits.tagReplacementsPerDay) = (2, 5, 2)

@@ -4,8 +4,9 @@ import Wire
 
 @testable import Delivery
 
-/// The first device of a task that acks ends what is pending for the others, as one shard sees it; the gateway's part is
-/// played by `endSiblings`.
+/// The first device of a task that acks ends the pending messages of the others, as one shard sees it.
+///
+/// `endSiblings` plays the gateway's part.
 @Suite("First ack wins")
 struct FirstAckTests {
     private let harness = DeliveryHarness()
@@ -84,7 +85,7 @@ struct FirstAckTests {
         let again = try #require(harness.firstAcks.last)
         endSiblings(of: again, [first, away], settles: false)
         #expect(totals()[.revoked] == 1 && totals()[.delivered] == 1)
-        // Not settled yet: once more, also in the life that heard it.
+        // Not settled yet: once more, in the process that reported it, too.
         harness.firstAcks = []
         harness.advance(Self.timeout + 1)
         #expect(harness.firstAcks == [again])
@@ -98,7 +99,7 @@ struct FirstAckTests {
         #expect(totals().accepted == 2, "the row stays for the reports")
     }
 
-    @Test("the settled row lives as long as reports do, and no longer")
+    @Test("the settled row is kept as long as reports are, and no longer")
     func retention() throws {
         let first = harness.register(), away = harness.register()
         send(first)
@@ -135,7 +136,7 @@ struct FirstAckTests {
     }
 
     @Test(
-        "a repeated call hears who had the message, though the first ack has won meanwhile", arguments: [true, false])
+        "a repeated call gets the answer of each device with the message after the first ack", arguments: [true, false])
     func repeatedAfterwards(isCold: Bool) throws {
         let first = harness.register(), second = harness.register(), third = harness.register()
         for phone in [first, second] { send(phone) }

@@ -200,7 +200,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("another app's job is unknown to whoever may not see the app, pending or ended")
+    @Test("another app's job is unknown to a caller that may not see the app, pending or ended")
     func foreignApp() throws {
         let harness = DeliveryHarness()
         let phone = absent(harness)

@@ -120,9 +120,11 @@ struct NeighbourAlarmTests {
         #expect(harness.imbalance() == nil)
     }
 
-    /// The n-th read at the end fails, or none: a message whose alarm was lost so is looked at again a second later, and
-    /// until then nothing may ask the store without end.
-    @Test("jobs beyond their app's share end in time while those in memory live on", arguments: 0...24)
+    /// The n-th read at the end fails, or none.
+    ///
+    /// The shard looks again a second later at a message whose alarm was lost so. Until then it must not ask the store in
+    /// a busy loop.
+    @Test("jobs beyond their app's share end in time while those in memory go on", arguments: 0...24)
     func endsBeforeThoseInMemory(failingRead: Int) {
         let harness = Self.harness()
         for _ in 0..<20 { _ = harness.publish(absent(harness), timeToLive: 7_200_000) }

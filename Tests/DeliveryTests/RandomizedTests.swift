@@ -4,7 +4,7 @@ import Testing
 import Wire
 
 /// Many random steps with crashes, disk spills and failing reads; after each, the promises are held against a model.
-@Suite("Random lives of a few devices") struct RandomizedTests {
+@Suite("Random steps of a few devices") struct RandomizedTests {
     private struct Generator: RandomNumberGenerator {
         var state: UInt64
         mutating func next() -> UInt64 {

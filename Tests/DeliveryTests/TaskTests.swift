@@ -259,7 +259,7 @@ struct TaskTests {
         }
     }
 
-    @Test("a filter that has met its bound says no more than it knows")
+    @Test("a filter at its bound excludes no more than it knows")
     func filter() {
         var filter = AcceptanceFilter(now: 0, byteLimit: 64 << 10)
         let task = Self.task
@@ -271,7 +271,7 @@ struct TaskTests {
             filter.excludes(task, $0 &* 0x9E37_79B9_7F4A_7C15, createdAt: 6_000)
         }
         #expect(strangers > 1_900)
-        #expect(!filter.excludes(task, 1, createdAt: 4_000), "made before this life")
+        #expect(!filter.excludes(task, 1, createdAt: 4_000), "made before this process started")
         for digest in UInt64(1)...200_000 { filter.insert(task, digest &* 0xD1B5_4A32_D192_ED03, now: 50_000) }
         #expect(!filter.excludes(task, 3, createdAt: 6_000), "what was given up is not claimed to be known")
         #expect(filter.excludes(task, 3, createdAt: 900_000) || filter.excludes(task, 4, createdAt: 900_000))

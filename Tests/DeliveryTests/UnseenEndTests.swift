@@ -4,8 +4,9 @@ import Wire
 
 @testable import Delivery
 
-/// A message that ends unseen is not passed by the stream before that end is durable: a crash would bring it back under a
-/// position that covers it.
+/// The stream does not pass a message that ends unseen before that end is durable.
+///
+/// A crash would bring the message back under a position that covers it.
 @Suite("Ends that a device has not seen")
 struct UnseenEndTests {
     /// `first` is in flight, `second` waits under a key, `last` waits behind it.

@@ -7,7 +7,8 @@ internal import Wire
 /// With nothing due it waits until a shard reports jobs or the wait is over; every second it looks again, because a
 /// report says only "where there were none", which a caller that sees some apps only may miss.
 final class HandoffCoordinator {
-    struct LeaseRequest {
+    /// What one caller of this loop waits for: `PushAPI.LeaseRequest` as it applies here, or a lease for the hook.
+    struct LeaseCall {
         var apps: Set<AppKey>?
         var limit: Int
         var leaseMilliseconds: Int64
@@ -20,7 +21,7 @@ final class HandoffCoordinator {
     }
 
     private struct Walk {
-        var request: LeaseRequest
+        var call: LeaseCall
         var jobs: [Job] = []
         /// How many shards this walk has asked.
         var asked = 0
@@ -60,8 +61,8 @@ final class HandoffCoordinator {
     var waitingCount: Int { walks.count }
 
     /// False when too many are waiting already; `complete` is not called then.
-    func lease(_ request: LeaseRequest, now: Int64) -> Bool {
-        guard let (slot, stamp) = walks.insert(Walk(request: request)) else { return false }
+    func lease(_ call: LeaseCall, now: Int64) -> Bool {
+        guard let (slot, stamp) = walks.insert(Walk(call: call)) else { return false }
         step(slot, stamp, now: now)
         return true
     }
@@ -124,10 +125,10 @@ final class HandoffCoordinator {
         walks.forEach { slot, stamp, walk in
             if walk.isAsking { busy.append((slot, stamp)) } else { idle.append((slot, stamp)) }
         }
-        for (slot, stamp) in busy { walks[slot, stamp]?.request.deadline = 0 }
+        for (slot, stamp) in busy { walks[slot, stamp]?.call.deadline = 0 }
         for (slot, stamp) in idle {
             guard let walk = walks.remove(slot, stamp) else { continue }
-            walk.request.complete(walk.jobs)
+            walk.call.complete(walk.jobs)
         }
     }
 
@@ -151,19 +152,19 @@ final class HandoffCoordinator {
             walk.wasHinted = false
             walk.asked = 0
         }
-        let isFull = walk.jobs.count >= walk.request.limit
+        let isFull = walk.jobs.count >= walk.call.limit
         if isFull || walk.asked >= loopCount {
-            if walk.jobs.isEmpty && now < walk.request.deadline {
+            if walk.jobs.isEmpty && now < walk.call.deadline {
                 walks[slot, stamp] = walk  // waits for a hint or the tick
                 return
             }
             walks.remove(slot, stamp)
-            walk.request.complete(walk.jobs)
+            walk.call.complete(walk.jobs)
             return
         }
-        guard walk.request.isCallerPresent() else {
+        guard walk.call.isCallerPresent() else {
             walks.remove(slot, stamp)
-            walk.request.complete(walk.jobs)
+            walk.call.complete(walk.jobs)
             return
         }
         let target = (loop + walk.asked) % loopCount
@@ -173,8 +174,8 @@ final class HandoffCoordinator {
         outlet?.lease(
             target,
             LeaseCommand(
-                origin: route.origin(0), apps: walk.request.apps, limit: walk.request.limit - walk.jobs.count,
-                leaseMilliseconds: walk.request.leaseMilliseconds, leaseID: walk.request.leaseID))
+                origin: route.origin(0), apps: walk.call.apps, limit: walk.call.limit - walk.jobs.count,
+                leaseMilliseconds: walk.call.leaseMilliseconds, leaseID: walk.call.leaseID))
     }
 
     private func spread(

@@ -83,7 +83,7 @@ final class AdminFront {
             return respond(exchange, Self.busy)
         }
         let isTaken = owner.handoff.lease(
-            HandoffCoordinator.LeaseRequest(
+            HandoffCoordinator.LeaseCall(
                 apps: request.apps, limit: request.limit, leaseMilliseconds: request.leaseMilliseconds,
                 deadline: Int64(owner.loop.now) + request.waitMilliseconds, leaseID: request.leaseID,
                 isCallerPresent: { !exchange.isPeerGone },

@@ -59,12 +59,12 @@ final class HookSender: Sendable {
         }
         guard limit > 0 else { return }
         context.members[0].submit { loop in
-            let request = HandoffCoordinator.LeaseRequest(
+            let call = HandoffCoordinator.LeaseCall(
                 apps: nil, limit: limit, leaseMilliseconds: Self.leaseMilliseconds,
                 deadline: Int64(loop.loop.now) + Self.waitMilliseconds, leaseID: SecureRandom.words(),
                 isCallerPresent: { dispatcher.room > 0 },
                 complete: { [registry = loop.registry] jobs in self.post(jobs, registry: registry, by: dispatcher) })
-            if !loop.handoff.lease(request, now: Int64(loop.loop.now)) {
+            if !loop.handoff.lease(call, now: Int64(loop.loop.now)) {
                 self.state.withLock { $0.isLeasing = false }
             }
         }

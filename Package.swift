@@ -41,6 +41,7 @@ let package = Package(
         // Pure modules: no socket, no clock, nothing that can block.
         .target(name: "Structures", swiftSettings: common),
         .target(name: "Wire", swiftSettings: pure),
+        .target(name: "TextForms", swiftSettings: common),
         .target(name: "Delivery", dependencies: ["Wire", "Structures"], swiftSettings: common),
         .target(name: "Directory", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
         .target(name: "Campaigns", dependencies: ["Delivery", "Wire"], swiftSettings: common),
@@ -49,7 +50,7 @@ let package = Package(
         .target(name: "Platform", dependencies: ["CSystem"], swiftSettings: common),
         .target(name: "Cryptography", dependencies: ["COpenSSL"], swiftSettings: common),
         .target(
-            name: "EventLoops", dependencies: ["CLibevent", "Platform", "Cryptography", "Structures"],
+            name: "EventLoops", dependencies: ["CLibevent", "Platform", "Cryptography", "Structures", "TextForms"],
             swiftSettings: common),
         .target(name: "Journal", dependencies: ["Platform", "Structures"], swiftSettings: common),
         .target(
@@ -59,13 +60,13 @@ let package = Package(
         // Wiring.
         .target(
             name: "PushAPI",
-            dependencies: ["CSimdjson", "Campaigns", "Delivery", "Directory", "Wire", "Cryptography"],
+            dependencies: ["CSimdjson", "Campaigns", "Delivery", "Directory", "TextForms", "Wire", "Cryptography"],
             swiftSettings: common),
         .target(
             name: "Gateway",
             dependencies: [
                 "CCurl", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery", "Directory", "Wire",
-                "Cryptography", "Platform", "Structures",
+                "Cryptography", "Platform", "Structures", "TextForms",
             ], swiftSettings: common),
         .target(
             name: "LongwireClient",
@@ -86,6 +87,7 @@ let package = Package(
             swiftSettings: common),
         .testTarget(name: "StructuresTests", dependencies: ["Structures", "TestKit"], swiftSettings: common),
         .testTarget(name: "WireTests", dependencies: ["Wire", "TestKit"], swiftSettings: common),
+        .testTarget(name: "TextFormsTests", dependencies: ["TextForms"], swiftSettings: common),
         .testTarget(name: "DeliveryTests", dependencies: ["Delivery", "TestKit"], swiftSettings: common),
         .testTarget(name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"], swiftSettings: common),
         .testTarget(name: "CryptographyTests", dependencies: ["Cryptography"], swiftSettings: common),

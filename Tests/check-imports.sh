@@ -11,16 +11,17 @@ cd "$(dirname "$0")/.."
 rules='
 Structures:
 Wire:
+TextForms:
 Delivery: Structures Wire
 Directory: Delivery Structures Wire
 Campaigns: Delivery Wire
 Platform: CSystem Glibc Synchronization
 Cryptography: COpenSSL Glibc
-EventLoops: CLibevent Cryptography Glibc Platform Structures Synchronization
+EventLoops: CLibevent Cryptography Glibc Platform Structures Synchronization TextForms
 Journal: Glibc Platform Structures Synchronization
 MessageStore: CRocksDB Delivery Glibc Journal Platform Structures Synchronization Wire
-PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures Wire
-Gateway: Campaigns Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization Wire
+PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire
+Gateway: Campaigns Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
 Gateway/Outbound: CCurl
 LongwireClient: CryptoKit Cryptography Darwin Foundation Glibc Musl Synchronization Wire
 CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworking Glibc LoadGenerator LongwireClient Synchronization Wire

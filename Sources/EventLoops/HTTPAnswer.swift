@@ -1,4 +1,4 @@
-internal import Glibc
+internal import TextForms
 
 /// One answer on its way into a connection's outbox.
 struct HTTPAnswer {
@@ -129,25 +129,22 @@ struct HTTPDateCache: ~Copyable {
     mutating func date(atSecond new: UInt64) -> HTTPDate {
         if new != second {
             second = new
-            var time = time_t(new)
-            var parts = tm()
-            gmtime_r(&time, &parts)
-            // Not strftime's names: those would follow a locale.
+            let time = CivilTime(millisecondsSince1970: Int64(new) * 1_000)
             let days: StaticString = "SunMonTueWedThuFriSat"
             let months: StaticString = "JanFebMarAprMayJunJulAugSepOctNovDec"
-            put(days, Int(parts.tm_wday), at: 0)
+            put(days, time.weekday, at: 0)
             put(", ", at: 3)
-            put(Int(parts.tm_mday), digits: 2, at: 5)
+            put(time.date.day, digits: 2, at: 5)
             put(" ", at: 7)
-            put(months, Int(parts.tm_mon), at: 8)
+            put(months, time.date.month - 1, at: 8)
             put(" ", at: 11)
-            put(Int(parts.tm_year) + 1900, digits: 4, at: 12)
+            put(time.date.year, digits: 4, at: 12)
             put(" ", at: 16)
-            put(Int(parts.tm_hour), digits: 2, at: 17)
+            put(time.hour, digits: 2, at: 17)
             put(":", at: 19)
-            put(Int(parts.tm_min), digits: 2, at: 20)
+            put(time.minute, digits: 2, at: 20)
             put(":", at: 22)
-            put(Int(parts.tm_sec), digits: 2, at: 23)
+            put(time.second, digits: 2, at: 23)
             put(" GMT", at: 25)
         }
         return HTTPDate(bytes: UnsafeRawBufferPointer(start: text.baseAddress, count: Self.byteCount))

@@ -436,7 +436,7 @@ public enum CampaignAnswer {
             for step in trace.steps {
                 writer.beginObject()
                 writer.key("time")
-                writer.string(clockText(step.time))
+                writer.string(dateTime(step.time))
                 writer.key("event")
                 writer.string(step.detail.isEmpty ? "\(step.event)" : "\(step.event): \(step.detail)")
                 writer.endObject()
@@ -460,25 +460,6 @@ public enum CampaignAnswer {
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
     }
-}
-
-/// A time in UTC as Getui writes it.
-func clockText(_ time: GatewayTime) -> String {
-    let (month, day) = civilDate(time)
-    let seconds = time / 1_000 % 86_400
-    // The year that has this month and day on this day.
-    let days = time / 86_400_000
-    let guess = 1970 + days / 365
-    var year = guess
-    for candidate in stride(from: guess, through: guess - 1, by: -1)
-    where civilDay("\(pad(Int(candidate), 4))-\(pad(month, 2))-\(pad(day, 2))") == days { year = candidate }
-    let clock = [seconds / 3_600, seconds / 60 % 60, seconds % 60].map { pad(Int($0), 2) }.joined(separator: ":")
-    return "\(pad(Int(year), 4))-\(pad(month, 2))-\(pad(day, 2)) \(clock)"
-}
-
-private func pad(_ number: Int, _ width: Int) -> String {
-    let digits = String(number)
-    return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
 }
 
 extension FallbackNote {

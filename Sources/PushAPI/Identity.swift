@@ -3,6 +3,7 @@
 
 public import Delivery
 internal import Cryptography
+internal import TextForms
 public import Wire
 
 extension AppKey {
@@ -92,56 +93,31 @@ private func nameDigest(_ app: AppKey, _ kind: StaticString, _ text: String) -> 
 extension TaskID {
     /// The task of a request that names several devices: the same one for a repeated request of the same day.
     init(kind: Kind, now: GatewayTime, request key: (UInt64, UInt64)) {
-        let (month, day) = civilDate(now)
-        self.init(kind: kind, month: month, day: day, random: (UInt32(truncatingIfNeeded: key.0), key.1))
+        let date = CivilDate(millisecondsSince1970: now)
+        self.init(kind: kind, month: date.month, day: date.day, random: (UInt32(truncatingIfNeeded: key.0), key.1))
     }
 
     /// A new task accepted at `now`, dated in UTC.
     init(kind: Kind, now: GatewayTime, random: RandomWords) {
-        let (month, day) = civilDate(now)
+        let date = CivilDate(millisecondsSince1970: now)
         self.init(
-            kind: kind, month: month, day: day,
+            kind: kind, month: date.month, day: date.day,
             random: (UInt32(truncatingIfNeeded: random.next()), random.next()))
     }
 
     /// As the other, with a home of the caller's choice.
     init(kind: Kind, now: GatewayTime, home: Bucket, random: RandomWords) {
-        let (month, day) = civilDate(now)
+        let date = CivilDate(millisecondsSince1970: now)
         self.init(
-            kind: kind, month: month, day: day, home: home,
+            kind: kind, month: date.month, day: date.day, home: home,
             random: (UInt32(truncatingIfNeeded: random.next()), random.next()))
     }
 }
 
-/// Month and day in UTC of a time in milliseconds since 1970 (the days-to-civil algorithm of the proleptic calendar).
-func civilDate(_ time: GatewayTime) -> (month: Int, day: Int) {
-    let daysSinceEpoch = time / 86_400_000 - (time % 86_400_000 < 0 ? 1 : 0)
-    // Since 1 March of a year divisible by 400.
-    let dayOfEra = Int((daysSinceEpoch % 146_097 + 719_468 + 146_097) % 146_097)
-    let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
-    let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
-    let shiftedMonth = (5 * dayOfYear + 2) / 153  // March is 0
-    let day = dayOfYear - (153 * shiftedMonth + 2) / 5 + 1
-    return (shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9, day)
-}
-
 /// `yyyy-MM-dd HH:mm:ss` in UTC, as Getui writes times for people.
 func dateTime(_ time: GatewayTime) -> String {
-    let seconds = time / 1_000 - (time % 1_000 < 0 ? 1 : 0)
-    let secondOfDay = ((seconds % 86_400) + 86_400) % 86_400
-    let (month, day) = civilDate(time)
-    // The year from the days since 1 March of year 0, as in `civilDate`.
-    let days = (seconds - secondOfDay) / 86_400 + 719_468
-    let era = (days >= 0 ? days : days - 146_096) / 146_097
-    let dayOfEra = days - era * 146_097
-    let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
-    let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
-    func padded(_ number: Int64, _ count: Int) -> String {
-        let digits = String(number)
-        return String(repeating: "0", count: max(0, count - digits.count)) + digits
-    }
-    return "\(padded(year, 4))-\(padded(Int64(month), 2))-\(padded(Int64(day), 2)) "
-        + "\(padded(secondOfDay / 3_600, 2)):\(padded(secondOfDay / 60 % 60, 2)):\(padded(secondOfDay % 60, 2))"
+    let time = CivilTime(millisecondsSince1970: time)
+    return "\(time.date) \(time.clock)"
 }
 
 /// Random words drawn in blocks, because one call of the generator costs more than a message's share.

@@ -1,4 +1,5 @@
 internal import Delivery
+internal import TextForms
 internal import Wire
 
 // Reports.
@@ -68,31 +69,14 @@ extension PublicAPI {
     private func dayQuery(
         _ text: String, app: App, isAboutUsers: Bool, now: GatewayTime
     ) throws(GetuiFault) -> DayReportQuery {
-        guard let day = civilDay(text) else { throw .invalid("date", "yyyy-MM-dd") }
+        guard let date = CivilDate(text), date.year >= 1970 else { throw .invalid("date", "yyyy-MM-dd") }
+        let day = Int64(date.daysSince1970)
         let today = now / 86_400_000
         guard day < today else { throw .invalid("date", "the day is not over (UTC)") }
         return DayReportQuery(
             app: app.key, date: text, day: UInt32(day), isAboutUsers: isAboutUsers,
             isKept: day >= today - Limits.reportDays)
     }
-}
-
-/// Days since 1970 of a date written `yyyy-MM-dd` (the civil-to-days algorithm of the proleptic calendar).
-func civilDay(_ text: String) -> Int64? {
-    let parts = text.split(separator: "-", omittingEmptySubsequences: false)
-    guard parts.count == 3, parts[0].utf8.count == 4, parts[1].utf8.count == 2, parts[2].utf8.count == 2,
-        text.utf8.allSatisfy({ $0 == UInt8(ascii: "-") || (48...57).contains($0) }), let year = Int64(parts[0]),
-        let month = Int64(parts[1]), let day = Int64(parts[2]), (1970...9999).contains(year),
-        (1...12).contains(month), (1...31).contains(day)
-    else { return nil }
-    let shifted = month <= 2 ? year - 1 : year
-    let era = shifted / 400
-    let yearOfEra = shifted - era * 400
-    let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
-    let dayOfEra = yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear
-    let days = era * 146_097 + dayOfEra - 719_468
-    // A day that the month does not have comes back as another one.
-    return civilDate(days * 86_400_000) == (Int(month), Int(day)) ? days : nil
 }
 
 /// The value of a parameter behind the path's question mark, percent-decoded; `nil` when it is not there.

@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// One event on its way to the log.
 struct LogRecord: Equatable, Sendable {
     var level: LogLevel
@@ -28,7 +30,8 @@ struct LogFormatter {
     }
 
     private func appendJSON(_ record: LogRecord, to output: inout [UInt8]) {
-        output += "{\"time\":\"\(Self.timestamp(record.time))\",\"level\":\"\(record.level.rawValue)\"".utf8
+        let time = CivilTime(millisecondsSince1970: record.time).timestamp
+        output += "{\"time\":\"\(time)\",\"level\":\"\(record.level.rawValue)\"".utf8
         output += ",\"event\":\"\(record.name.rawValue)\"".utf8
         for field in record.fields {
             output += ",\"\(field.key.rawValue)\":".utf8
@@ -43,8 +46,9 @@ struct LogFormatter {
     }
 
     private func appendText(_ record: LogRecord, to output: inout [UInt8]) {
+        let time = CivilTime(millisecondsSince1970: record.time).timestamp
         let level = record.level.rawValue.uppercased()
-        output += "\(Self.timestamp(record.time)) \(level)".utf8
+        output += "\(time) \(level)".utf8
         output += String(repeating: " ", count: 8 - level.utf8.count).utf8
         output += record.name.rawValue.utf8
         for field in record.fields {
@@ -88,34 +92,5 @@ struct LogFormatter {
             }
         }
         output.append(UInt8(ascii: "\""))
-    }
-
-    /// A time as ISO 8601 in UTC, with milliseconds.
-    static func timestamp(_ milliseconds: Int64) -> String {
-        let (days, millisecondOfDay) = milliseconds.dividedFloor(by: 86_400_000)
-        // Civil date from a day number, in the calendar that starts on 1 March, so that the leap day comes last.
-        let (era, dayOfEra) = (days + 719_468).dividedFloor(by: 146_097)
-        let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
-        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
-        let shiftedMonth = (5 * dayOfYear + 2) / 153
-        let day = dayOfYear - (153 * shiftedMonth + 2) / 5 + 1
-        let month = shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9
-        let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
-        let second = millisecondOfDay / 1_000
-        return padded(year, 4) + "-" + padded(month, 2) + "-" + padded(day, 2) + "T" + padded(second / 3_600, 2) + ":"
-            + padded(second / 60 % 60, 2) + ":" + padded(second % 60, 2) + "." + padded(millisecondOfDay % 1_000, 3)
-            + "Z"
-    }
-
-    private static func padded(_ number: Int64, _ width: Int) -> String {
-        let digits = "\(number)"
-        return String(repeating: "0", count: max(0, width - digits.count)) + digits
-    }
-}
-
-extension Int64 {
-    fileprivate func dividedFloor(by divisor: Int64) -> (quotient: Int64, remainder: Int64) {
-        let (quotient, remainder) = quotientAndRemainder(dividingBy: divisor)
-        return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
     }
 }

@@ -25,10 +25,35 @@ public struct FanoutQueue {
     }
 
     /// One app's lists, which take turns among themselves.
-    private struct Ring {
+    private struct AppLists {
         let app: AppKey
-        var entries: [Entry] = []
+        private(set) var entries: [Entry] = []
+        /// Those before it are gone: taking one moves the others only now and then.
+        private var head = 0
         var targetCount = 0
+
+        init(app: AppKey) { self.app = app }
+
+        var isEmpty: Bool { head == entries.count }
+        mutating func append(_ entry: Entry) { entries.append(entry) }
+
+        mutating func popFirst() -> Entry {
+            let entry = entries[head]
+            head += 1
+            if head * 2 >= entries.count {
+                entries.removeFirst(head)
+                head = 0
+            }
+            return entry
+        }
+
+        mutating func removeOverdue(now: UInt64) -> [Entry] {
+            let overdue = entries[head...].filter { $0.deadline <= now }
+            guard !overdue.isEmpty else { return [] }
+            entries = entries[head...].filter { $0.deadline > now }
+            head = 0
+            return overdue
+        }
     }
 
     /// Of the devices that may wait, an app has at most this part.
@@ -36,28 +61,28 @@ public struct FanoutQueue {
 
     private let targetLimit: Int
     /// Apps with lists that wait, in the order of their turns.
-    private var rings: [Ring] = []
+    private var queues: [AppLists] = []
     /// Devices that still wait.
     public private(set) var targetCount = 0
 
     /// - Parameter targetLimit: devices that may wait; each costs about a hundred bytes. One list is always taken.
     public init(targetLimit: Int) { self.targetLimit = targetLimit }
 
-    public var isEmpty: Bool { rings.isEmpty }
+    public var isEmpty: Bool { queues.isEmpty }
 
     /// Lets a list wait for its portions until `deadline`; false when too many devices wait, of its app or of all.
     public mutating func append(_ fanout: Fanout, deadline: UInt64) -> Bool {
         let count = fanout.targets.count
-        let place = rings.firstIndex { $0.app == fanout.app }
-        let own = place.map { rings[$0].targetCount } ?? 0
+        let place = queues.firstIndex { $0.app == fanout.app }
+        let own = place.map { queues[$0].targetCount } ?? 0
         guard own == 0 || own + count <= targetLimit / Self.sharesOfLimit,
             targetCount == 0 || targetCount + count <= targetLimit
         else { return false }
         guard count > 0 else { return true }
-        if place == nil { rings.append(Ring(app: fanout.app)) }
-        let ring = place ?? rings.count - 1
-        rings[ring].entries.append(Entry(fanout: fanout, next: 0, deadline: deadline))
-        rings[ring].targetCount += count
+        if place == nil { queues.append(AppLists(app: fanout.app)) }
+        let last = place ?? queues.count - 1
+        queues[last].append(Entry(fanout: fanout, next: 0, deadline: deadline))
+        queues[last].targetCount += count
         targetCount += count
         return true
     }
@@ -65,31 +90,30 @@ public struct FanoutQueue {
     /// The next portion of the first app that `mayTake` lets: the app stands behind the others from then on, and what is
     /// left of the list behind the app's other lists.
     public mutating func popPortion(where mayTake: (AppKey) -> Bool = { _ in true }) -> Portion? {
-        guard let place = rings.firstIndex(where: { mayTake($0.app) }) else { return nil }
-        var ring = rings.remove(at: place)
-        var entry = ring.entries.removeFirst()
+        guard let place = queues.firstIndex(where: { mayTake($0.app) }) else { return nil }
+        var queue = queues.remove(at: place)
+        var entry = queue.popFirst()
         let part = entry.next..<min(entry.next + Self.portionCount, entry.fanout.targets.count)
         entry.next = part.upperBound
-        if entry.next < entry.fanout.targets.count { ring.entries.append(entry) }
-        ring.targetCount -= part.count
+        if entry.next < entry.fanout.targets.count { queue.append(entry) }
+        queue.targetCount -= part.count
         targetCount -= part.count
-        if !ring.entries.isEmpty { rings.append(ring) }
+        if !queue.isEmpty { queues.append(queue) }
         return Portion(fanout: entry.fanout, part: part)
     }
 
     /// Takes out what has waited until its deadline.
     public mutating func popOverdue(now: UInt64) -> [Portion] {
         var overdue: [Portion] = []
-        for place in rings.indices {
-            for entry in rings[place].entries where entry.deadline <= now {
+        for place in queues.indices {
+            for entry in queues[place].removeOverdue(now: now) {
                 let part = entry.next..<entry.fanout.targets.count
-                rings[place].targetCount -= part.count
+                queues[place].targetCount -= part.count
                 targetCount -= part.count
                 overdue.append(Portion(fanout: entry.fanout, part: part))
             }
-            rings[place].entries.removeAll { $0.deadline <= now }
         }
-        rings.removeAll { $0.entries.isEmpty }
+        queues.removeAll { $0.isEmpty }
         return overdue
     }
 }

@@ -47,5 +47,6 @@ extension Shard {
         appNumbers.append(AppStatistics())
         jobs.addApp()
         sessions.addApp()
+        broadcasts.setApps(apps)
     }
 }

@@ -150,7 +150,6 @@ public struct Shard: ~Copyable {
             }
         }
         retiredApps = Set(apps.map(\.key)).subtracting(new.map(\.key))
-        broadcasts.setApps(apps)
     }
 
     /// Every batch up to `ticket` is on disk: releases the effects that waited for it.

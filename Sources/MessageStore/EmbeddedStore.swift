@@ -291,7 +291,7 @@ public final class EmbeddedStore: @unchecked Sendable {
     }
 
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
-        committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit / 4
+        committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit / 2
             && ledger.byteCount <= configuration.journalByteLimit
     }
 

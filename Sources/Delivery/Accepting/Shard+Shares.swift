@@ -43,7 +43,7 @@ struct AppUsage {
 }
 
 extension Shard {
-    /// The journal is nearly at its bound, or the room for waiting commands is.
+    /// A quarter of the uncommitted bytes' bound is used, or seven eighths of the journal or of the waiting commands' bound.
     var isShortOfRoom: Bool {
         store.isShortOfRoom || devices.waitingCount >= limits.waitingInAll - limits.waitingInAll / 8
     }

@@ -35,9 +35,8 @@ struct BroadcastTable {
     /// The highest number given or known.
     func highest(of app: AppKey) -> UInt64 { max(logs[app]?.given ?? 0, logs[app]?.head ?? 0) }
 
-    mutating func raiseHead(of app: AppKey, to head: UInt64, _ apps: [AppSettings]) {
+    mutating func raiseHead(of app: AppKey, to head: UInt64) {
         logs[app, default: BroadcastLog()].head = max(logs[app]?.head ?? 0, head)
-        setApps(apps)
     }
 
     /// Keeps a live broadcast at its place in the order of the numbers.

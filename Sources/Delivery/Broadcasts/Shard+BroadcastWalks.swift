@@ -20,7 +20,8 @@ extension Shard {
     /// Takes the broadcasts that a start found in the logs.
     mutating func restore(_ start: BroadcastStart) {
         numbers.damagedRows &+= UInt64(start.damagedRows)
-        for (app, head) in start.heads { broadcasts.raiseHead(of: app, to: head, apps) }
+        for (app, head) in start.heads { broadcasts.raiseHead(of: app, to: head) }
+        broadcasts.setApps(apps)
         let records = start.records.sorted {
             ($0.app.word, $0.broadcast?.number ?? 0) < ($1.app.word, $1.broadcast?.number ?? 0)
         }
@@ -44,25 +45,19 @@ extension Shard {
 
     /// Launches a broadcast: the shard evaluates it for connected devices, a slice a turn.
     ///
-    /// The gateway calls `continueBroadcasts` turn by turn while `hasBroadcastsAtHand`. `loopCount` loops share its
-    /// speed.
+    /// The gateway calls `continueWork` turn by turn while `hasWorkAtHand`. `loopCount` loops share its speed.
     public mutating func launch(_ record: TaskRecord, loopCount: Int, now: GatewayTime) {
         begin(now)
         guard let number = record.broadcast?.number, number > 0 else { return }
         if record.isStreamed { broadcasts.keep(record) }
-        broadcasts.raiseHead(of: record.app, to: number, apps)
+        broadcasts.raiseHead(of: record.app, to: number)
+        broadcasts.setApps(apps)
         guard record.isStreamed else { return }
         broadcasts.walk(record.app, slotCount: sessions.slotCount, loopCount: loopCount)
         walkSessions()
     }
 
     public var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
-
-    /// Evaluates new broadcasts for the next slice of sessions.
-    public mutating func continueBroadcasts(now: GatewayTime) {
-        begin(now)
-        walkSessions()
-    }
 
     mutating func walkSessions() {
         for app in broadcasts.walkedApps { walkSessions(of: app) }

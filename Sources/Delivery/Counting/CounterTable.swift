@@ -95,7 +95,10 @@ struct CounterTable: ~Copyable {
 
     /// The row of the batch's bucket, app and day, marked as changed.
     private mutating func today(_ scope: Scope) -> UInt32 {
-        if changed != .max { return changed }
+        if changed != .max {
+            assert(rows.pointer(changed).pointee.app == scope.app, "a batch counts for one app")
+            return changed
+        }
         changed =
             index[scope.app.word, Self.key(scope.bucket, scope.day)]
             ?? keep(CountersRow(app: scope.app, day: scope.day), scope.bucket)

@@ -20,7 +20,7 @@ struct DeviceTable: ~Copyable {
     var timers: SlotTimers
     private var waitLists = Slab<WaitList>()
     /// Commands that wait, for devices and for aliases.
-    var waitingCount = 0
+    private(set) var waitingCount = 0
     private var evictionHand: UInt32 = 0
     /// Devices whose record is in memory.
     private(set) var loadedCount = 0
@@ -162,6 +162,15 @@ struct DeviceTable: ~Copyable {
     }
 
     // MARK: Waiting
+
+    /// Counts a command that waits elsewhere, for an alias's row; false when too many commands wait in all.
+    mutating func reserveWait(limitOfAll: Int) -> Bool {
+        guard waitingCount < limitOfAll else { return false }
+        waitingCount += 1
+        return true
+    }
+
+    mutating func releaseWaits(_ count: Int) { waitingCount -= count }
 
     /// False when too many commands wait, for the device or in all.
     mutating func wait(

@@ -34,7 +34,6 @@ extension Shard {
         if let index = apps.firstIndex(where: { $0.key == key }) { return UInt16(truncatingIfNeeded: index) }
         addApp(AppSettings(key: key, appID: "", apnsTopic: ""))
         retiredApps.insert(key)
-        broadcasts.setApps(apps)
         return UInt16(truncatingIfNeeded: apps.count - 1)
     }
 

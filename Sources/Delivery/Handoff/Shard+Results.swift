@@ -80,24 +80,7 @@ extension Shard {
                 shard.verdictDone(operation)
                 return
             }
-            guard let job else {
-                guard let bucket = message.bucket else {
-                    shard.verdictDone(operation)
-                    return
-                }
-                shard.readTrace(message, bucket: bucket) { shard, trace, ok in
-                    guard let trace, operation.sees(trace.facts.app) else {
-                        operation.verdicts[index].verdict = ok ? .unknownJob : .storeFailed
-                        shard.verdictDone(operation)
-                        return
-                    }
-                    ended(&shard, trace) { shard, verdict in
-                        operation.verdicts[index].verdict = verdict
-                        shard.verdictDone(operation)
-                    }
-                }
-                return
-            }
+            guard let job else { return shard.withEnded(message, operation, index, ended) }
             guard operation.sees(shard.jobs.pointer(job).pointee.row.facts.app) else {
                 // A caller who may not see the app does not learn that the job exists.
                 shard.dropJobIfDone(job)
@@ -116,11 +99,32 @@ extension Shard {
                         operation.verdicts[index].verdict = act(&shard, job)
                         if let left = shard.jobs.find(message) { shard.dropJobIfDone(left) }
                     // It ended during the read of its device.
-                    case .gone: operation.verdicts[index].verdict = .cancelled
+                    case .gone: return shard.withEnded(message, operation, index, ended)
                     case .unreadable: operation.verdicts[index].verdict = .storeFailed
                     }
                     shard.verdictDone(operation)
                 }
+            }
+        }
+    }
+
+    /// Finds the trace of a message that ended, and takes the verdict.
+    private mutating func withEnded(
+        _ message: MessageID, _ operation: VerdictOperation, _ index: Int,
+        _ ended:
+            @escaping (
+                inout Shard, TraceRow, @escaping (inout Shard, ResultVerdict.Verdict) -> Void
+            ) -> Void
+    ) {
+        guard let bucket = message.bucket else { return verdictDone(operation) }
+        readTrace(message, bucket: bucket) { shard, trace, ok in
+            guard let trace, operation.sees(trace.facts.app) else {
+                operation.verdicts[index].verdict = ok ? .unknownJob : .storeFailed
+                return shard.verdictDone(operation)
+            }
+            ended(&shard, trace) { shard, verdict in
+                operation.verdicts[index].verdict = verdict
+                shard.verdictDone(operation)
             }
         }
     }
@@ -286,7 +290,6 @@ extension Shard {
                 if !wasAlerted {
                     let reach: CountersRow.Reach = wasReached ? [.alerted] : [.alerted, .reached]
                     shard.counters.count(reach, of: trace.facts, now: shard.now)
-                    shard.counters.writeChanged(trace.facts.bucket, to: shard.store)
                 }
             }
             completion(&shard, .recorded)

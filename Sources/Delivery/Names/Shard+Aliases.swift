@@ -56,11 +56,10 @@ extension Shard {
     /// Finds an alias's row, now or when a reader has it; work that waits for the same row keeps its order.
     private mutating func lookUp(_ name: AliasName, _ work: @escaping AliasWork) {
         if aliasReads.isUnderWay(name) {
-            guard devices.waitingCount < limits.waitingInAll else {
+            guard devices.reserveWait(limitOfAll: limits.waitingInAll) else {
                 work(&self, nil, false)
                 return
             }
-            devices.waitingCount += 1
             aliasReads.wait(for: name, work)
             return
         }
@@ -76,7 +75,7 @@ extension Shard {
             aliasReads.begin(name)
             read([.get(key)]) { shard, reply in
                 let waiting = shard.aliasReads.end(name)
-                shard.devices.waitingCount -= waiting.count
+                shard.devices.releaseWaits(waiting.count)
                 for work in [work] + waiting {
                     // An earlier one of them may have written the row.
                     switch shard.store.young(key) {
@@ -101,7 +100,6 @@ extension Shard {
     }
 
     private mutating func write(_ row: AliasRow, _ name: AliasName) {
-        precondition(!batch.isOpen, "batches do not nest")
         inBatch(in: name.bucket) { shard in
             let key = AliasRow.key(name)
             if row.entries.isEmpty {

@@ -128,10 +128,12 @@ extension Shard {
             var record = record
             switch (change, record.state) {
             case (.stop, .open), (.stop, .scheduled), (.stop, .running), (.stop, .stopping), (.stop, .ending):
+                // The caller sweeps and counts; the home finishes what a caller leaves half done. A stop that is repeated
+                // does not put that off.
+                let resumeAt = shard.now + shard.limits.taskPatience
+                record.resumeAt = record.state == .stopping ? min(record.resumeAt, resumeAt) : resumeAt
                 if record.state != .stopping { record.broadcast?.position = 0 }
                 record.state = .stopping
-                // The caller sweeps and counts; the home finishes what a caller leaves half done.
-                record.resumeAt = shard.now + shard.limits.taskPatience
             case (.swept, .stopping): record.resumeAt = shard.now
             case (.stopped, .stopping): record.state = .stopped
             case (.ended, .ending): record.state = .ended

@@ -56,6 +56,7 @@ extension Shard {
         precondition(!batch.isOpen, "batches do not nest")
         store.beginBatch(bucket)
         let result = write(&self)
+        counters.writeChanged(bucket, to: store)
         outbox.wrote(store.endBatch())
         return result
     }

@@ -18,8 +18,12 @@ final class SimulatedBroadcast {
     var madeAt: Int64 = 0
     var isCreated = false
     var isStopped = false
-    /// The stop was answered, and the home was told to go on.
+    /// The caller of the stop has swept, and the home was told to go on.
     var isStopTold = false
+    /// Loops whose part of the caller's sweep is under way, whether one failed, and in which run that is.
+    var callersSweepMissing = 0
+    var hasCallersSweepFailed = false
+    var callersRun = 0
     /// Every shard has swept it since it was stopped, in one run of the process: nothing of it goes out any more.
     var isSwept = false
     var isOver = false
@@ -76,7 +80,8 @@ extension World {
     static let broadcastSeed: UInt64 = 0xB0AD_CA57
 
     private static let routes = (
-        create: UInt64(21), stop: UInt64(22), walk: UInt64(23), totals: UInt64(24), state: UInt64(25)
+        create: UInt64(21), stop: UInt64(22), walk: UInt64(23), totals: UInt64(24), state: UInt64(25),
+        callersSweep: UInt64(26)
     )
 
     func broadcastSomething() {
@@ -275,18 +280,38 @@ extension World {
         case (Self.routes.create, .busy), (Self.routes.create, .full): break
         case (Self.routes.stop, .busy) where !broadcast.isStopTold: broadcast.isStopped = false
         case (Self.routes.stop, .record(let record)) where record.state == .stopping && !broadcast.isStopTold:
-            // As the front does after its sweep; if a crash comes first, the home goes on by itself.
-            broadcast.isStopTold = true
-            ask(
-                loop(of: broadcast.task.id.home), .change(broadcast.task.id, broadcast.task.app, .swept),
-                Self.routes.stop, broadcast.index)
+            sweepAsCaller(broadcast)
         case (Self.routes.stop, _): break
+        case (Self.routes.callersSweep, _): callerSwept(broadcast, answer)
         case (Self.routes.totals, .totals(let part)): broadcast.totals.add(part)
         case (Self.routes.state, .record(let record)):
             if record.state == .ended || record.state == .stopped { broadcast.isOver = true }
         case (Self.routes.walk, _): if Int(origin.request) == broadcast.walkRequest { stepped(broadcast, answer) }
         default: fail(.content, "broadcast \(broadcast.index) was answered with \(answer)")
         }
+    }
+
+    /// The front that took the stop ends what is pending, on every loop; whatever dies meanwhile, the home goes on by itself.
+    private func sweepAsCaller(_ broadcast: SimulatedBroadcast) {
+        (broadcast.callersSweepMissing, broadcast.hasCallersSweepFailed, broadcast.callersRun) = (
+            loops.count, false, life
+        )
+        for loop in loops {
+            ask(
+                loop, .sweep(broadcast.task.id, broadcast.task.app, share(of: loop)), Self.routes.callersSweep,
+                broadcast.index)
+        }
+    }
+
+    private func callerSwept(_ broadcast: SimulatedBroadcast, _ answer: TaskAnswer) {
+        guard broadcast.callersRun == life, broadcast.callersSweepMissing > 0 else { return }
+        if case .swept = answer {} else { broadcast.hasCallersSweepFailed = true }
+        broadcast.callersSweepMissing -= 1
+        guard broadcast.callersSweepMissing == 0, !broadcast.hasCallersSweepFailed else { return }
+        broadcast.isStopTold = true
+        ask(
+            loop(of: broadcast.task.id.home), .change(broadcast.task.id, broadcast.task.app, .swept),
+            Self.routes.stop, broadcast.index)
     }
 
     private func stepped(_ broadcast: SimulatedBroadcast, _ answer: TaskAnswer) {

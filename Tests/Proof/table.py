@@ -73,7 +73,7 @@ def power(result):
 
 def words(name):
     """camelCase as words."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).lower()
 
 
 def fuzz(result):

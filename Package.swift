@@ -74,9 +74,11 @@ let package = Package(
             dependencies: ["Wire", .target(name: "Cryptography", condition: .when(platforms: [.linux]))],
             swiftSettings: common),
         .target(
-            name: "LoadGenerator", dependencies: ["Wire", "Cryptography", "Platform"], swiftSettings: common),
+            name: "LoadGenerator", dependencies: ["TextForms", "Wire", "Cryptography", "Platform"],
+            swiftSettings: common),
         .target(
-            name: "CommandLineTool", dependencies: ["LongwireClient", "LoadGenerator", "Wire", "Cryptography"],
+            name: "CommandLineTool",
+            dependencies: ["LongwireClient", "LoadGenerator", "TextForms", "Wire", "Cryptography"],
             swiftSettings: common),
         .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
         .executableTarget(name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator"], swiftSettings: common),
@@ -111,7 +113,9 @@ let package = Package(
             swiftSettings: common),
         .target(
             name: "Simulation",
-            dependencies: ["Delivery", "Directory", "Wire", "Structures", "LongwireClient", "Cryptography", "TestKit"],
+            dependencies: [
+                "Delivery", "Directory", "Wire", "Structures", "LongwireClient", "Cryptography", "TextForms", "TestKit",
+            ],
             path: "Tests/Simulation/Simulation", swiftSettings: common),
         .executableTarget(
             name: "longwire-parse-benchmark", dependencies: ["PushAPI", "Delivery", "Cryptography", "Wire"],
@@ -120,7 +124,7 @@ let package = Package(
             name: "longwire-soak", dependencies: ["Simulation", "Delivery"], path: "Tests/Simulation/longwire-soak",
             swiftSettings: common),
         .testTarget(
-            name: "SimulationTests", dependencies: ["Simulation", "TestKit", "Delivery"],
+            name: "SimulationTests", dependencies: ["Simulation", "TestKit", "Delivery", "TextForms"],
             path: "Tests/Simulation/SimulationTests", swiftSettings: common),
         .testTarget(name: "CommandLineToolTests", dependencies: ["CommandLineTool"], swiftSettings: common),
         .target(

@@ -24,8 +24,8 @@ PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures TextForm
 Gateway: Campaigns Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
 Gateway/Outbound: CCurl
 LongwireClient: CryptoKit Cryptography Darwin Foundation Glibc Musl Synchronization Wire
-CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworking Glibc LoadGenerator LongwireClient Synchronization Wire
-LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization Wire
+CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworking Glibc LoadGenerator LongwireClient Synchronization TextForms Wire
+LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire
 longwired: Gateway Glibc
 longwire: CommandLineTool Glibc LoadGenerator
 '

@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// JSON to be written: members keep their order, so that a line reads the same each time.
 enum JSONText: Equatable {
     case null
@@ -27,22 +29,6 @@ enum JSONText: Equatable {
         }
     }
 
-    private static func quote(_ text: String) -> String {
-        var quoted = "\""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"": quoted += "\\\""
-            case "\\": quoted += "\\\\"
-            case "\n": quoted += "\\n"
-            case "\r": quoted += "\\r"
-            case "\t": quoted += "\\t"
-            // Line separators would end a line for some readers of JSON lines.
-            case "\u{0}"..."\u{1F}", "\u{7F}", "\u{2028}", "\u{2029}":
-                let digits = String(scalar.value, radix: 16)
-                quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-            default: quoted.unicodeScalars.append(scalar)
-            }
-        }
-        return quoted + "\""
-    }
+    /// A reader of JSON lines sees one line, whatever the text holds.
+    private static func quote(_ text: String) -> String { JSONString.quoted(text, escaping: .lines) }
 }

@@ -2,6 +2,7 @@
 // body with two holes, the msgId's 32 digits and the badge's.
 
 internal import Delivery
+internal import TextForms
 internal import Wire
 
 /// A rendered notification; the body is in the writer that rendered it, the pointers live as the parsed document does.

@@ -1,5 +1,6 @@
 // JSON out: appends to one byte array, in one pass, without Foundation.
 
+internal import TextForms
 internal import Wire
 
 /// Writes one JSON document.
@@ -138,53 +139,9 @@ package struct JSONWriter {
     mutating func string(bytes text: UnsafeRawBufferPointer) {
         separate()
         bytes.append(UInt8(ascii: "\""))
-        appendEscaped(text)
+        JSONString.appendContent(text, to: &bytes)
         bytes.append(UInt8(ascii: "\""))
         needsComma = true
-    }
-
-    /// Part of a string between `beginString` and `endString`.
-    mutating func appendEscaped(_ text: UnsafeRawBufferPointer) {
-        var start = 0
-        var place = 0
-        while place < text.count {
-            if place + 8 <= text.count, EightBytes(text, at: place).isPlain {
-                place += 8
-                continue
-            }
-            let byte = text[place]
-            if byte >= 0x80 {
-                let length = validSequenceLength(in: text, at: place)
-                if length > 0 {
-                    place += length
-                    continue
-                }
-            } else if byte >= 0x20, byte != UInt8(ascii: "\""), byte != UInt8(ascii: "\\") {
-                place += 1
-                continue
-            }
-            bytes.append(contentsOf: UnsafeRawBufferPointer(rebasing: text[start..<place]))
-            appendEscape(byte)
-            place += 1
-            start = place
-        }
-        bytes.append(contentsOf: UnsafeRawBufferPointer(rebasing: text[start..<place]))
-    }
-
-    private mutating func appendEscape(_ byte: UInt8) {
-        switch byte {
-        case UInt8(ascii: "\""), UInt8(ascii: "\\"):
-            bytes.append(UInt8(ascii: "\\"))
-            bytes.append(byte)
-        case 0x0A: bytes.append(contentsOf: #"\n"#.utf8)
-        case 0x0D: bytes.append(contentsOf: #"\r"#.utf8)
-        case 0x09: bytes.append(contentsOf: #"\t"#.utf8)
-        case 0..<0x20:
-            bytes.append(contentsOf: #"\u00"#.utf8)
-            bytes.append(lowerHexDigit(byte >> 4))
-            bytes.append(lowerHexDigit(byte & 15))
-        default: bytes.append(contentsOf: [0xEF, 0xBF, 0xBD])
-        }
     }
 
     private mutating func append(magnitude: UInt64, isNegative: Bool) {
@@ -201,68 +158,6 @@ package struct JSONWriter {
 
 @inline(__always) func lowerHexDigit(_ nibble: UInt8) -> UInt8 {
     nibble < 10 ? UInt8(ascii: "0") + nibble : UInt8(ascii: "a") - 10 + nibble
-}
-
-/// Eight bytes of a text at once, for the stretches in which there is nothing to do.
-private struct EightBytes {
-    private let word: UInt64
-
-    @inline(__always) init(_ text: UnsafeRawBufferPointer, at place: Int) {
-        word = text.loadUnaligned(fromByteOffset: place, as: UInt64.self)
-    }
-
-    @inline(__always) var isASCII: Bool { word & 0x8080_8080_8080_8080 == 0 }
-
-    /// Neither a quote nor a backslash, no control character, all of it ASCII.
-    @inline(__always) var isPlain: Bool {
-        let (ones, tops): (UInt64, UInt64) = (0x0101_0101_0101_0101, 0x8080_8080_8080_8080)
-        let (quotes, slashes) = (word ^ ones &* 0x22, word ^ ones &* 0x5C)
-        // The top bit of each byte that is below the number taken away (Anderson, "Bit Twiddling Hacks": hasless).
-        let found = (quotes &- ones) & ~quotes | (slashes &- ones) & ~slashes | (word &- ones &* 0x20) & ~word | word
-        return found & tops == 0
-    }
-}
-
-/// The byte count (2–4) of a well-formed multi-byte UTF-8 sequence at `place`; 0 when there is none (RFC 3629).
-func validSequenceLength(in text: UnsafeRawBufferPointer, at place: Int) -> Int {
-    let first = text[place]
-    let length: Int
-    var low: UInt8 = 0x80
-    var high: UInt8 = 0xBF
-    switch first {
-    case 0xC2...0xDF: length = 2
-    case 0xE0: (length, low) = (3, 0xA0)
-    case 0xED: (length, high) = (3, 0x9F)
-    case 0xE1...0xEF: length = 3
-    case 0xF0: (length, low) = (4, 0x90)
-    case 0xF4: (length, high) = (4, 0x8F)
-    case 0xF1...0xF3: length = 4
-    default: return 0
-    }
-    guard place + length <= text.count, text[place + 1] >= low, text[place + 1] <= high else { return 0 }
-    for offset in 2..<max(2, length) where text[place + offset] & 0xC0 != 0x80 { return 0 }
-    return length
-}
-
-/// The number of Unicode scalars in UTF-8 text; `nil` when it is not well formed.
-func scalarCount(_ text: UnsafeRawBufferPointer) -> Int? {
-    var count = 0
-    var place = 0
-    while place < text.count {
-        if place + 8 <= text.count, EightBytes(text, at: place).isASCII {
-            (place, count) = (place + 8, count + 8)
-            continue
-        }
-        if text[place] < 0x80 {
-            place += 1
-        } else {
-            let length = validSequenceLength(in: text, at: place)
-            guard length > 0 else { return nil }
-            place += length
-        }
-        count += 1
-    }
-    return count
 }
 
 extension JSONWriter {

@@ -2,6 +2,7 @@
 
 internal import Cryptography
 internal import Delivery
+internal import TextForms
 internal import Wire
 
 /// Reads common bodies.

@@ -3,6 +3,7 @@
 
 internal import Cryptography
 public import Delivery
+internal import TextForms
 public import Wire
 
 /// PublishResult.code.

@@ -1,6 +1,8 @@
 // Getui's rules for `push_message.notification`. iOS never shows one; it is checked as Getui checks it, and its JSON
 // travels as the message's payload.
 
+internal import TextForms
+
 enum NotificationRules {
     private static let textLimits: [(name: StaticString, count: Int)] = [
         ("title", 50), ("body", 256), ("big_text", 512), ("big_image", 1_024), ("logo", 64), ("logo_url", 256),

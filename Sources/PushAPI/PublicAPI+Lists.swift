@@ -2,6 +2,7 @@ internal import Campaigns
 internal import Cryptography
 internal import Delivery
 internal import Directory
+internal import TextForms
 internal import Wire
 
 // Lists: a message is stored once and then sent to many; and pushes to aliases, which may name several devices.

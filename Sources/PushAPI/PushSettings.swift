@@ -1,5 +1,6 @@
 internal import Campaigns
 internal import Delivery
+internal import TextForms
 internal import Wire
 
 /// `settings`, read: what Longwire does with each field is in docs/GetuiCompatibility.md.

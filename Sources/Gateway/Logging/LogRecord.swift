@@ -66,30 +66,17 @@ struct LogFormatter {
         }
     }
 
-    /// JSON's quoting, for both formats.
-    ///
-    /// Control characters, also those of C1 and the line ends of Unicode, are escaped, so that a peer's text can
-    /// neither break a line nor drive a terminal.
+    /// JSON's quoting, for both formats, of at most `LogLimits.textByteCount` bytes of a text.
     static func appendQuoted(_ text: String, to output: inout [UInt8]) {
         output.append(UInt8(ascii: "\""))
-        var byteCount = 0
-        for scalar in text.unicodeScalars {
-            byteCount += UTF8.width(scalar)
-            guard byteCount <= LogLimits.textByteCount else {
-                output += "…".utf8
-                break
-            }
-            switch scalar.value {
-            case 0x22: output += "\\\"".utf8
-            case 0x5C: output += "\\\\".utf8
-            case 0x0A: output += "\\n".utf8
-            case 0x0D: output += "\\r".utf8
-            case 0x09: output += "\\t".utf8
-            case 0..<0x20, 0x7F..<0xA0, 0x2028, 0x2029, 0x200E, 0x200F, 0x202A...0x202E, 0x2066...0x2069:
-                let digits = String(scalar.value, radix: 16)
-                output += ("\\u" + String(repeating: "0", count: 4 - digits.count) + digits).utf8
-            default: output += String(scalar).utf8
-            }
+        var text = text
+        text.withUTF8 { whole in
+            var end = min(whole.count, LogLimits.textByteCount)
+            // Not between the bytes of a character.
+            while end < whole.count, whole[end] & 0xC0 == 0x80 { end -= 1 }
+            let shown = UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: whole[..<end]))
+            JSONString.appendContent(shown, escaping: .terminal, to: &output)
+            if end < whole.count { output += "…".utf8 }
         }
         output.append(UInt8(ascii: "\""))
     }

@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// What a run found, in the order in which it is printed.
 struct Report: Sendable {
     var title: String
@@ -72,37 +74,24 @@ struct Report: Sendable {
     /// One JSON object on one line; times in nanoseconds, sizes in bytes.
     func json(mode: Mode, _ requirements: [Requirement]) -> String {
         let failed = failed(requirements)
-        let metrics = self.metrics.map { "\(Self.quoted($0.name)):\(Self.number($0.value))" }
-        let failures = self.failures.sorted { $0.key < $1.key }.map { "\(Self.quoted($0.key)):\($0.value)" }
+        let metrics = self.metrics.map { "\(JSONString.quoted($0.name)):\(Self.number($0.value))" }
+        let failures = self.failures.sorted { $0.key < $1.key }.map { "\(JSONString.quoted($0.key)):\($0.value)" }
         let conditions = requirements.map { requirement in
-            "{\"condition\":\(Self.quoted(requirement.text)),\"holds\":\(!failed.contains(requirement))}"
+            "{\"condition\":\(JSONString.quoted(requirement.text)),\"holds\":\(!failed.contains(requirement))}"
         }
-        let bottleneck = self.bottleneck.map { Self.quoted($0.rawValue) } ?? "null"
+        let bottleneck = self.bottleneck.map { JSONString.quoted($0.rawValue) } ?? "null"
         let process = gatewayProcess.map(String.init) ?? "null"
-        return "{\"format\":1,\"mode\":\(Self.quoted(mode.rawValue)),\"title\":\(Self.quoted(title)),"
+        let (mode, title) = (JSONString.quoted(mode.rawValue), JSONString.quoted(title))
+        let notes = notes.map { JSONString.quoted($0) }
+        return "{\"format\":1,\"mode\":\(mode),\"title\":\(title),"
             + "\"metrics\":{\(metrics.joined(separator: ","))},\"failures\":{\(failures.joined(separator: ","))},"
             + "\"bottleneck\":\(bottleneck),\"serverPID\":\(process),\"cores\":\(ProcessMeter.coreCount()),"
-            + "\"notes\":[\(notes.map(Self.quoted).joined(separator: ","))],"
+            + "\"notes\":[\(notes.joined(separator: ","))],"
             + "\"requirements\":[\(conditions.joined(separator: ","))]}\n"
     }
 
     private static func number(_ value: Double) -> String {
         guard value.isFinite else { return "null" }
         return value == value.rounded() && value.magnitude < 1e15 ? "\(Int64(value))" : "\(value)"
-    }
-
-    static func quoted(_ text: String) -> String {
-        var result = "\""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"": result += "\\\""
-            case "\\": result += "\\\\"
-            case _ where scalar.value < 0x20:
-                let digits = String(scalar.value, radix: 16)
-                result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
-        return result + "\""
     }
 }

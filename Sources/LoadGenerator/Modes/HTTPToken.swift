@@ -1,5 +1,6 @@
 internal import Cryptography
 internal import Glibc
+internal import TextForms
 
 /// The push API's token: one blocking exchange before a run.
 enum HTTPToken {
@@ -10,7 +11,7 @@ enum HTTPToken {
         let timestamp = String(Clocks.wallMilliseconds())
         let sign = SHA256.digest(Array((credentials.appKey + timestamp + credentials.masterSecret).utf8)).hex
         let body =
-            "{\"sign\":\"\(sign)\",\"timestamp\":\"\(timestamp)\",\"appkey\":\(Report.quoted(credentials.appKey))}"
+            "{\"sign\":\"\(sign)\",\"timestamp\":\"\(timestamp)\",\"appkey\":\(JSONString.quoted(credentials.appKey))}"
         let request =
             "POST /v2/\(credentials.appID)/auth HTTP/1.1\r\nHost: \(credentials.http.text)\r\n"
             + "Content-Type: application/json;charset=utf-8\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"

@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// What a number of runs covered and found.
 public struct SoakSummary: Sendable {
     public private(set) var seeds = 0
@@ -31,13 +33,8 @@ public struct SoakSummary: Sendable {
 
     public var json: String {
         let counts = Fault.allCases.map { #""\#($0.rawValue)": \#(faults[$0])"# }.joined(separator: ", ")
-        let failed = failures.map { #""\#(Self.escaped($0))""# }.joined(separator: ", ")
+        let failed = failures.map { JSONString.quoted($0) }.joined(separator: ", ")
         return #"{"seeds": \#(seeds), "events": \#(events), "eventsPerSecond": \#(eventsPerSecond), "#
             + #""distinctStates": \#(states.count), "faults": {\#(counts)}, "failures": [\#(failed)]}"# + "\n"
-    }
-
-    /// As the inside of a JSON string; what we write has no control characters.
-    public static func escaped(_ text: String) -> String {
-        String(text.flatMap { $0 == "\"" || $0 == "\\" ? ["\\", $0] : [$0] })
     }
 }

@@ -2,6 +2,7 @@ import Delivery
 import FoundationEssentials
 import Simulation
 import Testing
+import TextForms
 
 #if DEBUG
 /// A check that has never failed proves nothing: each deliberate bug must be seen within the fixed seeds.
@@ -63,8 +64,8 @@ import Testing
                 world.run(events: Self.eventCount)
                 #expect(world.violation == nil, "seed \(seed) fails without a fault, too")
             }
-            let text = SoakSummary.escaped("\(violation.kind.rawValue): \(violation.text)")
-            lines.append(#"{"fault": "\#(fault.rawValue)", "seed": \#(seed), "violation": "\#(text)"}"#)
+            let text = JSONString.quoted("\(violation.kind.rawValue): \(violation.text)")
+            lines.append(#"{"fault": "\#(fault.rawValue)", "seed": \#(seed), "violation": \#(text)}"#)
         }
         if let path = ProcessInfo.processInfo.environment["LONGWIRE_PLANTED_REPORT"] {
             let json = "[\n" + lines.joined(separator: ",\n") + "\n]\n"

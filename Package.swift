@@ -121,7 +121,8 @@ let package = Package(
             name: "longwire-parse-benchmark", dependencies: ["PushAPI", "Delivery", "Cryptography", "Wire"],
             path: "Tests/Benchmarks/Parse", swiftSettings: common),
         .executableTarget(
-            name: "longwire-soak", dependencies: ["Simulation", "Delivery"], path: "Tests/Simulation/longwire-soak",
+            name: "longwire-soak", dependencies: ["Simulation", "Delivery", "TextForms"],
+            path: "Tests/Simulation/longwire-soak",
             swiftSettings: common),
         .testTarget(
             name: "SimulationTests", dependencies: ["Simulation", "TestKit", "Delivery", "TextForms"],
@@ -134,7 +135,7 @@ let package = Package(
                 "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),
         .executableTarget(
-            name: "longwire-roam", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzRoamer",
+            name: "longwire-roam", dependencies: ["FuzzTargets", "TextForms"], path: "Tests/Fuzz/FuzzRoamer",
             swiftSettings: common),
         .testTarget(
             name: "FuzzReplayTests", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzReplayTests",

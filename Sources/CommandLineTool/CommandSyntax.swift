@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// What one subcommand accepts; its help text is made from the same description, so the two cannot drift apart.
 struct CommandSyntax: Sendable {
     struct Option: Sendable {
@@ -27,35 +29,22 @@ struct CommandSyntax: Sendable {
 
     func parse(_ words: [String]) throws(CommandFailure) -> ParsedArguments {
         var parsed = ParsedArguments()
-        var rest = words[...]
-        while let word = rest.popFirst() {
-            if word == "-h" || word == "--help" {
+        var reader = ArgumentReader(words) { fault($0) }
+        while let word = try reader.next() {
+            switch word {
+            case .operand(let text): parsed.operands.append(text)
+            case .option("--help"), .option("-h"):
+                try reader.endOption()
                 parsed.wantsHelp = true
                 return parsed
+            case .option(let text):
+                guard let option = option(text) else { throw fault("unknown option \(text)") }
+                if option.placeholder == nil {
+                    parsed.flags.insert(option.name)
+                } else {
+                    parsed.values[option.name, default: []].append(try reader.value())
+                }
             }
-            guard word.hasPrefix("--"), word.count > 2 else {
-                guard word == "-" || !word.hasPrefix("-") else { throw fault("unknown option \(word)") }
-                parsed.operands.append(word)
-                continue
-            }
-            let parts = word.dropFirst(2).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            let name = String(parts[0])
-            guard let option = options.first(where: { $0.name == name }) else {
-                throw fault("unknown option --\(name)")
-            }
-            guard let placeholder = option.placeholder else {
-                guard parts.count == 1 else { throw fault("--\(name) takes no value") }
-                parsed.flags.insert(name)
-                continue
-            }
-            let value: String
-            if parts.count == 2 {
-                value = String(parts[1])
-            } else {
-                guard let next = rest.popFirst() else { throw fault("--\(name) needs a value (\(placeholder))") }
-                value = next
-            }
-            parsed.values[name, default: []].append(value)
         }
         guard parsed.operands.count >= operands.count else {
             throw fault("\(operands[parsed.operands.count].name) is missing")
@@ -64,6 +53,19 @@ struct CommandSyntax: Sendable {
             throw fault("\(parsed.operands[operands.count]) is one word too many")
         }
         return parsed
+    }
+
+    /// The option of a name with its dashes.
+    private func option(_ text: String) -> Option? {
+        guard text.hasPrefix("--") else { return nil }
+        return options.first { $0.name == text.dropFirst(2) }
+    }
+
+    private func fault(_ fault: ArgumentFault) -> CommandFailure {
+        guard case .needsValue(let name) = fault, let placeholder = option(name)?.placeholder else {
+            return self.fault(fault.description)
+        }
+        return self.fault("\(fault) (\(placeholder))")
     }
 
     private func fault(_ message: String) -> CommandFailure {

@@ -18,7 +18,10 @@ struct LongwiredArgumentsTests {
 
     @Test(
         "what is not known is a usage error",
-        arguments: [["x"], ["--confg", "f"], ["--config"], ["--config="], ["-c", "a", "-c", "b"]])
+        arguments: [
+            ["x"], ["--confg", "f"], ["--config"], ["--config="], ["-c", "a", "-c", "b"], ["-c=a"], ["--check=1"],
+            ["--help="],
+        ])
     func notUnderstood(arguments: [String]) {
         #expect(throws: LongwiredArguments.UsageError.self) { try LongwiredArguments(arguments) }
     }

@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// What the command line of `longwired` asks for.
 package struct LongwiredArguments: Equatable, Sendable {
     package enum Action: Equatable, Sendable { case run, check, help, version }
@@ -14,6 +16,17 @@ package struct LongwiredArguments: Equatable, Sendable {
     package struct UsageError: Error, Equatable, CustomStringConvertible {
         package var reason: String
         package var description: String { "longwired: \(reason)\nTry `longwired --help`." }
+
+        init(reason: String) { self.reason = reason }
+
+        init(_ fault: ArgumentFault) {
+            // Only `--config` takes a value.
+            if case .needsValue(let option) = fault {
+                self.init(reason: "\(option) needs a FILE")
+            } else {
+                self.init(reason: fault.description)
+            }
+        }
     }
 
     package init() {}
@@ -23,18 +36,16 @@ package struct LongwiredArguments: Equatable, Sendable {
     /// - Parameter arguments: without the program's name.
     /// - Throws: `UsageError` for what it does not know.
     package init(_ arguments: some Sequence<String>) throws(UsageError) {
-        var iterator = arguments.makeIterator()
-        while let argument = iterator.next() {
-            switch argument {
-            case "--help", "-h": action = .help
-            case "--version": if action != .help { action = .version }
-            case "--check": if action == .run { action = .check }
-            case "--accept-clock": acceptsClock = true
-            case "--config", "-c":
-                guard let file = iterator.next() else { throw UsageError(reason: "\(argument) needs a FILE") }
-                try setFile(file)
-            case let other where other.hasPrefix("--config="): try setFile(String(other.dropFirst(9)))
-            default: throw UsageError(reason: "unknown argument \(argument.debugDescription)")
+        var reader = ArgumentReader(arguments) { UsageError($0) }
+        while let word = try reader.next() {
+            switch word {
+            case .option("--help"), .option("-h"): action = .help
+            case .option("--version"): if action != .help { action = .version }
+            case .option("--check"): if action == .run { action = .check }
+            case .option("--accept-clock"): acceptsClock = true
+            case .option("--config"), .option("-c"): try setFile(try reader.value())
+            case .option(let text), .operand(let text):
+                throw UsageError(reason: "unknown argument \(text.debugDescription)")
             }
         }
     }

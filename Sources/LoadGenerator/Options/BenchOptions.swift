@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// Everything a command line can say, with its defaults.
 struct BenchOptions: Equatable {
     var mode = Mode.live
@@ -65,16 +67,17 @@ struct BenchOptions: Equatable {
     ///
     /// - Throws: `UsageError` naming the argument and what is allowed. Nothing is read or opened.
     init(parsing arguments: [String]) throws(UsageError) {
-        var rest = arguments[...]
+        var reader = ArgumentReader(arguments) { UsageError($0.description) }
         var isModeKnown = false
         var requirementTexts: [String] = []
         var seen: Set<String> = []
-        while let argument = rest.popFirst() {
-            if argument == "-h" || argument == "--help" {
+        while let word = try reader.next() {
+            let text: String
+            switch word {
+            case .option("-h"), .option("--help"):
                 wantsHelp = true
                 continue
-            }
-            guard argument.hasPrefix("-") else {
+            case .operand(let argument):
                 guard !isModeKnown else { throw UsageError("unexpected argument “\(argument)”") }
                 guard let mode = Mode(rawValue: argument) else {
                     let known = Mode.allCases.map(\.rawValue).joined(separator: ", ")
@@ -82,28 +85,16 @@ struct BenchOptions: Equatable {
                 }
                 (self.mode, isModeKnown) = (mode, true)
                 continue
+            case .option(let given): text = given
             }
-            let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            let name = parts[0] == "--pid" ? "--server-pid" : String(parts[0])
+            let name = text == "--pid" ? "--server-pid" : text
             guard let option = BenchOption.named(name) else { throw UsageError("there is no option “\(name)”") }
             if let modes = option.modes, isModeKnown, !modes.contains(mode) {
                 let names = modes.map(\.rawValue).joined(separator: ", ")
                 throw UsageError("\(name) belongs to the mode \(names), not to \(mode.rawValue)")
             }
             guard seen.insert(name).inserted || name == "--require" else { throw UsageError("\(name) is given twice") }
-            guard option.placeholder != nil else {
-                guard parts.count == 1 else { throw UsageError("\(name) takes no value") }
-                try option.apply(&self, "")
-                continue
-            }
-            let value: String
-            if parts.count == 2 {
-                value = String(parts[1])
-            } else if let next = rest.popFirst() {
-                value = next
-            } else {
-                throw UsageError("\(name) needs a value")
-            }
+            let value = option.placeholder == nil ? "" : try reader.value()
             if name == "--require" { requirementTexts.append(value) } else { try option.apply(&self, value) }
         }
         guard isModeKnown || wantsHelp else {

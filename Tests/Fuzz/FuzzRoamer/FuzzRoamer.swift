@@ -8,24 +8,28 @@
 internal import FoundationEssentials
 internal import FuzzTargets
 internal import Glibc
+internal import TextForms
 
 @main
 enum FuzzRoamer {
     static func main() throws {
         var (seed, requests, seconds, json) = (UInt64(1), Int.max, Double.infinity, String?.none)
-        var arguments = CommandLine.arguments.dropFirst().makeIterator()
-        while let argument = arguments.next() {
-            guard let value = arguments.next() else { return refuse("\(argument) needs a value") }
-            switch argument {
-            case "--seed": seed = UInt64(value) ?? 1
-            case "--requests": requests = Int(value) ?? requests
-            case "--seconds": seconds = Double(value) ?? seconds
-            case "--json": json = value
-            case "--play": return try play(value)
-            default: return refuse("there is no option \(argument)")
+        var played: String?
+        var arguments = ArgumentReader(CommandLine.arguments.dropFirst()) { $0 }
+        do throws(ArgumentFault) {
+            while let word = try arguments.next() {
+                switch word {
+                case .option("--seed"): seed = try arguments.value(as: UInt64.self)
+                case .option("--requests"): requests = try arguments.value(as: Int.self)
+                case .option("--seconds"): seconds = try arguments.value(as: Double.self)
+                case .option("--json"): json = try arguments.value()
+                case .option("--play"): played = try arguments.value()
+                case .option(let text), .operand(let text): refuse("there is no option \(text)")
+                }
             }
-        }
-        guard let target = FuzzTarget.named("gateway") else { return refuse("there is no target gateway") }
+        } catch { refuse(error.description) }
+        if let played { return try play(played) }
+        guard let target = FuzzTarget.named("gateway") else { refuse("there is no target gateway") }
         GatewayFuzz.inputsPerOpening = 1_024
         let known = try Corpus.read(Corpus.path(of: target)).map(\.bytes)
         var inputs = InputMaker(seed: seed, known: known, byteLimit: target.byteLimit)
@@ -63,7 +67,7 @@ enum FuzzRoamer {
         try target.finish()
     }
 
-    private static func refuse(_ text: String) {
+    private static func refuse(_ text: String) -> Never {
         print("longwire-roam: \(text)")
         exit(64)
     }

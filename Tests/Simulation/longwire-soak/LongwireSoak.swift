@@ -9,6 +9,7 @@ internal import Delivery
 internal import FoundationEssentials
 internal import Glibc
 internal import Simulation
+internal import TextForms
 
 @main
 enum LongwireSoak {
@@ -20,30 +21,32 @@ enum LongwireSoak {
         var json: String?
         var planted: PlantedFault?
         var hasServer = true
-        var arguments = CommandLine.arguments.dropFirst().makeIterator()
-        while let argument = arguments.next() {
-            guard let value = arguments.next() else { return refuse("\(argument) needs a value") }
-            switch argument {
-            case "--seed": first = UInt64(value) ?? 1
-            case "--seeds":
-                count = UInt64(value) ?? 1
-                seconds = .infinity
-            case "--seconds": seconds = Double(value) ?? 60
-            case "--events": events = Int(value) ?? events
-            case "--json": json = value
-            case "--server": hasServer = value != "no"
-            case "--planted":
-                guard let fault = PlantedFault(rawValue: value) else { return refuse("there is no fault \(value)") }
-                planted = fault
-            default: return refuse("there is no option \(argument)")
+        var arguments = ArgumentReader(CommandLine.arguments.dropFirst()) { $0 }
+        do throws(ArgumentFault) {
+            while let word = try arguments.next() {
+                switch word {
+                case .option("--seed"): first = try arguments.value(as: UInt64.self)
+                case .option("--seeds"):
+                    count = try arguments.value(as: UInt64.self)
+                    seconds = .infinity
+                case .option("--seconds"): seconds = try arguments.value(as: Double.self)
+                case .option("--events"): events = try arguments.value(as: Int.self)
+                case .option("--json"): json = try arguments.value()
+                case .option("--server"): hasServer = try arguments.value() != "no"
+                case .option("--planted"):
+                    let name = try arguments.value()
+                    planted = PlantedFault(rawValue: name)
+                    if planted == nil { refuse("there is no fault \(name)") }
+                case .option(let text), .operand(let text): refuse("there is no option \(text)")
+                }
             }
-        }
+        } catch { refuse(error.description) }
         run(
             first: first, count: count, seconds: seconds, events: events, json: json, planted: planted,
             hasServer: hasServer)
     }
 
-    private static func refuse(_ text: String) {
+    private static func refuse(_ text: String) -> Never {
         print("longwire-soak: \(text)")
         exit(64)
     }

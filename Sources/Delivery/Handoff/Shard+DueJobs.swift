@@ -2,7 +2,7 @@
 //
 // Each app has a share of `dueJobReadAhead`. It may take more while all apps together are below that. An app whose
 // share is full leaves the rest in the store. The store passes over their alarms, and looks again when the app has room
-// (`AlarmPile`). Held jobs count apart, so that jobs of reachable devices keep no due job from its sender.
+// (`AlarmPile`). Held jobs count apart: those of devices with push mode off, say, keep no due job from its sender.
 
 internal import Structures
 internal import Wire
@@ -120,7 +120,7 @@ extension Shard {
         forgetJob(slot)
     }
 
-    /// Makes the device's held jobs in the store due for a look: the device may not want them held any more.
+    /// Makes the device's held jobs in the store due for a look, unless push mode or the blacklist still silences it.
     mutating func recallJobs(of slot: UInt32) {
         guard devices.isOccupied(slot) else { return }
         let device = devices.pointer(slot)

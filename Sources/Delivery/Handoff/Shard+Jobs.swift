@@ -1,7 +1,7 @@
 // Handoff jobs in memory: created, placed in a due list or held, written, dropped.
 //
-// A job is *held* while its device could get the message live. Only memory has that state, so that after a crash the
-// alert comes rather than not. `placeJob` alone decides a job's place; the shard calls it after any change.
+// A job is *held* while its device could get the message live, or wants none. Only memory has that state, so that after
+// a crash the alert comes rather than not. `placeJob` alone decides a job's place; the shard calls it after any change.
 
 internal import Structures
 internal import Wire
@@ -99,7 +99,7 @@ extension Shard {
         }
     }
 
-    /// Held while the device is reachable, unless the message was sent and its ack is overdue.
+    /// Held while the device is silenced, or reachable and the ack is not overdue.
     ///
     /// See docs/Semantics.md, "Reachability and fallback".
     func isHeld(_ slot: UInt32) -> Bool {

@@ -15,7 +15,7 @@ struct CounterFoldTests {
     private static func noon(_ day: UInt32) -> GatewayTime { Int64(day) * 86_400_000 + 43_200_000 }
 
     /// A gateway of some loops over one store, as far as counters go.
-    private struct Life {
+    private struct Process {
         var fold = CounterFold()
         var shards: [Box] = []
         var rowCount = 0
@@ -91,21 +91,21 @@ struct CounterFoldTests {
 
     /// As the keeper of the loop of bucket 0 does it; false when it was cut off by the end of the process.
     private func fold(
-        _ life: inout Life, _ store: MemoryShardStore, _ day: UInt32, _ random: inout SeededGenerator
+        _ process: inout Process, _ store: MemoryShardStore, _ day: UInt32, _ random: inout SeededGenerator
     ) -> Bool {
-        let parts = life.shards.map { $0.shard.counters.foldable(today: day) }
-        let change = life.fold.change(parts, today: day, reportDays: Self.reportDays)
+        let parts = process.shards.map { $0.shard.counters.foldable(today: day) }
+        let change = process.fold.change(parts, today: day, reportDays: Self.reportDays)
         if !change.isEmpty {
-            _ = life.fold.write(change, to: store)
+            _ = process.fold.write(change, to: store)
             if Int.random(in: 0..<5, using: &random) == 0 { return false }
             store.sync()
         }
-        for box in life.shards {
+        for box in process.shards {
             if Int.random(in: 0..<8, using: &random) == 0 { return false }
             box.shard.counters.remove(change.removed, from: box.share.buckets, now: box.shard.now)
         }
         for second in 1...3 {
-            for box in life.shards { box.shard.advance(to: Self.noon(day) + Int64(second) * 1_000) }
+            for box in process.shards { box.shard.advance(to: Self.noon(day) + Int64(second) * 1_000) }
             if Int.random(in: 0..<6, using: &random) == 0 { return false }
             store.sync()
         }
@@ -120,15 +120,15 @@ struct CounterFoldTests {
         var mostRows = 0
         for day in Self.firstDay..<Self.firstDay + 365 {
             for _ in 0..<2 {
-                var life = Life(store, day: day, loopCount: Int.random(in: 1...3, using: &random))
-                mostRows = max(mostRows, life.rowCount)
-                #expect(life.pending == books.pending, "day \(day)")
-                if fold(&life, store, day, &random) { _ = fold(&life, store, day, &random) }
-                #expect(life.pending == books.pending, "day \(day), after folding")
+                var process = Process(store, day: day, loopCount: Int.random(in: 1...3, using: &random))
+                mostRows = max(mostRows, process.rowCount)
+                #expect(process.pending == books.pending, "day \(day)")
+                if fold(&process, store, day, &random) { _ = fold(&process, store, day, &random) }
+                #expect(process.pending == books.pending, "day \(day), after folding")
                 let app = Self.apps[Int(day) % Self.apps.count]
                 for back in [0, 1, 2, 3, 45, 89] where day >= Self.firstDay + UInt32(back) {
                     let asked = CounterDay(app: app, day: day - UInt32(back))
-                    let totals = life.totals(app, asked.day)
+                    let totals = process.totals(app, asked.day)
                     #expect(totals.messages.accepted == books.accepted[asked] ?? 0, "day \(day) - \(back)")
                     #expect(totals.registered == books.registered[asked] ?? 0)
                     var accumulated = 0
@@ -156,18 +156,18 @@ struct CounterFoldTests {
         let today = Self.firstDay + 365
         var rounds = 0
         while rounds < 60 {
-            var life = Life(store, day: today, loopCount: 2)
-            #expect(life.pending == books.pending)
-            _ = fold(&life, store, today, &random)
+            var process = Process(store, day: today, loopCount: 2)
+            #expect(process.pending == books.pending)
+            _ = fold(&process, store, today, &random)
             rounds += 1
         }
-        let life = Life(store, day: today, loopCount: 1)
-        #expect(life.pending == books.pending)
-        #expect(life.fold.days.count == Self.apps.count * 89 && life.fold.lives.count == Self.apps.count)
-        #expect(life.rowCount <= Self.apps.count * (2 * Self.bucketCount + 91))
+        let process = Process(store, day: today, loopCount: 1)
+        #expect(process.pending == books.pending)
+        #expect(process.fold.days.count == Self.apps.count * 89 && process.fold.totals.count == Self.apps.count)
+        #expect(process.rowCount <= Self.apps.count * (2 * Self.bucketCount + 91))
         for back in 1...90 {
             let asked = CounterDay(app: Self.apps[back % 10], day: today - UInt32(back))
-            #expect(life.totals(asked.app, asked.day).messages.accepted == books.accepted[asked] ?? 0)
+            #expect(process.totals(asked.app, asked.day).messages.accepted == books.accepted[asked] ?? 0)
         }
     }
 }

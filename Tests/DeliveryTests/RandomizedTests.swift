@@ -81,10 +81,10 @@ import Wire
                 let strategies: [Strategy] = [
                     .liveElseVendor, .liveElseVendor, .vendorOnly, .liveOnly, .vendorElseLive,
                 ]
-                let lives: [Int64] = [7_200_000, 7_200_000, 20_000, 3_000, 0, -1]
+                let times: [Int64] = [7_200_000, 7_200_000, 20_000, 3_000, 0, -1]
                 harness.submit(
                     phone, "m\(published)", strategy: strategies.randomElement(using: &random)!,
-                    timeToLive: lives.randomElement(using: &random)!, vendor: Bool.random(using: &random),
+                    timeToLive: times.randomElement(using: &random)!, vendor: Bool.random(using: &random),
                     badge: .add(1), collapseKey: ["", "", "a", "b"].randomElement(using: &random)!,
                     isBulk: Bool.random(using: &random))
                 if Bool.random(using: &random) { harness.flush() }

@@ -48,7 +48,7 @@ struct CounterStartTests {
                     row.accepted = 5
                     change.days.append(row)
                 }
-                change.lives.append(CountersRow(app: app, day: Self.today - 91))
+                change.totals.append(CountersRow(app: app, day: Self.today - 91))
             }
             _ = fold.write(change, to: shard)
             try fixture.sync()

@@ -19,26 +19,26 @@ public struct CounterDay: Hashable, Sendable {
 /// The folded days of all apps, as the loop of bucket 0 keeps them.
 public struct CounterFold: Sendable, Equatable {
     /// The first word of the owner of its rows in the table `meta`; stored.
-    public enum RowKind: UInt64, Sendable { case day = 9, life = 10 }
+    public enum RowKind: UInt64, Sendable { case day = 9, total = 10 }
 
     /// What one batch changes.
     public struct Change: Sendable, Equatable {
         /// Days to fold now, sums over all buckets.
         public var days: [CountersRow] = []
         /// Sums of the days before the reach of reports, one an app; `day` is the last of them.
-        public var lives: [CountersRow] = []
+        public var totals: [CountersRow] = []
         /// Folded days that are in such a sum now.
         public var gone: [CounterDay] = []
         /// Days whose rows by bucket the loops remove once the change is durable.
         public var removed: [CounterDay] = []
-        public var isEmpty: Bool { days.isEmpty && lives.isEmpty && gone.isEmpty }
+        public var isEmpty: Bool { days.isEmpty && totals.isEmpty && gone.isEmpty }
     }
 
     /// The most days that one change folds, so that its batch stays small.
     public static let changedDayCount = 512
 
     public private(set) var days: [CounterDay: CountersRow] = [:]
-    public private(set) var lives: [AppKey: CountersRow] = [:]
+    public private(set) var totals: [AppKey: CountersRow] = [:]
 
     public init() {}
 
@@ -48,7 +48,7 @@ public struct CounterFold: Sendable, Equatable {
         guard let counters = CountersRow(row.value) else { return true }
         switch kind {
         case .day: days[CounterDay(app: counters.app, day: counters.day)] = counters
-        case .life: lives[counters.app] = counters
+        case .total: totals[counters.app] = counters
         }
         return true
     }
@@ -56,11 +56,11 @@ public struct CounterFold: Sendable, Equatable {
     /// Whether rows by bucket of this day count for nothing any more.
     public func contains(_ day: CounterDay) -> Bool {
         if days[day] != nil { return true }
-        return lives[day.app].map { day.day <= $0.day } ?? false
+        return totals[day.app].map { day.day <= $0.day } ?? false
     }
 
     /// Every folded number, for the shard of bucket 0.
-    public var rows: [CountersRow] { Array(days.values) + Array(lives.values) }
+    public var rows: [CountersRow] { Array(days.values) + Array(totals.values) }
 
     /// The next change, from what the shards have counted.
     ///
@@ -88,17 +88,17 @@ public struct CounterFold: Sendable, Equatable {
         }
         // Only days that were folded before, so that no batch writes and removes one row.
         let old = days.keys.filter { Int64($0.day) + Int64(reportDays) < Int64(today) }.sorted(by: Self.isEarlier)
-        var lives: [AppKey: CountersRow] = [:]
+        var totals: [AppKey: CountersRow] = [:]
         for day in old.prefix(Self.changedDayCount) {
             guard let row = days[day] else { continue }
-            // The day may be older than the sum, if the clock was set back: it would count as gone already.
-            var life = lives[day.app] ?? self.lives[day.app] ?? CountersRow(app: day.app, day: day.day)
-            life.add(row)
-            life.day = max(life.day, day.day)
-            lives[day.app] = life
+            // The day may be before the sum's last one, after the clock was set back.
+            var total = totals[day.app] ?? self.totals[day.app] ?? CountersRow(app: day.app, day: day.day)
+            total.add(row)
+            total.day = max(total.day, day.day)
+            totals[day.app] = total
             change.gone.append(day)
         }
-        change.lives = lives.values.sorted { $0.app.word < $1.app.word }
+        change.totals = totals.values.sorted { $0.app.word < $1.app.word }
         return change
     }
 
@@ -118,9 +118,9 @@ public struct CounterFold: Sendable, Equatable {
             put(row, .day, item: UInt64(row.day))
             days[CounterDay(app: row.app, day: row.day)] = row
         }
-        for row in change.lives {
-            put(row, .life, item: 0)
-            lives[row.app] = row
+        for row in change.totals {
+            put(row, .total, item: 0)
+            totals[row.app] = row
         }
         for day in change.gone {
             store.delete(Self.key(.day, day.app, UInt64(day.day)), prior: .maybe(wakeAt: 0))

@@ -27,7 +27,7 @@ public struct FanoutQueue {
     /// One app's lists, which take turns among themselves.
     private struct AppLists {
         let app: AppKey
-        private(set) var entries: [Entry] = []
+        private var entries: [Entry] = []
         /// Those before it are gone: taking one moves the others only now and then.
         private var head = 0
         var targetCount = 0

@@ -91,7 +91,14 @@ import Wire
         job.leases = [GivenLease](repeating: GivenLease(id: (1, 1)), count: JobRow.leaseLimit)
         #expect(job.byteCount == Self.bound(.job))
         let reason = "rejectedByClient: " + String(repeating: "r", count: Delivery.Limits.reasonByteCount)
-        #expect(TraceRow.byteCount(job: job, reason: reason, sent: true) <= Self.bound(.trace))
+        // A trace is as long as its numbers are large: the times of the steps are ever farther apart.
+        (job.settledLease, job.settledOutcome, job.attempts) = ((2, 2), 2, .max)
+        for index in job.steps.indices { job.steps[index].time = index % 2 == 0 ? 0 : .min }
+        var traced = facts
+        (traced.task, traced.table, traced.item) = (TaskID(high: .max, low: .max), .broadcast, .max)
+        (traced.timeToLive, traced.acceptedAt, traced.expiresAt) = (.max, .min, 0)
+        let trace = TraceRow.byteCount(traced, sentAt: .max, endedAt: 0, job: job, reason: reason)
+        #expect(trace <= Self.bound(.trace) && trace > Self.bound(.trace) - 64, "\(trace)")
         var alias = AliasRow(app: AppKey(1), text: Self.text(60))
         alias.entries = (0..<200).map { AliasEntry(cid: .none, bucket: Bucket(0), stamp: Int64($0)) }
         #expect(alias.byteCount == Self.bound(.alias, Self.limits))

@@ -47,7 +47,7 @@ import Wire
     }
 
     private static func trace() -> [UInt8] {
-        bytes(TraceRow.byteCount(job: job(), reason: "why", sent: true)) {
+        bytes(TraceRow.byteCount(facts, sentAt: 30, endedAt: 31, job: job(), reason: "why")) {
             TraceRow.write(
                 facts, finalState: .failed, isOffline: true, sentAt: 30, endedAt: 31, job: job(), reason: "why",
                 into: $0)
@@ -104,7 +104,7 @@ import Wire
         #expect(readJob.settledLease == job.settledLease && readJob.alertedAt == 27 && readJob.attempts == 3)
         #expect(
             readJob.facts.item == 10 && readJob.facts.byteCount == 14 && readJob.isCollapsed && readJob.badgeApplied)
-        let trace = try #require(Self.trace().withUnsafeBytes { TraceRow($0) })
+        let trace = try #require(Self.trace().withUnsafeBytes { TraceRow($0, of: Self.facts.message) })
         #expect(trace.finalState == .failed && trace.reason == "why" && trace.steps.count == 5 && trace.attempts == 3)
         let (device, profile) = try Self.device().withUnsafeBytes {
             let (row, profile) = try #require(DeviceRow.read($0))
@@ -151,7 +151,7 @@ import Wire
                     _ = row.facts(cid: .none, table: .message, item: 0).jobKey
                 }
                 if JobRow(bytes) != nil { readable += 1 }
-                if TraceRow(bytes) != nil { readable += 1 }
+                if TraceRow(bytes, of: Self.facts.message) != nil { readable += 1 }
                 if DeviceRow.read(bytes) != nil { readable += 1 }
                 if CountersRow(bytes) != nil { readable += 1 }
                 if RequestRow.read(bytes) != nil { readable += 1 }

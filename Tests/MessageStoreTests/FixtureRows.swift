@@ -126,7 +126,9 @@ enum FixtureRows {
         let outcome = PublishOutcome(
             code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: false, fallback: .none,
             fallbackReason: .applies, timeToLive: facts.timeToLive, isRepeat: false)
-        let trace = bytes(TraceRow.byteCount(job: row, reason: "BadDeviceToken", sent: true)) {
+        let traceByteCount = TraceRow.byteCount(
+            facts, sentAt: time, endedAt: time + 9, job: row, reason: "BadDeviceToken")
+        let trace = bytes(traceByteCount) {
             TraceRow.write(
                 facts, finalState: .failed, isOffline: true, sentAt: time, endedAt: time + 9, job: row,
                 reason: "BadDeviceToken", into: $0)
@@ -273,7 +275,7 @@ enum FixtureRows {
                 guard let row = RequestRow.read(bytes) else { return "unreadable" }
                 return "\(row.outcome.code), digest \(row.digest), message \(row.outcome.message.low)"
             case .trace:
-                guard let row = TraceRow(bytes) else { return "unreadable" }
+                guard let row = TraceRow(bytes, of: RowInspection.tracedMessage(key)) else { return "unreadable" }
                 return "\(row.finalState), \(row.reason), steps \(row.steps.map { "\($0.event)" })"
             case .alias:
                 guard let row = AliasRow(bytes) else { return "unreadable" }

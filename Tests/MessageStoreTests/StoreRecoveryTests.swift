@@ -117,8 +117,10 @@ struct StoreRecoveryTests {
     @Test("a newer format is refused, and the folder stays as it is")
     func newerFormat() throws {
         let folder = try TemporaryFolder()
-        try "longwire store 7\n".write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
-        #expect(throws: StoreError.newerFormat(folder: folder.path, found: 7, supported: EmbeddedStore.formatVersion)) {
+        let newer = EmbeddedStore.formatVersion + 1
+        try "longwire store \(newer)\n".write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
+        let expected = StoreError.newerFormat(folder: folder.path, found: newer, supported: newer - 1)
+        #expect(throws: expected) {
             try EmbeddedStore(StoreFixture.configuration(folder))
         }
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["format", "lock"])

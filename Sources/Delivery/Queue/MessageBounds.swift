@@ -31,6 +31,9 @@ public enum RowBounds {
     static let stepDetailByteCount = 64
     /// The steps of a message, each with its detail.
     static let stepsByteCount = 2 + JobRow.stepLimit * (9 + 1 + stepDetailByteCount)
+    /// The same as a trace has them.
+    static let denseStepsByteCount =
+        RowWriter.varintByteCount + JobRow.stepLimit * (1 + RowWriter.varintByteCount + 1 + stepDetailByteCount)
     /// The leases that a job remembers.
     static let leasesByteCount = 1 + LeaseBytes.leaseByteCount * JobRow.leaseLimit
     /// Why a message ended: a client's reason, and the gateway's words before it.
@@ -52,7 +55,7 @@ public enum RowBounds {
                 RequestRow.byteCount, CallRow.byteCount(targetCount: TaskBounds.callTargets),
                 RequestRow.byteCount * TaskBounds.callTargets)
         case .trace:
-            return TraceRow.fixedByteCount + reasonByteCount + stepsByteCount + 3 * 10 + 2 + leasesByteCount
+            return TraceRow.fixedByteCount + reasonByteCount + denseStepsByteCount + leasesByteCount
         case .meta: return nil
         case .alias:
             return 1 + 8 + textByteCount(characters: limits.aliasCharacters) + 2 + limits.devicesPerAlias * 26

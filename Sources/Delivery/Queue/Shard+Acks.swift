@@ -80,7 +80,7 @@ extension Shard {
     ) {
         let key = StoreKey(bucket, .trace, message)
         switch store.young(key) {
-        case .found(let location, _): completion(&self, TraceRow(store.value(at: location)), true)
+        case .found(let location, _): completion(&self, TraceRow(store.value(at: location), of: message), true)
         case .deleted: completion(&self, nil, true)
         case .unknown:
             if store.isCertainlyAbsent(key) {
@@ -89,7 +89,7 @@ extension Shard {
             }
             read([.get(key)]) { shard, reply in
                 if case .row(let stored)? = reply.results.first {
-                    completion(&shard, stored.flatMap { TraceRow($0.value) }, true)
+                    completion(&shard, stored.flatMap { TraceRow($0.value, of: message) }, true)
                 } else {
                     completion(&shard, nil, false)
                 }

@@ -50,8 +50,8 @@ extension Shard {
             }
         }
         let (ended, time, key) = (state, now, StoreKey(facts.bucket, .trace, facts.message))
-        let byteCount = TraceRow.byteCount(job: row, reason: reason, sent: sentAt > 0)
         if let finalRow = row {
+            let byteCount = TraceRow.byteCount(facts, sentAt: sentAt, endedAt: time, job: finalRow, reason: reason)
             store.put(key, wakeAt: 0, prior: .none, byteCount: byteCount) {
                 TraceRow.write(
                     facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time, job: finalRow,
@@ -59,6 +59,7 @@ extension Shard {
             }
         } else {
             // Apart, since a job's row is large and most messages have none.
+            let byteCount = TraceRow.byteCount(facts, sentAt: sentAt, endedAt: time, job: nil, reason: reason)
             store.put(key, wakeAt: 0, prior: .none, byteCount: byteCount) {
                 TraceRow.write(
                     facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time, job: nil,

@@ -1,4 +1,7 @@
-// Little-endian fields at any alignment. Readers check every bound: rows come back from a disk.
+// Little-endian fields at any alignment, and numbers that are as long as their value needs. Readers check every bound:
+// rows come back from a disk.
+
+internal import Wire
 
 /// Writes fields one after the other into a buffer whose size the caller computed.
 package struct RowWriter {
@@ -62,5 +65,89 @@ extension RowWriter {
         var (count, end) = (255, bytes.index(bytes.startIndex, offsetBy: 255))
         while bytes[end] & 0xC0 == 0x80 { (count, end) = (count - 1, bytes.index(before: end)) }
         return 1 + count
+    }
+}
+
+// MARK: Numbers of seven bits a byte, the lowest first; the top bit says that another byte follows
+
+extension RowWriter {
+    mutating func put(varint value: UInt64) {
+        var rest = value
+        while rest >= 0x80 {
+            put(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        put(UInt8(truncatingIfNeeded: rest))
+    }
+
+    /// Writes a number that is near zero on either side: its sign is the lowest bit.
+    mutating func put(signed value: Int64) { put(varint: Self.folded(value)) }
+
+    static func byteCount(varint value: UInt64) -> Int { max(1, (70 - value.leadingZeroBitCount) / 7) }
+
+    static func byteCount(signed value: Int64) -> Int { byteCount(varint: folded(value)) }
+
+    private static func folded(_ value: Int64) -> UInt64 { UInt64(bitPattern: value << 1 ^ value >> 63) }
+
+    /// The most bytes that such a number takes.
+    static let varintByteCount = 10
+}
+
+extension RowReader {
+    mutating func nextVarint() -> UInt64? {
+        var value: UInt64 = 0
+        var shift: UInt64 = 0
+        while let byte = next(UInt8.self) {
+            // The tenth byte has the last bit.
+            guard shift < 63 || byte <= 1 else { return nil }
+            value |= UInt64(byte & 0x7F) << shift
+            guard byte >= 0x80 else { return value }
+            shift += 7
+        }
+        return nil
+    }
+
+    mutating func nextSigned() -> Int64? {
+        guard let folded = nextVarint() else { return nil }
+        return Int64(bitPattern: folded >> 1) ^ -Int64(bitPattern: folded & 1)
+    }
+}
+
+// MARK: Task ids
+
+extension RowWriter {
+    /// True when the id is as this version mints ids: it has a kind and a date, and its spare byte is 0.
+    static func isPlain(_ task: TaskID) -> Bool {
+        task.high >> 63 == 0 && (task.high >> 48) & 0xFF < 16 && (task.high >> 40) & 0xFF < 32
+            && (task.high >> 32) & 0xFF == 0
+    }
+
+    static func byteCount(_ task: TaskID) -> Int { isPlain(task) ? 14 : 16 }
+
+    /// Writes kind, month and day in two bytes and twelve random bytes, or all sixteen when the id is not plain.
+    mutating func put(_ task: TaskID, isPlain: Bool) {
+        if isPlain {
+            put(Self.plainHead(task))
+            put(UInt32(truncatingIfNeeded: task.high))
+        } else {
+            put(task.high)
+        }
+        put(task.low)
+    }
+
+    private static func plainHead(_ task: TaskID) -> UInt16 {
+        let (kind, month, day) = (task.high >> 56, task.high >> 48 & 0xF, task.high >> 40 & 0x1F)
+        return UInt16(truncatingIfNeeded: kind << 9 | month << 5 | day)
+    }
+}
+
+extension RowReader {
+    mutating func nextTask(isPlain: Bool) -> TaskID? {
+        guard isPlain else { return nextIdentifier(TaskID.self) }
+        guard let head = next(UInt16.self), let first = next(UInt32.self), let low = next(UInt64.self) else {
+            return nil
+        }
+        let (kind, month, day) = (UInt64(head >> 9), UInt64(head >> 5 & 0xF), UInt64(head & 0x1F))
+        return TaskID(high: kind << 56 | month << 48 | day << 40 | UInt64(first), low: low)
     }
 }

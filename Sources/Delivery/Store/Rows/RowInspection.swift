@@ -105,7 +105,7 @@ package enum RowInspection {
 
     /// `nil` also for the row of a late event.
     package static func trace(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Trace? {
-        guard lateEvent(key) == nil, let row = TraceRow(bytes) else { return nil }
+        guard lateEvent(key) == nil, let row = TraceRow(bytes, of: tracedMessage(key)) else { return nil }
         return Trace(
             message: row.facts.message, finalState: row.finalState, isOffline: row.isOffline,
             settledLease: row.settledLease, settledOutcome: row.settledOutcome, reason: row.reason,

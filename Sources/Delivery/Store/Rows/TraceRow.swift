@@ -1,10 +1,13 @@
-internal import Wire
+package import Wire
 
 /// How a message ended, and its steps in order.
 ///
-/// Written once, with the final state.
+/// Written once, with the final state, under the msgId, which the row therefore does not repeat. Most messages end as
+/// delivered in milliseconds: what such a message does not have takes no bytes, and times are differences.
 package struct TraceRow {
-    static let version: UInt8 = 1
+    /// Up to store format 6: every field at its full width, the msgId among them.
+    static let firstVersion: UInt8 = 1
+    static let version: UInt8 = 2
 
     var facts: MessageFacts
     var finalState: FinalState
@@ -14,74 +17,204 @@ package struct TraceRow {
     /// The shard took back what its alert did to the badge.
     var isBadgeTakenBack: Bool
     /// The lease whose result was taken last, so that a repetition is recognised after the end, too.
-    var settledLease: (UInt64, UInt64)
-    var settledOutcome: UInt8
-    var attempts: UInt16
+    var settledLease: (UInt64, UInt64) = (0, 0)
+    var settledOutcome: UInt8 = 0
+    var attempts: UInt16 = 0
     /// The leases that senders got for its job.
-    var leases: [GivenLease]
+    var leases: [GivenLease] = []
     /// What the answer to its publish said of its fallback; `nil` in a row from before it was kept.
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason)?
-    package var reason: String
+    package var reason = ""
     package var steps: [MessageTrace.Step]
 
-    static let fixedByteCount = 4 + 2 + 1 + 1 + 8 * 11 + 16
+    /// Which parts the row has, and in which form.
+    private struct Parts: OptionSet {
+        let rawValue: UInt16
+        static let offline = Parts(rawValue: 1)
+        static let sentLive = Parts(rawValue: 2)
+        static let badgeTakenBack = Parts(rawValue: 4)
+        /// The step `sent` before those of the job.
+        static let sent = Parts(rawValue: 8)
+        static let jobSteps = Parts(rawValue: 16)
+        static let leases = Parts(rawValue: 32)
+        static let reason = Parts(rawValue: 64)
+        /// The end of the TTL is its expiry.
+        static let plainExpiry = Parts(rawValue: 128)
+        static let plainTask = Parts(rawValue: 256)
+        /// The TTL is a number of seconds.
+        static let seconds = Parts(rawValue: 512)
+        /// The msgId does not have the time of acceptance.
+        static let otherTime = Parts(rawValue: 1_024)
+        /// One of these two, or neither: then the table is `message`.
+        static let vendorMessage = Parts(rawValue: 2_048)
+        static let broadcast = Parts(rawValue: 4_096)
+        /// Its place in the table is the msgId's low word.
+        static let itemOfID = Parts(rawValue: 8_192)
 
-    /// The row of a message that was only on the live channel, written without building its steps first.
-    static func byteCount(job: JobRow?, reason: String, sent: Bool) -> Int {
-        let own = (sent ? 3 : 2) * 10
-        return fixedByteCount + RowWriter.byteCount(text: reason) + 2 + own
-            + (job.map { StepBytes.byteCount($0.steps) - 2 } ?? 0) + 2 + LeaseBytes.byteCount(job?.leases ?? [])
+        init(rawValue: UInt16) { self.rawValue = rawValue }
+
+        init(_ facts: MessageFacts, isOffline: Bool, sentAt: GatewayTime, job: JobRow?, reason: String) {
+            var parts: Parts = isOffline ? .offline : []
+            if facts.flags.contains(.sendCounted) { parts.insert(.sentLive) }
+            if sentAt > 0 { parts.insert(.sent) }
+            if !reason.isEmpty { parts.insert(.reason) }
+            if facts.expiresAt == facts.acceptedAt &+ max(0, facts.timeToLive) { parts.insert(.plainExpiry) }
+            if RowWriter.isPlain(facts.task) { parts.insert(.plainTask) }
+            if facts.timeToLive % 1_000 == 0 { parts.insert(.seconds) }
+            if facts.acceptedAt != facts.message.acceptedAtMilliseconds { parts.insert(.otherTime) }
+            if facts.table == .vendorMessage { parts.insert(.vendorMessage) }
+            if facts.table == .broadcast { parts.insert(.broadcast) }
+            if facts.item == facts.message.low { parts.insert(.itemOfID) }
+            if let job {
+                if job.isBadgeTakenBack { parts.insert(.badgeTakenBack) }
+                if !job.steps.isEmpty { parts.insert(.jobSteps) }
+                if job.attempts > 0 || !job.leases.isEmpty || job.settledLease != (0, 0) || job.settledOutcome > 0 {
+                    parts.insert(.leases)
+                }
+            }
+            self = parts
+        }
+
+        var table: StoreKey.Table {
+            contains(.broadcast) ? .broadcast : contains(.vendorMessage) ? .vendorMessage : .message
+        }
     }
 
+    private static let headByteCount = 1 + 1 + 2 + 1
+    /// The most that a row has besides its steps, its leases and its reason.
+    static let fixedByteCount =
+        headByteCount + 2 * 16 + 8 + 6 * RowWriter.varintByteCount + 3 + SettledLease.byteCountLimit
+
+    /// The size of the row that `write` makes of the same.
+    static func byteCount(
+        _ facts: MessageFacts, sentAt: GatewayTime, endedAt: GatewayTime, job: JobRow?, reason: String
+    ) -> Int {
+        let parts = Parts(facts, isOffline: false, sentAt: sentAt, job: job, reason: reason)
+        var count = headByteCount + RowWriter.byteCount(facts.task) + 16 + 8
+        if !parts.contains(.itemOfID) { count += RowWriter.byteCount(varint: facts.item) }
+        count += RowWriter.byteCount(signed: storedTimeToLive(facts, parts))
+        if parts.contains(.otherTime) { count += RowWriter.byteCount(signed: timeDifference(facts)) }
+        if !parts.contains(.plainExpiry) { count += RowWriter.byteCount(signed: facts.expiresAt &- facts.acceptedAt) }
+        if parts.contains(.sent) { count += RowWriter.byteCount(signed: sentAt &- facts.acceptedAt) }
+        if let job, parts.contains(.jobSteps) { count += DenseSteps.byteCount(job.steps, since: facts.acceptedAt) }
+        count += RowWriter.byteCount(signed: endedAt &- facts.acceptedAt)
+        if parts.contains(.reason) { count += RowWriter.byteCount(text: reason) }
+        if let job, parts.contains(.leases) {
+            count += RowWriter.byteCount(varint: UInt64(job.attempts)) + SettledLease(job).byteCount
+            count += LeaseBytes.byteCount(job.leases)
+        }
+        return count
+    }
+
+    /// Fills exactly `byteCount` bytes; the steps need not be made first.
     static func write(
         _ facts: MessageFacts, finalState: FinalState, isOffline: Bool, sentAt: GatewayTime, endedAt: GatewayTime,
         job: JobRow?, reason: String, into bytes: UnsafeMutableRawBufferPointer
     ) {
+        let parts = Parts(facts, isOffline: isOffline, sentAt: sentAt, job: job, reason: reason)
+        let fallback = facts.fallback
         var writer = RowWriter(bytes)
         writer.put(version)
-        writer.put(finalState.rawValue)
-        let isBadgeTakenBack = job?.isBadgeTakenBack ?? false
-        writer.put(
-            (isOffline ? 1 : 0) | (facts.flags.contains(.sendCounted) ? 2 : 0) | (isBadgeTakenBack ? 4 : 0) as UInt8)
-        writer.put(facts.strategy.rawValue)
-        writer.put(job?.attempts ?? 0)
-        writer.put(job?.settledOutcome ?? 0)
-        writer.put(facts.table.rawValue)
-        writer.put(facts.message.high)
-        writer.put(facts.message.low)
-        writer.put(facts.task.high)
-        writer.put(facts.task.low)
+        writer.put(finalState.rawValue | facts.strategy.rawValue << 4)
+        writer.put(parts.rawValue)
+        writer.put(fallback.state.rawValue | fallback.reason.rawValue << 4)
+        writer.put(facts.task, isPlain: parts.contains(.plainTask))
         writer.put(facts.cid.high)
         writer.put(facts.cid.low)
         writer.put(facts.app.word)
-        writer.put(facts.item)
-        writer.put(facts.acceptedAt)
-        writer.put(facts.expiresAt)
-        writer.put(facts.timeToLive)
-        writer.put(job?.settledLease.0 ?? 0)
-        writer.put(job?.settledLease.1 ?? 0)
-        writer.put(text: reason)
-        writer.put(UInt16(truncatingIfNeeded: (sentAt > 0 ? 3 : 2) + (job?.steps.count ?? 0)))
-        writer.putStep(.accepted, facts.acceptedAt)
-        if sentAt > 0 { writer.putStep(.sent, sentAt) }
-        if let job {
-            for step in job.steps {
-                writer.put(step.event.rawValue)
-                writer.put(step.time)
-                writer.put(text: step.detail)
-            }
+        if !parts.contains(.itemOfID) { writer.put(varint: facts.item) }
+        writer.put(signed: storedTimeToLive(facts, parts))
+        if parts.contains(.otherTime) { writer.put(signed: timeDifference(facts)) }
+        if !parts.contains(.plainExpiry) { writer.put(signed: facts.expiresAt &- facts.acceptedAt) }
+        if parts.contains(.sent) { writer.put(signed: sentAt &- facts.acceptedAt) }
+        if let job, parts.contains(.jobSteps) { DenseSteps.write(job.steps, since: facts.acceptedAt, &writer) }
+        writer.put(signed: endedAt &- facts.acceptedAt)
+        if parts.contains(.reason) { writer.put(text: reason) }
+        if let job, parts.contains(.leases) {
+            writer.put(varint: UInt64(job.attempts))
+            SettledLease(job).write(&writer)
+            LeaseBytes.write(job.leases, &writer)
         }
-        let isAcked = finalState == .delivered || finalState == .deliveredOffline
-        writer.putStep(isAcked ? .acked : finalState == .opened ? .opened : .ended, endedAt)
-        let fallback = facts.fallback
-        writer.put(fallback.state.rawValue)
-        writer.put(fallback.reason.rawValue)
-        LeaseBytes.write(job?.leases ?? [], &writer)
     }
 
-    package init?(_ bytes: UnsafeRawBufferPointer) {
+    private static func storedTimeToLive(_ facts: MessageFacts, _ parts: Parts) -> Int64 {
+        parts.contains(.seconds) ? facts.timeToLive / 1_000 : facts.timeToLive
+    }
+
+    private static func timeDifference(_ facts: MessageFacts) -> Int64 {
+        facts.acceptedAt &- facts.message.acceptedAtMilliseconds
+    }
+
+    private static func lastEvent(_ finalState: FinalState) -> TraceEvent {
+        switch finalState {
+        case .delivered, .deliveredOffline: .acked
+        case .opened: .opened
+        default: .ended
+        }
+    }
+
+    /// Reads the row that stands under a msgId.
+    ///
+    /// - Returns: `nil` for bytes that are no trace row of a known version.
+    package init?(_ bytes: UnsafeRawBufferPointer, of message: MessageID) {
         var reader = RowReader(bytes)
-        guard reader.next(UInt8.self) == Self.version, let finalState = FinalState(rawValue: reader.next() ?? 0),
+        switch reader.next(UInt8.self) {
+        case Self.version: self.init(packed: &reader, of: message)
+        case Self.firstVersion: self.init(first: &reader)
+        default: return nil
+        }
+    }
+
+    private init?(packed reader: inout RowReader, of message: MessageID) {
+        guard let states = reader.next(UInt8.self), let finalState = FinalState(rawValue: states & 15),
+            let strategy = Strategy(rawValue: states >> 4), let parts = reader.next(UInt16.self).map(Parts.init),
+            let answer = reader.next(UInt8.self), let state = PublishOutcome.Fallback(rawValue: answer & 15),
+            let why = PublishOutcome.FallbackReason(rawValue: answer >> 4),
+            let task = reader.nextTask(isPlain: parts.contains(.plainTask)),
+            let cid = reader.nextIdentifier(DeviceID.self), let app = reader.next(UInt64.self),
+            let item = parts.contains(.itemOfID) ? message.low : reader.nextVarint(),
+            var timeToLive = reader.nextSigned()
+        else { return nil }
+        if parts.contains(.seconds) { timeToLive = timeToLive &* 1_000 }
+        guard let difference = parts.contains(.otherTime) ? reader.nextSigned() : 0 else { return nil }
+        let acceptedAt = message.acceptedAtMilliseconds &+ difference
+        guard let wait = parts.contains(.plainExpiry) ? max(0, timeToLive) : reader.nextSigned() else { return nil }
+        facts = MessageFacts(
+            message: message, task: task, app: AppKey(app), cid: cid, strategy: strategy, flags: [],
+            table: parts.table, item: item, acceptedAt: acceptedAt, expiresAt: acceptedAt &+ wait, fallbackAt: 0,
+            wakeAt: 0, timeToLive: timeToLive, byteCount: 0)
+        self.finalState = finalState
+        (isOffline, wasSentLive) = (parts.contains(.offline), parts.contains(.sentLive))
+        isBadgeTakenBack = parts.contains(.badgeTakenBack)
+        fallback = (state, why)
+        steps = [MessageTrace.Step(event: .accepted, time: acceptedAt)]
+        if parts.contains(.sent) {
+            guard let time = reader.nextSigned() else { return nil }
+            steps.append(MessageTrace.Step(event: .sent, time: acceptedAt &+ time))
+        }
+        if parts.contains(.jobSteps) {
+            guard let ofJob = DenseSteps.read(&reader, since: acceptedAt) else { return nil }
+            steps += ofJob
+        }
+        guard let end = reader.nextSigned() else { return nil }
+        steps.append(MessageTrace.Step(event: Self.lastEvent(finalState), time: acceptedAt &+ end))
+        if parts.contains(.reason) {
+            guard let text = reader.nextText() else { return nil }
+            reason = text
+        }
+        if parts.contains(.leases) {
+            guard let attempts = reader.nextVarint().flatMap({ UInt16(exactly: $0) }),
+                let settled = SettledLease(&reader), let leases = LeaseBytes.read(&reader),
+                let lease = settled.lease(among: leases)
+            else { return nil }
+            (self.attempts, self.leases) = (attempts, leases)
+            (settledLease, settledOutcome) = (lease, settled.outcome)
+        }
+        guard reader.isAtEnd else { return nil }
+    }
+
+    private init?(first reader: inout RowReader) {
+        guard let finalState = FinalState(rawValue: reader.next() ?? 0),
             let offline = reader.next(UInt8.self), let strategy = Strategy(rawValue: reader.next() ?? 0),
             let attempts = reader.next(UInt16.self), let outcome = reader.next(UInt8.self),
             let table = StoreKey.Table(rawValue: reader.next() ?? 0),
@@ -113,11 +246,91 @@ package struct TraceRow {
     }
 }
 
-extension RowWriter {
-    fileprivate mutating func putStep(_ event: TraceEvent, _ time: GatewayTime) {
-        put(event.rawValue)
-        put(time)
-        put(UInt8(0))
+/// The lease whose result was taken last: its outcome and its place among the leases that the row names.
+private struct SettledLease {
+    /// The place of a lease that the row does not name, because too many came after it.
+    private static let isApart: UInt8 = 255
+    static let byteCountLimit = 2 + 16
+
+    var outcome: UInt8
+    /// Its index plus 1; 0: none.
+    private var place: UInt8
+    private var apart: (UInt64, UInt64) = (0, 0)
+
+    init(_ job: JobRow) {
+        outcome = job.settledOutcome
+        if job.settledLease == (0, 0) {
+            place = 0
+        } else if let index = job.leases.lastIndex(where: { $0.id == job.settledLease }) {
+            place = UInt8(truncatingIfNeeded: index + 1)
+        } else {
+            (place, apart) = (Self.isApart, job.settledLease)
+        }
+    }
+
+    init?(_ reader: inout RowReader) {
+        guard let outcome = reader.next(UInt8.self), let place = reader.next(UInt8.self) else { return nil }
+        (self.outcome, self.place) = (outcome, place)
+        guard place == Self.isApart else { return }
+        guard let high = reader.next(UInt64.self), let low = reader.next(UInt64.self) else { return nil }
+        apart = (high, low)
+    }
+
+    var byteCount: Int { place == Self.isApart ? Self.byteCountLimit : 2 }
+
+    func write(_ writer: inout RowWriter) {
+        writer.put(outcome)
+        writer.put(place)
+        guard place == Self.isApart else { return }
+        writer.put(apart.0)
+        writer.put(apart.1)
+    }
+
+    /// - Returns: `nil` for a place that the leases do not have.
+    func lease(among leases: [GivenLease]) -> (UInt64, UInt64)? {
+        if place == 0 { return (0, 0) }
+        if place == Self.isApart { return apart }
+        return Int(place) <= leases.count ? leases[Int(place) - 1].id : nil
+    }
+}
+
+/// Steps as a count, then event, time since the step before and detail of each.
+enum DenseSteps {
+    static func byteCount(_ steps: [MessageTrace.Step], since start: GatewayTime) -> Int {
+        var (count, last) = (RowWriter.byteCount(varint: UInt64(steps.count)), start)
+        for step in steps {
+            count += 1 + RowWriter.byteCount(signed: step.time &- last) + RowWriter.byteCount(text: step.detail)
+            last = step.time
+        }
+        return count
+    }
+
+    static func write(_ steps: [MessageTrace.Step], since start: GatewayTime, _ writer: inout RowWriter) {
+        var last = start
+        writer.put(varint: UInt64(steps.count))
+        for step in steps {
+            writer.put(step.event.rawValue)
+            writer.put(signed: step.time &- last)
+            writer.put(text: step.detail)
+            last = step.time
+        }
+    }
+
+    static func read(_ reader: inout RowReader, since start: GatewayTime) -> [MessageTrace.Step]? {
+        guard var left = reader.nextVarint() else { return nil }
+        var (steps, last): ([MessageTrace.Step], GatewayTime) = ([], start)
+        while left > 0 {
+            guard let event = reader.next(UInt8.self), let difference = reader.nextSigned(),
+                let detail = reader.nextText()
+            else { return nil }
+            last = last &+ difference
+            // An event of a later version is left out; the row is still valid.
+            if let event = TraceEvent(rawValue: event) {
+                steps.append(MessageTrace.Step(event: event, time: last, detail: detail))
+            }
+            left -= 1
+        }
+        return steps
     }
 }
 

@@ -1,0 +1,179 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// Rows whose fields take the bytes that their values need: what is written is read, in this form and the earlier one.
+@Suite("Packed rows") struct PackedRowTests {
+    static let seeds: [UInt64] = [1, 2, 3]
+
+    private static func bytes(_ count: Int, _ write: (UnsafeMutableRawBufferPointer) -> Void) -> [UInt8] {
+        // A guard behind the row shows a byte too many.
+        var bytes = [UInt8](repeating: 0xA5, count: count + 1)
+        bytes.withUnsafeMutableBytes { write(UnsafeMutableRawBufferPointer(rebasing: $0[..<count])) }
+        #expect(bytes.removeLast() == 0xA5)
+        return bytes
+    }
+
+    /// A number that is small, large, or at an end of its range.
+    private static func number(_ random: inout SeededGenerator) -> UInt64 {
+        let bits = UInt64.random(in: 0...64, using: &random)
+        let word = UInt64.random(in: 0 ... .max, using: &random)
+        return bits == 0 ? 0 : word >> (64 - bits)
+    }
+
+    private static func time(_ random: inout SeededGenerator, near base: GatewayTime) -> GatewayTime {
+        switch Int.random(in: 0..<8, using: &random) {
+        case 0: GatewayTime(bitPattern: number(&random))
+        case 1: base
+        default: base + GatewayTime.random(in: 0...100_000, using: &random)
+        }
+    }
+
+    static func facts(_ random: inout SeededGenerator) -> MessageFacts {
+        let acceptedAt = GatewayTime.random(in: 0..<1 << 48, using: &random)
+        let isPlain = Int.random(in: 0..<4, using: &random) > 0
+        let home = Bucket(UInt16.random(in: 0..<4_096, using: &random))
+        let task =
+            isPlain
+            ? TaskID(
+                kind: .single, month: .random(in: 0...12, using: &random), day: .random(in: 0...31, using: &random),
+                home: home, random: (.random(in: 0 ... .max, using: &random), number(&random)))
+            : TaskID(high: number(&random), low: number(&random))
+        let timeToLive: Int64 =
+            [-1, 0, 7_200_000, 86_399_999, .max, .min].randomElement(using: &random) ?? 0
+        let message = MessageID(bucket: home, acceptedAt: acceptedAt, digest: number(&random))
+        let tables: [StoreKey.Table] = [.message, .vendorMessage, .broadcast]
+        let strategies: [Strategy] = [.liveElseVendor, .vendorOnly, .liveOnly, .vendorElseLive]
+        var facts = MessageFacts(
+            message: message, task: task, app: AppKey(number(&random)),
+            cid: DeviceID(high: number(&random), low: number(&random)),
+            strategy: strategies.randomElement(using: &random) ?? .liveOnly,
+            flags: MessageFacts.Flags(rawValue: .random(in: 0...255, using: &random)),
+            table: tables.randomElement(using: &random) ?? .message,
+            item: Bool.random(using: &random) ? message.low : number(&random), acceptedAt: acceptedAt,
+            expiresAt: time(&random, near: acceptedAt), fallbackAt: 0, wakeAt: 0, timeToLive: timeToLive, byteCount: 0)
+        if Bool.random(using: &random) { facts.expiresAt = acceptedAt &+ max(0, timeToLive) }
+        if Int.random(in: 0..<4, using: &random) == 0 { facts.acceptedAt = time(&random, near: acceptedAt) }
+        if Bool.random(using: &random) { facts.fallbackAt = time(&random, near: acceptedAt) }
+        facts.wakeAt = [facts.fallbackAt, facts.expiresAt, time(&random, near: 0)].randomElement(using: &random) ?? 0
+        return facts
+    }
+
+    private static func text(_ random: inout SeededGenerator) -> String {
+        String(repeating: "\u{E9}x", count: [0, 0, 1, 20, 90].randomElement(using: &random) ?? 0)
+    }
+
+    private static func job(_ facts: MessageFacts, _ random: inout SeededGenerator) -> JobRow {
+        var job = JobRow(facts: facts, state: .accepted, dueAt: 0)
+        for _ in 0..<Int.random(in: 0...4, using: &random) {
+            let event = TraceEvent.allCases.randomElement(using: &random) ?? .sent
+            job.note(event, time(&random, near: facts.acceptedAt), text(&random))
+        }
+        for _ in 0..<Int.random(in: 0...3, using: &random) {
+            job.leases.append(
+                GivenLease(id: (number(&random), number(&random)), outcomes: .random(in: 0...31, using: &random)))
+        }
+        switch Int.random(in: 0..<3, using: &random) {
+        case 0: break
+        case 1: job.settledLease = (number(&random) | 1, number(&random))
+        default: job.settledLease = job.leases.randomElement(using: &random)?.id ?? (0, 0)
+        }
+        job.settledOutcome = job.settledLease == (0, 0) ? 0 : .random(in: 1...4, using: &random)
+        job.attempts = UInt16.random(in: 0 ... .max, using: &random) >> UInt16.random(in: 0...16, using: &random)
+        job.isBadgeTakenBack = Bool.random(using: &random)
+        return job
+    }
+
+    // MARK: Traces
+
+    private static func isSame(_ left: TraceRow, _ right: TraceRow) -> Bool {
+        let fields: [Bool] = [
+            left.facts.message == right.facts.message, left.facts.task == right.facts.task,
+            left.facts.app == right.facts.app, left.facts.cid == right.facts.cid,
+            left.facts.strategy == right.facts.strategy, left.facts.table == right.facts.table,
+            left.facts.item == right.facts.item, left.facts.acceptedAt == right.facts.acceptedAt,
+            left.facts.expiresAt == right.facts.expiresAt, left.facts.timeToLive == right.facts.timeToLive,
+            left.finalState == right.finalState, left.isOffline == right.isOffline,
+            left.wasSentLive == right.wasSentLive, left.isBadgeTakenBack == right.isBadgeTakenBack,
+            left.settledLease == right.settledLease, left.settledOutcome == right.settledOutcome,
+            left.attempts == right.attempts, left.leases == right.leases, left.reason == right.reason,
+            left.steps == right.steps, left.fallback?.state == right.fallback?.state,
+            left.fallback?.reason == right.fallback?.reason,
+        ]
+        return !fields.contains(false)
+    }
+
+    @Test("a trace reads as its earlier form did, whatever the message was; no cut of it is a trace", arguments: seeds)
+    func traces(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        for _ in 0..<2_000 {
+            let facts = Self.facts(&random)
+            let job = Bool.random(using: &random) ? Self.job(facts, &random) : nil
+            let state = FinalState.allCases.randomElement(using: &random) ?? .failed
+            let isOffline = Bool.random(using: &random)
+            let sentAt = Bool.random(using: &random) ? 0 : Self.time(&random, near: facts.acceptedAt)
+            let endedAt = Self.time(&random, near: facts.acceptedAt)
+            let reason = Self.text(&random)
+            let count = TraceRow.byteCount(facts, sentAt: sentAt, endedAt: endedAt, job: job, reason: reason)
+            let packed = Self.bytes(count) {
+                TraceRow.write(
+                    facts, finalState: state, isOffline: isOffline, sentAt: sentAt, endedAt: endedAt, job: job,
+                    reason: reason, into: $0)
+            }
+            let earlier = EarlierRows.trace(
+                facts, state, isOffline: isOffline, sentAt: sentAt, endedAt: endedAt, job: job, reason: reason)
+            let read = try #require(packed.withUnsafeBytes { TraceRow($0, of: facts.message) })
+            let before = try #require(earlier.withUnsafeBytes { TraceRow($0, of: .none) })
+            #expect(Self.isSame(read, before), "\(facts)")
+            for cut in 0..<packed.count {
+                #expect(packed[..<cut].withUnsafeBytes { TraceRow($0, of: facts.message) } == nil)
+            }
+        }
+    }
+
+    @Test("the trace of a message that was delivered at once has at most 50 bytes")
+    func deliveredTrace() {
+        var random = SeededGenerator(seed: 5)
+        let accepted: GatewayTime = 1_795_000_000_000
+        var facts = Self.facts(&random)
+        facts.message = MessageID(bucket: Bucket(9), acceptedAt: accepted, digest: .max)
+        facts.task = TaskID(kind: .single, month: 12, day: 31, home: Bucket(9), random: (.max, .max))
+        (facts.table, facts.item, facts.app) = (.message, 9_999, AppKey(.max))
+        (facts.acceptedAt, facts.timeToLive, facts.expiresAt) = (accepted, 7_200_000, accepted + 7_200_000)
+        let count = TraceRow.byteCount(facts, sentAt: accepted + 1, endedAt: accepted + 60, job: nil, reason: "")
+        #expect(count <= 50, "\(count)")
+    }
+
+    @Test("a number of seven bits a byte takes the bytes that its size asks for, at most ten", arguments: seeds)
+    func numbers(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let ends: [UInt64] = [0, 1, 127, 128, 16_383, 16_384, .max >> 1, .max]
+        for value in ends + (0..<500).map({ _ in Self.number(&random) }) {
+            let bytes = Self.bytes(RowWriter.byteCount(varint: value)) {
+                var writer = RowWriter($0)
+                writer.put(varint: value)
+            }
+            let signed = Int64(bitPattern: value)
+            let other = Self.bytes(RowWriter.byteCount(signed: signed)) {
+                var writer = RowWriter($0)
+                writer.put(signed: signed)
+            }
+            bytes.withUnsafeBytes {
+                var reader = RowReader($0)
+                #expect(reader.nextVarint() == value && reader.isAtEnd)
+            }
+            other.withUnsafeBytes {
+                var reader = RowReader($0)
+                #expect(reader.nextSigned() == signed && reader.isAtEnd)
+            }
+        }
+        for long in [[UInt8](repeating: 0xFF, count: 11), [UInt8](repeating: 0xFF, count: 9) + [2]] {
+            long.withUnsafeBytes {
+                var reader = RowReader($0)
+                #expect(reader.nextVarint() == nil)
+            }
+        }
+    }
+}

@@ -47,9 +47,9 @@ check: dependencies-build ## Warnings as errors, formatting, import, clock and w
 	Tests/check-words.py --self-test
 	Tests/check-words.py
 	for script in $(shell_scripts); do bash -n "$$script"; done
-	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/check/*.py Tests/API/*.py
+	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/check/*.py Tests/Benchmarks/peers/*.py Tests/API/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
-	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/peers/bare_router.c Tests/Benchmarks/check/allocations.c
+	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/peers/bare_router.c Tests/Benchmarks/peers/bare_fanout.c Tests/Benchmarks/check/allocations.c
 	Tests/Proof/table.py --check
 
 # SECONDS is bash's own word: only what is said on make's command line counts.
@@ -96,6 +96,7 @@ SEED ?= 1
 EXAMPLES ?= 60
 ROUNDS ?= 50
 CUTS ?= 500
+RUNS ?= 3
 .PHONY: soak
 soak: simulate rounds power ## Simulates for SECONDS=60 from SEED=1 on, kills a real gateway ROUNDS=50 times under load, and lets its power fail CUTS=500 times.
 
@@ -130,9 +131,11 @@ proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their tab
 	Tests/Proof/table.py
 
 .PHONY: peers
-peers: dependencies-build ## Measures mosquitto and redis-server beside Longwire in one run; about fifteen minutes.
+peers: dependencies-build ## Measures Longwire beside nginx, mosquitto, redis-server and bare programs: RUNS=3, about twenty minutes. FULL=1
 	deploy/install-dependencies.sh bench
-	Tests/Benchmarks/peers.py
+	mkdir -p .build/proof
+	Tests/Benchmarks/peers.py --runs $(RUNS) $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) \
+		--json $(if $(JSON),$(JSON),.build/proof/peers.json) --markdown .build/proof/peers.md
 
 .PHONY: clean
 clean: ## Removes everything that was built; the data folder stays.

@@ -39,7 +39,8 @@ test_packages=(
 bench_packages=(
     "mosquitto|the MQTT broker that the live channel is compared with"
     "redis-server|the durable queue that enqueueing and the handoff are compared with"
-    "gcc|compiles the peers' load drivers"
+    "nginx|the HTTP server that a push is compared with"
+    "gcc|compiles the peers' load drivers and the bare programs"
 )
 
 # Only when asked for by name: they look into a process, and serve no other test.
@@ -114,7 +115,7 @@ else
         apt-get install -q -y --no-install-recommends "${missing[@]}"
     for name in "${missing[@]}"; do
         case "$name" in
-        mosquitto | redis-server)
+        mosquitto | redis-server | nginx)
             if [ -d /run/systemd/system ]; then "${as_root[@]}" systemctl disable --now "$name" || true; fi
             ;;
         esac

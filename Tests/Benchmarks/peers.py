@@ -1,437 +1,536 @@
 #!/usr/bin/env python3
-"""Longwire beside its peers, in one run on one machine: Debian's mosquitto and redis-server under an equivalent load.
+"""Longwire beside its peers: every figure of the speed contract, each as a ratio of one run on one machine.
 
-    Tests/Benchmarks/peers.py [--rounds 3] [--devices 19000] [--seconds 8] [--only live,storm] [--json FILE]
+    Tests/Benchmarks/peers.py [--runs 3] [--full] [--only live,http] [--json FILE] [--markdown FILE]
 
-Each comparison alternates A/B/A/B with a fresh server process for every round, and prints medians, the ratio, and the
-server's CPU a message, which is the steadiest figure on a noisy machine. What is compared:
+Each run measures Longwire and its peer one right after the other, with a fresh process for each; every second run begins with
+the peer. A figure is the ratio within one run; the table has its median and range over the runs, the goal, and whether the
+median reaches it. The loads, in the order in which they run:
 
-    live     publish → deliver → ack among connected devices: Longwire with fsync, mosquitto QoS 1 storing nothing
-    paced    the same at a fixed rate, for the latencies
-    absent   enqueue for absent devices, then all reconnect and drain: likewise; mosquitto keeps the messages in memory
-    storm    all devices reconnect at once, 1,000 handshakes in flight (mosquitto 64, its best); Longwire
-             authenticates each, mosquitto nobody
-    enqueue  durable enqueue: Longwire with fsync, redis-server `appendfsync always`, a stream entry a message,
-             in a stream a device
-    stream   the same, but with one stream for all: Redis at its best, though no device could drain its own from it
-    handoff  lease and settle jobs 500 at a time: likewise, with a consumer group
-    bare     live, beside a router in C in one thread that authenticates nobody and stores nothing: what this machine and
-             this generator allow; bare-paced and bare-storm likewise
+    live       publish → deliver → ack, 19,000 devices: Longwire with fsync, a bare router in C, mosquitto QoS 1 storing nothing;
+               and the journal's bytes a message
+    few        the same with 1,000 devices, beside the bare router
+    paced      20,000 messages a second, for the latencies: Longwire, mosquitto
+    enqueue    durable enqueue: Longwire, redis-server `appendfsync always` with 32 senders, a stream a device
+    handoff    lease and settle 500 at a time: Longwire, redis-server with a consumer group
+    steady     enqueue with a job each: its 20th to 50th second; with --full five minutes
+    http       push/single/cid to connected devices: Longwire, nginx that answers 200 to the same requests
+    drain      10,000 absent devices × 100 messages return
+    broadcast  push/all to 15,000 devices: Longwire, two threads in C that write a frame to each and read the acks
+    storm      all devices reconnect: Longwire, mosquitto with 64 handshakes in flight, its best
+    hello      the same without messages, beside the bare router
+    disk       bytes on disk of a queued message with a job, and of an ended one; once, with --full in each run
 
-Everything is on loopback and in a folder of its own, which must be on the disk that is to be measured (--folder; default:
-under .build). What is started is stopped by its process id, and the folder is removed. Needs `swift build -c release`
-(done here unless --no-build), a C compiler, and `deploy/install-dependencies.sh bench`.
+Only when --only names them: absent (mosquitto), stream (Redis with one stream for all), bare-paced (bare router).
+
+A peer that is not installed is named in the table with what to do; the other figures are measured. Everything is on loopback
+and in a folder of its own, which must be on the disk that is to be measured (--folder; default: under .build). What is started
+is stopped by its process id, and the folder is removed. Needs `swift build -c release` (done here unless --no-build), a C
+compiler, and `deploy/install-dependencies.sh bench`. Exit code 1: a load failed; its rows say how.
 """
 
 import argparse
+import hashlib
+import http.client
 import json
 import os
 import pathlib
-import resource
-import shutil
 import signal
-import socket
-import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-APP = {"appId": "peers", "appKey": "peersKey", "appSecret": "peers-app-secret", "masterSecret": "peers-master-secret"}
-ADMIN_TOKEN = "peers-admin-token-0123456789"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "peers"))
+
+import contract  # noqa: E402
+import servers  # noqa: E402
+from servers import ADMIN_TOKEN, APP, ROOT, Bare, Failed, Fanout, Longwire, Missing, Mosquitto, Nginx, Redis  # noqa: E402
+
+PAYLOAD = 256  # bytes of a message of `longwire bench` and of the drivers
+ALWAYS = ("live", "few", "paced", "enqueue", "handoff", "steady", "http", "drain", "broadcast", "storm", "hello", "disk")
+NAMED = ("absent", "stream", "bare-paced")
+ACCEPTED = "longwire_messages_accepted_total"
+COMMITTED = "longwire_store_commit_bytes_total"
+YOUNG = "longwire_store_young_rows"
+FILES = "longwire_store_row_file_bytes"
+ENDED = "longwire_messages_ended_total"
 
 
-def free_ports(count):
-    """Ports that were free a moment ago; held together so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-
-
-class Server:
-    """`with Server(…)`: a process that listens, in a folder that goes with it."""
-
-    def __init__(self, parent, name):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}.", dir=parent))
-        self.process, self.port = None, None
-
-    def __enter__(self):
-        try:
-            self.start()
-            return self
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *_):
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def spawn(self, *words):
-        with open(self.folder / "log", "wb") as log:
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
-        end = time.monotonic() + 30
-        while True:
-            if self.process.poll() is not None or time.monotonic() > end:
-                text = (self.folder / "log").read_text(errors="replace")[-2000:]
-                raise SystemExit(f"{words[0]} did not start:\n{text}")
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.05)
-
-
-class Mosquitto(Server):
-    """QoS 1 and persistent sessions; nothing is written to disk, and no queue or window is smaller than Longwire's."""
-
-    def start(self):
-        self.port, = free_ports(1)
-        (self.folder / "mosquitto.conf").write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\nset_tcp_nodelay true\n"
-            "max_inflight_messages 32\nmax_queued_messages 100000\nlog_type error\nmax_connections -1\n")
-        if os.geteuid() == 0:
-            # As root it would change to a user that may not read a private folder.
-            with open(self.folder / "mosquitto.conf", "a") as file:
-                file.write("user root\n")
-        self.spawn("mosquitto", "-c", str(self.folder / "mosquitto.conf"))
-
-
-class Redis(Server):
-    """Every answer waits for its fsync; no snapshots and no rewriting of the log during a run."""
-
-    def start(self):
-        self.port, = free_ports(1)
-        self.spawn(
-            "redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--appendonly",
-            "yes", "--appendfsync", "always", "--save", "", "--auto-aof-rewrite-percentage", "0", "--daemonize", "no",
-            # Listening on loopback only; connections come from many of its addresses, which it would call strange.
-            "--protected-mode", "no")
-
-
-class Longwire(Server):
-    """A release build on its defaults: fsync, a loop a core."""
-
-    def __init__(self, parent, binaries, **sections):
-        super().__init__(parent, "longwire")
-        self.binaries, self.sections = binaries, sections
-
-    def start(self):
-        self.port, senders, http, admin = free_ports(4)
-        data = self.folder / "data"
-        data.mkdir(mode=0o700)
-        token = self.folder / "token"
-        token.write_text(ADMIN_TOKEN)
-        token.chmod(0o600)
-        addresses = {"device": self.port, "senders": senders, "http": http, "admin": admin}
-        configuration = {name: {"listen": f"127.0.0.1:{port}"} for name, port in addresses.items()}
-        configuration["store"] = {"path": str(data)}
-        configuration["apps"] = [{**APP, "apns": {"topic": "com.example.peers"}}]
-        configuration["credentials"] = [{"name": "peers", "tokenFile": str(token), "may": ["admin"]}]
-        configuration |= self.sections
-        path = self.folder / "longwired.json5"
-        path.write_text(json.dumps(configuration))
-        path.chmod(0o600)
-        demo = {**APP, "adminToken": ADMIN_TOKEN}
-        demo |= {f"{name}Address": f"127.0.0.1:{port}" for name, port in addresses.items()}
-        (data / "demo.json").write_text(json.dumps(demo))
-        self.addresses = addresses
-        self.restart()
-
-    def restart(self):
-        """Starts the process on its folder as it stands; the one before it is over."""
-        self.spawn(str(self.binaries / "longwired"), "--config", str(self.folder / "longwired.json5"))
-
-    def bench(self, *words):
-        """One run of `longwire bench`; its metrics, and who was the bottleneck."""
-        report = self.folder / "report.json"
-        done = subprocess.run(
-            [str(self.binaries / "longwire"), "bench", *words, "--data", str(self.folder / "data"), "--quiet",
-             "--server-pid", str(self.process.pid), "--json", str(report)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=900)
-        if done.returncode != 0:
-            raise SystemExit(f"longwire bench {' '.join(words)}: {done.stderr}")
-        found = json.loads(report.read_text())
-        if found["metrics"].get("loss") or found["metrics"].get("repeats"):
-            raise SystemExit(f"longwire bench {' '.join(words)}: the books do not agree: {found['metrics']}")
-        return {**found["metrics"], "bottleneck": found["bottleneck"]}
-
-
-class Comparison:
-    """How one load is put on both sides, and which of their figures correspond."""
+class Loads:
+    """Each load is a dictionary: the side's name → a function that measures it and returns metrics."""
 
     def __init__(self, settings):
         self.settings = settings
 
-    def longwire(self, *words):
-        with Longwire(self.settings.folder, self.settings.binaries) as server:
-            # Registering, and the page faults of a fresh process, are no part of what is compared.
-            server.bench("idle", "--connections", str(self.settings.devices), "--hold", "0")
-            return server.bench(*words)
+    def sides(self, name):
+        return getattr(self, name.replace("-", "_"))()
 
-    def driver(self, kind, program, mode, *words):
-        with kind(self.settings.folder, program) as server:
-            driver = self.settings.folder / f"{program}_load"
-            done = subprocess.run(
-                [str(driver), mode, "--port", str(server.port), "--server-pid", str(server.process.pid), *words],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=900)
-            if done.returncode != 0:
-                raise SystemExit(f"{driver.name} {mode} {' '.join(words)}: {done.stderr}")
-            found = json.loads(done.stdout)
-            # Above this the figure is the driver's and not the peer's.
-            found["bottleneck"] = "generator" if found["driverBusy"] >= 0.9 else "server"
-            return found
+    # The parts of a load
 
+    def gateway(self, **sections):
+        return Longwire(self.settings.folder, self.settings.binaries, **sections)
 
-class Live(Comparison):
-    peer = "mosquitto"
-    rows = [("delivered a second", "rate", "rate", "/s"), ("CPU a message", "serverCPU", "serverCPU", "µs"),
-            ("deliver p99", "deliver.p99", "deliver.p99", "µs")]
+    def bare(self):
+        return Bare(self.settings.folder, self.settings.binaries)
 
-    def words(self):
+    @staticmethod
+    def warm(server, devices):
+        """Registers the devices: that, and the page faults of a fresh process, are no part of what is compared."""
+        server.bench("idle", "--connections", str(devices), "--hold", "0")
+        server.without_connections()
+
+    def benched(self, make, devices, *words):
+        """A side that `longwire bench` loads with these words, in a fresh process."""
+        def run():
+            with make() as server:
+                self.warm(server, devices)
+                return server.bench(*words)
+
+        return run
+
+    def driven(self, kind, program, mode, *words):
+        """A side that one of the drivers in C loads."""
+        def run():
+            with kind(self.settings.folder, program) as server:
+                driver = self.settings.folder / f"{program}_load"
+                done = subprocess.run(
+                    [str(driver), mode, "--port", str(server.port), "--server-pid", str(server.process.pid), *words],
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=900)
+                if done.returncode != 0:
+                    raise Failed(f"{driver.name} {mode} {' '.join(words)}: {done.stderr}")
+                found = json.loads(done.stdout)
+                # Above this the figure is the driver's and not the peer's.
+                found["bottleneck"] = "generator" if found["driverBusy"] >= 0.9 else "server"
+                return found
+
+        return run
+
+    # Live messages
+
+    def live_words(self, devices):
         s = self.settings
-        return ["--devices", str(s.devices), "--in-flight", str(s.in_flight), "--duration", str(s.seconds)]
+        return ["--devices", str(devices), "--in-flight", str(s.in_flight), "--duration", str(s.seconds)]
 
-    def ours(self):
-        return self.longwire("live", *self.words())
+    def live(self):
+        devices, words = self.settings.devices, self.live_words(self.settings.devices)
+        return {
+            "longwire": self.journalled(devices, "live", *words),
+            "bare router": self.benched(self.bare, devices, "live", *words),
+            "mosquitto": self.driven(Mosquitto, "mqtt", "live", *words),
+        }
 
-    def theirs(self):
-        return self.driver(Mosquitto, "mqtt", "live", *self.words())
+    def journalled(self, devices, *words):
+        """A live run, and the bytes that the journal took for a message; those of the Hellos are measured and taken off."""
+        def run():
+            with self.gateway() as server:
+                self.warm(server, devices)
+                marks = [server.metrics()]
+                self.warm(server, devices)
+                time.sleep(0.5)  # an ack's batch waits milliseconds for the next sync
+                marks.append(server.metrics())
+                found = server.bench(*words)
+                time.sleep(0.5)
+                marks.append(server.metrics())
+            hellos, all_bytes = (after[COMMITTED] - before[COMMITTED] for before, after in zip(marks, marks[1:]))
+            count = marks[2][ACCEPTED] - marks[1][ACCEPTED]
+            return {**found, "journalBytes": (all_bytes - hellos) / count - PAYLOAD, "helloBytes": hellos / devices}
 
+        return run
 
-class Paced(Live):
-    rows = [("deliver p50", "deliver.p50", "deliver.p50", "µs"), ("deliver p99", "deliver.p99", "deliver.p99", "µs"),
-            ("CPU a message", "serverCPU", "serverCPU", "µs")]
+    def few(self):
+        devices = self.settings.few
+        words = ["live", *self.live_words(devices)]
+        return {
+            "longwire": self.benched(self.gateway, devices, *words),
+            "bare router": self.benched(self.bare, devices, *words),
+        }
 
-    def words(self):
+    def paced_words(self):
         s = self.settings
-        return ["--devices", str(s.devices), "--rate", str(s.rate), "--duration", str(s.seconds)]
+        return ["--devices", str(s.devices), "--rate", str(s.rate), "--duration", str(s.seconds + 2)]
 
+    def paced(self):
+        return {
+            "longwire": self.benched(self.gateway, self.settings.devices, "live", *self.paced_words()),
+            "mosquitto": self.driven(Mosquitto, "mqtt", "live", *self.paced_words()),
+        }
 
-class Absent(Comparison):
-    peer = "mosquitto"
-    rows = [("enqueued a second", "enqueueRate", "enqueueRate", "/s"),
-            ("CPU an enqueued message", "enqueueServerCPU", "enqueueServerCPU", "µs"),
-            ("drained a second", "drainRate", "drainRate", "/s"),
-            ("CPU a drained message", "drainServerCPU", "drainServerCPU", "µs")]
+    def bare_paced(self):
+        return {
+            "longwire": self.benched(self.gateway, self.settings.devices, "live", *self.paced_words()),
+            "bare router": self.benched(self.bare, self.settings.devices, "live", *self.paced_words()),
+        }
 
-    def words(self):
+    # Queues
+
+    def enqueue(self, streams=None):
+        devices, messages = self.settings.devices, self.settings.messages
+        words = ["--messages", str(messages), "--in-flight", "2000"]
+        theirs = ["--devices", str(devices), *words]
+        if streams:
+            theirs = ["--devices", str(streams), "--messages", str(devices * messages // streams), "--in-flight", "2000"]
+        return {
+            "longwire": self.benched(self.gateway, devices, "offline", "--devices", str(devices), *words),
+            # Redis reads 16 KiB of a connection before it syncs: with two, its groups are small and it is six times as slow.
+            "redis-server": self.driven(Redis, "redis", "enqueue", *theirs, "--senders", "32"),
+        }
+
+    def stream(self):
+        return self.enqueue(streams=1)
+
+    def handoff(self):
+        words = ["--devices", "5000", "--messages", str(self.settings.messages), "--in-flight", "2000"]
+        return {
+            "longwire": self.benched(self.gateway, 5_000, "handoff", *words, "--connections", "8", "--lease", "500"),
+            "redis-server": self.driven(Redis, "redis", "handoff", *words, "--senders", "8", "--batch", "500"),
+        }
+
+    def drain(self):
+        words = ["--devices", "10000", "--messages", "100", "--in-flight", "20000", "--timeout", "600", "--drain", "600"]
+        return {"longwire": self.benched(self.gateway, 10_000, "offline", *words)}
+
+    def absent(self):
+        words = ["--devices", str(min(self.settings.devices, 10_000)), "--messages", str(self.settings.messages),
+                 "--in-flight", "2000"]
+        return {
+            "longwire": self.benched(self.gateway, 10_000, "offline", *words, "--handshakes", "1000"),
+            # mosquitto's listen backlog is a hundred: with more handshakes in flight it only waits for lost SYNs to return.
+            "mosquitto": self.driven(Mosquitto, "mqtt", "absent", *words, "--handshakes", "64"),
+        }
+
+    def storm(self):
+        devices = self.settings.devices
+        words = ["--devices", str(devices), "--messages", "1", "--in-flight", "2000"]
+        return {
+            "longwire": self.benched(self.gateway, devices, "storm", *words, "--handshakes", "1000"),
+            "mosquitto": self.driven(Mosquitto, "mqtt", "absent", *words, "--handshakes", "64"),
+        }
+
+    def hello(self):
+        devices = self.settings.devices
+        words = ["storm", "--devices", str(devices), "--messages", "0", "--handshakes", "1000"]
+        return {
+            "longwire": self.benched(self.gateway, devices, *words),
+            "bare router": self.benched(self.bare, devices, *words),
+        }
+
+    def steady(self):
+        return {"longwire": self.enqueue_for_minutes}
+
+    def enqueue_for_minutes(self):
+        """Samples a load that would go on; it and the gateway are ended once the window is over."""
+        start, seconds = self.settings.window
+        queue = {"messages": 1_000_000, "bytes": 1 << 30}
+        with self.gateway(apps=[{**APP, "apns": {"topic": "com.example.peers"}, "queue": queue}]) as server:
+            words = server.bench_words(
+                "handoff", "--devices", "60000", "--messages", "1000", "--in-flight", "20000", "--timeout", "1200",
+                "--drain", "1200")
+            with open(server.folder / "load", "wb") as log:
+                load = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            try:
+                counts, used, began = [], [], None
+                while True:
+                    now, found = time.monotonic(), server.metrics()
+                    if found[ACCEPTED] > 0:
+                        began = began or now
+                        counts.append((now - began, found[ACCEPTED]))
+                        used.append((now - began, server.cpu()))
+                    if began and now - began >= start + seconds:
+                        break
+                    if load.poll() is not None:
+                        raise Failed(f"the load ended early:\n{(server.folder / 'load').read_text()[-2000:]}")
+                    time.sleep(0.5)
+                longest = found["longwire_store_longest_commit_seconds"]
+            finally:
+                load.kill()
+                load.wait()
+                # What is queued is not wanted: a clean stop would only take longer.
+                server.process.kill()
+                server.process.wait()
+        rate = contract.rate_between(counts, start, start + seconds)
+        each = [contract.rate_between([one, other], 0, start + seconds) for one, other in zip(counts, counts[1:])
+                if one[0] >= start]
+        return {"rate": rate, "serverCPU": contract.rate_between(used, start, start + seconds) / rate,
+                "slowestSample": min(each), "longestCommit": longest, "accepted": counts[-1][1]}
+
+    # HTTP and broadcasts
+
+    def http(self):
+        words = ["http", "--connections", "64", "--devices", str(Nginx.devices), "--duration", str(self.settings.seconds)]
+        return {
+            "longwire": self.benched(self.gateway, Nginx.devices, *words, "--connected"),
+            "nginx": lambda: self.answered_by_nginx(words),
+        }
+
+    def answered_by_nginx(self, words):
+        """The same requests; nginx has two workers, so the CPU is that of all its processes over all requests."""
+        with Nginx(self.settings.folder, self.settings.binaries) as server:
+            before = server.cpu()
+            found = server.bench(*words)
+            return {**found, "serverCPU": (server.cpu() - before) / found["accepted"]}
+
+    def broadcast(self):
         s = self.settings
-        return ["--devices", str(min(s.devices, 10_000)), "--messages", str(s.messages), "--in-flight",
-                str(s.in_flight), "--handshakes", "1000"]
+        words = ["broadcast", "--devices", str(s.reached), "--payload", "200", "--messages", "10", "--threads", "2"]
+        app = {**APP, "push": {"broadcastsPerMinute": 0, "broadcastsPerDay": 0}}
+        return {
+            "longwire": self.benched(lambda: self.gateway(apps=[app]), s.reached, *words),
+            "bare fan-out": self.benched(lambda: Fanout(s.folder, s.binaries), s.reached, *words),
+        }
 
-    def ours(self):
-        return self.longwire("offline", *self.words())
+    # The disk
 
-    def theirs(self):
-        # mosquitto's listen backlog is a hundred: with more handshakes in flight it only waits for lost SYNs to return.
-        words = self.words()
-        words[words.index("--handshakes") + 1] = "64"
-        return self.driver(Mosquitto, "mqtt", "absent", *words)
+    def disk(self):
+        return {"longwire": self.queued_and_ended}
+
+    def queued_and_ended(self):
+        """Pushes with a job each to absent devices with tokens, moved to the ordered store; then the devices fetch them.
+
+        The files of the ordered store are counted, the journal is not. They are counted when no young row is left and
+        merging is over.
+        """
+        devices, each = 10_000, self.settings.queued // 10_000
+        queue = {"messages": 100_000, "bytes": 1 << 30}
+        with self.gateway(apps=[{**APP, "apns": {"topic": "com.example.peers"}, "queue": queue}]) as server:
+            # A Hello of this mode carries a token; its own job a device is settled.
+            server.bench("handoff", "--devices", str(devices), "--messages", "1")
+            lines = (server.data / "bench-devices").read_text().splitlines()[1:]
+            Pusher(server, [line.split()[0] for line in lines]).push(devices * each)
+            count = devices * each
+            queued = self.settled_files(server)
+            job = self.lease(server)
+            content = len(Pusher.payload(0)) + len(json.dumps(job["body"], separators=(",", ":"), ensure_ascii=False))
+            found = server.bench("offline", "--devices", str(devices), "--messages", "1", "--timeout", "900", "--drain", "900")
+            metrics = server.metrics()
+            ended = sum(value for name, value in metrics.items() if name.startswith(ENDED))
+            if ended < metrics[ACCEPTED]:
+                raise Failed(f"only {ended:,.0f} of {metrics[ACCEPTED]:,.0f} messages ended")
+            left = self.settled_files(server)
+            return {
+                "queuedBytes": queued / count - content, "endedBytes": left / ended, "contentBytes": content, "count": count,
+                "drainRate": (count + devices) / (found["drainSeconds"] / 1e9), "journal": metrics["longwire_store_journal_bytes"],
+            }
+
+    @staticmethod
+    def settled_files(server):
+        """The size of the ordered store's files once all rows are there and merging has stood still for ten seconds."""
+        sizes, end = [], time.monotonic() + 600
+        while time.monotonic() < end:
+            found = server.metrics()
+            sizes.append(found[FILES])
+            if found[YOUNG] < 100 and len(sizes) > 5 and len(set(sizes[-6:])) == 1:
+                return sizes[-1]
+            time.sleep(2)
+        raise Failed(f"the ordered store did not settle: {sizes[-6:]} bytes, {found[YOUNG]:,.0f} young rows")
+
+    @staticmethod
+    def lease(server):
+        connection = http.client.HTTPConnection("127.0.0.1", server.addresses["admin"], timeout=60)
+        connection.request(
+            "POST", "/v1/handoff/lease", json.dumps({"channel": "apns", "max": 1, "leaseSeconds": 5}),
+            {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": "application/json"})
+        jobs = json.loads(connection.getresponse().read())["jobs"]
+        connection.close()
+        if not jobs:
+            raise Failed("the pushes have no jobs")
+        return jobs[0]
 
 
-class Storm(Absent):
-    rows = [("authenticated a second", "helloRate", "helloRate", "/s"),
-            ("until all were drained", "drainedSeconds", "drainedSeconds", "ms")]
+class Pusher:
+    """Pushes in batches of a hundred, each with its request id and content for APNs, over four connections."""
 
-    def words(self):
+    batch, connections = 100, 4
+
+    def __init__(self, server, cids):
+        self.cids, self.port, self.failure = cids, server.addresses["http"], None
+        self.path = f"/v2/{APP['appId']}"
+        now = str(int(time.time() * 1000))
+        sign = hashlib.sha256((APP["appKey"] + now + APP["masterSecret"]).encode()).hexdigest()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        answer = self.call(connection, "auth", json.dumps({"sign": sign, "timestamp": now, "appkey": APP["appKey"]}).encode(), "")
+        self.token = answer["data"]["token"]
+        connection.close()
+
+    @staticmethod
+    def payload(number):
+        return f"{number:064}"
+
+    def call(self, connection, path, body, token):
+        headers = {"Content-Type": "application/json;charset=utf-8", "token": token}
+        connection.request("POST", f"{self.path}/{path}", body, headers)
+        answer = json.loads(connection.getresponse().read())
+        if answer["code"] != 0:
+            raise Failed(f"{path}: {answer}")
+        return answer
+
+    def push(self, count):
+        workers = [threading.Thread(target=self.work, args=(place, count)) for place in range(self.connections)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        if self.failure:
+            raise Failed(f"a push was refused: {self.failure}")
+
+    def work(self, place, count):
+        item = ('{"request_id":"peers-disk-%020d","audience":{"cid":["%s"]},"settings":{"ttl":7200000},'
+                '"push_message":{"transmission":"%s"},'
+                '"push_channel":{"ios":{"type":"notify","aps":{"alert":{"title":"Order","body":"On its way."}}}}}')
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+            for first in range(place * self.batch, count, self.batch * self.connections):
+                items = ",".join(
+                    item % (number, self.cids[number % len(self.cids)], self.payload(number))
+                    for number in range(first, min(count, first + self.batch)))
+                self.call(connection, "push/single/batch/cid", f'{{"is_async":false,"msg_list":[{items}]}}'.encode(), self.token)
+            connection.close()
+        except Exception as failure:  # a thread's failure is the caller's
+            self.failure = failure
+
+
+def busy_cores(seconds=1.0):
+    """Cores that the rest of the machine uses, before a load begins."""
+    def look():
+        words = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(words), words[3] + words[4]
+
+    (all_before, idle_before), _ = look(), time.sleep(seconds)
+    all_after, idle_after = look()
+    return (1 - (idle_after - idle_before) / max(1, all_after - all_before)) * os.cpu_count()
+
+
+class Campaign:
+    """The runs of all loads, and what became of each."""
+
+    def __init__(self, settings, loads):
+        self.settings, self.loads = settings, loads
+        self.measured = {name: [] for name in settings.chosen}
+        self.absent, self.failed, self.busy = {}, [], []
+
+    def run(self):
+        for number in range(1, self.settings.runs + 1):
+            for name in self.settings.chosen:
+                if name == "disk" and number > 1 and not self.settings.full:
+                    continue
+                self.busy.append(busy_cores())
+                began = time.monotonic()
+                self.measure(name, number)
+                print(f"  {name} took {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+                self.save()
+
+    def measure(self, name, number):
+        sides = list(self.loads.sides(name).items())
+        found = {}
+        for side, run in sides if number % 2 else reversed(sides):
+            try:
+                found[side] = run()
+            except Exception as problem:  # the other loads go on; the exit code tells
+                self.absent[name, side] = " ".join(str(problem).split())[:300]
+                if not isinstance(problem, Missing):
+                    self.failed.append(f"{name}, {side}, run {number}: {type(problem).__name__}: {problem}")
+                print(f"  {name} {number}/{self.settings.runs} {side}: SKIPPED, {problem}", file=sys.stderr, flush=True)
+                continue
+            shown = [f"{row.ours} {contract.text(found[side][row.ours], row.unit)}" for row in contract.ROWS
+                     if row.group == name and row.ours in found[side]]
+            print(f"  {name} {number}/{self.settings.runs} {side}: {', '.join(dict.fromkeys(shown))}", file=sys.stderr, flush=True)
+        self.measured[name].append(found)
+
+    def rows(self):
+        return [contract.summarise(row, self.measured[row.group], self.absent, self.settings.sizes)
+                for row in contract.ROWS if row.group in self.measured]
+
+    def notes(self):
         s = self.settings
-        return ["--devices", str(s.devices), "--messages", "1", "--in-flight", str(s.in_flight), "--handshakes", "1000"]
+        lines = [
+            f"{s.runs} run{'s' if s.runs > 1 else ''}, {'full' if s.full else 'short'} form, {os.cpu_count()} cores, "
+            f"{os.uname().sysname} {os.uname().release}; load generators on the same machine. Before the loads began, "
+            f"others used {min(self.busy):.2f} – {max(self.busy):.2f} cores."]
+        for name, runs in self.measured.items():
+            for side in dict.fromkeys(side for run in runs for side in run):
+                limits = {run[side].get("bottleneck") for run in runs if side in run} & {"generator", "machine"}
+                if limits:
+                    lines.append(f"{name}, {side}: the {' and the '.join(sorted(limits))} was the limit in some run, not only the server.")
+        return lines + [f"FAILED: {line}" for line in self.failed]
 
-    def ours(self):
-        return self.longwire("storm", *self.words())
-
-    def theirs(self):
-        found = super().theirs()
-        found["drainedSeconds"] *= 1e9
-        return found
-
-
-class Enqueue(Comparison):
-    peer = "redis"
-    # Redis reads 16 KiB of a connection before it syncs: with two, its groups are small and it is six times as slow.
-    senders = ["--senders", "32"]
-    rows = [("durably enqueued a second", "enqueueRate", "enqueueRate", "/s"),
-            ("CPU an enqueued message", "enqueueServerCPU", "enqueueServerCPU", "µs")]
-
-    def words(self):
-        s = self.settings
-        return ["--devices", str(s.devices), "--messages", str(s.messages), "--in-flight", str(s.in_flight)]
-
-    def ours(self):
-        return self.longwire("offline", *self.words())
-
-    def theirs(self):
-        return self.driver(Redis, "redis", "enqueue", *self.words(), *self.senders)
+    def save(self):
+        if self.settings.json:
+            self.settings.json.write_text(json.dumps({
+                "runs": self.settings.runs, "form": "full" if self.settings.full else "short", "notes": self.notes(),
+                "rows": self.rows(), "measured": self.measured}, indent=1) + "\n")
+        if self.settings.markdown:
+            self.settings.markdown.write_text(contract.markdown(self.rows()) + "\n\n" + "\n".join(self.notes()) + "\n")
 
 
-class OneStream(Enqueue):
-    def theirs(self):
-        words = self.words()
-        total = self.settings.devices * self.settings.messages
-        words[words.index("--devices") + 1] = "1"
-        words[words.index("--messages") + 1] = str(total)
-        return self.driver(Redis, "redis", "enqueue", *words, *self.senders)
-
-
-class Handoff(Comparison):
-    peer = "redis"
-    rows = [("leased and settled a second", "rate", "rate", "/s"), ("CPU a job", "serverCPU", "serverCPU", "µs"),
-            ("jobs created a second", "createRate", "createRate", "/s")]
-
-    def words(self):
-        s = self.settings
-        return ["--devices", str(min(s.devices, 5_000)), "--messages", str(s.messages), "--in-flight", str(s.in_flight)]
-
-    def ours(self):
-        return self.longwire("handoff", *self.words(), "--connections", "8", "--lease", "500")
-
-    def theirs(self):
-        return self.driver(Redis, "redis", "handoff", *self.words(), "--senders", "8", "--batch", "500")
-
-
-class Bare(Longwire):
-    """The router of bare_router.c on Longwire's ports; `longwire bench` is told where they are as always."""
-
-    def start(self):
-        self.port, senders, http, admin = free_ports(4)
-        data = self.folder / "data"
-        data.mkdir(mode=0o700)
-        addresses = {"device": self.port, "senders": senders, "http": http, "admin": admin}
-        demo = {**APP, "adminToken": ADMIN_TOKEN}
-        demo |= {f"{name}Address": f"127.0.0.1:{port}" for name, port in addresses.items()}
-        (data / "demo.json").write_text(json.dumps(demo))
-        self.spawn(str(self.folder.parent / "bare_router"), str(self.port), str(senders))
-
-
-class BareLive(Live):
-    peer = "bare router"
-
-    def theirs(self):
-        with Bare(self.settings.folder, self.settings.binaries) as server:
-            server.bench("idle", "--connections", str(self.settings.devices), "--hold", "0")
-            return server.bench(self.mode, *self.words())
-
-    mode = "live"
-
-
-class BarePaced(BareLive):
-    rows, words = Paced.rows, Paced.words
-
-
-class BareStorm(BareLive):
-    rows = [("authenticated a second", "helloRate", "helloRate", "/s"), ("CPU a Hello", "helloServerCPU", "helloServerCPU", "µs")]
-    mode = "storm"
-
-    def words(self):
-        return ["--devices", str(self.settings.devices), "--messages", "0", "--handshakes", "1000"]
-
-    def ours(self):
-        return self.longwire("storm", *self.words())
-
-
-COMPARISONS = {"bare": BareLive, "bare-paced": BarePaced, "bare-storm": BareStorm, "live": Live, "paced": Paced, "absent": Absent, "storm": Storm, "enqueue": Enqueue, "stream": OneStream,
-               "handoff": Handoff}
-
-
-def text(value, unit):
-    return f"{value:,.0f}{unit}" if unit == "/s" else f"{value / (1e6 if unit == 'ms' else 1e3):,.1f} {unit}"
-
-
-def compare(name, comparison, rounds):
-    """Alternating rounds; the rows of the table, and everything that was measured."""
-    ours, theirs = [], []
-    for number in range(1, rounds + 1):
-        for side, results, title in ((comparison.ours, ours, "longwire"), (comparison.theirs, theirs, comparison.peer)):
-            results.append(side())
-            key = comparison.rows[0][1 if title == "longwire" else 2]
-            print(f"  {name} {number}/{rounds} {title}: {results[-1][key]:,.0f}", file=sys.stderr, flush=True)
-    rows = []
-    for title, mine, peers, unit in comparison.rows:
-        left = [found[mine] for found in ours if mine in found]
-        right = [found[peers] for found in theirs if peers in found]
-        if not left or not right:
-            raise SystemExit(f"{name}: {title} was not measured on both sides")
-        one, other = statistics.median(left), statistics.median(right)
-        ratio = one / other if other else float("inf")
-        spread = f"{text(min(left), unit)} – {text(max(left), unit)}"
-        rows.append(f"| {name}: {title} | {text(one, unit)} | {spread} | {comparison.peer} {text(other, unit)} "
-                    f"| {text(min(right), unit)} – {text(max(right), unit)} | {ratio:.2f} × |")
-    limits = {found["bottleneck"] for found in ours + theirs if found.get("bottleneck")}
-    return rows, {"longwire": ours, comparison.peer: theirs}, limits
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", "--rounds", type=int, default=3)
+    parser.add_argument("--full", action="store_true", help="windows of 10 s, five minutes of enqueue, disk in each run")
+    parser.add_argument("--only", help=f"loads, with commas, of {', '.join(ALWAYS + NAMED)}")
+    parser.add_argument("--devices", type=int, default=19_000)
+    parser.add_argument("--few", type=int, default=1_000, help="devices whose memory stays in the caches")
+    parser.add_argument("--reached", type=int, default=15_000, help="devices that a broadcast reaches")
+    parser.add_argument("--messages", type=int, default=20, help="for each absent device")
+    parser.add_argument("--queued", type=int, default=1_000_000, help="messages that the load disk queues")
+    parser.add_argument("--in-flight", type=int, default=4_000, help="of live messages")
+    parser.add_argument("--rate", type=int, default=20_000, help="messages a second, for the latencies")
+    parser.add_argument("--seconds", type=float, help="the window of a live load (4, with --full 10)")
+    parser.add_argument("--folder", type=pathlib.Path, help="where data goes; on the disk that is to be measured")
+    parser.add_argument("--binaries", type=pathlib.Path, help="longwired and longwire of another build; nothing is built then")
+    parser.add_argument("--json", type=pathlib.Path, help="the rows and everything that was measured, after each load")
+    parser.add_argument("--markdown", type=pathlib.Path, help="the table, after each load")
+    parser.add_argument("--no-build", action="store_true")
+    settings = parser.parse_args(arguments)
+    settings.chosen = settings.only.split(",") if settings.only else list(ALWAYS)
+    unknown = [name for name in settings.chosen if name not in ALWAYS + NAMED]
+    if unknown:
+        parser.error(f"--only: {', '.join(unknown)}; there are {', '.join(ALWAYS + NAMED)}")
+    if settings.runs < 1 or settings.queued < 10_000:
+        parser.error("--runs is at least 1, --queued at least 10000")
+    settings.seconds = settings.seconds or (10.0 if settings.full else 4.0)
+    # The first seconds spill nothing and say little about the minutes after them.
+    settings.window = (0, 300) if settings.full else (20, 30)
+    return settings
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--devices", type=int, default=19_000)
-    parser.add_argument("--messages", type=int, default=20, help="for each absent device")
-    parser.add_argument("--in-flight", type=int, default=2_000)
-    parser.add_argument("--rate", type=int, default=20_000, help="messages a second, for paced")
-    parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--only", default="live,paced,absent,storm,enqueue,stream,handoff")
-    parser.add_argument("--folder", help="where data goes; on the disk that is to be measured")
-    parser.add_argument("--json", help="everything that was measured, round by round")
-    parser.add_argument("--no-build", action="store_true")
-    settings = parser.parse_args()
-    chosen = settings.only.split(",")
-    unknown = [name for name in chosen if name not in COMPARISONS]
-    if unknown:
-        parser.error(f"--only: {', '.join(unknown)}; there are {', '.join(COMPARISONS)}")
-    programs = {"mosquitto": "mosquitto", "redis": "redis-server"}
-    for program in {programs[COMPARISONS[name].peer] for name in chosen if COMPARISONS[name].peer in programs}:
-        if not shutil.which(program):
-            raise SystemExit(f"there is no {program}: deploy/install-dependencies.sh bench")
-
+    settings = parse(None)
     # Both processes of a pair need a descriptor a connection.
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if hard != resource.RLIM_INFINITY and settings.devices > hard - 1_000:
-        settings.devices = hard - 1_000
-        print(f"With {hard} open files a process, {settings.devices} devices.", file=sys.stderr)
-
-    if not settings.no_build:
+    most = servers.most_connections()
+    if max(settings.devices, settings.reached) > most:
+        settings.devices, settings.reached = min(settings.devices, most), min(settings.reached, most)
+        print(f"The limit of open files allows {most:,} devices.", file=sys.stderr)
+    start, seconds = settings.window
+    settings.sizes = {
+        "devices": f"{settings.devices:,}", "few": f"{settings.few:,}", "reached": f"{settings.reached:,}",
+        "queued": f"{settings.queued:,}", "rate": f"{settings.rate:,}",
+        "window": f"{seconds // 60} minutes" if settings.full else f"seconds {start} to {start + seconds}",
+    }
+    if not settings.no_build and not settings.binaries:
         for product in ("longwired", "longwire"):
-            subprocess.run(["swift", "build", "-c", "release", "--product", product], cwd=ROOT, check=True,
-                           stdout=sys.stderr)
-    settings.binaries = (ROOT / ".build/release").resolve()
-    parent = pathlib.Path(settings.folder or ROOT / ".build")
+            subprocess.run(["swift", "build", "-c", "release", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
+    settings.binaries = (settings.binaries or ROOT / ".build/release").resolve()
+    for file in (settings.json, settings.markdown):
+        if file:
+            file.parent.mkdir(parents=True, exist_ok=True)
+    parent = settings.folder or ROOT / ".build"
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="peers.", dir=parent) as folder:
         settings.folder = pathlib.Path(folder).resolve()
-        sources = ROOT / "Tests/Benchmarks/peers"
-        for program in ("mqtt", "redis"):
-            subprocess.run(["cc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-o", str(settings.folder / f"{program}_load"),
-                            str(sources / f"{program}_load.c"), str(sources / "net.c")], check=True)
-        subprocess.run(["cc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-o", str(settings.folder / "bare_router"),
-                        str(sources / "bare_router.c")], check=True)
-        rows, measured, warnings = [], {}, []
-        for name in chosen:
-            found, measured[name], limits = compare(name, COMPARISONS[name](settings), settings.rounds)
-            rows += found
-            if limits & {"generator", "machine"}:
-                warnings.append(f"{name}: in some rounds the {' and the '.join(sorted(limits & {'generator', 'machine'}))} "
-                                "was the limit, not only the server.")
-    print(f"{settings.rounds} rounds, {settings.devices} devices, {settings.in_flight} in flight, alternating")
-    print("\n| what | Longwire, median | range | peer, median | range | ratio |\n|---|---|---|---|---|---|")
-    print("\n".join(rows))
-    for line in warnings:
-        print(f"\n{line}")
-    if settings.json:
-        pathlib.Path(settings.json).write_text(json.dumps(measured, indent=1))
+        # nginx gives up root for its workers, which look into its folder.
+        settings.folder.chmod(0o711)
+        try:
+            servers.compile_programs(settings.folder)
+        except Missing as problem:
+            raise SystemExit(f"peers: {problem}")
+        campaign = Campaign(settings, Loads(settings))
+        campaign.run()
+    print(contract.markdown(campaign.rows()) + "\n")
+    print("\n".join(campaign.notes()))
+    return 1 if campaign.failed else 0
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    main()
+    sys.exit(main())

@@ -72,6 +72,10 @@ public enum PlantedFault: String, CaseIterable, Sendable {
     case currentTokenQuarantined
     /// The badge is applied with every lease.
     case badgePerLease
+    /// The alarm of a cold message does not bring back the due job that the message's row implies.
+    case impliedJobLost
+    /// That alarm makes a due job although the job has a row of its own.
+    case successorIgnored
 
     // Tasks.
     /// A repeated list call sends the message again.

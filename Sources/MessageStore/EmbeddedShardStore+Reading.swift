@@ -218,8 +218,11 @@ extension EmbeddedShardStore {
         for left in work.left where index.find(left.alarm.key) == nil {
             clock.leave(left.alarm, in: left.pile, until: left.until)
         }
-        let rows = work.rows.filter { index.find($0.key) == nil }
-            .map { StoredRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }
+        let rows = work.rows.filter { row in
+            guard index.find(row.key) == nil else { return false }
+            // A young successor is not on the disk yet.
+            return work.request.successor(of: row.key, row.value).map { index.find($0) == nil } ?? true
+        }.map { StoredRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }
         epochs.end(operation.epoch)
         let next = work.request.pile.map { clock.piles.next(of: $0) } ?? clock.next
         let isComplete = next > (work.request.isEager ? .max - 1 : work.request.time)

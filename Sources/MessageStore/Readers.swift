@@ -186,7 +186,7 @@ final class Readers: Sendable {
                     break
                 }
                 if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt {
-                    take(row, &work)
+                    try take(row, &work, operation)
                 } else {
                     work.stale.append(alarm)
                 }
@@ -199,18 +199,31 @@ final class Readers: Sendable {
         work.underWay = nil
         // Last: one that cannot be read keeps nothing else from its turn.
         while let alarm = work.late.last, work.rows.count < work.request.limit {
-            if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt { take(row, &work) }
+            if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt { try take(row, &work, operation) }
             work.late.removeLast()
         }
     }
 
     /// Takes a row whose alarm is due, or leaves it to its pile.
-    private func take(_ row: ColdRow, _ work: inout ReadOperation.AlarmWork) {
+    private func take(
+        _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
+    ) throws(StoreError) {
         switch work.request.judge(row.key, row.value) {
-        case .take: work.rows.append(row)
+        case .take: try report(row, &work, operation)
         case .leave(let pile, let until):
             work.left.append((Alarm(wakeAt: row.wakeAt, key: row.key), pile, until))
         case .pass: break
+        }
+    }
+
+    /// Takes a row whose alarm is due, unless its successor has the alarm: then the row's own entry is useless for good.
+    private func report(
+        _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
+    ) throws(StoreError) {
+        if let successor = work.request.successor(of: row.key, row.value), try get(successor, operation) != nil {
+            work.stale.append(Alarm(wakeAt: row.wakeAt, key: row.key))
+        } else {
+            work.rows.append(row)
         }
     }
 
@@ -238,9 +251,9 @@ final class Readers: Sendable {
                 break
             }
             work.count += 1
-            if alarm.key.table == .job, let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt {
+            if alarm.key.table.mayHaveJob, let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt {
                 let verdict = work.request.judge(row.key, row.value)
-                if verdict == .take { work.rows.append(row) }
+                if verdict == .take { try report(row, &work, operation) }
                 if case .leave(let pile, let until) = verdict {
                     if pile.hasVendorTimeout {
                         (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, until)

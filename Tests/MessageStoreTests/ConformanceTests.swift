@@ -40,6 +40,15 @@ struct ConformanceTests {
         try checkShardStoreBounds(harness, bucket: Bucket(7))
     }
 
+    @Test("a message's alarm is not reported once its job has a row", arguments: [false, true])
+    func successors(isFake: Bool) throws {
+        if isFake { return try checkAlarmSuccessors(MemoryStoreHarness()) }
+        let folder = try TemporaryFolder()
+        let harness = try EmbeddedStoreHarness(StoreFixture.configuration(folder), isSpilling: true)
+        defer { harness.close() }
+        try checkAlarmSuccessors(harness)
+    }
+
     @Test("the smallest journal that can be configured takes many times its size")
     func smallestJournal() throws {
         let folder = try TemporaryFolder()

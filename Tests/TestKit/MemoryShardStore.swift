@@ -435,12 +435,17 @@ public final class MemoryShardStore: ShardStore {
             guard rows.count < request.limit else { return .rows(rows, isComplete: false) }
             reportedAlarms[key] = row.wakeAt
             switch row.value.withUnsafeBytes({ request.judge(key, $0) }) {
-            case .take: rows.append(bytes.row(key, row.wakeAt, row.value))
+            case .take: if !isSucceeded(key, row, request) { rows.append(bytes.row(key, row.wakeAt, row.value)) }
             case .leave(let pile, let until): leftAlarms[key] = Left(wakeAt: row.wakeAt, pile: pile, until: until)
             case .pass: violations.append("an alarm of no pile was passed: \(key)")
             }
         }
         return .rows(rows, isComplete: true)
+    }
+
+    /// True when another row has the alarm.
+    private func isSucceeded(_ key: StoreKey, _ row: Row, _ request: AlarmRequest) -> Bool {
+        row.value.withUnsafeBytes { request.successor(of: key, $0) }.map { visible($0) != nil } ?? false
     }
 
     private func answerPile(_ pile: AlarmPile, _ request: AlarmRequest, into bytes: ReplyBytes) -> StoreReadResult {
@@ -452,7 +457,7 @@ public final class MemoryShardStore: ShardStore {
             switch row.value.withUnsafeBytes({ request.judge(key, $0) }) {
             case .leave(_, let until): leftAlarms[key]?.until = until
             case .take:
-                rows.append(bytes.row(key, row.wakeAt, row.value))
+                if !isSucceeded(key, row, request) { rows.append(bytes.row(key, row.wakeAt, row.value)) }
                 leftAlarms[key] = nil
             case .pass: leftAlarms[key] = nil
             }

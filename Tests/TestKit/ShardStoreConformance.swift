@@ -35,6 +35,75 @@ public struct SeededGenerator: RandomNumberGenerator {
     }
 }
 
+/// Holds a store to the rule that a message's alarm is not reported once its job has a row.
+public func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
+    // The rows of three messages whose jobs are due.
+    let delivery = DeliveryHarness()
+    for _ in 0..<9 { _ = delivery.publish(delivery.register(state: .background, token: "aa")) }
+    let all = delivery.store.visibleRows.filter { $0.key.table == .message }.sorted { $0.key < $1.key }
+    let bucket = all[0].key.bucket
+    let rows = all.filter { $0.key.bucket == bucket }
+    func require(_ isTrue: Bool, _ text: String) throws {
+        if !isTrue { throw ConformanceFailure(description: text) }
+    }
+    try require(rows.count >= 3, "too few messages in a bucket")
+    func job(_ row: (key: StoreKey, value: (value: [UInt8], wakeAt: Int64))) throws -> StoreKey {
+        let message = row.value.value.withUnsafeBytes { RowInspection.message($0)?.message }
+        guard let message else { throw ConformanceFailure(description: "a message that cannot be read") }
+        return StoreKey(bucket, .job, message)
+    }
+    let time = delivery.now + 1
+    let jobBytes: [UInt8] = [9]
+    func put(_ key: StoreKey, _ bytes: [UInt8], wakeAt: Int64) {
+        harness.store.put(key, wakeAt: wakeAt, prior: .none, byteCount: bytes.count) { $0.copyBytes(from: bytes) }
+    }
+    func reported() throws -> Set<StoreKey> {
+        let witness = AlarmWitness()
+        harness.store.observer = witness
+        var rounds = 0
+        repeat {
+            _ = harness.store.requestAlarms(AlarmRequest(upTo: time, limit: 8))
+            try harness.answerReads()
+            rounds += 1
+        } while !witness.isComplete && rounds < 10_000
+        return witness.found
+    }
+
+    harness.store.beginBatch(bucket)
+    for row in rows.prefix(3) { put(row.key, row.value.value, wakeAt: row.value.wakeAt) }
+    put(try job(rows[1]), jobBytes, wakeAt: time)
+    _ = harness.store.endBatch()
+    let first = AlarmWitness()
+    harness.store.observer = first
+    try harness.sync()
+    try harness.cool()
+    // The third one's job is young.
+    harness.store.beginBatch(bucket)
+    put(try job(rows[2]), jobBytes, wakeAt: time)
+    _ = harness.store.endBatch()
+    try harness.sync()
+    var expected: Set = [rows[0].key, try job(rows[1])]
+    try require(try reported() == expected, "a message's alarm beside its job's")
+    for _ in 0..<2 {
+        try harness.reopen()
+        expected.insert(try job(rows[2]))
+        try require(try reported() == expected, "the same after a restart")
+    }
+}
+
+/// Takes the alarms that a store reports.
+private final class AlarmWitness: ShardStoreObserver {
+    var found: Set<StoreKey> = []
+    var isComplete = false
+    func storeCommitted(upTo ticket: Ticket) {}
+    func storeCooled(_ key: StoreKey) {}
+    func storeReplied(_ reply: StoreReply) {
+        guard case .rows(let rows, let isComplete)? = reply.results.first else { return }
+        found.formUnion(rows.map(\.key))
+        self.isComplete = isComplete
+    }
+}
+
 /// Holds a shard store against a plain dictionary over `stepCount` random steps.
 ///
 /// - Parameters:

@@ -166,6 +166,7 @@ public final class StoreModel: ShardStoreObserver {
                 fail("an alarm that is not due from the store: \(row.key)")
             }
             if request.judge(row.key, row.value) != .take { fail("an alarm that was to be left: \(row.key)") }
+            if isSucceeded(row.key, expected, request) { fail("an alarm that another row has: \(row.key)") }
             if row.wakeAt > request.time { fail("an alarm before its time: \(row.key)") }
             // What is told as one of a pile may be told once more as one that turned cold again.
             if request.pile == nil { alarms[row.key] = nil }
@@ -173,7 +174,9 @@ public final class StoreModel: ShardStoreObserver {
         }
         alarmsAreComplete = isComplete
         if let pile = request.pile {
-            let rest = left.values.count { $0 == pile }
+            let rest = left.count { key, name in
+                name == pile && !(rows[key].map { isSucceeded(key, $0, request) } ?? false)
+            }
             if isComplete, request.isEager, rest > 0 { fail("\(rest) alarms are left in a pile") }
             return
         }
@@ -183,9 +186,15 @@ public final class StoreModel: ShardStoreObserver {
             if case .leave(let pile, _)? = verdict {
                 left[key] = pile
                 alarms[key] = nil
+            } else if let row = rows[key], isSucceeded(key, row, request) {
+                alarms[key] = nil
             } else {
                 fail("an alarm was not reported: \(key)")
             }
         }
+    }
+
+    private func isSucceeded(_ key: StoreKey, _ row: Row, _ request: AlarmRequest) -> Bool {
+        row.value.withUnsafeBytes { request.successor(of: key, $0) }.map { rows[$0] != nil } ?? false
     }
 }

@@ -224,14 +224,14 @@ extension Shard {
                 message: id, task: command.task, app: command.app, cid: command.cid, strategy: command.strategy,
                 flags: [],
                 table: plan.table, item: id.low, acceptedAt: shard.now, expiresAt: plan.expiresAt,
-                fallbackAt: plan.fallbackAt,
-                wakeAt: plan.isArmed && plan.fallbackAt > 0 ? plan.fallbackAt : plan.expiresAt,
-                timeToLive: command.timeToLive, byteCount: UInt32(truncatingIfNeeded: MessageRow.byteCount(command)))
+                fallbackAt: plan.fallbackAt, wakeAt: 0, timeToLive: command.timeToLive,
+                byteCount: UInt32(truncatingIfNeeded: MessageRow.byteCount(command)))
             if !plan.isLive { facts.flags.insert(.offline) }
             if command.isBulk { facts.flags.insert(.bulk) }
             if command.vendor != nil { facts.flags.insert(.hasVendorContent) }
             if hash != 0 { facts.flags.insert(.hasCollapseKey) }
             if plan.isArmed { facts.flags.insert(.isArmed) }
+            facts.wakeAt = facts.firstAlarm
             if !command.revokes.isNone { facts.flags.insert(.revoke) }
             if command.firstAckWins { facts.flags.insert(.firstAckWins) }
             // Such a message gets no place in the stream.
@@ -294,7 +294,7 @@ extension Shard {
         message.collapseHash = hash
         let listed = list(message)
         armTimer(listed)
-        if !plan.isLive { createJob(listed, dueAt: now) }
+        if !plan.isLive { makeDue(listed, timedOut: false) }
         return listed
     }
 

@@ -1,4 +1,4 @@
-// Alarms of jobs that their app has no room for.
+// Alarms of jobs that their app has no room for: of job rows, and of messages whose rows imply a due job.
 // The store reports each due alarm once. It passes over a due job while the app's due jobs fill their share in memory,
 // and remembers where, by app and bucket (a *pile*). So one app's jobs do not delay the alarms of the others. The row
 // stays as it is: a restart forgets the piles and starts anew.
@@ -51,6 +51,8 @@ public struct AlarmRequest: Sendable {
     public var fullApps: [AppKey] = []
     /// How long a message of strategy 4 waits for a sender of its vendor to lease its job.
     var vendorTimeout: Int64 = .max
+    /// A planted fault: alarms are reported that another row has taken over.
+    var ignoresSuccessors = false
 
     public init(
         upTo time: Int64, limit: Int, pile: AlarmPile? = nil, isEager: Bool = false, fullApps: [AppKey] = []
@@ -61,7 +63,7 @@ public struct AlarmRequest: Sendable {
     /// Runs on a reader's thread.
     public func judge(_ key: StoreKey, _ value: UnsafeRawBufferPointer) -> Verdict {
         if pile == nil, fullApps.isEmpty { return .take }
-        guard key.table == .job, let job = JobRow.Glance(value) else { return pile == nil ? .take : .pass }
+        guard let job = JobRow.Glance(key, value, at: time) else { return pile == nil ? .take : .pass }
         if let pile, pile.app != job.app { return .pass }
         // A job that is over or neither due nor leased takes no room.
         guard job.isWaiting else { return pile == nil ? .take : .pass }
@@ -69,6 +71,17 @@ public struct AlarmRequest: Sendable {
         let until = job.mayWait(vendorTimeout)
         if until <= time || pile?.isHeld == true || !fullApps.contains(job.app) { return .take }
         return .leave(AlarmPile(app: job.app, isHeld: false, hasVendorTimeout: job.hasVendorTimeout), until: until)
+    }
+
+    /// The row that has taken over a row's alarm, if it exists: a message's job, which has an alarm of its own.
+    ///
+    /// `nil`: none can have. Runs on a reader's thread, too.
+    public func successor(of key: StoreKey, _ value: UnsafeRawBufferPointer) -> StoreKey? {
+        guard key.table == .message || key.table == .vendorMessage, !ignoresSuccessors, let row = MessageRow(value)
+        else { return nil }
+        let facts = row.facts(cid: DeviceID(high: key.ownerHigh, low: key.ownerLow), table: key.table, item: key.item)
+        // A message whose time is over ends, whatever its job's row says.
+        return facts.hasDueJob(at: time) && facts.expiresAt > time ? facts.jobKey : nil
     }
 }
 
@@ -96,20 +109,34 @@ extension JobRow {
         private var expiresAt: GatewayTime
         private var waitsForVendorSince: GatewayTime?
 
-        /// Reads what `JobRow.write` puts at these places.
-        init?(_ bytes: UnsafeRawBufferPointer) {
-            guard bytes.count >= JobRow.fixedByteCount, bytes[0] == JobRow.version,
-                let state = State(rawValue: bytes[1])
-            else { return nil }
-            func time(_ offset: Int) -> GatewayTime {
-                Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Int64.self))
+        /// A job by its own row, or by the row of its message; `nil` for a row without a job.
+        init?(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, at time: GatewayTime) {
+            switch key.table {
+            case .job:
+                guard bytes.count >= JobRow.fixedByteCount, bytes[0] == JobRow.version,
+                    let state = State(rawValue: bytes[1])
+                else { return nil }
+                // What `JobRow.write` puts at these places.
+                app = AppKey(Self.word(bytes, 56))
+                isWaiting = state == .due || state == .leased
+                expiresAt = Int64(bitPattern: Self.word(bytes, 80))
+                let isVendorFirst =
+                    bytes[3] == Strategy.vendorElseLive.rawValue && bytes[5] == StoreKey.Table.vendorMessage.rawValue
+                let since = max(Int64(bitPattern: Self.word(bytes, 72)), Int64(bitPattern: Self.word(bytes, 120)))
+                waitsForVendorSince = state == .due && isVendorFirst ? since : nil
+            case .message, .vendorMessage:
+                guard let row = MessageRow(bytes) else { return nil }
+                let facts = row.facts(cid: .none, table: key.table, item: key.item)
+                guard facts.hasDueJob(at: time) else { return nil }
+                (app, isWaiting, expiresAt) = (facts.app, true, facts.expiresAt)
+                let job = JobRow(facts: facts, state: .due, dueAt: facts.jobDueAt)
+                waitsForVendorSince = job.hasVendorTimeout ? facts.jobDueAt : nil
+            default: return nil
             }
-            app = AppKey(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 56, as: UInt64.self)))
-            isWaiting = state == .due || state == .leased
-            expiresAt = time(80)
-            let isVendorFirst =
-                bytes[3] == Strategy.vendorElseLive.rawValue && bytes[5] == StoreKey.Table.vendorMessage.rawValue
-            waitsForVendorSince = state == .due && isVendorFirst ? max(time(72), time(120)) : nil
+        }
+
+        private static func word(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt64 {
+            UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
         }
 
         var hasVendorTimeout: Bool { waitsForVendorSince != nil }

@@ -128,7 +128,17 @@ extension Shard {
             if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
             leaveIfOverfull(slot)
         case .message, .vendorMessage:
-            messageAlarmFired(stored.key)
+            guard let row = MessageRow(stored.value) else {
+                damaged(stored.key)
+                return
+            }
+            let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
+            let facts = row.facts(cid: cid, table: stored.key.table, item: stored.key.item)
+            if facts.hasDueJob(at: now), facts.expiresAt > now {
+                impliedJobFired(facts)
+            } else {
+                messageAlarmFired(stored.key)
+            }
         case .device:
             let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
             alarms.begin()
@@ -199,17 +209,7 @@ extension Shard {
                 shard.end(facts, alerted ? .handedOff : .expired, message: .max, job: job)
             }
         } else if job != .max {
-            dropJobIfDone(job)
-        } else if facts.flags.contains(.isArmed) {
-            var row = JobRow(facts: facts, state: .due, dueAt: now)
-            row.note(.timedOut, now)
-            row.note(.jobDue, now)
-            numbers.jobsCreated &+= 1
-            let created = adopt(row, storedWakeAt: 0, isStored: false)
-            inBatch(of: slot) { shard in
-                shard.writeJob(created)
-            }
-            placeJob(created)
+            if jobs.pointer(job).pointee.isStored { dropJobIfDone(job) } else { impliedJobFired(facts) }
         }
     }
 

@@ -218,6 +218,8 @@ struct Message {
         static let sentHere = Flags(rawValue: 128)
         /// The session sent later messages but not this one (again): a position beyond it is no evidence of it.
         static let passedOver = Flags(rawValue: 256)
+        /// The store has reported the alarm of its row and will not do so again.
+        static let reported = Flags(rawValue: 512)
     }
 
     var facts: MessageFacts
@@ -242,7 +244,7 @@ struct Message {
     var isOffline: Bool { facts.flags.contains(.offline) || flags.contains(.missed) }
 }
 
-/// A job row in memory.
+/// A job in memory: as its row says, or as the row of its message implies while it has none.
 struct JobEntry {
     enum Place: UInt8 { case none, due, held, leasing }
 
@@ -256,14 +258,18 @@ struct JobEntry {
     var dueLinks = SlotLinks()
     /// Among the device's jobs.
     var deviceLinks = SlotLinks()
-    /// The alarm of the row as it was last written; 0: not written yet.
+    /// The alarm of the row that has the job, as it was last written; 0: no row has it.
     var storedWakeAt: GatewayTime = 0
+    /// The job has a row of its own.
     var isStored = false
-    /// Its row is on disk and not young.
+    /// The row that has the job is on disk and not young.
     var isCold = false
-    /// The store has reported its alarm and will not do so again.
+    /// The store has reported that row's alarm and will not do so again.
     var wasReported = false
     var countsAsLeased = false
+
+    /// The row that has the job: its own, or its message's.
+    var alarmKey: StoreKey { isStored ? row.facts.jobKey : row.facts.key }
 
     var nextOfDevice: UInt32 { deviceLinks.next }
 

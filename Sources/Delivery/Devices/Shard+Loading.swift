@@ -210,6 +210,15 @@ extension Shard {
         var jobWakeAt: GatewayTime = 0
         /// The job was in memory; if it has left since, this copy may be out of date.
         var jobWasListed = false
+        /// The job has a row of its own.
+        var isJobStored = false
+        /// Its job's row is there and makes no sense: the message's row does not speak for the job.
+        var hasUnreadableJob = false
+
+        mutating func takeJob(_ bytes: UnsafeRawBufferPointer, _ wakeAt: GatewayTime) {
+            job = JobRow(bytes)
+            (jobWakeAt, isJobStored, hasUnreadableJob) = (wakeAt, job != nil, job == nil)
+        }
     }
 
     /// Reads messages of a device from a place on, and their job rows.
@@ -240,12 +249,12 @@ extension Shard {
                 if let job = shard.jobs.find(facts.message) {
                     found.job = shard.jobs.pointer(job).pointee.row
                     found.jobWakeAt = shard.jobs.pointer(job).pointee.storedWakeAt
+                    found.isJobStored = shard.jobs.pointer(job).pointee.isStored
                     found.jobWasListed = true
                 } else {
                     switch shard.store.young(facts.jobKey) {
                     case .found(let location, let wakeAt):
-                        found.job = JobRow(shard.store.value(at: location))
-                        found.jobWakeAt = wakeAt
+                        found.takeJob(shard.store.value(at: location), wakeAt)
                     case .deleted: break
                     case .unknown: if !shard.store.isCertainlyAbsent(facts.jobKey) { missing.append(scanned.count) }
                     }
@@ -280,24 +289,31 @@ extension Shard {
                 var scanned = partial
                 for (index, result) in zip(absent, jobsReply.results) {
                     guard case .row(let stored?) = result else { continue }
-                    scanned[index].job = JobRow(stored.value)
-                    scanned[index].jobWakeAt = stored.wakeAt
+                    scanned[index].takeJob(stored.value, stored.wakeAt)
                 }
                 completion(&shard, scanned, isComplete, true)
             }
         }
     }
 
-    /// Brings a scanned message's job into memory.
+    /// Brings a scanned message's job into memory, as its row says or as the message's row implies.
     mutating func adoptJob(of scanned: Scanned) -> UInt32 {
         let key = scanned.facts.jobKey
-        var found = scanned.job
+        var found = scanned.isJobStored ? scanned.job : nil
         var wakeAt = scanned.jobWakeAt
         // A young row is newer than what a reply of an earlier turn said.
         if case .found(let location, let current) = store.young(key) {
             (found, wakeAt) = (JobRow(store.value(at: location)), current)
         }
-        guard let row = found else { return .max }
+        guard let row = found else {
+            if let known = jobs.find(scanned.facts.message) { return known }
+            guard scanned.facts.hasDueJob(at: now), scanned.facts.expiresAt > now, !scanned.hasUnreadableJob else {
+                return .max
+            }
+            let slot = adoptImplied(JobRow(impliedBy: scanned.facts))
+            if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
+            return slot
+        }
         let slot = adopt(row, storedWakeAt: wakeAt, isStored: true)
         if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
         return slot
@@ -309,7 +325,8 @@ extension Shard {
         let job = adoptJob(of: scanned)
         var message = Message(facts: scanned.facts, device: device)
         message.flags = [.cold]
-        message.fallbackAt = scanned.facts.flags.contains(.isArmed) ? scanned.facts.fallbackAt : 0
+        let isArmed = scanned.facts.flags.contains(.isArmed) && !scanned.hasUnreadableJob
+        message.fallbackAt = isArmed ? scanned.facts.fallbackAt : 0
         message.collapseHash = scanned.row.collapseKey.isEmpty ? 0 : Fingerprint.of(scanned.row.collapseKey)
         // Its live attempt was before the restart, or in an earlier session. It is over if its deadline has passed or
         // its job exists.

@@ -99,14 +99,20 @@ extension Shard {
                     next = entry.pointee.next
                     entry.pointee.flags.insert(.missed)
                     guard entry.pointee.job == .max, entry.pointee.facts.expiresAt > shard.now else { continue }
+                    let isBroadcast = entry.pointee.facts.table == .broadcast
+                    guard isBroadcast || entry.pointee.facts.flags.contains(.isArmed) else { continue }
                     count += 1
                     guard count <= shard.limits.sliceCount else {
                         entry.pointee.fallbackAt = shard.now
                         shard.armTimer(message)
                         continue
                     }
-                    shard.nextChange()
-                    shard.createJob(message, dueAt: shard.now, timedOut: true)
+                    if isBroadcast {
+                        shard.nextChange()
+                        shard.createBroadcastJob(message, timedOut: true)
+                    } else {
+                        shard.makeDue(message, timedOut: true)
+                    }
                     shard.armTimer(message)
                 }
             }

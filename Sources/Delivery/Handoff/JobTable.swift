@@ -36,8 +36,11 @@ struct JobTable: ~Copyable {
     private(set) var dueCount = 0
     private(set) var heldCount = 0
     private(set) var leasedCount = 0
+    /// Jobs that were due before this time were counted as created before the start.
+    let startedAt: GatewayTime
 
     init(appCount: Int, now: GatewayTime) {
+        startedAt = now
         lists = Array(repeating: DueList(), count: appCount * 2)
         timers = SlotTimers(resolution: 1, now: now)
     }

@@ -72,6 +72,7 @@ extension Shard {
     private func request(_ pile: AlarmPile?) -> AlarmRequest {
         var request = AlarmRequest(upTo: now, limit: limits.alarmBatch, pile: pile)
         request.vendorTimeout = limits.vendorFirstPatience
+        request.ignoresSuccessors = isPlanted(.successorIgnored)
         for index in apps.indices where isFull(index) { request.fullApps.append(apps[index].key) }
         if let pile, !pile.isHeld, hasRoom(pile.app) {
             request.isEager = true
@@ -98,7 +99,7 @@ extension Shard {
         let until = entry.pointee.row.mayWait(limits.vendorFirstPatience)
         guard until > now else { return }
         store.leaveAlarm(
-            facts.jobKey, wakeAt: entry.pointee.storedWakeAt,
+            entry.pointee.alarmKey, wakeAt: entry.pointee.storedWakeAt,
             in: AlarmPile(app: facts.app, isHeld: false, hasVendorTimeout: entry.pointee.row.hasVendorTimeout),
             until: until)
         forgetJob(slot)
@@ -114,7 +115,7 @@ extension Shard {
         let facts = entry.pointee.row.facts
         let soon = now + limits.heldJobPause.lowerBound
         store.leaveAlarm(
-            facts.jobKey, wakeAt: entry.pointee.storedWakeAt, in: AlarmPile(app: facts.app, isHeld: true),
+            entry.pointee.alarmKey, wakeAt: entry.pointee.storedWakeAt, in: AlarmPile(app: facts.app, isHeld: true),
             until: max(soon, min(facts.expiresAt, now + limits.heldJobPause.upperBound)))
         devices.pointer(entry.pointee.device).pointee.flags.insert(.heldInStore)
         forgetJob(slot)

@@ -80,11 +80,40 @@ extension Shard {
                     shard.jobs.pointer(job).pointee.row.facts.strategy == .liveElseVendor
                 else {
                     if let job { shard.dropJobIfDone(job) }
-                    shard.report(.opened, of: message, slot, completion: completion)
+                    shard.markColdOpened(message, slot, wasShown, completion: completion)
                     return
                 }
                 let entry = shard.jobs.pointer(job)
                 shard.endOpened(entry.pointee.row.facts, message: entry.pointee.message, job: job, slot, wasShown)
+                completion(&shard)
+            }
+        }
+    }
+
+    /// As `markOpened` for a message that is neither in memory nor has a job row: only its device's queue has it.
+    private mutating func markColdOpened(
+        _ message: MessageID, _ slot: UInt32, _ wasShown: Bool, completion: @escaping (inout Shard) -> Void
+    ) {
+        guard maySearchQueue(of: slot, for: message), let bucket = message.bucket else {
+            report(.opened, of: message, slot, completion: completion)
+            return
+        }
+        // Most opened messages have ended.
+        readTrace(message, bucket: bucket) { shard, trace, ok in
+            guard trace == nil, ok else {
+                shard.report(.opened, of: message, slot, completion: completion)
+                return
+            }
+            shard.searchQueue(of: slot, for: message, from: 0) { shard, found in
+                guard let found, found.facts.strategy == .liveElseVendor else {
+                    // What the device names in vain costs a search: the next one comes a second later.
+                    shard.devices.pointer(slot).pointee.queuedSearchAt = shard.now
+                    shard.report(.opened, of: message, slot, completion: completion)
+                    return
+                }
+                let listed = shard.adoptMessage(found, device: slot)
+                let entry = shard.messages.pointer(listed)
+                shard.endOpened(entry.pointee.facts, message: listed, job: entry.pointee.job, slot, wasShown)
                 completion(&shard)
             }
         }
@@ -173,23 +202,29 @@ extension Shard {
     private mutating func findQueued(
         _ message: MessageID, _ slot: UInt32, completion: @escaping (inout Shard, ReportedMessage?) -> Void
     ) {
-        let device = devices.pointer(slot)
-        guard device.pointee.coldMessageCount > 0, device.pointee.queuedSearchAt + 1_000 <= now,
-            message.acceptedAtMilliseconds <= now
-        else { return completion(&self, nil) }
-        device.pointee.queuedSearchAt = now
-        findQueued(message, slot, from: 0, completion: completion)
+        guard maySearchQueue(of: slot, for: message) else { return completion(&self, nil) }
+        devices.pointer(slot).pointee.queuedSearchAt = now
+        searchQueue(of: slot, for: message, from: 0) { shard, row in
+            completion(&shard, row.map { Self.reported($0.facts, $0.job) })
+        }
     }
 
-    private mutating func findQueued(
-        _ message: MessageID, _ slot: UInt32, from item: UInt64,
-        completion: @escaping (inout Shard, ReportedMessage?) -> Void
+    private func maySearchQueue(of slot: UInt32, for message: MessageID) -> Bool {
+        let device = devices.pointer(slot)
+        return device.pointee.coldMessageCount > 0 && device.pointee.queuedSearchAt + 1_000 <= now
+            && message.acceptedAtMilliseconds <= now
+    }
+
+    /// Reads the live stream's rows of a device until one is the message; the completion gets `nil` without one.
+    private mutating func searchQueue(
+        of slot: UInt32, for message: MessageID, from item: UInt64,
+        completion: @escaping (inout Shard, Scanned?) -> Void
     ) {
         scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
             if let row = rows.first(where: { $0.facts.message == message }) {
-                completion(&shard, Self.reported(row.facts, row.job))
+                completion(&shard, row)
             } else if ok, !isComplete, let last = rows.last {
-                shard.findQueued(message, slot, from: last.facts.item &+ 1, completion: completion)
+                shard.searchQueue(of: slot, for: message, from: last.facts.item &+ 1, completion: completion)
             } else {
                 completion(&shard, nil)
             }

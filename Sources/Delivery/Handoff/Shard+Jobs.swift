@@ -2,6 +2,10 @@
 //
 // A job is *held* while its device could get the message live, or wants none. Only memory has that state, so that after
 // a crash the alert comes rather than not. `placeJob` alone decides a job's place; the shard calls it after any change.
+//
+// A job that is only due has no row: its message's row implies it, from the message's deadline on or from acceptance.
+// That row's alarm brings the job back after a restart, or when the message has left memory. The first lease, or
+// whatever else changes the job alone, writes its row, which has an alarm of its own from then on.
 
 internal import Structures
 internal import Wire
@@ -24,17 +28,42 @@ enum FoundJob {
 }
 
 extension Shard {
-    /// Gives a message in memory its job row, in the open batch.
+    /// Makes the job of a message in memory due; without a fallback the message has none.
     ///
-    /// The row of a message without a fallback only has the message's place and its steps.
-    mutating func createJob(_ message: UInt32, dueAt: GatewayTime, timedOut: Bool = false) {
+    /// The job has no row while its message's row implies it. A broadcast's message has no row that could, so its job
+    /// is written; without a fallback that row has only the message's place and its steps.
+    mutating func makeDue(_ message: UInt32, timedOut: Bool) {
+        let entry = messages.pointer(message)
+        guard entry.pointee.facts.table != .broadcast else {
+            inBatch(of: entry.pointee.device) { $0.createBroadcastJob(message, timedOut: timedOut) }
+            return
+        }
+        guard entry.pointee.facts.flags.contains(.isArmed) else {
+            // Its timer has nothing more to do than to end it.
+            entry.pointee.fallbackAt = 0
+            return
+        }
+        let facts = entry.pointee.facts
+        let dueAt = facts.jobDueAt <= now ? facts.jobDueAt : now
+        var row = JobRow(facts: facts, state: .due, dueAt: dueAt)
+        if entry.pointee.sentAt > 0 { row.note(.sent, entry.pointee.sentAt) }
+        if timedOut { row.note(.timedOut, now) }
+        row.note(.jobDue, dueAt)
+        numbers.jobsCreated &+= 1
+        let slot = adoptImplied(row)
+        jobs.pointer(slot).pointee.wasReported = entry.pointee.flags.contains(.reported)
+        placeJob(slot)
+    }
+
+    /// As `makeDue` for a broadcast's message, in the open batch.
+    mutating func createBroadcastJob(_ message: UInt32, timedOut: Bool) {
         let entry = messages.pointer(message)
         let isArmed = entry.pointee.facts.flags.contains(.isArmed)
-        var row = JobRow(facts: entry.pointee.facts, state: isArmed ? .due : .cancelled, dueAt: dueAt)
+        var row = JobRow(facts: entry.pointee.facts, state: isArmed ? .due : .cancelled, dueAt: now)
         if entry.pointee.sentAt > 0 { row.note(.sent, entry.pointee.sentAt) }
         if timedOut { row.note(.timedOut, now) }
         if isArmed {
-            row.note(.jobDue, dueAt)
+            row.note(.jobDue, now)
             numbers.jobsCreated &+= 1
         }
         let slot = adopt(row, storedWakeAt: 0, isStored: false)
@@ -42,7 +71,45 @@ extension Shard {
         placeJob(slot)
     }
 
-    /// Brings a job row into memory, or finds it there.
+    /// Brings into memory a job that the row of its message implies, or finds it there.
+    mutating func adoptImplied(_ row: JobRow) -> UInt32 {
+        let slot = adopt(row, storedWakeAt: row.facts.wakeAt, isStored: false)
+        let entry = jobs.pointer(slot)
+        guard !entry.pointee.isStored else { return slot }
+        // A message that is not in memory is on disk.
+        entry.pointee.isCold =
+            entry.pointee.message == .max || messages.pointer(entry.pointee.message).pointee.flags.contains(.cold)
+        return slot
+    }
+
+    /// The alarm of a cold message came, and no job row exists: its row implies a due job.
+    mutating func impliedJobFired(_ facts: MessageFacts) {
+        let known = jobs.find(facts.message)
+        if known == nil {
+            if let device = knownDevice(facts.cid),
+                let listed = listedMessage(table: facts.table, item: facts.item, of: device)
+            {
+                // Its timer makes the job, at the ack deadline if it is in flight.
+                messages.pointer(listed).pointee.flags.insert(.reported)
+                return
+            }
+            if isPlanted(.impliedJobLost) { return }
+            if jobs.startedAt < facts.jobDueAt { numbers.jobsCreated &+= 1 }
+        }
+        let slot = known ?? adoptImplied(JobRow(impliedBy: facts))
+        let entry = jobs.pointer(slot)
+        // The job's own row has an alarm of its own.
+        guard !entry.pointee.isStored else { return }
+        entry.pointee.wasReported = true
+        if entry.pointee.place == .none { placeJob(slot) }
+        // A device that left before the deadline had made it due. From now on its message's row says the same.
+        if entry.pointee.place == .due || entry.pointee.place == .held, entry.pointee.row.dueAt <= now {
+            entry.pointee.row.dueAt = facts.jobDueAt
+        }
+        leaveIfOverfull(slot)
+    }
+
+    /// Brings a job into memory, or finds it there.
     mutating func adopt(_ row: JobRow, storedWakeAt: GatewayTime, isStored: Bool) -> UInt32 {
         let id = row.facts.message
         if let known = jobs.find(id) { return known }
@@ -63,6 +130,7 @@ extension Shard {
         let wakeAt = entry.pointee.row.wakeAt
         store.put(
             entry.pointee.row.facts.jobKey, wakeAt: wakeAt,
+            // A job's first row is new: a job without a row has never had one.
             prior: entry.pointee.isStored ? .maybe(wakeAt: entry.pointee.storedWakeAt) : .none,
             byteCount: entry.pointee.row.byteCount
         ) { entry.pointee.row.write(into: $0) }
@@ -140,12 +208,10 @@ extension Shard {
         freeIfEmpty(deviceSlot)
     }
 
-    /// Leaves a job to the store that only waits for its message's end, once its row is cold.
+    /// Leaves a job to the store that only waits for its message's end, once the row that has it is cold.
     mutating func dropJobIfDone(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
-        guard entry.pointee.isCold, entry.pointee.isStored, entry.pointee.message == .max,
-            entry.pointee.place != .leasing
-        else { return }
+        guard entry.pointee.isCold, entry.pointee.message == .max, entry.pointee.place != .leasing else { return }
         switch entry.pointee.place {
         case .due, .held:
             // The store reported its alarm, and takes it back into a pile.
@@ -164,7 +230,9 @@ extension Shard {
     }
 
     mutating func jobCooled(_ key: StoreKey) {
-        guard let slot = jobs.find(MessageID(high: key.ownerHigh, low: key.ownerLow)) else { return }
+        guard let slot = jobs.find(MessageID(high: key.ownerHigh, low: key.ownerLow)),
+            jobs.pointer(slot).pointee.isStored
+        else { return }
         jobs.pointer(slot).pointee.isCold = true
         jobs.pointer(slot).pointee.wasReported = false
         dropJobIfDone(slot)

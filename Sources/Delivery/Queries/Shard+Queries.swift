@@ -108,9 +108,9 @@ extension Shard {
 
     /// Finds a message that memory, jobs and traces do not have.
     ///
-    /// Say, a message sent before a restart to a device that has not come back, without a vendor's content. No row
-    /// leads from a message to its device, so a reader looks at all messages of the bucket that have left memory. One
-    /// shard runs one such search at a time.
+    /// Say, a message sent before a restart to a device that has not come back, and whose job nobody has leased. No
+    /// row leads from a message to its device, so a reader looks at all messages of the bucket that have left memory.
+    /// One shard runs one such search at a time.
     private mutating func searchPending(_ message: MessageID, bucket: Bucket, _ origin: Origin) {
         // Its id has the time of its acceptance: no message waits longer than the longest TTL, and none comes from the
         // future.
@@ -141,7 +141,8 @@ extension Shard {
                 // As for a message that comes into memory.
                 let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= shard.now
                 let isOffline = facts.flags.contains(.offline) || isMissed
-                return shard.addLateEvents(Self.pendingTrace(facts, steps: [], isOffline: isOffline), origin)
+                let steps = facts.hasDueJob(at: shard.now) ? JobRow(impliedBy: facts).steps : []
+                return shard.addLateEvents(Self.pendingTrace(facts, steps: steps, isOffline: isOffline), origin)
             }
             // It may have ended meanwhile.
             shard.readTrace(message, bucket: bucket) { shard, trace, ok in

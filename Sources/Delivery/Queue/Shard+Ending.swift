@@ -22,6 +22,11 @@ extension Shard {
             isRemembered = !pointer.pointee.flags.contains(.cold)
             sentAt = pointer.pointee.sentAt
             isOffline = pointer.pointee.isOffline
+        } else if isStored, facts.table != .broadcast, facts.fallbackAt > 0, facts.fallbackAt <= now,
+            facts.fallbackAt < facts.expiresAt
+        {
+            // It missed its live deadline while only its row was there.
+            isOffline = true
         }
         var row: JobRow?
         let keepsJob = isPlanted(.ackKeepsJob) && (state == .delivered || state == .deliveredOffline)

@@ -189,6 +189,8 @@ extension Shard {
         else { return }
         let entry = messages.pointer(slot)
         entry.pointee.flags.insert(.cold)
+        let job = entry.pointee.job
+        if job != .max, !jobs.pointer(job).pointee.isStored { jobs.pointer(job).pointee.isCold = true }
         guard entry.pointee.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
         leaveToStore(slot)
         devices.releaseQueue(deviceSlot)
@@ -198,6 +200,8 @@ extension Shard {
     mutating func leaveToStore(_ slot: UInt32) {
         let entry = messages.pointer(slot)
         let device = devices.pointer(entry.pointee.device)
+        // The store has reported the alarm and will not do so again: the job stays in its place.
+        if entry.pointee.flags.contains(.reported), entry.pointee.job == .max { makeDue(slot, timedOut: true) }
         if entry.pointee.facts.table == .message {
             device.pointee.flags.insert(.coldAhead)
             device.pointee.departures &+= 1
@@ -233,11 +237,7 @@ extension Shard {
                         shard.end(entry.pointee.facts, .collapsed, message: slot, job: entry.pointee.job)
                     }
                 } else if isSessionOver, entry.pointee.flags.contains(.cold) {
-                    if entry.pointee.fallbackAt > 0, entry.pointee.job == .max {
-                        inBatch(of: deviceSlot) { shard in
-                            shard.createJob(slot, dueAt: shard.now)
-                        }
-                    }
+                    if entry.pointee.fallbackAt > 0, entry.pointee.job == .max { makeDue(slot, timedOut: false) }
                     leaveToStore(slot)
                 } else {
                     armTimer(slot)
@@ -268,9 +268,7 @@ extension Shard {
                 entry.pointee.flags.insert([.overdue, .missed])
                 numbers.missedAckDeadlines &+= 1
                 if entry.pointee.job == .max {
-                    inBatch(of: deviceSlot) { shard in
-                        shard.createJob(slot, dueAt: shard.now, timedOut: true)
-                    }
+                    makeDue(slot, timedOut: true)
                 } else {
                     jobs.pointer(entry.pointee.job).pointee.row.note(.timedOut, now)
                     placeJob(entry.pointee.job)
@@ -279,9 +277,7 @@ extension Shard {
             }
         } else if entry.pointee.fallbackAt > 0, entry.pointee.fallbackAt <= now, entry.pointee.job == .max {
             if !devices.pointer(deviceSlot).pointee.isReachable { entry.pointee.flags.insert(.missed) }
-            inBatch(of: deviceSlot) { shard in
-                shard.createJob(slot, dueAt: shard.now, timedOut: entry.pointee.flags.contains(.missed))
-            }
+            makeDue(slot, timedOut: entry.pointee.flags.contains(.missed))
         }
         armTimer(slot)
         if entry.pointee.facts.table == .broadcast { leaveBroadcasts(deviceSlot) }

@@ -241,7 +241,8 @@ public protocol ShardStore: AnyObject {
     /// with it.
     ///
     /// The store does not report what the request leaves, and goes on behind it; a later request names its pile. A pile
-    /// may report an alarm of its app twice.
+    /// may report an alarm of its app twice. The alarm of a row is not reported once the row's successor exists, which
+    /// the request names.
     func requestAlarms(_ request: AlarmRequest) -> ReadToken
 
     /// The earliest alarm that the store itself keeps, or `Int64.max`: a request before that finds nothing.

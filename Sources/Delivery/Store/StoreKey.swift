@@ -66,6 +66,9 @@ public struct StoreKey: Hashable, Comparable, Sendable {
             }
         }
 
+        /// Rows whose alarm may be that of a job: a job's own, and a message's that implies a due one.
+        public var mayHaveJob: Bool { self == .job || self == .message || self == .vendorMessage }
+
         /// Rows that may have an alarm; the store tells their owner when they turn cold.
         @inlinable public var hasAlarms: Bool {
             switch self {

@@ -46,6 +46,12 @@ final class Record {
     var expiresAt: GatewayTime = 0
     var byteCount = 0
     var wasAcceptedOffline = false
+    /// The device's connection at acceptance; −1: none.
+    var acceptedLink = -1
+    /// Since when its row implies a due job, until a job's row says more; 0: never.
+    var jobDueAt: GatewayTime = 0
+    /// The live deadline in its row.
+    var fallbackAt: GatewayTime = 0
     var sequence: UInt64 = 0
     var table: StoreKey.Table?
     var rowTicket: Ticket = 0
@@ -106,6 +112,11 @@ final class Record {
     /// The ledger lets its device have it once, however often the call is repeated.
     var isOnce: Bool { task != nil || dealt != nil }
     var isPending: Bool { table != nil && final == nil }
+
+    /// Its job may be leased, as far as rows say.
+    func isDue(at time: GatewayTime) -> Bool {
+        job.map { $0.state == .due } ?? (jobDueAt > 0 && jobDueAt <= time)
+    }
 }
 
 /// One cid that the gateway was asked to mint.
@@ -132,6 +143,8 @@ final class Identity {
     /// Steps for this device that have reached its loop and are not answered.
     var openSteps: [Int] = []
     var isSuspect = false
+    /// When an update last made it unreachable.
+    var leftAt: GatewayTime = -1
     /// Connections whose Hello the shard is looking at.
     var callers: [Link] = []
     var tokens: [String] = []

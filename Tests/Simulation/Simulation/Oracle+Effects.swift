@@ -42,6 +42,7 @@ extension Oracle {
         if let badge = update.badge { identity.badge = max(0, badge) }
         take(update.tokens, identity)
         let isReachable = identity.isReachable
+        if before, !isReachable { identity.leftAt = now }
         let recalls = update.applicationState != nil || isReachable != wasReachable || isReachable != before
         link.updates.append((update.request, recalls, before && !isReachable, 0))
         if recalls {
@@ -210,11 +211,13 @@ extension Oracle {
 
     private func checkFlag(_ record: Record, _ deliver: DeliverEffect, _ link: Link, _ name: String) {
         if record.wasAcceptedOffline || record.mustBeOffline {
-            if !deliver.isOffline { fail(.offlineFlag, "\(name) came as fresh, but it is not") }
+            // Without a fallback only memory knows of a device that left before the deadline in the row.
+            let mayBeForgotten = !record.wasAcceptedOffline && record.jobDueAt == 0 && now < record.fallbackAt
+            if !deliver.isOffline, !mayBeForgotten { fail(.offlineFlag, "\(name) came as fresh, but it is not") }
         } else if !record.wasSent, deliver.isOffline, record.rowLife == world.life,
             now < record.acceptedAt
                 + min(world.plan.limits.backgroundLiveDeadline, world.plan.limits.unannouncedCloseDelay),
-            record.job == nil
+            record.job == nil, record.acceptedLink == link.number, record.acceptedAt > record.identity.leftAt
         {
             fail(.offlineFlag, "\(name) came as offline, but it is fresh")
         }

@@ -64,6 +64,9 @@ final class Oracle: StoreWitness {
         if record.table == nil {
             (record.id, record.acceptedAt, record.expiresAt) = (row.message, row.acceptedAt, row.expiresAt)
             record.wasAcceptedOffline = row.isOffline
+            record.acceptedLink = identity.liveLink?.number ?? -1
+            record.fallbackAt = row.fallbackAt
+            record.jobDueAt = !row.isArmed ? 0 : row.fallbackAt > 0 ? row.fallbackAt : row.acceptedAt
             if record.timeToLive > 0, row.expiresAt != row.acceptedAt + record.timeToLive {
                 fail(.content, "message \(record.index) expires at another time than asked")
             }

@@ -550,6 +550,11 @@ public final class SimulatedStore: ShardStore {
         return leftAlarms.sorted { ($0.value.time, $0.key) < ($1.value.time, $1.key) }
     }
 
+    /// True when another row has the alarm.
+    private func isSucceeded(_ key: StoreKey, _ row: Value, _ request: AlarmRequest) -> Bool {
+        request.successor(of: key, row.bytes).map { cells[$0]?.isPresent == true } ?? false
+    }
+
     private func answerPile(_ pile: AlarmPile, _ request: AlarmRequest, into kept: Kept) -> StoreReadResult {
         var rows: [StoredRow] = []
         for (key, left) in currentLeft()
@@ -559,7 +564,7 @@ public final class SimulatedStore: ShardStore {
             switch request.judge(key, value.bytes) {
             case .leave(_, let until): leftAlarms[key]?.until = until
             case .take:
-                rows.append(kept.row(key, value))
+                if !isSucceeded(key, value, request) { rows.append(kept.row(key, value)) }
                 leftAlarms[key] = nil
             case .pass: leftAlarms[key] = nil
             }
@@ -633,7 +638,8 @@ public final class SimulatedStore: ShardStore {
             first.cell.reportedAlarm = first.time
             let row = visible(first.cell)
             switch request.judge(first.cell.key, row.bytes) {
-            case .take: rows.append(kept.row(first.cell.key, row))
+            case .take:
+                if !isSucceeded(first.cell.key, row, request) { rows.append(kept.row(first.cell.key, row)) }
             case .leave(let pile, let until):
                 leftAlarms[first.cell.key] = Left(time: first.time, pile: pile, until: until)
             case .pass: violations.append("an alarm of no pile was passed: \(first.cell.key)")

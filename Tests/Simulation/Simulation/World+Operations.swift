@@ -102,7 +102,9 @@ extension World {
 
     /// A sender service will ask about the millisecond in which a message expires.
     private func meetSomeEnd() {
-        let open = records.suffix(200).filter { $0.isPending && $0.expiresAt > gatewayNow + 1 && $0.job?.state == .due }
+        let open = records.suffix(200).filter {
+            $0.isPending && $0.expiresAt > gatewayNow + 1 && $0.isDue(at: gatewayNow)
+        }
         guard !open.isEmpty else { return }
         let record = chance.one(of: open)
         // The gateway's clock may be slewed meanwhile: looked at again from shortly before on.

@@ -29,6 +29,9 @@ import Wire
         try checkShardStoreBounds(harness, bucket: Bucket(7))
     }
 
+    @Test("a message's alarm is not reported once its job has a row")
+    func successors() throws { try checkAlarmSuccessors(Harness()) }
+
     @Test("conformance", arguments: 0..<30 as Range<UInt64>)
     func conformance(seed: UInt64) throws {
         try checkShardStoreConformance(

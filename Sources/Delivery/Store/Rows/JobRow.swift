@@ -2,8 +2,9 @@ internal import Wire
 
 /// A queued message's way to the vendor: its place, the job's state, its lease, and the message's steps so far.
 ///
-/// The row is kept until the message ends. So it also says that the vendor showed an alert (`alertedAt`), that the
-/// message was flagged, or that a newer one collapses it.
+/// A job that is only due has no row: the row of its message implies it. The shard writes the job's row when the job
+/// changes on its own: with its first lease, a verdict or a collapse mark. From then on the row is kept until the
+/// message ends. So it also says that the vendor showed an alert (`alertedAt`), or that a newer message collapses it.
 package struct JobRow {
     enum State: UInt8 { case due = 1, leased, accepted, rejected, exhausted, cancelled }
 
@@ -44,6 +45,13 @@ package struct JobRow {
 
     init(facts: MessageFacts, state: State, dueAt: GatewayTime) {
         (self.facts, self.state, self.dueAt) = (facts, state, dueAt)
+    }
+
+    /// The job that the row of an armed message implies, from `jobDueAt` on, while no job row exists.
+    init(impliedBy facts: MessageFacts) {
+        self.init(facts: facts, state: .due, dueAt: facts.jobDueAt)
+        if facts.fallbackAt > 0 { note(.timedOut, facts.fallbackAt) }
+        note(.jobDue, facts.jobDueAt)
     }
 
     /// When the stored row is due.

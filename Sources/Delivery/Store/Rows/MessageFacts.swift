@@ -50,6 +50,15 @@ struct MessageFacts {
     /// One live attempt and no more.
     var isOneShot: Bool { timeToLive <= 0 }
 
+    /// When the job of an armed message is due, as its row says: at its deadline, or from acceptance on.
+    var jobDueAt: GatewayTime { fallbackAt > 0 ? fallbackAt : acceptedAt }
+
+    /// An armed message without a job row has a due job from `jobDueAt` on.
+    func hasDueJob(at time: GatewayTime) -> Bool { flags.contains(.isArmed) && jobDueAt <= time }
+
+    /// The alarm of the message's row: its job, or its end when it has none.
+    var firstAlarm: GatewayTime { flags.contains(.isArmed) ? jobDueAt : expiresAt }
+
     /// What the answer to this message's publish said of its fallback.
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason) {
         if strategy == .vendorOnly || strategy == .vendorElseLive {

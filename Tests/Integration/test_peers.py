@@ -41,6 +41,14 @@ def test_goals(goal, below, above):
         assert contract.reaches(1.5, goal) is True, "the bound itself keeps the goal"
 
 
+def test_a_busy_machine_spoils_rates_and_latencies_only():
+    runs = [{"longwire": {"rate": 131_000.0, "serverCPU": 1.0}, "bare router": {"serverCPU": 1.0}}]
+    rate, cpu = (contract.summarise(row, runs, {}, SIZES, busy=0.3) for row in (RATE, CPU))
+    assert rate["reached"] is None and cpu["reached"] is True
+    assert "| busy machine |" in contract.markdown([rate])
+    assert contract.summarise(RATE, runs, {}, {}, busy=contract.QUIET_CORES)["reached"] is True
+
+
 def test_a_figure_without_a_peer_is_itself():
     found = contract.summarise(RATE, [{"longwire": {"rate": 131_000.0}}], {}, {})
     assert found["reached"] is True and found["beside"] is None
@@ -102,7 +110,7 @@ def test_a_load_that_fails_leaves_the_others_and_the_exit_code(tmp_path, monkeyp
             return {"http": {"longwire": lambda: {"serverCPU": 9_000, "rate": 5.0}, "nginx": missing},
                     "drain": {"longwire": failing}}[name]
 
-    monkeypatch.setattr(peers, "busy_cores", lambda: 0.25)
+    monkeypatch.setattr(peers, "busy_cores", lambda: 0.2)
     settings = peers.parse(["--only", "http,drain", "--runs", "2", "--json", str(tmp_path / "found.json")])
     settings.sizes = {}
     campaign = peers.Campaign(settings, Loads())
@@ -113,7 +121,7 @@ def test_a_load_that_fails_leaves_the_others_and_the_exit_code(tmp_path, monkeyp
     skipped = {row["what"]: row["skipped"] for row in found["rows"]}
     assert skipped["push/single/cid with delivery and ack: CPU a request"] == "there is no nginx"
     assert skipped["cold drain, 10,000 × 100"] == "the load ended"
-    assert "0.25 – 0.25 cores" in found["notes"][0]
+    assert "up to 0.20 cores" in found["notes"][0]
     assert "SKIPPED, there is no nginx" in capsys.readouterr().err
 
 

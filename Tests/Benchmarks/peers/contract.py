@@ -21,6 +21,9 @@ class Row:
     theirs: str = ""  # its metric; as ours without
 
 
+# Rates and latencies say nothing while others use more of the machine than this; CPU a message and bytes do.
+QUIET_CORES = 0.25
+
 ROWS = (
     Row("live, {devices} devices: CPU a message", "live", "serverCPU", "µs", "≤ 1.5", "bare router"),
     Row("live, {devices} devices: rate", "live", "rate", "/s", "≥ 2.2", "mosquitto"),
@@ -97,20 +100,24 @@ def ratios(row, runs):
     return found
 
 
-def summarise(row, runs, absent, sizes):
-    """A row with what was found, ready for JSON. `absent` says why a side, or the whole group, was not measured."""
+def summarise(row, runs, absent, sizes, busy=0.0):
+    """A row with what was found, ready for JSON.
+
+    `absent` says why a side, or the whole group, was not measured; `busy` is how many cores others used before its loads.
+    """
     found = ratios(row, runs)
     values = [value for value, _, _ in found]
     result = {
         "what": row.what.format(**sizes), "group": row.group, "peer": row.peer or None, "unit": "×" if row.peer else row.unit,
         "sideUnit": row.unit, "goal": row.goal or None, "values": values,
         "longwire": [ours for _, ours, _ in found], "beside": [theirs for _, _, theirs in found] if row.peer else None,
-        "median": None, "reached": None, "skipped": None,
+        "median": None, "reached": None, "skipped": None, "busyCores": busy,
+        "isDisturbed": row.unit in ("/s", "ms") and busy > QUIET_CORES,
     }
     if values:
         result["median"] = statistics.median(values)
         result["lowest"], result["highest"] = min(values), max(values)
-        result["reached"] = reaches(result["median"], row.goal)
+        result["reached"] = None if result["isDisturbed"] else reaches(result["median"], row.goal)
     else:
         result["skipped"] = absent.get((row.group, row.peer)) or absent.get((row.group, "longwire")) \
             or absent.get((row.group, "")) or "not measured"
@@ -131,7 +138,7 @@ def markdown(rows):
         ours = text(statistics.median(row["longwire"]), row["sideUnit"]) if row["peer"] else ""
         beside = f"{row['peer']} {text(statistics.median(row['beside']), row['sideUnit'])}" if row["peer"] else ""
         spread = f"{text(row['lowest'], unit)} – {text(row['highest'], unit)}" if len(row["values"]) > 1 else ""
-        reached = {True: "yes", False: "**no**", None: ""}[row["reached"]]
+        reached = {True: "yes", False: "**no**", None: "busy machine" if goal else ""}[row["reached"]]
         lines.append(
             f"| {row['what']} | {ours} | {beside} | **{text(row['median'], unit)}** | {spread} | {goal} | {reached} |")
     return "\n".join(lines)

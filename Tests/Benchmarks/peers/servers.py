@@ -321,4 +321,4 @@ http {{
         lines = [f"longwire-bench-devices 1 {APP['appId']}"]
         lines += [f"{number:032x} {number:064x}" for number in range(1, self.devices + 1)]
         (self.data / "bench-devices").write_text("\n".join(lines) + "\n")
-        self.spawn(program, "-e", str(self.folder / "errors"), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf"))
+        self.spawn(program, "-p", str(self.folder), "-c", str(self.folder / "nginx.conf"))

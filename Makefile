@@ -12,7 +12,7 @@ check_flags := --scratch-path .build/check
 endif
 
 python := .build/python/bin/python
-shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-clocks.sh Tests/check-imports.sh \
+shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-clocks.sh Tests/check-imports.sh Tests/check-strategies.sh \
 	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh Tests/swift-tests.sh
 
 .PHONY: help
@@ -37,13 +37,15 @@ test: dependencies-test ## Installs what is missing and runs all tests, Swift's 
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q Tests/Integration
 
 .PHONY: check
-check: dependencies-build ## Warnings as errors, formatting, import, clock and word rules, shell syntax.
+check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy and word rules, shell syntax.
 	LONGWIRE_CI=1 swift build $(check_flags) --build-tests
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests
 	Tests/check-imports.sh --self-test
 	Tests/check-imports.sh
 	Tests/check-clocks.sh --self-test
 	Tests/check-clocks.sh
+	Tests/check-strategies.sh --self-test
+	Tests/check-strategies.sh
 	Tests/check-words.py --self-test
 	Tests/check-words.py
 	for script in $(shell_scripts); do bash -n "$$script"; done

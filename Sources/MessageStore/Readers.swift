@@ -255,7 +255,7 @@ final class Readers: Sendable {
                 let verdict = work.request.judge(row.key, row.value)
                 if verdict == .take { try report(row, &work, operation) }
                 if case .leave(let pile, let until) = verdict {
-                    if pile.hasVendorTimeout {
+                    if pile.kind == .vendorTimeout {
                         (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, until)
                         break
                     }

@@ -31,15 +31,13 @@ public struct NewTask: Sendable {
     public var requestDigest: UInt64
     /// The rows of its group, if it has one.
     public var group: GroupPlace?
-    public var fallback: FallbackNote
+    /// Why no device of the task has a fallback; `.applies`: each device decides.
+    public var fallback: PublishOutcome.FallbackReason
     /// Keys of a tag condition that say nothing about any device here.
     public var unknownKeys: [String] = []
     /// What was sent and means nothing here.
     public var ignoredKeys: [String] = []
 }
-
-/// Why the tasks's messages will have no fallback, as far as that is known before the devices are.
-public enum FallbackNote: Sendable, Equatable { case depends, noContent, strategy, timeToLive }
 
 /// Where a group's tasks are listed.
 public struct GroupPlace: Sendable {

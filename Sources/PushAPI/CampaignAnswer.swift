@@ -34,8 +34,8 @@ public enum CampaignAnswer {
                 writer.integer(task.record.scheduleAt)
             }
             writer.key("fallback")
-            writer.string(task.fallback == .depends ? "perDevice" : "none")
-            if task.fallback != .depends {
+            writer.string(task.fallback == .applies ? "perDevice" : "none")
+            if task.fallback != .applies {
                 writer.key("fallbackReason")
                 writer.string(task.fallback.name)
             }
@@ -459,17 +459,6 @@ public enum CampaignAnswer {
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
-    }
-}
-
-extension FallbackNote {
-    var name: StaticString {
-        switch self {
-        case .depends: ""
-        case .noContent: "noContent"
-        case .strategy: "strategy"
-        case .timeToLive: "ttl"
-        }
     }
 }
 

@@ -96,7 +96,7 @@ struct MessageParser {
         }
         var message = MessageContent(
             // A revoke travels on the live channel only.
-            strategy: payload.revokes.isNone ? settings.strategy : .liveOnly, timeToLive: settings.timeToLive,
+            strategy: payload.revokes.isNone ? settings.strategy : .ofRevoke, timeToLive: settings.timeToLive,
             vendor: content?.shape, revokes: payload.revokes, lengths: lengths, arena: arena)
         // A revoke goes to every device, whichever acks it first.
         message.firstAckWins = settings.firstAckWins && payload.revokes.isNone

@@ -190,7 +190,7 @@ public final class NativePublisher {
                 throw .invalid("request_id is invalid, it has 10 to 32 characters")
             }
         }
-        if publish.strategy == 0 { return .liveElseVendor }
+        if publish.strategy == 0 { return .standard }
         guard let raw = UInt8(exactly: publish.strategy), let strategy = Strategy(rawValue: raw) else {
             throw .invalid("strategy is invalid, 1 to 4")
         }

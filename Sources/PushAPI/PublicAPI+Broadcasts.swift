@@ -51,12 +51,8 @@ extension PublicAPI {
             validUntil: start + max(0, settings.timeToLive), scheduleAt: settings.scheduleAt, group: group,
             content: content)
         record.broadcast = BroadcastPlan(audience: expression, speed: settings.speed)
-        let note: FallbackNote =
-            content.strategy == .liveOnly
-            ? .strategy
-            : content.vendor == nil
-                ? .noContent
-                : content.timeToLive == 0 && content.strategy == .liveElseVendor ? .timeToLive : .depends
+        let note = content.strategy.fallbackReason(
+            ofTaskWith: content.timeToLive, hasContent: content.vendor != nil)
         return .campaign(
             .create(
                 NewTask(

@@ -29,13 +29,8 @@ extension PublicAPI {
         let record = TaskRecord(
             id: task, app: app.key, state: settings.scheduleAt > 0 ? .scheduled : .open, createdAt: now,
             validUntil: start + validity, scheduleAt: settings.scheduleAt, group: group, content: content)
-        let note: FallbackNote =
-            content.strategy == .liveOnly
-            ? .strategy
-            : content.vendor == nil
-                ? .noContent
-                : content.timeToLive == 0 && content.strategy == .liveElseVendor
-                    ? .timeToLive : .depends
+        let note = content.strategy.fallbackReason(
+            ofTaskWith: content.timeToLive, hasContent: content.vendor != nil)
         return .campaign(
             .create(
                 NewTask(

@@ -9,7 +9,7 @@ struct PushSettings {
     enum Scope { case single, alias, list }
 
     var timeToLive: Int64
-    var strategy = Strategy.liveElseVendor
+    var strategy = Strategy.standard
     var collapseKey = UnsafeRawBufferPointer(start: nil, count: 0)
     /// Messages a second of a broadcast; 0: as fast as it goes.
     ///

@@ -421,7 +421,7 @@ private struct ConformanceDriver {
         }
         for key in given where Bool.random(using: &random) {
             guard let row = model.rows[key] else { continue }
-            let pile = AlarmPile(app: AppKey(UInt64(row.value[56])), isHeld: true)
+            let pile = AlarmPile(app: AppKey(UInt64(row.value[56])), kind: .held)
             harness.store.leaveAlarm(key, wakeAt: row.wakeAt, in: pile, until: now + 300)
             model.leave(key, in: pile)
             if Int.random(in: 0..<4, using: &random) == 0 { harness.store.recallAlarms(of: pile, in: key.bucket) }
@@ -431,7 +431,7 @@ private struct ConformanceDriver {
             if harness.store.nextAlarm(of: pile) == .max { model.fail("a pile with alarms has none next") }
         }
         for pile in harness.store.alarmPiles where Bool.random(using: &random) {
-            if full.contains(pile.app), !pile.isHeld {
+            if full.contains(pile.app), pile.kind != .held {
                 try ask { AlarmRequest(upTo: $0, limit: $1, pile: pile, fullApps: full) }
             } else {
                 try ask { AlarmRequest(upTo: $0, limit: $1, pile: pile, isEager: true) }

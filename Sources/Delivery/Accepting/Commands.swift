@@ -27,11 +27,6 @@ public struct Origin: Hashable, Sendable {
     public static let none = Origin(route: .max, request: 0)
 }
 
-/// How a message may travel (docs/Semantics.md, "Strategies and final states").
-public enum Strategy: UInt8, Sendable {
-    case liveElseVendor = 1, vendorOnly, liveOnly, vendorElseLive
-}
-
 /// The vendor's content, rendered once per task: APNs's JSON body with two holes, and its headers.
 public struct VendorContent {
     /// How the icon's number changes with this message.

@@ -1,5 +1,5 @@
-// Acceptance of a message: which channels may carry it, and the one batch that makes it durable. `Shard+QueueRoom`
-// decides which messages it displaces.
+// Acceptance of a message: the one batch that makes it durable. `Strategy` decides which channels may carry it, and
+// `Shard+QueueRoom` which messages it displaces.
 
 internal import Structures
 internal import Wire
@@ -129,74 +129,18 @@ extension Shard {
 
     // MARK: Acceptance
 
-    /// The rows of a message, and what follows from its device's state now.
-    private struct Plan {
-        var table = StoreKey.Table.message
-        var expiresAt: GatewayTime = 0
-        /// The live attempt's deadline for an armed job; 0: none.
-        var fallbackAt: GatewayTime = 0
-        var isLive = false
-        var isArmed = false
-        var fallback = PublishOutcome.Fallback.none
-        var reason = PublishOutcome.FallbackReason.applies
-        /// The state of a message that ends in the batch that accepts it.
-        var endsAs: FinalState?
-        var endReason = ""
-    }
-
-    /// The plan; see docs/Semantics.md, "Strategies and final states" and docs/Semantics.md, "Time to live and clocks".
+    /// How the shard accepts the message, from its device's state now.
     ///
-    /// `nil`: a parameter error, for want of a token. It is mutating though it changes nothing: the compiler passes a
-    /// borrowed shard as a copy of all its fields.
-    private mutating func plan(_ command: PublishCommand, _ device: UnsafeMutablePointer<Device>) -> Plan? {
-        let isReachable = device.pointee.isReachable
-        let deadline = liveDeadline(device)
-        var plan = Plan()
-        plan.expiresAt = now &+ max(0, command.timeToLive)
-        let hasToken = command.vendor.map { device.pointee.flags.contains(.token($0.tokenKind)) } ?? false
-        switch command.strategy {
-        case .vendorOnly, .vendorElseLive:
-            plan.table = .vendorMessage
-            plan.isArmed = true
-            if command.timeToLive <= 0 { plan.expiresAt = now + limits.noStorageLeasable }
-            guard command.vendor != nil, hasToken else {
-                guard command.isBulk else { return nil }
-                plan.isArmed = false
-                plan.endsAs = .failed
-                plan.endReason = "noToken"
-                plan.reason = command.vendor == nil ? .noContent : .noToken
-                return plan
-            }
-            plan.fallback = .due
-        case .liveElseVendor, .liveOnly:
-            plan.isLive = isReachable
-            plan.reason =
-                command.strategy == .liveOnly && !isPlanted(.liveOnlyReachesVendor)
-                ? .strategy
-                : command.timeToLive == 0
-                    ? .timeToLive : command.vendor == nil ? .noContent : hasToken ? .applies : .noToken
-            plan.isArmed = plan.reason == .applies
-            if command.timeToLive > 0 {
-                if isReachable, plan.isArmed {
-                    plan.fallbackAt = max(now, min(now + deadline, plan.expiresAt - Self.lastFallback))
-                } else if isReachable {
-                    plan.fallbackAt = now + deadline
-                }
-            } else if isReachable {
-                plan.fallbackAt = now + deadline
-                plan.expiresAt = plan.fallbackAt + (plan.isArmed ? limits.noStorageLeasable : 0)
-            } else if plan.isArmed {
-                plan.table = .vendorMessage
-                plan.expiresAt = now + limits.noStorageLeasable
-            } else {
-                plan.endsAs = .expired
-            }
-            plan.fallback = !plan.isArmed ? .none : isReachable ? .armed : .due
-        }
-        if plan.fallback != .none, device.pointee.flags.contains(.pushModeOff) {
-            (plan.fallback, plan.reason) = (.none, .pushModeOff)
-        }
-        return plan
+    /// It is mutating though it changes nothing: the compiler passes a borrowed shard as a copy of all its fields.
+    private mutating func plan(_ command: PublishCommand, _ device: UnsafeMutablePointer<Device>) -> Acceptance? {
+        let strategy = isPlanted(.liveOnlyReachesVendor) ? command.strategy.reachingVendor : command.strategy
+        return strategy.accept(
+            Submission(
+                now: now, timeToLive: command.timeToLive, hasContent: command.vendor != nil,
+                hasToken: command.vendor.map { device.pointee.flags.contains(.token($0.tokenKind)) } ?? false,
+                isReachable: device.pointee.isReachable,
+                isPushModeOff: device.pointee.flags.contains(.pushModeOff), isBulk: command.isBulk,
+                liveDeadline: liveDeadline(device), leasable: limits.noStorageLeasable))
     }
 
     mutating func accept(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, dropping: [UInt32]) {
@@ -272,7 +216,7 @@ extension Shard {
 
     /// Writes the message's rows in the open batch and brings it into memory.
     private mutating func store(
-        _ command: PublishCommand, _ given: MessageFacts, _ plan: Plan, _ slot: UInt32, hash: UInt64
+        _ command: PublishCommand, _ given: MessageFacts, _ plan: Acceptance, _ slot: UInt32, hash: UInt64
     ) -> UInt32 {
         let device = devices.pointer(slot)
         var facts = given

@@ -7,24 +7,28 @@ public import Wire
 
 /// Alarms of jobs that the store passed over without a report, or reported and got back.
 public struct AlarmPile: Hashable, Sendable {
-    public var app: AppKey
-    /// Held jobs that the shard gave back, rather than due jobs that the store never reported.
-    public var isHeld: Bool
-    /// Due jobs of strategy 4.
-    ///
-    /// Each is due again a fixed time after it was due, so the first in order is the first to look at.
-    public var hasVendorTimeout: Bool
-
-    public init(app: AppKey, isHeld: Bool, hasVendorTimeout: Bool = false) {
-        (self.app, self.isHeld, self.hasVendorTimeout) = (app, isHeld, hasVendorTimeout)
+    /// In the order in which the shard looks through an app's piles.
+    public enum Kind: UInt8, Sendable {
+        /// Due jobs that the store never reported.
+        case due
+        /// The same, of jobs that must be leased in time.
+        ///
+        /// Each is due again a fixed time after it was due, so the first in order is the first to look at.
+        case vendorTimeout
+        /// Held jobs that the shard gave back.
+        case held
     }
+
+    public var app: AppKey
+    public var kind: Kind
+
+    public init(app: AppKey, kind: Kind) { (self.app, self.kind) = (app, kind) }
 }
 
 extension AlarmPile: Comparable {
     public static func < (left: AlarmPile, right: AlarmPile) -> Bool {
         if left.app != right.app { return left.app.word < right.app.word }
-        if left.isHeld != right.isHeld { return right.isHeld }
-        return !left.hasVendorTimeout && right.hasVendorTimeout
+        return left.kind.rawValue < right.kind.rawValue
     }
 }
 
@@ -67,10 +71,10 @@ public struct AlarmRequest: Sendable {
         if let pile, pile.app != job.app { return .pass }
         // A job that is over or neither due nor leased takes no room.
         guard job.isWaiting else { return pile == nil ? .take : .pass }
-        if let pile, !pile.isHeld, pile.hasVendorTimeout != job.hasVendorTimeout { return .pass }
+        if let pile, pile.kind != .held, pile.kind != job.pile { return .pass }
         let until = job.mayWait(vendorTimeout)
-        if until <= time || pile?.isHeld == true || !fullApps.contains(job.app) { return .take }
-        return .leave(AlarmPile(app: job.app, isHeld: false, hasVendorTimeout: job.hasVendorTimeout), until: until)
+        if until <= time || pile?.kind == .held || !fullApps.contains(job.app) { return .take }
+        return .leave(AlarmPile(app: job.app, kind: job.pile), until: until)
     }
 
     /// The row that has taken over a row's alarm, if it exists: a message's job, which has an alarm of its own.
@@ -92,8 +96,11 @@ extension JobRow {
         Self.mayWait(facts.expiresAt, hasVendorTimeout ? max(facts.acceptedAt, dueAt) : nil, timeout)
     }
 
-    /// Strategy 4: the live channel takes over when no sender leases the job in time.
-    var hasVendorTimeout: Bool { state == .due && facts.strategy == .vendorElseLive && facts.table == .vendorMessage }
+    /// The vendor has failed when no sender leases the job in time.
+    var hasVendorTimeout: Bool { state == .due && facts.strategy.mustBeLeasedInTime(in: facts.table) }
+
+    /// The pile for this job while it is due.
+    var pile: AlarmPile { AlarmPile(app: facts.app, kind: facts.strategy.pile(in: facts.table)) }
 
     fileprivate static func mayWait(_ expiresAt: GatewayTime, _ since: GatewayTime?, _ timeout: Int64) -> GatewayTime {
         guard let since else { return expiresAt }
@@ -107,6 +114,8 @@ extension JobRow {
         /// Due, or leased: it is due when the lease lapses.
         var isWaiting: Bool
         private var expiresAt: GatewayTime
+        /// The pile for it.
+        var pile = AlarmPile.Kind.due
         private var waitsForVendorSince: GatewayTime?
 
         /// A job by its own row, or by the row of its message; `nil` for a row without a job.
@@ -120,26 +129,27 @@ extension JobRow {
                 app = AppKey(Self.word(bytes, 56))
                 isWaiting = state == .due || state == .leased
                 expiresAt = Int64(bitPattern: Self.word(bytes, 80))
-                let isVendorFirst =
-                    bytes[3] == Strategy.vendorElseLive.rawValue && bytes[5] == StoreKey.Table.vendorMessage.rawValue
+                guard state == .due, let table = StoreKey.Table(rawValue: bytes[5]) else { return }
                 let since = max(Int64(bitPattern: Self.word(bytes, 72)), Int64(bitPattern: Self.word(bytes, 120)))
-                waitsForVendorSince = state == .due && isVendorFirst ? since : nil
+                wait(Strategy(stored: bytes[3]), in: table, since: since)
             case .message, .vendorMessage:
                 guard let row = MessageRow(bytes) else { return nil }
                 let facts = row.facts(cid: .none, table: key.table, item: key.item)
                 guard facts.hasDueJob(at: time) else { return nil }
                 (app, isWaiting, expiresAt) = (facts.app, true, facts.expiresAt)
-                let job = JobRow(facts: facts, state: .due, dueAt: facts.jobDueAt)
-                waitsForVendorSince = job.hasVendorTimeout ? facts.jobDueAt : nil
+                wait(facts.strategy, in: facts.table, since: facts.jobDueAt)
             default: return nil
             }
+        }
+
+        private mutating func wait(_ strategy: Strategy, in table: StoreKey.Table, since time: GatewayTime) {
+            pile = strategy.pile(in: table)
+            if strategy.mustBeLeasedInTime(in: table) { waitsForVendorSince = time }
         }
 
         private static func word(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt64 {
             UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
         }
-
-        var hasVendorTimeout: Bool { waitsForVendorSince != nil }
 
         func mayWait(_ timeout: Int64) -> GatewayTime { JobRow.mayWait(expiresAt, waitsForVendorSince, timeout) }
     }

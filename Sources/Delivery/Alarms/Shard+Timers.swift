@@ -206,7 +206,7 @@ extension Shard {
             if job != .max, jobs.pointer(job).pointee.row.state == .leased { return }  // its timer handles it
             let alerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
             inBatch(of: slot) { shard in
-                shard.end(facts, alerted ? .handedOff : .expired, message: .max, job: job)
+                shard.end(facts, .atExpiry(wasAlerted: alerted), message: .max, job: job)
             }
         } else if job != .max {
             if jobs.pointer(job).pointee.isStored { dropJobIfDone(job) } else { impliedJobFired(facts) }

@@ -58,14 +58,15 @@ extension TaskRecord {
     /// Strategies 2 and 4 begin with the vendor, whose jobs are each device's own. A revoke concerns only devices that
     /// had the old message.
     public var isStreamed: Bool {
-        broadcast != nil && content.revokes.isNone
-            && (content.strategy == .liveElseVendor || content.strategy == .liveOnly)
+        broadcast != nil && content.revokes.isNone && content.strategy.isStreamed
     }
 
     /// Some of its devices may need a handoff job, or a walk fans it out.
     var needsWalk: Bool {
         guard isStreamed else { return broadcast != nil }
-        return content.strategy == .liveElseVendor && content.vendor != nil && content.timeToLive != 0
+        let reason = content.strategy.fallbackReason(
+            timeToLive: content.timeToLive, hasContent: content.vendor != nil, hasToken: true)
+        return reason == .applies
     }
 }
 

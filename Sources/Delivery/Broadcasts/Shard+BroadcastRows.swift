@@ -221,7 +221,8 @@ extension Shard {
         let wasAlerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
         inBatch(of: slot) { shard in
             shard.end(
-                facts, state == .expired && wasAlerted ? .handedOff : state, reason: reason, message: .max, job: job)
+                facts, state == .expired ? .atExpiry(wasAlerted: wasAlerted) : state, reason: reason, message: .max,
+                job: job)
         }
     }
 
@@ -230,7 +231,7 @@ extension Shard {
         let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
         let facts = MessageFacts(
             message: MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item), task: task,
-            app: row.app, cid: row.cid, strategy: row.fallbackReason == .strategy ? .liveOnly : .liveElseVendor,
+            app: row.app, cid: row.cid, strategy: .ofBroadcast(withReason: row.fallbackReason),
             flags: [.bulk], table: .broadcast, item: row.item, acceptedAt: row.acceptedAt,
             expiresAt: expiry(row, wakeAt), fallbackAt: 0, wakeAt: wakeAt,
             timeToLive: row.timeToLive, byteCount: 0)

@@ -237,8 +237,8 @@ extension Shard {
         let wasAlerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
         inBatch(of: slot) { shard in
             shard.end(
-                facts, state == .expired && wasAlerted ? .handedOff : state, reason: state == .revoked ? "stopped" : "",
-                message: message, job: job)
+                facts, state == .expired ? .atExpiry(wasAlerted: wasAlerted) : state,
+                reason: state == .revoked ? "stopped" : "", message: message, job: job)
         }
     }
 }

@@ -21,7 +21,6 @@
 // 4. A session sends pending messages in the order of their numbers. It *passes over* one that it does not send, for a
 //    reason that is known after a restart, too: its time is over, its broadcast is over, or it had one attempt only.
 //    Hence a position is evidence for every number that it names but those (`isEvidence`), which keep their own end.
-//    position is evidence for every number it names but those (`isEvidence`), which keep their own end.
 
 internal import Structures
 public import Wire
@@ -122,11 +121,8 @@ extension Shard {
         let content = broadcast.record.content
         let isAttempted = broadcast.isAttemptOver(now, deadline: limits.liveDeadline)
         let hasToken = content.vendor.map { device.pointee.flags.contains(.token($0.tokenKind)) } ?? false
-        let reason: PublishOutcome.FallbackReason =
-            content.strategy == .liveOnly
-            ? .strategy
-            : content.timeToLive == 0
-                ? .timeToLive : content.vendor == nil ? .noContent : hasToken ? .applies : .noToken
+        let reason = content.strategy.fallbackReason(
+            timeToLive: content.timeToLive, hasContent: content.vendor != nil, hasToken: hasToken)
         let isArmed = reason == .applies
         var facts = facts(slot, broadcast)
         let goesOut = isLive && !isAttempted && !broadcast.isOver

@@ -212,8 +212,6 @@ struct Message {
         static let collapsed = Flags(rawValue: 16)
         /// Sent, and its ack is overdue: its job may be leased though the device is reachable.
         static let overdue = Flags(rawValue: 32)
-        /// It is in the vendor table.
-        static let vendorOnly = Flags(rawValue: 64)
         /// It was sent in the current session, so an ack of it counts even when it is not in flight any more.
         static let sentHere = Flags(rawValue: 128)
         /// The session sent later messages but not this one (again): a position beyond it is no evidence of it.

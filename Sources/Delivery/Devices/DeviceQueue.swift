@@ -17,7 +17,7 @@ struct DeviceQueue {
     var firstUnsent: UInt32 = .max
     /// Messages in memory: of the live stream by sequence, of the vendor table, and of broadcasts by number.
     var streamed = SlotEnds()
-    var vendorOnly = SlotEnds()
+    var unstreamed = SlotEnds()
     var broadcast = SlotEnds()
     var jobs = SlotEnds()
     /// Rows in the stores, young and cold.
@@ -59,7 +59,7 @@ extension DeviceQueue.Pointer {
     @inline(__always)
     var isEmpty: Bool {
         pointee.messageCount | pointee.vendorCount | Int32(pointee.inFlightCount) == 0
-            && pointee.streamed.first & pointee.broadcast.first & pointee.vendorOnly.first == .max
+            && pointee.streamed.first & pointee.broadcast.first & pointee.unstreamed.first == .max
             && pointee.jobs.first & pointee.waiting == .max
             && pointee.dropped.expired | pointee.dropped.collapsed | pointee.dropped.overflowed == 0
             && pointee.dropped.revoked | pointee.dropped.failed == 0
@@ -138,7 +138,7 @@ extension Device {
     }
 
     var firstMessage: UInt32 { @inline(__always) get { queue.pointee.streamed.first } }
-    var firstVendor: UInt32 { @inline(__always) get { queue.pointee.vendorOnly.first } }
+    var firstVendor: UInt32 { @inline(__always) get { queue.pointee.unstreamed.first } }
     var firstBroadcast: UInt32 { @inline(__always) get { queue.pointee.broadcast.first } }
     var lastBroadcast: UInt32 { @inline(__always) get { queue.pointee.broadcast.last } }
     var firstJob: UInt32 { @inline(__always) get { queue.pointee.jobs.first } }
@@ -149,7 +149,7 @@ extension Device {
         switch table {
         case .message: queue.pointee.streamed
         case .broadcast: queue.pointee.broadcast
-        default: queue.pointee.vendorOnly
+        default: queue.pointee.unstreamed
         }
     }
 
@@ -159,7 +159,7 @@ extension Device {
         switch table {
         case .message: queue.pointee.streamed = ends
         case .broadcast: queue.pointee.broadcast = ends
-        default: queue.pointee.vendorOnly = ends
+        default: queue.pointee.unstreamed = ends
         }
     }
 

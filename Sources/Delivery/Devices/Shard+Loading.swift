@@ -138,7 +138,7 @@ extension Shard {
             }
             if device.pointee.messageCount > 0 { device.pointee.flags.insert(.coldAhead) }
             device.pointee.coldKeys = device.pointee.messageCount + device.pointee.vendorCount > 0 ? .max : 0
-            let held = AlarmPile(app: row.app, isHeld: true)
+            let held = AlarmPile(app: row.app, kind: .held)
             if shard.store.alarmPiles.contains(held) { device.pointee.flags.insert(.heldInStore) }
             shard.placeJobs(of: slot)
             shard.evictIdle()

@@ -33,7 +33,7 @@ extension Shard {
 
     private func nextAlarm(of pile: AlarmPile) -> GatewayTime {
         let next = store.nextAlarm(of: pile)
-        guard next < .max, !pile.isHeld else { return next }
+        guard next < .max, pile.kind != .held else { return next }
         // Jobs left for want of room are due as soon as there is room.
         return hasRoom(pile.app) ? 0 : next
     }
@@ -74,7 +74,7 @@ extension Shard {
         request.vendorTimeout = limits.vendorFirstPatience
         request.ignoresSuccessors = isPlanted(.successorIgnored)
         for index in apps.indices where isFull(index) { request.fullApps.append(apps[index].key) }
-        if let pile, !pile.isHeld, hasRoom(pile.app) {
+        if let pile, pile.kind != .held, hasRoom(pile.app) {
             request.isEager = true
             if let app = apps.firstIndex(where: { $0.key == pile.app }) {
                 let room = max(dueShare - jobs.dueCount(of: app), limits.dueJobReadAhead - jobs.dueCount)
@@ -95,13 +95,10 @@ extension Shard {
         guard isOverfull(Int(entry.pointee.appIndex)), entry.pointee.isCold, entry.pointee.message == .max,
             entry.pointee.row.wakeAt == entry.pointee.storedWakeAt
         else { return }
-        let facts = entry.pointee.row.facts
         let until = entry.pointee.row.mayWait(limits.vendorFirstPatience)
         guard until > now else { return }
         store.leaveAlarm(
-            entry.pointee.alarmKey, wakeAt: entry.pointee.storedWakeAt,
-            in: AlarmPile(app: facts.app, isHeld: false, hasVendorTimeout: entry.pointee.row.hasVendorTimeout),
-            until: until)
+            entry.pointee.alarmKey, wakeAt: entry.pointee.storedWakeAt, in: entry.pointee.row.pile, until: until)
         forgetJob(slot)
     }
 
@@ -115,7 +112,7 @@ extension Shard {
         let facts = entry.pointee.row.facts
         let soon = now + limits.heldJobPause.lowerBound
         store.leaveAlarm(
-            entry.pointee.alarmKey, wakeAt: entry.pointee.storedWakeAt, in: AlarmPile(app: facts.app, isHeld: true),
+            entry.pointee.alarmKey, wakeAt: entry.pointee.storedWakeAt, in: AlarmPile(app: facts.app, kind: .held),
             until: max(soon, min(facts.expiresAt, now + limits.heldJobPause.upperBound)))
         devices.pointer(entry.pointee.device).pointee.flags.insert(.heldInStore)
         forgetJob(slot)
@@ -130,6 +127,6 @@ extension Shard {
         }
         device.pointee.flags.remove(.heldInStore)
         store.recallAlarms(
-            of: AlarmPile(app: apps[Int(device.pointee.appIndex)].key, isHeld: true), in: device.pointee.bucket)
+            of: AlarmPile(app: apps[Int(device.pointee.appIndex)].key, kind: .held), in: device.pointee.bucket)
     }
 }

@@ -67,7 +67,7 @@ extension Shard {
             // What a reader cannot read may have been counted.
             let wasShown = bytes != nil || !ok
             if let listed = shard.listedMessage(message, of: slot),
-                shard.messages.pointer(listed).pointee.facts.strategy == .liveElseVendor
+                shard.messages.pointer(listed).pointee.facts.strategy.endsWhenOpened
             {
                 let entry = shard.messages.pointer(listed)
                 shard.endOpened(entry.pointee.facts, message: listed, job: entry.pointee.job, slot, wasShown)
@@ -77,7 +77,7 @@ extension Shard {
             let cid = shard.devices.pointer(slot).pointee.cid
             shard.findJob(message) { shard, job, ok in
                 guard let job, shard.jobs.pointer(job).pointee.row.facts.cid == cid,
-                    shard.jobs.pointer(job).pointee.row.facts.strategy == .liveElseVendor
+                    shard.jobs.pointer(job).pointee.row.facts.strategy.endsWhenOpened
                 else {
                     if let job { shard.dropJobIfDone(job) }
                     shard.markColdOpened(message, slot, wasShown, completion: completion)
@@ -105,7 +105,7 @@ extension Shard {
                 return
             }
             shard.searchQueue(of: slot, for: message, from: 0) { shard, found in
-                guard let found, found.facts.strategy == .liveElseVendor else {
+                guard let found, found.facts.strategy.endsWhenOpened else {
                     // What the device names in vain costs a search: the next one comes a second later.
                     shard.devices.pointer(slot).pointee.queuedSearchAt = shard.now
                     shard.report(.opened, of: message, slot, completion: completion)

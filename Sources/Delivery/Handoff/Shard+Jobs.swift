@@ -175,8 +175,8 @@ extension Shard {
         let device = devices.pointer(entry.pointee.device)
         guard device.pointee.isLoaded, !isPlanted(.jobsNotHeld) else { return false }
         if !device.pointee.flags.isDisjoint(with: .silenced) { return true }
-        guard device.pointee.isReachable, entry.pointee.row.facts.strategy == .liveElseVendor,
-            entry.pointee.row.facts.table != .vendorMessage
+        guard device.pointee.isReachable,
+            entry.pointee.row.facts.strategy.holdsJob(in: entry.pointee.row.facts.table)
         else { return false }
         // A one-shot message whose attempt is over does not go out live again: to hold its job would lose it.
         guard entry.pointee.message != .max else { return !entry.pointee.row.facts.isOneShot }
@@ -294,7 +294,7 @@ extension Shard {
             else { return }
             shard.inBatch(of: device) { shard in
                 shard.end(
-                    entry.pointee.row.facts, entry.pointee.row.alertedAt > 0 ? .handedOff : .expired,
+                    entry.pointee.row.facts, .atExpiry(wasAlerted: entry.pointee.row.alertedAt > 0),
                     message: entry.pointee.message, job: job)
             }
         }
@@ -344,20 +344,17 @@ extension Shard {
         }
         entry.pointee.row.state = state
         if entry.pointee.row.alertedAt == 0 { moveBadge(slot, isTakenBack: true) }
-        if facts.table == .vendorMessage, facts.strategy == .vendorElseLive, !facts.isOneShot, facts.expiresAt > now,
-            !isPlanted(.vendorFirstNeverLive)
-        {
-            moveToLive(job)
-            return
-        }
-        inBatch(of: device) { shard in
-            if facts.table == .vendorMessage, facts.expiresAt > shard.now, facts.strategy != .liveElseVendor {
-                shard.end(facts, .failed, reason: reason, message: entry.pointee.message, job: slot)
-            } else if facts.expiresAt <= shard.now {
-                shard.end(
-                    facts, entry.pointee.row.alertedAt > 0 ? .handedOff : .expired, message: entry.pointee.message,
-                    job: slot)
-            } else {
+        var verdict = facts.strategy.vendorFailed(VendorPart(entry.pointee.row, now: now))
+        if verdict == .goesLive, isPlanted(.vendorFirstNeverLive) { verdict = .ends(.failed) }
+        switch verdict {
+        case .goesLive: return moveToLive(job)
+        case .ends(let final):
+            inBatch(of: device) { shard in
+                let reason = final == .failed ? reason : ""
+                shard.end(facts, final, reason: reason, message: entry.pointee.message, job: slot)
+            }
+        case .stays:
+            inBatch(of: device) { shard in
                 shard.writeJob(slot)
                 shard.placeJob(slot)
             }
@@ -376,8 +373,8 @@ extension Shard {
     ) {
         guard let job = jobs.find(id) else { return completion(&self, .gone) }
         let facts = jobs.pointer(job).pointee.row.facts
-        guard facts.table == .vendorMessage, facts.strategy == .vendorElseLive, !facts.isOneShot,
-            store.young(facts.key) == .unknown
+        let part = VendorPart(jobs.pointer(job).pointee.row, now: now)
+        guard facts.strategy.vendorFailed(part) == .goesLive, store.young(facts.key) == .unknown
         else { return completion(&self, .atHand(JobAtHand(slot: job, device: device))) }
         devices.pointer(device).pointee.flags.insert(.busy)
         read([.get(facts.key)]) { shard, reply in

@@ -177,10 +177,11 @@ extension Shard {
         entry.pointee.row.state = .accepted
         // The gateway had given the message up, and the vendor showed it all the same.
         moveBadge(slot, isTakenBack: false)
+        let verdict = facts.strategy.vendorAccepted(VendorPart(entry.pointee.row, now: now))
         inBatch(of: device) { shard in
-            if facts.table == .vendorMessage && facts.strategy != .liveElseVendor || facts.expiresAt <= shard.now {
-                shard.end(facts, .handedOff, message: entry.pointee.message, job: slot)
-            } else {
+            switch verdict {
+            case .ends(let state): shard.end(facts, state, message: entry.pointee.message, job: slot)
+            case .goesLive, .stays:
                 if !entry.pointee.row.isAlertCounted {
                     entry.pointee.row.isAlertCounted = true
                     shard.countReached(

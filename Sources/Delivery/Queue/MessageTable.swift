@@ -47,7 +47,6 @@ struct MessageTable: ~Copyable {
             }
         case .vendorMessage:
             device.pointee.listedVendorCount += 1
-            pointer(slot).pointee.flags.insert(.vendorOnly)
         default: break
         }
         return slot

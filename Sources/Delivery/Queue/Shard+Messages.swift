@@ -177,7 +177,7 @@ extension Shard {
         let alerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
         let device = entry.pointee.device
         inBatch(of: device) { shard in
-            shard.end(entry.pointee.facts, alerted ? .handedOff : .expired, message: slot, job: job)
+            shard.end(entry.pointee.facts, .atExpiry(wasAlerted: alerted), message: slot, job: job)
         }
     }
 

@@ -61,15 +61,8 @@ struct MessageFacts {
 
     /// What the answer to this message's publish said of its fallback.
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason) {
-        if strategy == .vendorOnly || strategy == .vendorElseLive {
-            // A message that the vendor failed and that moved to the live stream had a job, too.
-            if flags.contains(.isArmed) || table == .message { return (.due, .applies) }
-            return (.none, flags.contains(.hasVendorContent) ? .noToken : .noContent)
-        }
-        if flags.contains(.isArmed) { return (fallbackAt > 0 ? .armed : .due, .applies) }
-        let reason: PublishOutcome.FallbackReason =
-            strategy == .liveOnly
-            ? .strategy : timeToLive == 0 ? .timeToLive : flags.contains(.hasVendorContent) ? .noToken : .noContent
-        return (.none, reason)
+        strategy.answered(
+            isArmed: flags.contains(.isArmed), wasReachable: fallbackAt > 0, table: table, timeToLive: timeToLive,
+            hasContent: flags.contains(.hasVendorContent))
     }
 }

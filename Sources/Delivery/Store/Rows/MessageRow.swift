@@ -38,7 +38,7 @@ public struct MessageRow {
     public var acceptedAt: GatewayTime { Int64(bitPattern: Self.word(bytes, 72)) }
     public var expiresAt: GatewayTime { Int64(bitPattern: Self.word(bytes, 80)) }
     public var app: AppKey { AppKey(Self.word(bytes, 104)) }
-    public var strategy: Strategy { Strategy(rawValue: bytes[2]) ?? .liveOnly }
+    public var strategy: Strategy { Strategy(stored: bytes[2]) }
     /// The task that this message withdraws; `nil` for an ordinary message.
     public var revokedTask: TaskID? {
         guard MessageFacts.Flags(rawValue: bytes[1]).contains(.revoke), payload.count == 16 else { return nil }

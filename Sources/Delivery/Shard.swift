@@ -2,8 +2,8 @@
 // an effect that depends on a write leaves when the write is durable. No I/O, no clock, no lock, no thread.
 //
 // How the parts hang together:
-// - A *device slot* holds the device's record when it is loaded. Commands wait in order for a slot that is not loaded,
-//   or busy with a step that needs the disk (Shard+Loading).
+// - A *device slot* holds the device's record when it is loaded. Commands wait in order for a slot that is not loaded
+//   (Shard+Loading), or held by a step that may wait for the disk (Shard+WhileBusy).
 // - A *message* is in memory while it is young or sent in the current session. All others are rows: the shard pages
 //   them from the cursor (Shard+Sessions), or the store reports their alarms (Shard+Timers).
 // - A *job* is in memory while it is due or leased, while its row is young or while its message is in memory.

@@ -22,15 +22,12 @@ extension Shard {
             admitNew(command, slot)
         } else {
             let kept = KeptPublish(command)
-            devices.pointer(slot).pointee.flags.insert(.busy)
-            read([.get(key)]) { shard, reply in
-                shard.devices.pointer(slot).pointee.flags.remove(.busy)
+            whileBusy(slot, reading: key) { shard, reply in
                 switch reply.results.first {
                 case .row(let stored?)?: shard.repeatOnce(kept.command, key, stored.value)
                 case .row(nil)?: shard.admitNew(kept.command, slot)
                 default: shard.refuse(kept.command, .storeFailed)
                 }
-                shard.drainWaiting(slot)
             }
         }
     }
@@ -58,48 +55,82 @@ extension Shard {
 
     // MARK: Revoke
 
+    /// What became of the old task's message for a device.
+    private enum Withdrawal {
+        /// The device may have seen it.
+        case seen
+        /// There was none, or the device cannot have seen it.
+        case unseen
+        case unreadable
+    }
+
     /// Ends the old task's message if it is pending.
     ///
     /// The revoke itself goes on only where the device may have seen it.
     private mutating func withdraw(_ command: PublishCommand, _ slot: UInt32) {
+        let kept = KeptPublish(command)
+        whileBusy(slot) { shard, done in
+            shard.endWithdrawn(kept, slot, completion: done)
+        } then: { shard, withdrawal in
+            let command = kept.command
+            switch withdrawal {
+            case .unreadable: shard.refuse(command, .storeFailed)
+            case .seen where !shard.isIgnored(slot): shard.makeRoom(command, slot)
+            case .seen, .unseen:
+                // Nothing to withdraw, or the device has not seen it, or it is ignored. The answer waits until that end
+                // is durable.
+                let outcome = PublishOutcome(code: .ignored, cid: command.cid, task: command.task)
+                shard.answer(command, outcome, slot: .max)
+            }
+        }
+    }
+
+    private mutating func endWithdrawn(
+        _ kept: KeptPublish, _ slot: UInt32, completion: @escaping (inout Shard, Withdrawal) -> Void
+    ) {
+        let command = kept.command
         let old = command.revokes
         let key =
             old.hasLedger
             ? StoreKey(command.bucket, .taskMessage, old, item: command.revokedDigest)
             : StoreKey(command.bucket, .singleTask, old)
-        let kept = KeptPublish(command)
-        devices.pointer(slot).pointee.flags.insert(.busy)
-        lookUp(key) { shard, bytes, _, ok in
-            guard ok, let bytes else {
-                if ok { shard.withdrawUnevaluated(kept, slot) } else { shard.endWithdrawal(kept, slot, nil) }
-                return
+        lookUp(key) { shard, found in
+            let stored: FoundRow
+            switch found {
+            case .unreadable: return completion(&shard, .unreadable)
+            case .absent: return shard.withdrawUnevaluated(kept, slot, completion: completion)
+            case .found(let row): stored = row
             }
             let command = kept.command
             if old.hasLedger {
-                guard let row = LedgerRow(bytes), row.cid == command.cid, row.app == command.app else {
-                    shard.endWithdrawal(kept, slot, false)
-                    return
+                guard let row = LedgerRow(stored.bytes), row.cid == command.cid, row.app == command.app else {
+                    return completion(&shard, .unseen)
                 }
-                guard row.state == nil else {
-                    shard.endWithdrawal(kept, slot, row.wasSeen)
-                    return
-                }
+                guard row.state == nil else { return completion(&shard, row.wasSeen ? .seen : .unseen) }
                 let id = MessageID(bucket: command.bucket, acceptedAt: row.acceptedAt, digest: command.revokedDigest)
-                shard.endPending(id, row.table, row.item, slot, reason: "") { shard, wasSeen, ok in
-                    shard.endWithdrawal(kept, slot, ok ? wasSeen ?? row.flags.contains(.live) : nil)
+                shard.endPending(id, row.table, row.item, slot, reason: "") { shard, ended in
+                    switch ended {
+                    case .found(let wasSeen): completion(&shard, wasSeen ? .seen : .unseen)
+                    case .absent: completion(&shard, row.flags.contains(.live) ? .seen : .unseen)
+                    case .unreadable: completion(&shard, .unreadable)
+                    }
                 }
             } else {
-                guard let row = SingleTaskRow(bytes), row.cid == command.cid, row.app == command.app else {
-                    shard.endWithdrawal(kept, slot, false)
-                    return
+                guard let row = SingleTaskRow(stored.bytes), row.cid == command.cid, row.app == command.app else {
+                    return completion(&shard, .unseen)
                 }
-                shard.endPending(row.message, row.table, row.item, slot, reason: "") { shard, wasSeen, ok in
-                    if !ok || wasSeen != nil {
-                        shard.endWithdrawal(kept, slot, ok ? wasSeen : nil)
-                        return
-                    }
-                    shard.readTrace(row.message, bucket: command.bucket) { shard, trace, ok in
-                        shard.endWithdrawal(kept, slot, ok ? trace?.wasSeen ?? false : nil)
+                shard.endPending(row.message, row.table, row.item, slot, reason: "") { shard, ended in
+                    switch ended {
+                    case .found(let wasSeen): completion(&shard, wasSeen ? .seen : .unseen)
+                    case .unreadable: completion(&shard, .unreadable)
+                    case .absent:
+                        shard.readTrace(row.message, bucket: command.bucket) { shard, trace in
+                            switch trace {
+                            case .found(let trace): completion(&shard, trace.wasSeen ? .seen : .unseen)
+                            case .absent: completion(&shard, .unseen)
+                            case .unreadable: completion(&shard, .unreadable)
+                            }
+                        }
                     }
                 }
             }
@@ -110,12 +141,14 @@ extension Shard {
     ///
     /// No row tells of the old task's message then. Without this the device would get it later, as if there were no
     /// revoke.
-    private mutating func withdrawUnevaluated(_ kept: KeptPublish, _ slot: UInt32) {
+    private mutating func withdrawUnevaluated(
+        _ kept: KeptPublish, _ slot: UInt32, completion: @escaping (inout Shard, Withdrawal) -> Void
+    ) {
         let command = kept.command
         let live = broadcasts.log(of: command.app)?.live.first { $0.task == command.revokes && !$0.isOver }
-        guard let broadcast = live else { return endWithdrawal(kept, slot, false) }
-        resolveBroadcasts(slot) { shard, ok in
-            guard ok else { return shard.endWithdrawal(kept, slot, nil) }
+        guard let broadcast = live else { return completion(&self, .unseen) }
+        resolveBroadcasts(slot) { shard, reading in
+            guard reading == .whole else { return completion(&shard, .unreadable) }
             // A connected device first gets the earlier broadcasts as usual.
             shard.pump(slot)
             if broadcast.number > shard.devices.pointer(slot).pointee.broadcastEvaluated {
@@ -123,53 +156,41 @@ extension Shard {
                 shard.evaluateUpTo(broadcast, slot, earlierIsLive: isReachable)
             }
             guard let listed = shard.listedMessage(table: .broadcast, item: broadcast.number, of: slot) else {
-                return shard.endWithdrawal(kept, slot, false)  // the broadcast was not for this device
+                return completion(&shard, .unseen)  // the broadcast was not for this device
             }
-            shard.devices.pointer(slot).pointee.flags.insert(.busy)
             let id = shard.messages.pointer(listed).pointee.facts.message
-            shard.endPending(id, .broadcast, broadcast.number, slot, reason: "") { shard, wasSeen, ok in
-                shard.endWithdrawal(kept, slot, ok ? wasSeen ?? false : nil)
+            shard.endPending(id, .broadcast, broadcast.number, slot, reason: "") { shard, ended in
+                switch ended {
+                case .found(let wasSeen): completion(&shard, wasSeen ? .seen : .unseen)
+                case .absent: completion(&shard, .unseen)
+                case .unreadable: completion(&shard, .unreadable)
+                }
             }
         }
-    }
-
-    /// Ends a withdrawal; `wasSeen` is `nil` when a read failed.
-    private mutating func endWithdrawal(_ kept: KeptPublish, _ slot: UInt32, _ wasSeen: Bool?) {
-        devices.pointer(slot).pointee.flags.remove(.busy)
-        let command = kept.command
-        switch wasSeen {
-        case nil: refuse(command, .storeFailed)
-        case true? where !isIgnored(slot): makeRoom(command, slot)
-        case _?:
-            // Nothing to withdraw, or the device has not seen it, or it is ignored. The answer waits until that end is
-            // durable.
-            answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .max)
-        }
-        drainWaiting(slot)
     }
 
     /// Ends a message as revoked if it is pending.
     ///
-    /// The completion gets whether the device may have seen it, `nil` if it had ended before, and false when a read
-    /// failed.
+    /// The completion learns whether the device may have seen it. A message that had ended before is absent.
     mutating func endPending(
         _ id: MessageID, _ table: StoreKey.Table, _ item: UInt64, _ slot: UInt32, reason: String,
-        completion: @escaping (inout Shard, Bool?, Bool) -> Void
+        completion: @escaping (inout Shard, Found<Bool>) -> Void
     ) {
-        findPending(id, table: table, item: item, slot) { shard, facts, message, job, ok in
-            guard let facts else {
-                completion(&shard, nil, ok)
-                return
+        findPending(id, table: table, item: item, slot) { shard, found in
+            let pending: PendingMessage
+            switch found {
+            case .absent: return completion(&shard, .absent)
+            case .unreadable: return completion(&shard, .unreadable)
+            case .found(let message): pending = message
             }
-            let wasSeen = shard.mayHaveBeenSeen(facts, message: message, job: job)
-            if shard.isPlanted(.revokeLeavesPending) {
-                completion(&shard, wasSeen, true)
-                return
+            let wasSeen = shard.mayHaveBeenSeen(pending.facts, message: pending.message, job: pending.job)
+            if !shard.isPlanted(.revokeLeavesPending) {
+                shard.inBatch(of: slot) { shard in
+                    shard.end(
+                        pending.facts, .revoked, reason: reason, message: pending.message, job: pending.job)
+                }
             }
-            shard.inBatch(of: slot) { shard in
-                shard.end(facts, .revoked, reason: reason, message: message, job: job)
-            }
-            completion(&shard, wasSeen, true)
+            completion(&shard, .found(wasSeen))
         }
     }
 }

@@ -90,15 +90,12 @@ extension Shard {
             proceed(command, slot)
         } else {
             let kept = KeptPublish(command)
-            devices.pointer(slot).pointee.flags.insert(.busy)
-            read([.get(key)]) { shard, reply in
-                shard.devices.pointer(slot).pointee.flags.remove(.busy)
+            whileBusy(slot, reading: key) { shard, reply in
                 switch reply.results.first {
                 case .row(let stored?)?: shard.repeatAnswer(kept.command, stored.value)
                 case .row(nil)?: shard.proceed(kept.command, slot)
                 default: shard.refuse(kept.command, .storeFailed)
                 }
-                shard.drainWaiting(slot)
             }
         }
     }

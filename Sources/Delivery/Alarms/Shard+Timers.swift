@@ -183,18 +183,19 @@ extension Shard {
                 shard.alarmDone()
                 return
             }
-            shard.devices.pointer(slot).pointee.flags.insert(.busy)
-            shard.scan(slot, table: key.table, from: key.item, rowLimit: 1, byteLimit: 1) { shard, rows, _, ok in
-                shard.devices.pointer(slot).pointee.flags.remove(.busy)
-                if !ok {
-                    shard.retryAlarm(key)
-                } else if let row = rows.first, row.facts.item == key.item,
-                    shard.listedMessage(table: key.table, item: key.item, of: slot) == nil
-                {
-                    shard.actOnAlarm(row, slot)
+            shard.whileBusy(slot) { shard, done in
+                shard.scan(slot, table: key.table, from: key.item, rowLimit: 1, byteLimit: 1, completion: done)
+            } then: { shard, page in
+                switch page {
+                case .unreadable: shard.retryAlarm(key)
+                case .rows(let rows, _):
+                    if let row = rows.first, row.facts.item == key.item,
+                        shard.listedMessage(table: key.table, item: key.item, of: slot) == nil
+                    {
+                        shard.actOnAlarm(row, slot)
+                    }
                 }
                 shard.alarmDone()
-                shard.drainWaiting(slot)
             }
         }
     }

@@ -13,9 +13,9 @@ private final class Resolution {
     var withJob: Set<MessageID> = []
     /// How many messages of the device had ended when the reads began.
     let endings: UInt32
-    let completion: (inout Shard, Bool) -> Void
+    let completion: (inout Shard, Reading) -> Void
 
-    init(endings: UInt32, _ completion: @escaping (inout Shard, Bool) -> Void) {
+    init(endings: UInt32, _ completion: @escaping (inout Shard, Reading) -> Void) {
         (self.endings, self.completion) = (endings, completion)
     }
 }
@@ -23,17 +23,16 @@ private final class Resolution {
 extension Shard {
     /// Brings every pending message of a live broadcast into memory, unless it is there.
     ///
-    /// The device is ready, and busy until the end of this, so that messages in memory stay there. The completion gets
-    /// false when a read failed.
-    mutating func resolveBroadcasts(_ slot: UInt32, completion: @escaping (inout Shard, Bool) -> Void) {
+    /// The device is ready, and held until the end of this, so that messages in memory stay there.
+    mutating func resolveBroadcasts(_ slot: UInt32, completion: @escaping (inout Shard, Reading) -> Void) {
         guard !devices.pointer(slot).pointee.flags.contains(.resolved) else {
-            completion(&self, true)
+            completion(&self, .whole)
             return
         }
-        askLedger(slot, completion: completion)
+        whileBusy(slot, { shard, done in shard.askLedger(slot, completion: done) }, then: completion)
     }
 
-    private mutating func askLedger(_ slot: UInt32, completion: @escaping (inout Shard, Bool) -> Void) {
+    private mutating func askLedger(_ slot: UInt32, completion: @escaping (inout Shard, Reading) -> Void) {
         let device = devices.pointer(slot)
         var asked: [(broadcast: LiveBroadcast, key: StoreKey)] = []
         let resolution = Resolution(endings: device.pointee.endings, completion)
@@ -55,7 +54,6 @@ extension Shard {
                 if !isNew, !store.isCertainlyAbsent(key) { asked.append((broadcast, key)) }
             }
         }
-        device.pointee.flags.insert(.busy)
         guard !asked.isEmpty else { return resolved(resolution, slot) }
         read(asked.map { .get($0.key) }) { shard, reply in
             if reply.failure == nil, reply.results.count == asked.count {
@@ -98,9 +96,12 @@ extension Shard {
     private mutating func resolved(_ resolution: Resolution, _ slot: UInt32) {
         for (facts, _) in resolution.found {
             resolution.outstanding += 1
-            findJob(facts.message) { shard, job, ok in
-                if !ok { resolution.isWhole = false }
-                if job != nil { resolution.withJob.insert(facts.message) }
+            findJob(facts.message) { shard, job in
+                switch job {
+                case .found: resolution.withJob.insert(facts.message)
+                case .absent: break
+                case .unreadable: resolution.isWhole = false
+                }
                 shard.listResolved(resolution, slot)
             }
         }
@@ -124,7 +125,6 @@ extension Shard {
             resolution.outstanding = 1
             return resolved(resolution, slot)
         }
-        device.pointee.flags.remove(.busy)
         if resolution.isWhole {
             for (facts, wasLive) in resolution.found
             where listedMessage(table: .broadcast, item: facts.item, of: slot) == nil {
@@ -145,8 +145,7 @@ extension Shard {
             device.pointee.flags.insert(.resolved)
             device.pointee.settleBroadcasts(upTo: settledCursor(device))
         }
-        resolution.completion(&self, resolution.isWhole)
-        if devices.isOccupied(slot) { drainWaiting(slot) }
+        resolution.completion(&self, resolution.isWhole ? .whole : .unreadable)
     }
 
     /// Runs a closure with the device ready and all its pending messages of broadcasts in memory.
@@ -155,7 +154,9 @@ extension Shard {
     ) {
         whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
             guard readiness == .ready else { return completion(&shard, slot, readiness) }
-            shard.resolveBroadcasts(slot) { shard, ok in completion(&shard, slot, ok ? .ready : .failed) }
+            shard.resolveBroadcasts(slot) { shard, reading in
+                completion(&shard, slot, reading == .whole ? .ready : .failed)
+            }
         }
     }
 
@@ -182,35 +183,48 @@ extension Shard {
 
     /// Looks again at an alarm whose row a reader could not read; see `fireFailedAlarms`.
     mutating func retryBroadcastAlarm(_ key: StoreKey) {
-        lookUp(key) { shard, bytes, _, ok in
-            guard ok else {
-                shard.alarms.retry(key, now: shard.now)
-                return
+        lookUp(key) { shard, found in
+            switch found {
+            case .unreadable: shard.alarms.retry(key, now: shard.now)
+            case .absent: break
+            case .found(let stored):
+                if let row = LedgerRow(stored.bytes), row.state == nil { shard.broadcastAlarmFired(key, row) }
             }
-            if let bytes, let row = LedgerRow(bytes), row.state == nil { shard.broadcastAlarmFired(key, row) }
         }
     }
 
     /// Ends a pending message whose broadcast is not live here any more.
     private mutating func endForgotten(_ key: StoreKey, _ slot: UInt32) {
-        devices.pointer(slot).pointee.flags.insert(.busy)
-        lookUp(key) { shard, bytes, wakeAt, ok in
-            if ok, let bytes, let row = LedgerRow(bytes), row.state == nil {
-                let facts = Self.facts(of: row, key, wakeAt)
-                shard.findJob(facts.message) { shard, job, ok in
-                    shard.devices.pointer(slot).pointee.flags.remove(.busy)
-                    if ok {
-                        shard.endUnlisted(facts, .expired, reason: "", job: job ?? .max, slot)
-                    } else {
-                        shard.alarms.retry(key, now: shard.now)
+        whileBusy(slot) { shard, done in
+            shard.findForgotten(key, completion: done)
+        } then: { shard, found in
+            switch found {
+            case .found(let pending): shard.endUnlisted(pending.facts, .expired, reason: "", job: pending.job, slot)
+            case .absent: break
+            // The store reports an alarm once.
+            case .unreadable: shard.alarms.retry(key, now: shard.now)
+            }
+        }
+    }
+
+    private mutating func findForgotten(
+        _ key: StoreKey, completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
+    ) {
+        lookUp(key) { shard, found in
+            switch found {
+            case .unreadable: return completion(&shard, .unreadable)
+            case .absent: return completion(&shard, .absent)
+            case .found(let stored):
+                guard let row = LedgerRow(stored.bytes), row.state == nil else { return completion(&shard, .absent) }
+                var pending = PendingMessage(facts: Self.facts(of: row, key, stored.wakeAt))
+                shard.findJob(pending.facts.message) { shard, job in
+                    switch job {
+                    case .unreadable: return completion(&shard, .unreadable)
+                    case .found(let job): pending.job = job
+                    case .absent: break
                     }
-                    shard.drainWaiting(slot)
+                    completion(&shard, .found(pending))
                 }
-            } else {
-                // The store reports an alarm once.
-                if !ok { shard.alarms.retry(key, now: shard.now) }
-                shard.devices.pointer(slot).pointee.flags.remove(.busy)
-                shard.drainWaiting(slot)
             }
         }
     }
@@ -247,16 +261,19 @@ extension Shard {
     /// As `findPending`, for a broadcast's message that is not in memory and has no job: it has only its ledger row.
     mutating func findPendingBroadcast(
         _ id: MessageID, number: UInt64, _ slot: UInt32,
-        completion: @escaping (inout Shard, MessageFacts?, UInt32, UInt32, Bool) -> Void
+        completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
     ) {
         let app = apps[Int(devices.pointer(slot).pointee.appIndex)].key
-        guard let broadcast = broadcast(number, of: app) else { return completion(&self, nil, .max, .max, true) }
+        guard let broadcast = broadcast(number, of: app) else { return completion(&self, .absent) }
         let key = StoreKey(devices.pointer(slot).pointee.bucket, .taskMessage, broadcast.task, item: id.low)
-        lookUp(key) { shard, bytes, wakeAt, ok in
-            guard ok, let bytes, let row = LedgerRow(bytes), row.state == nil else {
-                return completion(&shard, nil, .max, .max, ok)
+        lookUp(key) { shard, found in
+            switch found {
+            case .unreadable: completion(&shard, .unreadable)
+            case .absent: completion(&shard, .absent)
+            case .found(let stored):
+                guard let row = LedgerRow(stored.bytes), row.state == nil else { return completion(&shard, .absent) }
+                completion(&shard, .found(PendingMessage(facts: Self.facts(of: row, key, stored.wakeAt))))
             }
-            completion(&shard, Self.facts(of: row, key, wakeAt), .max, .max, true)
         }
     }
 

@@ -119,8 +119,8 @@ extension Shard {
                 step.outstanding += 1
                 shard.visit(cid, bucket, step)
             }
-        } finish: { shard, isWhole in
-            if !isWhole { step.isWhole = false }
+        } finish: { shard, end in
+            if end != .whole { step.isWhole = false }
             shard.stepDone(step)
         }
     }

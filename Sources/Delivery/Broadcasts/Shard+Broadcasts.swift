@@ -401,7 +401,7 @@ extension Shard {
     /// Every step ends in `drainWaiting`, which calls this.
     mutating func leaveBroadcasts(_ deviceSlot: UInt32) {
         let flags = devices.pointer(deviceSlot).pointee.flags
-        guard !flags.contains(.connected), !flags.contains(.busy) else { return }
+        guard !flags.contains(.connected), !devices.pointer(deviceSlot).pointee.isBusy else { return }
         var next = devices.pointer(deviceSlot).pointee.firstBroadcast
         while next != .max {
             let slot = next

@@ -11,8 +11,6 @@ struct Device {
         /// The record is in memory; without it the slot only holds jobs and waiting commands.
         static let loaded = Flags(rawValue: 1)
         static let loading = Flags(rawValue: 2)
-        /// A step that needs the disk is under way for this device: its commands wait.
-        static let busy = Flags(rawValue: 4)
         static let connected = Flags(rawValue: 8)
         /// Nothing is delivered before Welcome or UpdateResult has gone out.
         static let gated = Flags(rawValue: 16)
@@ -179,8 +177,8 @@ struct Device {
 
     /// Nothing refers to the slot's record but itself.
     var isIdle: Bool {
-        flags.isDisjoint(with: [.connected, .busy, .loading, .dirty, .paging, .cursorMoved]) && firstMessage == .max
-            && firstVendor == .max && firstBroadcast == .max
+        flags.isDisjoint(with: [.connected, .loading, .dirty, .paging, .cursorMoved]) && !isBusy
+            && firstMessage == .max && firstVendor == .max && firstBroadcast == .max
             && firstJob == .max && waiting == .max
     }
 

@@ -121,7 +121,7 @@ struct DeviceTable: ~Copyable {
     mutating func releaseQueue(_ slot: UInt32) {
         let device = pointer(slot)
         guard !device.pointee.queue.isNone, device.pointee.queue.isEmpty,
-            device.pointee.flags.isDisjoint(with: [.suspect, .paging, .loading, .busy])
+            device.pointee.flags.isDisjoint(with: [.suspect, .paging, .loading]), !device.pointee.isBusy
         else { return }
         queues.pointee.put(device.pointee.queue)
         device.pointee.queue = queues.pointee.none

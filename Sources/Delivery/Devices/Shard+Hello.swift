@@ -3,38 +3,82 @@
 internal import Structures
 internal import Wire
 
+/// A device's Hello on its way to the Welcome.
+private struct Arrival {
+    var command: HelloCommand
+    var slot: UInt32
+    /// The position in the device's own stream, if it counts for this store.
+    var position: StreamPosition?
+    /// The same for broadcasts.
+    var broadcastPosition: StreamPosition?
+}
+
+/// Why a connection gets no session.
+private struct Refusal {
+    var code: CloseCode
+    var reason: StaticString
+    init(_ code: CloseCode, _ reason: StaticString) { (self.code, self.reason) = (code, reason) }
+}
+
 extension Shard {
     /// Admits a connection as its device's session, or closes it with the reason.
+    ///
+    /// The gateway has checked the frame, and a registration's proof (`DeviceHandshake`). Here are all later stages, in
+    /// order. A stage with a closure may wait for the disk or for later turns.
     public mutating func hello(_ command: HelloCommand, now: GatewayTime) {
         begin(now)
         sessions.expect(command.session)
         if command.newSecret != nil {
-            registerDevice(command)
+            guard let slot = registerDevice(command) else { return }
+            welcome(command, slot, isRegistration: true)
+            evictIdle()
             return
         }
+        // The device's record.
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
-            // The device may have disconnected during the read.
+            // The device may have disconnected meanwhile.
             guard shard.sessions.isAwaited(command.session) else { return }
-            switch readiness {
-            case .ready: shard.authenticate(command, slot)
-            case .unknown: shard.turnAway(command, .unknownDevice, "this cid is not known here: register anew")
-            case .failed: shard.turnAway(command, .storeUnavailable, "the device's record cannot be read now")
-            case .crowded: shard.turnAway(command, .storeUnavailable, "too many commands wait for device records")
+            if let refusal = shard.refusal(readiness) ?? shard.refusal(command, slot) {
+                return shard.turnAway(command, refusal)
+            }
+            shard.replaceSession(command, slot)
+            let arrival = shard.arrival(command, slot)
+            shard.whileBusy(slot) { shard, done in
+                // Pages of the queue.
+                shard.settleOwn(arrival) { shard, reading in
+                    guard reading == .whole else {
+                        return done(&shard, Refusal(.storeUnavailable, "the queue cannot be read now"))
+                    }
+                    // Rows of what the user opened; the shard pages the backlog after that.
+                    shard.settleOpened(arrival) { shard in
+                        // Ledger rows of live broadcasts.
+                        shard.resolveBroadcasts(slot) { shard, reading in
+                            let reason: StaticString = "the device's broadcasts cannot be read now"
+                            done(&shard, reading == .whole ? nil : Refusal(.storeUnavailable, reason))
+                        }
+                    }
+                }
+            } then: { (shard: inout Shard, refusal: Refusal?) in
+                if let refusal { return shard.turnAway(command, refusal) }
+                if let position = arrival.broadcastPosition { shard.settleBroadcastPosition(position, slot) }
+                shard.welcome(command, slot, isRegistration: false)
             }
         }
     }
 
-    private mutating func turnAway(_ command: HelloCommand, _ code: CloseCode, _ reason: StaticString) {
+    private mutating func turnAway(_ command: HelloCommand, _ refusal: Refusal) {
         numbers.helloRefused &+= 1
-        outbox.send(.close(command.session, code, reason: reason))
+        outbox.send(.close(command.session, refusal.code, reason: refusal.reason))
     }
 
-    private mutating func registerDevice(_ command: HelloCommand) {
+    // MARK: Registration
+
+    private mutating func registerDevice(_ command: HelloCommand) -> UInt32? {
         guard knownDevice(command.cid) == nil, store.acceptsWrites,
             !retiredApps.contains(command.app)
         else {
-            turnAway(command, .storeUnavailable, "registration is not possible now")
-            return
+            turnAway(command, Refusal(.storeUnavailable, "registration is not possible now"))
+            return nil
         }
         let slot = deviceSlot(command.cid, bucket: command.bucket)
         let device = devices.pointer(slot)
@@ -49,78 +93,82 @@ extension Shard {
         devices.keepProfile(slot, DeviceProfile(secret: command.newSecret ?? [], tokens: []))
         devices.noteLoaded(slot)
         numbers.registrations &+= 1
-        welcome(command, slot, isRegistration: true)
-        evictIdle()
+        return slot
+    }
+
+    // MARK: Proof
+
+    private func refusal(_ readiness: Readiness) -> Refusal? {
+        switch readiness {
+        case .ready: nil
+        case .unknown: Refusal(.unknownDevice, "this cid is not known here: register anew")
+        case .failed: Refusal(.storeUnavailable, "the device's record cannot be read now")
+        case .crowded: Refusal(.storeUnavailable, "too many commands wait for device records")
+        }
     }
 
     /// Checks the proof first, so that a peer learns nothing about a device of another; then the clock.
-    private mutating func authenticate(_ command: HelloCommand, _ slot: UInt32) {
+    private mutating func refusal(_ command: HelloCommand, _ slot: UInt32) -> Refusal? {
         let device = devices.pointer(slot)
         guard apps[Int(device.pointee.appIndex)].key == command.app else {
-            turnAway(command, .unknownDevice, "this cid is not known here: register anew")
-            return
+            return Refusal(.unknownDevice, "this cid is not known here: register anew")
         }
         guard !retiredApps.contains(command.app) else {
-            turnAway(command, .unknownApp, "this app is not served here")
-            return
+            return Refusal(.unknownApp, "this app is not served here")
         }
         guard verifier.isProof(command.proof, of: command.transcript, secret: profile(slot).secret) else {
-            turnAway(command, .badProof, "the proof does not match")
-            return
+            return Refusal(.badProof, "the proof does not match")
         }
         let timestamp = command.hello.timestamp
         let skew = Int64(clamping: timestamp).subtractingReportingOverflow(now)
         guard timestamp > device.pointee.lastTimestamp || isPlanted(.timestampIgnored), !skew.overflow,
             abs(skew.partialValue) <= limits.clockTolerance
         else {
-            turnAway(command, .clockSkew, "the timestamp must increase and lie within 120 s of server_time")
-            return
+            return Refusal(.clockSkew, "the timestamp must increase and lie within 120 s of server_time")
         }
-        // The Hello is accepted: an older session of the device ends.
-        device.pointee.lastTimestamp = timestamp
+        return nil
+    }
+
+    /// The Hello is accepted: an older session of the device ends.
+    private mutating func replaceSession(_ command: HelloCommand, _ slot: UInt32) {
+        let device = devices.pointer(slot)
+        device.pointee.lastTimestamp = command.hello.timestamp
         device.pointee.flags.insert(.established)
         if device.pointee.isConnected {
             outbox.send(
                 .close(device.pointee.session, .replaced, reason: "another session of this device took over"))
             endSession(slot, announced: false)
         }
-        settlePositions(command, slot)
     }
 
     // MARK: Positions
 
-    private mutating func settlePositions(_ command: HelloCommand, _ slot: UInt32) {
+    /// What of the Hello's positions counts here.
+    ///
+    /// A position that this store never gave means that the store is older than what the device has seen. No position
+    /// counts then, and the queue epoch changes.
+    private mutating func arrival(_ command: HelloCommand, _ slot: UInt32) -> Arrival {
         let device = devices.pointer(slot)
-        if let broadcast = command.hello.positions.first(where: { $0.stream == 1 }),
-            command.hello.queueEpoch == device.pointee.queueEpoch,
-            broadcast.ranges.reduce(broadcast.sequence, { max($0, $1.last) }) > broadcastLog(device)?.head ?? 0
-        {
+        var arrival = Arrival(command: command, slot: slot)
+        guard command.hello.queueEpoch == device.pointee.queueEpoch else { return arrival }
+        let own = command.hello.positions.first { $0.stream == 0 }
+        let broadcast = command.hello.positions.first { $0.stream == 1 }
+        let isBeyondLog = broadcast.map { $0.highest > broadcastLog(device)?.head ?? 0 } ?? false
+        let isBeyondQueue = own.map { $0.highest >= device.pointee.nextSequence } ?? false
+        if isBeyondLog || isBeyondQueue && !isPlanted(.positionsIgnored) {
             device.pointee.queueEpoch = max(device.pointee.queueEpoch &+ 1, queueEpoch)
-            log(.warning, "positionBeyondQueue", "a device's position exceeds the app's log; its queue epoch changes")
-            settleOpened(command, slot)
-            return
+            let bound: StaticString = isBeyondLog ? "the app's log" : "what was given"
+            log(.warning, "positionBeyondQueue", "a device's position exceeds \(bound); its queue epoch changes")
+        } else if !isPlanted(.positionsIgnored) {
+            (arrival.position, arrival.broadcastPosition) = (own, broadcast)
         }
-        guard let position = command.hello.positions.first(where: { $0.stream == 0 }),
-            command.hello.queueEpoch == device.pointee.queueEpoch, !isPlanted(.positionsIgnored)
-        else {
-            settleOpened(command, slot)
-            return
-        }
-        let highest = position.ranges.reduce(position.sequence) { max($0, $1.last) }
-        guard highest < device.pointee.nextSequence else {
-            // The device knows sequences that this store never gave: the store is older than what the device has seen.
-            device.pointee.queueEpoch = max(device.pointee.queueEpoch &+ 1, queueEpoch)
-            log(.warning, "positionBeyondQueue", "a device's position exceeds what was given; its queue epoch changes")
-            settleOpened(command, slot)
-            return
-        }
-        settleListed(command, slot, position, highest: highest)
+        return arrival
     }
 
     /// Ends the messages in memory that a position names, a slice a turn, then those on disk.
-    private mutating func settleListed(
-        _ command: HelloCommand, _ slot: UInt32, _ position: StreamPosition, highest: UInt64
-    ) {
+    private mutating func settleOwn(_ arrival: Arrival, completion: @escaping (inout Shard, Reading) -> Void) {
+        guard let position = arrival.position else { return completion(&self, .whole) }
+        let (slot, highest) = (arrival.slot, position.highest)
         let device = devices.pointer(slot)
         var named: [UInt32] = []
         var next = device.pointee.firstMessage
@@ -131,35 +179,24 @@ extension Shard {
             next = messages.pointer(next).pointee.next
         }
         endAcked(named, slot)
-        guard named.count < limits.sliceCount else {
-            device.pointee.flags.insert(.busy)
+        if named.count == limits.sliceCount {
             later { shard in
-                shard.devices.pointer(slot).pointee.flags.remove(.busy)
-                shard.settleListed(command, slot, position, highest: highest)
-                shard.drainWaiting(slot)
+                shard.settleOwn(arrival, completion: completion)
             }
-            return
+        } else if device.pointee.coldMessageCount > 0, highest > 0 {
+            settleCold(slot, position, from: 0, completion: completion)
+        } else {
+            completion(&self, .whole)
         }
-        guard device.pointee.coldMessageCount > 0, highest > 0 else {
-            settleOpened(command, slot)
-            return
-        }
-        device.pointee.flags.insert(.busy)
-        settleCold(command, slot, position, highest: highest, from: 0)
     }
 
     /// Ends the cold rows that a position names, page by page; they are at the head of the queue.
     private mutating func settleCold(
-        _ command: HelloCommand, _ slot: UInt32, _ position: StreamPosition, highest: UInt64, from item: UInt64
+        _ slot: UInt32, _ position: StreamPosition, from item: UInt64,
+        completion: @escaping (inout Shard, Reading) -> Void
     ) {
-        scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
-            let device = shard.devices.pointer(slot)
-            guard ok else {
-                device.pointee.flags.remove(.busy)
-                shard.turnAway(command, .storeUnavailable, "the queue cannot be read now")
-                shard.drainWaiting(slot)
-                return
-            }
+        scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, page in
+            guard case .rows(let rows, let isLast) = page else { return completion(&shard, .unreadable) }
             var named: [UInt32] = []
             for row in rows where position.names(row.facts.item) {
                 let isKnown = shard.listedMessage(table: .message, item: row.facts.item, of: slot) != nil
@@ -171,13 +208,11 @@ extension Shard {
                 }
             }
             shard.endAcked(named, slot)
-            if !isComplete, let last = rows.last, last.facts.item < highest {
-                shard.settleCold(command, slot, position, highest: highest, from: last.facts.item + 1)
-                return
+            if !isLast, let last = rows.last, last.facts.item < position.highest {
+                shard.settleCold(slot, position, from: last.facts.item + 1, completion: completion)
+            } else {
+                completion(&shard, .whole)
             }
-            device.pointee.flags.remove(.busy)
-            shard.settleOpened(command, slot)
-            shard.drainWaiting(slot)
         }
     }
 
@@ -213,47 +248,21 @@ extension Shard {
     // MARK: Opened
 
     /// Ends messages that the user opened from a notification before the shard pages the backlog.
-    private mutating func settleOpened(_ command: HelloCommand, _ slot: UInt32) {
-        let opened = command.hello.opened.prefix(Limits.openedPerHello)
-        guard let first = opened.first else {
-            settleBroadcasts(command, slot)
-            return
+    private mutating func settleOpened(_ arrival: Arrival, completion: @escaping (inout Shard) -> Void) {
+        let hello = arrival.command.hello
+        let opened = hello.opened.prefix(Limits.openedPerHello)
+        if !opened.isEmpty, hello.replayOpened {
+            devices.pointer(arrival.slot).pointee.flags.insert(.replayOpened)
         }
-        devices.pointer(slot).pointee.flags.insert(.busy)
-        if command.hello.replayOpened { devices.pointer(slot).pointee.flags.insert(.replayOpened) }
-        settleOpened(command, slot, first, rest: opened.dropFirst())
+        settleOpened(opened, arrival.slot, completion: completion)
     }
 
     private mutating func settleOpened(
-        _ command: HelloCommand, _ slot: UInt32, _ message: MessageID, rest: ArraySlice<MessageID>
+        _ opened: ArraySlice<MessageID>, _ slot: UInt32, completion: @escaping (inout Shard) -> Void
     ) {
+        guard let message = opened.first else { return completion(&self) }
         markOpened(message, slot) { shard in
-            if let next = rest.first {
-                shard.settleOpened(command, slot, next, rest: rest.dropFirst())
-                return
-            }
-            shard.devices.pointer(slot).pointee.flags.remove(.busy)
-            shard.settleBroadcasts(command, slot)
-            shard.drainWaiting(slot)
-        }
-    }
-
-    // MARK: Broadcasts
-
-    /// Brings pending messages of broadcasts into memory and ends those that the device's position names.
-    private mutating func settleBroadcasts(_ command: HelloCommand, _ slot: UInt32) {
-        resolveBroadcasts(slot) { shard, ok in
-            guard ok else {
-                shard.turnAway(command, .storeUnavailable, "the device's broadcasts cannot be read now")
-                return
-            }
-            if let position = command.hello.positions.first(where: { $0.stream == 1 }),
-                command.hello.queueEpoch == shard.devices.pointer(slot).pointee.queueEpoch,
-                !shard.isPlanted(.positionsIgnored)
-            {
-                shard.settleBroadcastPosition(position, slot)
-            }
-            shard.welcome(command, slot, isRegistration: false)
+            shard.settleOpened(opened.dropFirst(), slot, completion: completion)
         }
     }
 
@@ -321,6 +330,9 @@ extension Shard {
 }
 
 extension StreamPosition {
+    /// The highest sequence that the position says is processed.
+    fileprivate var highest: UInt64 { ranges.reduce(sequence) { max($0, $1.last) } }
+
     /// True when the position says that this sequence is processed.
     func names(_ sequence: UInt64) -> Bool {
         sequence <= self.sequence || ranges.contains { $0.first <= sequence && sequence <= $0.last }

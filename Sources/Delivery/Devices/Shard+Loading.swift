@@ -39,7 +39,7 @@ extension Shard {
 
     func isFree(_ slot: UInt32) -> Bool {
         let device = devices.pointer(slot)
-        return device.pointee.isLoaded && !device.pointee.flags.contains(.busy) && device.pointee.waiting == .max
+        return device.pointee.isLoaded && !device.pointee.isBusy && device.pointee.waiting == .max
     }
 
     /// Runs a command when the device's record is in memory and no other step is under way: now, or in its turn.
@@ -61,7 +61,7 @@ extension Shard {
     mutating func drainWaiting(_ slot: UInt32, _ readiness: Readiness = .ready) {
         while devices.isOccupied(slot) {
             let device = devices.pointer(slot)
-            if readiness == .ready, device.pointee.flags.contains(.busy), device.pointee.waiting != .max { return }
+            if readiness == .ready, device.pointee.isBusy, device.pointee.waiting != .max { return }
             guard let command = devices.popWaiting(slot) else { break }
             // A command before this one may have removed the device.
             command(&self, slot, readiness == .ready && !device.pointee.isLoaded ? .unknown : readiness)
@@ -201,6 +201,13 @@ extension Shard {
 
     // MARK: Scans
 
+    /// A page of a device's messages.
+    enum Page {
+        /// Rows in order; `isLast`: the partition ends with them.
+        case rows([Scanned], isLast: Bool)
+        case unreadable
+    }
+
     /// A message row that was read, with its job's row.
     struct Scanned {
         var facts: MessageFacts
@@ -223,18 +230,17 @@ extension Shard {
 
     /// Reads messages of a device from a place on, and their job rows.
     ///
-    /// The completion gets the rows in order, whether the partition ends with them, and false when a read failed. The
-    /// device's slot is still valid then; its session may be another.
+    /// At the completion the device's slot is still valid; its session may be another.
     mutating func scan(
         _ slot: UInt32, table: StoreKey.Table, from item: UInt64, rowLimit: Int, byteLimit: Int,
-        completion: @escaping (inout Shard, [Scanned], Bool, Bool) -> Void
+        completion: @escaping (inout Shard, Page) -> Void
     ) {
         let device = devices.pointer(slot)
         let cid = device.pointee.cid
         let start = StoreKey(device.pointee.bucket, table, cid, item: item)
         read([.scan(partition: start, rowLimit: rowLimit, byteLimit: byteLimit)]) { shard, reply in
             guard case .rows(let rows, let isComplete)? = reply.results.first else {
-                completion(&shard, [], false, false)
+                completion(&shard, .unreadable)
                 return
             }
             var scanned: [Scanned] = []
@@ -262,14 +268,14 @@ extension Shard {
                 scanned.append(found)
             }
             guard !missing.isEmpty else {
-                completion(&shard, scanned, isComplete, true)
+                completion(&shard, .rows(scanned, isLast: isComplete))
                 return
             }
             let (partial, absent) = (scanned, missing)
             let endings = shard.devices.pointer(slot).pointee.endings
             shard.read(missing.map { .get(scanned[$0].facts.jobKey) }) { shard, jobsReply in
                 guard jobsReply.failure == nil, jobsReply.results.count == absent.count else {
-                    completion(&shard, [], false, false)
+                    completion(&shard, .unreadable)
                     return
                 }
                 let isStale = partial.contains { found in
@@ -291,7 +297,7 @@ extension Shard {
                     guard case .row(let stored?) = result else { continue }
                     scanned[index].takeJob(stored.value, stored.wakeAt)
                 }
-                completion(&shard, scanned, isComplete, true)
+                completion(&shard, .rows(scanned, isLast: isComplete))
             }
         }
     }
@@ -341,14 +347,14 @@ extension Shard {
 
     /// Finds a job by its id, in memory or in the store, and brings it in.
     mutating func findJob(
-        _ message: MessageID, completion: @escaping (inout Shard, UInt32?, Bool) -> Void
+        _ message: MessageID, completion: @escaping (inout Shard, Found<UInt32>) -> Void
     ) {
         guard let bucket = message.bucket else {
-            completion(&self, nil, true)
+            completion(&self, .absent)
             return
         }
         if let slot = jobs.find(message) {
-            completion(&self, slot, true)
+            completion(&self, .found(slot))
             return
         }
         let key = StoreKey(bucket, .job, message)
@@ -356,32 +362,32 @@ extension Shard {
         case .found(let location, let wakeAt):
             guard let row = JobRow(store.value(at: location)) else {
                 damaged(key)
-                completion(&self, nil, true)
+                completion(&self, .absent)
                 return
             }
             let slot = adopt(row, storedWakeAt: wakeAt, isStored: true)
             jobs.pointer(slot).pointee.isCold = false
             placeJob(slot)
-            completion(&self, slot, true)
-        case .deleted: completion(&self, nil, true)
+            completion(&self, .found(slot))
+        case .deleted: completion(&self, .absent)
         case .unknown:
             if store.isCertainlyAbsent(key) {
-                completion(&self, nil, true)
+                completion(&self, .absent)
                 return
             }
             read([.get(key)]) { shard, reply in
                 guard case .row(let found)? = reply.results.first else {
-                    completion(&shard, nil, false)
+                    completion(&shard, .unreadable)
                     return
                 }
                 guard let stored = found, let row = JobRow(stored.value) else {
                     if let stored = found { shard.damaged(stored.key) }
-                    completion(&shard, nil, true)
+                    completion(&shard, .absent)
                     return
                 }
                 let slot = shard.adopt(row, storedWakeAt: stored.wakeAt, isStored: true)
                 if shard.jobs.pointer(slot).pointee.place == .none { shard.placeJob(slot) }
-                completion(&shard, slot, true)
+                completion(&shard, .found(slot))
             }
         }
     }

@@ -286,17 +286,16 @@ extension Shard {
         scan(
             slot, table: .message, from: from, rowLimit: Int(device.pointee.window - device.pointee.inFlightCount),
             byteLimit: limits.windowByteCount - Int(device.pointee.inFlightBytes)
-        ) { shard, rows, isComplete, ok in
+        ) { shard, page in
             let device = shard.devices.pointer(slot)
             device.pointee.flags.remove(.paging)
             guard device.pointee.isConnected else { return }
-            if !ok {
-                shard.devices.timers.schedule(slot, at: shard.now + 1_000)
-            } else if device.pointee.generation != generation || device.pointee.cursor != from {
+            switch page {
+            case .unreadable: shard.devices.timers.schedule(slot, at: shard.now + 1_000)
+            case .rows where device.pointee.generation != generation || device.pointee.cursor != from:
                 shard.pump(slot)
-            } else {
-                let isLast = isComplete && device.pointee.departures == departures
-                shard.sendPage(rows, isComplete: isLast, slot)
+            case .rows(let rows, let isLast):
+                shard.sendPage(rows, isComplete: isLast && device.pointee.departures == departures, slot)
             }
         }
     }

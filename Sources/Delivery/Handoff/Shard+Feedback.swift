@@ -38,24 +38,22 @@ extension Shard {
                 shard.numbers.feedbackIgnored &+= 1
                 return
             }
-            shard.devices.pointer(slot).pointee.flags.insert(.busy)
-            let done: (inout Shard) -> Void = { shard in
-                shard.devices.pointer(slot).pointee.flags.remove(.busy)
-                shard.pump(slot)
-                shard.drainWaiting(slot)
-            }
             let id = feedback.messageID
-            switch feedback.kind {
-            case .opened: shard.markOpened(id, slot, completion: done)
-            case .shown: shard.report(.shown, of: id, slot, completion: done)
-            case .action: shard.report(.action, number: feedback.action, of: id, slot, completion: done)
+            shard.whileBusy(slot) { shard, done in
+                switch feedback.kind {
+                case .opened: shard.markOpened(id, slot, completion: done)
+                case .shown: shard.report(.shown, of: id, slot, completion: done)
+                case .action: shard.report(.action, number: feedback.action, of: id, slot, completion: done)
+                }
+            } then: { shard in
+                shard.pump(slot)
             }
         }
     }
 
     /// Ends a message as opened if it is the device's own and pending; otherwise that is a late event of its trace.
     ///
-    /// The device is ready, and busy until the end of this.
+    /// The device is ready, and held until the end of this (`whileBusy`).
     mutating func markOpened(_ message: MessageID, _ slot: UInt32, completion: @escaping (inout Shard) -> Void) {
         guard !devices.pointer(slot).pointee.flags.contains(.replayOpened),
             let shown = Self.lateKey(.shown, message), message.bucket == devices.pointer(slot).pointee.bucket
@@ -63,9 +61,9 @@ extension Shard {
             report(.opened, of: message, slot, completion: completion)
             return
         }
-        lookUp(shown) { shard, bytes, _, ok in
+        lookUp(shown) { shard, late in
             // What a reader cannot read may have been counted.
-            let wasShown = bytes != nil || !ok
+            let wasShown = !late.isAbsent
             if let listed = shard.listedMessage(message, of: slot),
                 shard.messages.pointer(listed).pointee.facts.strategy.endsWhenOpened
             {
@@ -75,11 +73,11 @@ extension Shard {
                 return
             }
             let cid = shard.devices.pointer(slot).pointee.cid
-            shard.findJob(message) { shard, job, ok in
-                guard let job, shard.jobs.pointer(job).pointee.row.facts.cid == cid,
+            shard.findJob(message) { shard, found in
+                guard case .found(let job) = found, shard.jobs.pointer(job).pointee.row.facts.cid == cid,
                     shard.jobs.pointer(job).pointee.row.facts.strategy.endsWhenOpened
                 else {
-                    if let job { shard.dropJobIfDone(job) }
+                    if case .found(let job) = found { shard.dropJobIfDone(job) }
                     shard.markColdOpened(message, slot, wasShown, completion: completion)
                     return
                 }
@@ -99,8 +97,8 @@ extension Shard {
             return
         }
         // Most opened messages have ended.
-        readTrace(message, bucket: bucket) { shard, trace, ok in
-            guard trace == nil, ok else {
+        readTrace(message, bucket: bucket) { shard, trace in
+            guard trace.isAbsent else {
                 shard.report(.opened, of: message, slot, completion: completion)
                 return
             }
@@ -164,19 +162,22 @@ extension Shard {
             completion(&self, Self.reported(entry.pointee.facts, row))
             return
         }
-        findJob(message) { shard, job, ok in
-            if let job {
+        findJob(message) { shard, found in
+            switch found {
+            case .found(let job):
                 let row = shard.jobs.pointer(job).pointee.row
                 shard.dropJobIfDone(job)
-                completion(&shard, row.facts.cid == cid ? Self.reported(row.facts, row) : nil)
-                return
+                return completion(&shard, row.facts.cid == cid ? Self.reported(row.facts, row) : nil)
+            case .unreadable: return completion(&shard, nil)
+            case .absent: break
             }
-            guard ok, let bucket = message.bucket else { return completion(&shard, nil) }
-            shard.readTrace(message, bucket: bucket) { shard, trace, ok in
-                guard let trace else {
-                    guard ok else { return completion(&shard, nil) }
-                    shard.findQueued(message, slot, completion: completion)
-                    return
+            guard let bucket = message.bucket else { return completion(&shard, nil) }
+            shard.readTrace(message, bucket: bucket) { shard, found in
+                let trace: TraceRow
+                switch found {
+                case .found(let row): trace = row
+                case .unreadable: return completion(&shard, nil)
+                case .absent: return shard.findQueued(message, slot, completion: completion)
                 }
                 guard trace.facts.cid == cid else { return completion(&shard, nil) }
                 let isVendor =
@@ -220,10 +221,11 @@ extension Shard {
         of slot: UInt32, for message: MessageID, from item: UInt64,
         completion: @escaping (inout Shard, Scanned?) -> Void
     ) {
-        scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
+        scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, page in
+            guard case .rows(let rows, let isLast) = page else { return completion(&shard, nil) }
             if let row = rows.first(where: { $0.facts.message == message }) {
                 completion(&shard, row)
-            } else if ok, !isComplete, let last = rows.last {
+            } else if !isLast, let last = rows.last {
                 shard.searchQueue(of: slot, for: message, from: last.facts.item &+ 1, completion: completion)
             } else {
                 completion(&shard, nil)
@@ -238,11 +240,13 @@ extension Shard {
         guard let key = Self.lateKey(event, found.id), let shown = Self.lateKey(.shown, found.id),
             !found.events.contains(event)
         else { return completion(&self) }
-        lookUp(key) { shard, bytes, _, ok in
-            guard ok, bytes == nil else {
-                if !ok { shard.numbers.feedbackIgnored &+= 1 }
-                completion(&shard)
-                return
+        lookUp(key) { shard, late in
+            switch late {
+            case .found: return completion(&shard)
+            case .unreadable:
+                shard.numbers.feedbackIgnored &+= 1
+                return completion(&shard)
+            case .absent: break
             }
             guard event == .opened, !found.events.contains(.shown) else {
                 shard.writeOnce(event, of: found, slot, wasShown: found.events.contains(.shown))
@@ -251,8 +255,8 @@ extension Shard {
             }
             // A click implies that the user saw the alert; on the live channel only the client knows whether it showed
             // something.
-            shard.lookUp(shown) { shard, bytes, _, ok in
-                shard.writeOnce(event, of: found, slot, wasShown: bytes != nil || !ok)
+            shard.lookUp(shown) { shard, late in
+                shard.writeOnce(event, of: found, slot, wasShown: !late.isAbsent)
                 completion(&shard)
             }
         }
@@ -274,10 +278,14 @@ extension Shard {
         _ number: UInt32, of found: ReportedMessage, _ slot: UInt32, completion: @escaping (inout Shard) -> Void
     ) {
         guard let key = Self.lateKey(.action, found.id) else { return completion(&self) }
-        lookUp(key) { shard, bytes, _, ok in
-            guard ok else { return shard.ignoreAction(completion) }
-            let known = bytes.map { LateEventRow.read($0) } ?? []
-            if bytes != nil || !found.task.hasLedger {
+        lookUp(key) { shard, late in
+            let known: [MessageTrace.Step]
+            switch late {
+            case .unreadable: return shard.ignoreAction(completion)
+            case .absent: known = []
+            case .found(let row): known = LateEventRow.read(row.bytes)
+            }
+            if !late.isAbsent || !found.task.hasLedger {
                 let isKnown = known.contains { $0.detail == String(number) }
                 guard isKnown || known.count < Limits.actionsPerMessage else { return shard.ignoreAction(completion) }
                 if !isKnown { shard.writeAction(number, beside: known, of: found, slot) }

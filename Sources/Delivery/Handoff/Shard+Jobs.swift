@@ -18,15 +18,6 @@ struct JobAtHand {
     var coldRow: UnsafeRawBufferPointer?
 }
 
-/// The state of a job after the reads of its device and its row.
-enum FoundJob {
-    case atHand(JobAtHand)
-    /// It ended meanwhile.
-    case gone
-    /// A reader could not read its row; nothing has changed.
-    case unreadable
-}
-
 extension Shard {
     /// Makes the job of a message in memory due; without a fallback the message has none.
     ///
@@ -323,10 +314,10 @@ extension Shard {
             }
             shard.withJob(id, device: device) { shard, found in
                 switch found {
-                case .gone: break
+                case .absent: break
                 // The job's state is as it was: its timer leads here again.
                 case .unreadable: shard.retryJobLater(id, .failed)
-                case .atHand(let job): shard.endVendorPart(job, state: state, reason: reason)
+                case .found(let job): shard.endVendorPart(job, state: state, reason: reason)
                 }
             }
         }
@@ -369,26 +360,17 @@ extension Shard {
     /// The shard reads the row first. It must not answer a result, or end a lease, before the move is written. Nor must
     /// the move be half done when a reader cannot read the row.
     mutating func withJob(
-        _ id: MessageID, device: UInt32, completion: @escaping (inout Shard, FoundJob) -> Void
+        _ id: MessageID, device: UInt32, completion: @escaping (inout Shard, Found<JobAtHand>) -> Void
     ) {
-        guard let job = jobs.find(id) else { return completion(&self, .gone) }
+        guard let job = jobs.find(id) else { return completion(&self, .absent) }
         let facts = jobs.pointer(job).pointee.row.facts
         let part = VendorPart(jobs.pointer(job).pointee.row, now: now)
         guard facts.strategy.vendorFailed(part) == .goesLive, store.young(facts.key) == .unknown
-        else { return completion(&self, .atHand(JobAtHand(slot: job, device: device))) }
-        devices.pointer(device).pointee.flags.insert(.busy)
-        read([.get(facts.key)]) { shard, reply in
-            shard.devices.pointer(device).pointee.flags.remove(.busy)
-            if let job = shard.jobs.find(id) {
-                if case .row(let stored)? = reply.results.first {
-                    completion(&shard, .atHand(JobAtHand(slot: job, device: device, coldRow: stored?.value)))
-                } else {
-                    completion(&shard, .unreadable)
-                }
-            } else {
-                completion(&shard, .gone)
-            }
-            shard.drainWaiting(device)
+        else { return completion(&self, .found(JobAtHand(slot: job, device: device))) }
+        whileBusy(device, reading: facts.key) { shard, reply in
+            guard let job = shard.jobs.find(id) else { return completion(&shard, .absent) }
+            guard case .row(let stored)? = reply.results.first else { return completion(&shard, .unreadable) }
+            completion(&shard, .found(JobAtHand(slot: job, device: device, coldRow: stored?.value)))
         }
     }
 

@@ -74,13 +74,15 @@ extension Shard {
                 inout Shard, TraceRow, @escaping (inout Shard, ResultVerdict.Verdict) -> Void
             ) -> Void
     ) {
-        findJob(message) { shard, job, ok in
-            guard ok else {
+        findJob(message) { shard, found in
+            let job: UInt32
+            switch found {
+            case .unreadable:
                 operation.verdicts[index].verdict = .storeFailed
-                shard.verdictDone(operation)
-                return
+                return shard.verdictDone(operation)
+            case .absent: return shard.withEnded(message, operation, index, ended)
+            case .found(let slot): job = slot
             }
-            guard let job else { return shard.withEnded(message, operation, index, ended) }
             guard operation.sees(shard.jobs.pointer(job).pointee.row.facts.app) else {
                 // A caller who may not see the app does not learn that the job exists.
                 shard.dropJobIfDone(job)
@@ -95,11 +97,11 @@ extension Shard {
                 }
                 shard.withJob(message, device: device) { shard, found in
                     switch found {
-                    case .atHand(let job):
+                    case .found(let job):
                         operation.verdicts[index].verdict = act(&shard, job)
                         if let left = shard.jobs.find(message) { shard.dropJobIfDone(left) }
                     // It ended during the read of its device.
-                    case .gone: return shard.withEnded(message, operation, index, ended)
+                    case .absent: return shard.withEnded(message, operation, index, ended)
                     case .unreadable: operation.verdicts[index].verdict = .storeFailed
                     }
                     shard.verdictDone(operation)
@@ -117,9 +119,15 @@ extension Shard {
             ) -> Void
     ) {
         guard let bucket = message.bucket else { return verdictDone(operation) }
-        readTrace(message, bucket: bucket) { shard, trace, ok in
-            guard let trace, operation.sees(trace.facts.app) else {
-                operation.verdicts[index].verdict = ok ? .unknownJob : .storeFailed
+        readTrace(message, bucket: bucket) { shard, found in
+            let trace: TraceRow
+            switch found {
+            case .found(let row) where operation.sees(row.facts.app): trace = row
+            case .found, .absent:
+                operation.verdicts[index].verdict = .unknownJob
+                return shard.verdictDone(operation)
+            case .unreadable:
+                operation.verdicts[index].verdict = .storeFailed
                 return shard.verdictDone(operation)
             }
             ended(&shard, trace) { shard, verdict in
@@ -279,8 +287,12 @@ extension Shard {
             numbers.resultsStale &+= 1
             return completion(&self, .stale)
         }
-        lookUp(key) { shard, bytes, _, ok in
-            guard ok, bytes == nil else { return completion(&shard, ok ? .recorded : .storeFailed) }
+        lookUp(key) { shard, late in
+            switch late {
+            case .found: return completion(&shard, .recorded)
+            case .unreadable: return completion(&shard, .storeFailed)
+            case .absent: break
+            }
             shard.numbers.resultsAccepted &+= 1
             if event == .alertedTwice { shard.numbers.alertedTwice &+= 1 }
             shard.inBatch(in: trace.facts.bucket) { shard in

@@ -4,8 +4,8 @@
 internal import Structures
 internal import Wire
 
-/// The work on an alias's row, `nil` for one that does not exist; false: a reader could not read it.
-typealias AliasWork = (inout Shard, AliasRow?, Bool) -> Void
+/// The work on an alias's row; `unreadable` also when too many commands wait for rows.
+typealias AliasWork = (inout Shard, Found<AliasRow>) -> Void
 
 extension Shard {
     mutating func reserve(_ command: DirectoryCommand, _ name: AliasName, _ cid: DeviceID, _ bucket: Bucket) {
@@ -48,8 +48,12 @@ extension Shard {
     private mutating func withAlias(
         _ name: AliasName, _ origin: Origin, _ work: @escaping (inout Shard, AliasRow?) -> Void
     ) {
-        lookUp(name) { shard, row, isKnown in
-            if isKnown { work(&shard, row) } else { shard.reply(origin, .failed) }
+        lookUp(name) { shard, found in
+            switch found {
+            case .found(let row): work(&shard, row)
+            case .absent: work(&shard, nil)
+            case .unreadable: shard.reply(origin, .failed)
+            }
         }
     }
 
@@ -57,7 +61,7 @@ extension Shard {
     private mutating func lookUp(_ name: AliasName, _ work: @escaping AliasWork) {
         if aliasReads.isUnderWay(name) {
             guard devices.reserveWait(limitOfAll: limits.waitingInAll) else {
-                work(&self, nil, false)
+                work(&self, .unreadable)
                 return
             }
             aliasReads.wait(for: name, work)
@@ -66,10 +70,10 @@ extension Shard {
         let key = AliasRow.key(name)
         switch store.young(key) {
         case .found(let location, _): give(store.value(at: location), key, to: work)
-        case .deleted: work(&self, nil, true)
+        case .deleted: work(&self, .absent)
         case .unknown:
             guard !store.isCertainlyAbsent(key) else {
-                work(&self, nil, true)
+                work(&self, .absent)
                 return
             }
             aliasReads.begin(name)
@@ -80,12 +84,12 @@ extension Shard {
                     // An earlier one of them may have written the row.
                     switch shard.store.young(key) {
                     case .found(let location, _): shard.give(shard.store.value(at: location), key, to: work)
-                    case .deleted: work(&shard, nil, true)
+                    case .deleted: work(&shard, .absent)
                     case .unknown:
                         switch reply.results.first {
                         case .row(let stored?)?: shard.give(stored.value, key, to: work)
-                        case .row(nil)?: work(&shard, nil, true)
-                        default: work(&shard, nil, false)
+                        case .row(nil)?: work(&shard, .absent)
+                        default: work(&shard, .unreadable)
                         }
                     }
                 }
@@ -94,9 +98,11 @@ extension Shard {
     }
 
     private mutating func give(_ bytes: UnsafeRawBufferPointer, _ key: StoreKey, to work: AliasWork) {
-        let row = AliasRow(bytes)
-        if row == nil { damaged(key) }
-        work(&self, row, row != nil)
+        guard let row = AliasRow(bytes) else {
+            damaged(key)
+            return work(&self, .unreadable)
+        }
+        work(&self, .found(row))
     }
 
     private mutating func write(_ row: AliasRow, _ name: AliasName) {

@@ -7,6 +7,13 @@
 internal import Structures
 internal import Wire
 
+/// How a walk over tag rows ends.
+enum TagWalkEnd {
+    case whole, unreadable
+    /// It did not begin.
+    case tooManyWalks
+}
+
 /// One partition of tag rows, page by page.
 private struct Lane {
     let partition: StoreKey
@@ -74,11 +81,12 @@ private final class TagWalk {
     var nextBucket: Int
     var merges: [BucketMerge] = []
     let visit: (inout Shard, Bucket, [DeviceID]) -> Void
-    let finish: (inout Shard, Bool) -> Void
+    let finish: (inout Shard, TagWalkEnd) -> Void
 
     init(
         app: AppKey, expression: TagExpression, first: Int, stride: Int, end: Int,
-        visit: @escaping (inout Shard, Bucket, [DeviceID]) -> Void, finish: @escaping (inout Shard, Bool) -> Void
+        visit: @escaping (inout Shard, Bucket, [DeviceID]) -> Void,
+        finish: @escaping (inout Shard, TagWalkEnd) -> Void
     ) {
         (self.app, self.expression, self.nextBucket, self.stride, self.end) = (app, expression, first, stride, end)
         (self.visit, self.finish) = (visit, finish)
@@ -101,26 +109,27 @@ extension Shard {
 
     /// Finds the devices of an app for which the expression is true, in every `stride`-th bucket from `first` to `end`.
     ///
-    /// `visit` gets them in portions, each of one bucket. `finish` is called once, with false when a read failed or too
-    /// many walks are under way. The walk may see a change during it or not.
+    /// `visit` gets them in portions, each of one bucket. `finish` is called once. The walk may see a change during it or
+    /// not.
     mutating func walkTags(
         of app: AppKey, where expression: TagExpression, first: Int, stride: Int, end: Int = Bucket.count,
-        visit: @escaping (inout Shard, Bucket, [DeviceID]) -> Void, finish: @escaping (inout Shard, Bool) -> Void
+        visit: @escaping (inout Shard, Bucket, [DeviceID]) -> Void,
+        finish: @escaping (inout Shard, TagWalkEnd) -> Void
     ) {
         guard !expression.isNever else {
-            finish(&self, true)
+            finish(&self, .whole)
             return
         }
         // Each app may always have one walk: the walks of others do not keep it from asking.
         guard tagWalks.take(app, limit: limits.tagWalks) else {
-            finish(&self, false)
+            finish(&self, .tooManyWalks)
             return
         }
         step(
             TagWalk(app: app, expression: expression, first: first, stride: stride, end: end, visit: visit) {
-                shard, isWhole in
+                shard, end in
                 shard.tagWalks.give(back: app)
-                finish(&shard, isWhole)
+                finish(&shard, end)
             })
     }
 
@@ -138,12 +147,12 @@ extension Shard {
             ask(walk.merges.count - 1)
         }
         guard !asked.isEmpty else {
-            walk.finish(&self, true)
+            walk.finish(&self, .whole)
             return
         }
         read(asked.map { walk.merges[$0.merge].lanes[$0.lane].read }) { shard, reply in
             guard reply.failure == nil, reply.results.count == asked.count else {
-                walk.finish(&shard, false)
+                walk.finish(&shard, .unreadable)
                 return
             }
             for (place, result) in zip(asked, reply.results) {
@@ -176,8 +185,8 @@ extension Shard {
         let counted = Counted()
         walkTags(of: command.app, where: expression, first: first, stride: stride) { _, _, found in
             counted.sum += found.count
-        } finish: { shard, isWhole in
-            shard.reply(origin, isWhole ? .count(counted.sum) : .failed)
+        } finish: { shard, end in
+            shard.reply(origin, end == .whole ? .count(counted.sum) : .failed)
         }
     }
 

@@ -88,20 +88,24 @@ extension Shard {
     }
 
     private mutating func traceStored(_ message: MessageID, mayBePending: Bool, _ origin: Origin) {
-        findJob(message) { shard, job, ok in
-            if let job {
+        findJob(message) { shard, found in
+            switch found {
+            case .found(let job):
                 let row = shard.jobs.pointer(job).pointee.row
                 shard.dropJobIfDone(job)
                 return shard.addLateEvents(
                     Self.pendingTrace(row.facts, steps: row.steps, isOffline: true), origin)
+            case .unreadable: return shard.tell(.messageTrace(origin, .unreadable))
+            case .absent: break
             }
-            guard ok else { return shard.tell(.messageTrace(origin, .unreadable)) }
             guard let bucket = message.bucket else { return shard.tell(.messageTrace(origin, .unknown)) }
-            shard.readTrace(message, bucket: bucket) { shard, trace, ok in
-                if let trace { return shard.addLateEvents(Self.endedTrace(trace), origin) }
-                guard ok else { return shard.tell(.messageTrace(origin, .unreadable)) }
-                guard mayBePending else { return shard.tell(.messageTrace(origin, .unknown)) }
-                shard.searchPending(message, bucket: bucket, origin)
+            shard.readTrace(message, bucket: bucket) { shard, trace in
+                switch trace {
+                case .found(let trace): shard.addLateEvents(Self.endedTrace(trace), origin)
+                case .unreadable: shard.tell(.messageTrace(origin, .unreadable))
+                case .absent where mayBePending: shard.searchPending(message, bucket: bucket, origin)
+                case .absent: shard.tell(.messageTrace(origin, .unknown))
+                }
             }
         }
     }
@@ -145,9 +149,12 @@ extension Shard {
                 return shard.addLateEvents(Self.pendingTrace(facts, steps: steps, isOffline: isOffline), origin)
             }
             // It may have ended meanwhile.
-            shard.readTrace(message, bucket: bucket) { shard, trace, ok in
-                if let trace { return shard.addLateEvents(Self.endedTrace(trace), origin) }
-                shard.tell(.messageTrace(origin, ok ? .unknown : .unreadable))
+            shard.readTrace(message, bucket: bucket) { shard, trace in
+                switch trace {
+                case .found(let trace): shard.addLateEvents(Self.endedTrace(trace), origin)
+                case .absent: shard.tell(.messageTrace(origin, .unknown))
+                case .unreadable: shard.tell(.messageTrace(origin, .unreadable))
+                }
             }
         }
     }

@@ -7,11 +7,11 @@ internal import Wire
 private final class TaskWalk {
     var left: [StoreKey]
     var visit: (inout Shard, [StoredRow]) -> Void
-    var finish: (inout Shard, Bool) -> Void
+    var finish: (inout Shard, Reading) -> Void
 
     init(
         _ partitions: [StoreKey], visit: @escaping (inout Shard, [StoredRow]) -> Void,
-        finish: @escaping (inout Shard, Bool) -> Void
+        finish: @escaping (inout Shard, Reading) -> Void
     ) {
         left = partitions.reversed()
         (self.visit, self.finish) = (visit, finish)
@@ -103,14 +103,14 @@ extension Shard {
     /// Reads a task's rows bucket by bucket.
     private mutating func walk(_ walk: TaskWalk) {
         guard !walk.left.isEmpty else {
-            walk.finish(&self, true)
+            walk.finish(&self, .whole)
             return
         }
         let round = Array(walk.left.suffix(TaskWalk.partitionLimit).reversed())
         walk.left.removeLast(round.count)
         read(round.map { .scan(partition: $0, rowLimit: TaskWalk.rowLimit, byteLimit: 64 << 10) }) { shard, reply in
             guard reply.failure == nil, reply.results.count == round.count else {
-                walk.finish(&shard, false)
+                walk.finish(&shard, .unreadable)
                 return
             }
             for (start, result) in zip(round, reply.results) {
@@ -152,19 +152,21 @@ extension Shard {
                         }
                     }
                 },
-                finish: { shard, ok in shard.answer(origin, ok ? .totals(gathering.sum()) : .busy) }))
+                finish: { shard, reading in
+                    shard.answer(origin, reading == .whole ? .totals(gathering.sum()) : .busy)
+                }))
     }
 
     /// Reports a single push from its message's trace, while that exists.
     private mutating func singleTotals(of task: TaskID, _ app: AppKey, _ origin: Origin) {
-        lookUp(StoreKey(task.home, .singleTask, task)) { shard, bytes, _, ok in
-            guard ok else { return shard.answer(origin, .busy) }
-            guard let bytes, let row = SingleTaskRow(bytes), row.app == app else {
-                return shard.answer(origin, .unknown)
-            }
-            shard.readTrace(row.message, bucket: task.home) { shard, trace, ok in
-                guard ok else { return shard.answer(origin, .busy) }
-                guard let trace else { return shard.pendingTotals(row, origin) }
+        withSingleTask(task, app, origin) { shard, row in
+            shard.readTrace(row.message, bucket: task.home) { shard, found in
+                let trace: TraceRow
+                switch found {
+                case .found(let row): trace = row
+                case .absent: return shard.pendingTotals(row, origin)
+                case .unreadable: return shard.answer(origin, .busy)
+                }
                 var totals = TaskTotals()
                 totals.accepted = 1
                 totals[trace.finalState] += 1
@@ -186,13 +188,33 @@ extension Shard {
         }
     }
 
+    /// Continues with the row that finds a single push's message, or answers that there is none.
+    private mutating func withSingleTask(
+        _ task: TaskID, _ app: AppKey, _ origin: Origin,
+        completion: @escaping (inout Shard, SingleTaskRow) -> Void
+    ) {
+        lookUp(StoreKey(task.home, .singleTask, task)) { shard, found in
+            switch found {
+            case .unreadable: shard.answer(origin, .busy)
+            case .absent: shard.answer(origin, .unknown)
+            case .found(let stored):
+                guard let row = SingleTaskRow(stored.bytes), row.app == app else {
+                    return shard.answer(origin, .unknown)
+                }
+                completion(&shard, row)
+            }
+        }
+    }
+
     /// The channels on which a pending single push went out: its job's row has them, or its own.
     private mutating func pendingTotals(_ row: SingleTaskRow, _ origin: Origin) {
-        findJob(row.message) { shard, job, ok in
-            guard ok else { return shard.answer(origin, .busy) }
+        findJob(row.message) { shard, found in
             var totals = TaskTotals()
             totals.accepted = 1
-            if let job {
+            switch found {
+            case .unreadable: return shard.answer(origin, .busy)
+            case .absent: break
+            case .found(let job):
                 let found = shard.jobs.pointer(job).pointee.row
                 shard.dropJobIfDone(job)
                 totals.takeOut(
@@ -201,9 +223,14 @@ extension Shard {
                 return shard.answer(origin, .totals(totals))
             }
             guard let bucket = row.message.bucket else { return shard.answer(origin, .unknown) }
-            shard.lookUp(StoreKey(bucket, row.table, row.cid, item: row.item)) { shard, bytes, _, ok in
-                guard ok else { return shard.answer(origin, .busy) }
-                let facts = bytes.flatMap { MessageRow($0) }?.facts(cid: row.cid, table: row.table, item: row.item)
+            shard.lookUp(StoreKey(bucket, row.table, row.cid, item: row.item)) { shard, found in
+                var facts: MessageFacts?
+                switch found {
+                case .unreadable: return shard.answer(origin, .busy)
+                case .absent: break
+                case .found(let stored):
+                    facts = MessageRow(stored.bytes)?.facts(cid: row.cid, table: row.table, item: row.item)
+                }
                 totals.takeOut(wasSent: facts.map { !$0.flags.contains(.offline) } ?? false, wasAlerted: false)
                 shard.answer(origin, .totals(totals))
             }
@@ -226,8 +253,8 @@ extension Shard {
                         shard.endSwept(row, stored.key, sweep)
                     }
                 },
-                finish: { shard, ok in
-                    if !ok { sweep.hasFailed = true }
+                finish: { shard, reading in
+                    if reading == .unreadable { sweep.hasFailed = true }
                     shard.swept(sweep)
                 }))
     }
@@ -235,9 +262,12 @@ extension Shard {
     private mutating func endSwept(_ row: LedgerRow, _ key: StoreKey, _ sweep: Sweep) {
         sweep.outstanding += 1
         let id = MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item)
-        endPendingOfDevice(id, row.cid, row.table, row.item, reason: "stopped") { shard, hasEnded, ok in
-            if !ok { sweep.hasFailed = true }
-            if hasEnded { sweep.ended += 1 }
+        endPendingOfDevice(id, row.cid, row.table, row.item, reason: "stopped") { shard, ended in
+            switch ended {
+            case .found: sweep.ended += 1
+            case .absent: break
+            case .unreadable: sweep.hasFailed = true
+            }
             shard.swept(sweep)
         }
     }
@@ -248,38 +278,41 @@ extension Shard {
         answer(sweep.origin, sweep.hasFailed ? .busy : .swept(sweep.ended))
     }
 
-    /// Ends a message of any device, in the device's turn.
+    /// Ends a message of any device, in the device's turn; see `endPending`.
     mutating func endPendingOfDevice(
         _ id: MessageID, _ cid: DeviceID, _ table: StoreKey.Table, _ item: UInt64, reason: String,
-        completion: @escaping (inout Shard, Bool, Bool) -> Void
+        completion: @escaping (inout Shard, Found<Bool>) -> Void
     ) {
-        guard let bucket = id.bucket else { return completion(&self, false, true) }
+        guard let bucket = id.bucket else { return completion(&self, .absent) }
         whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
                 // A message without a device's record cannot be pending.
-                completion(&shard, false, readiness == .unknown)
+                completion(&shard, readiness == .unknown ? .absent : .unreadable)
                 return
             }
-            shard.devices.pointer(slot).pointee.flags.insert(.busy)
-            shard.endPending(id, table, item, slot, reason: reason) { shard, wasSeen, ok in
-                shard.devices.pointer(slot).pointee.flags.remove(.busy)
+            shard.whileBusy(slot) { shard, done in
+                shard.endPending(id, table, item, slot, reason: reason, completion: done)
+            } then: { shard, ended in
                 shard.pump(slot)
-                completion(&shard, ok && wasSeen != nil, ok)
-                shard.drainWaiting(slot)
+                completion(&shard, ended)
             }
         }
     }
 
     mutating func stopSingle(_ task: TaskID, _ app: AppKey, _ origin: Origin) {
-        lookUp(StoreKey(task.home, .singleTask, task)) { shard, bytes, _, ok in
-            guard ok else { return shard.answer(origin, .busy) }
-            guard let bytes, let row = SingleTaskRow(bytes), row.app == app else {
-                return shard.answer(origin, .unknown)
+        withSingleTask(task, app, origin) { shard, row in
+            shard.endPendingOfDevice(row.message, row.cid, row.table, row.item, reason: "stopped") { shard, ended in
+                shard.answer(origin, Self.swept(ended))
             }
-            shard.endPendingOfDevice(row.message, row.cid, row.table, row.item, reason: "stopped") {
-                shard, hasEnded, ok in
-                shard.answer(origin, ok ? .swept(hasEnded ? 1 : 0) : .busy)
-            }
+        }
+    }
+
+    /// The answer to a request that ends one message.
+    static func swept(_ ended: Found<Bool>) -> TaskAnswer {
+        switch ended {
+        case .found: .swept(1)
+        case .absent: .swept(0)
+        case .unreadable: .busy
         }
     }
 
@@ -291,16 +324,21 @@ extension Shard {
         let key =
             task.hasLedger
             ? StoreKey(bucket, .taskMessage, task, item: digest) : StoreKey(bucket, .singleTask, task)
-        lookUp(key) { shard, bytes, _, ok in
-            guard ok else { return shard.answer(origin, .busy) }
+        lookUp(key) { shard, found in
+            let stored: FoundRow
+            switch found {
+            case .unreadable: return shard.answer(origin, .busy)
+            case .absent: return shard.answer(origin, .unknown)
+            case .found(let row): stored = row
+            }
             var message: MessageID?
             var mayBePending = true
-            if let bytes, task.hasLedger, let row = LedgerRow(bytes), row.app == app, row.cid == cid {
+            if task.hasLedger, let row = LedgerRow(stored.bytes), row.app == app, row.cid == cid {
                 message = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
                 // A ledger row that has ended outlives its trace, and a broadcast's message is in no list of its
                 // device.
                 mayBePending = row.state == nil && row.table != .broadcast
-            } else if let bytes, !task.hasLedger, let row = SingleTaskRow(bytes), row.app == app, row.cid == cid {
+            } else if !task.hasLedger, let row = SingleTaskRow(stored.bytes), row.app == app, row.cid == cid {
                 message = row.message
             }
             guard let message else { return shard.answer(origin, .unknown) }

@@ -76,23 +76,23 @@ extension Shard {
 
     /// The trace row of a message that has ended.
     mutating func readTrace(
-        _ message: MessageID, bucket: Bucket, completion: @escaping (inout Shard, TraceRow?, Bool) -> Void
+        _ message: MessageID, bucket: Bucket, completion: @escaping (inout Shard, Found<TraceRow>) -> Void
     ) {
         let key = StoreKey(bucket, .trace, message)
         switch store.young(key) {
-        case .found(let location, _): completion(&self, TraceRow(store.value(at: location), of: message), true)
-        case .deleted: completion(&self, nil, true)
+        case .found(let location, _):
+            let row = TraceRow(store.value(at: location), of: message)
+            completion(&self, row.map { .found($0) } ?? .absent)
+        case .deleted: completion(&self, .absent)
         case .unknown:
             if store.isCertainlyAbsent(key) {
-                completion(&self, nil, true)
+                completion(&self, .absent)
                 return
             }
             read([.get(key)]) { shard, reply in
-                if case .row(let stored)? = reply.results.first {
-                    completion(&shard, stored.flatMap { TraceRow($0.value, of: message) }, true)
-                } else {
-                    completion(&shard, nil, false)
-                }
+                guard case .row(let stored)? = reply.results.first else { return completion(&shard, .unreadable) }
+                let row = stored.flatMap { TraceRow($0.value, of: message) }
+                completion(&shard, row.map { .found($0) } ?? .absent)
             }
         }
     }

@@ -31,13 +31,24 @@ private final class Overflow {
     }
 }
 
+/// The state of a search for a collapse key among rows on disk.
+private final class ColdSearch {
+    let hash: UInt64
+    /// Messages under the key that came into memory.
+    var brought: [MessageID] = []
+    /// Which keys there are; see `Shard.keyBit`.
+    var keys: UInt64 = 0
+
+    init(hash: UInt64) { self.hash = hash }
+}
+
 /// The state of a queue on disk that is being shed.
 private final class Shedding {
-    let completion: (inout Shard, Bool) -> Void
+    let completion: (inout Shard, Reading) -> Void
     /// Messages of the vendor table, which is not in the order of acceptance.
     var vendor: [(acceptedAt: GatewayTime, byteCount: UInt32, item: UInt64)] = []
     var chosen: Set<UInt64> = []
-    init(_ completion: @escaping (inout Shard, Bool) -> Void) { self.completion = completion }
+    init(_ completion: @escaping (inout Shard, Reading) -> Void) { self.completion = completion }
 }
 
 /// Where the next turn continues with a queue in memory.
@@ -56,11 +67,13 @@ extension Shard {
         }
         // A lowered bound leaves any number above it: these end in batches and turns of their own.
         let kept = KeptPublish(command)
-        devices.pointer(slot).pointee.flags.insert(.busy)
-        shed(slot) { shard, ok in
-            shard.devices.pointer(slot).pointee.flags.remove(.busy)
-            if ok { shard.bringCollapsible(kept.command, slot) } else { shard.refuse(kept.command, .storeFailed) }
-            shard.drainWaiting(slot)
+        whileBusy(slot) { shard, done in
+            shard.shed(slot, completion: done)
+        } then: { shard, reading in
+            switch reading {
+            case .whole: shard.bringCollapsible(kept.command, slot)
+            case .unreadable: shard.refuse(kept.command, .storeFailed)
+            }
         }
     }
 
@@ -72,16 +85,15 @@ extension Shard {
             device.pointee.coldMessageCount > 0 || device.pointee.coldVendorCount > 0
         {
             let kept = KeptPublish(command)
-            devices.pointer(slot).pointee.flags.insert(.busy)
-            findCold(slot, hash: hash, table: .message, from: 0, found: [], keys: 0) { shard, found, ok in
-                shard.devices.pointer(slot).pointee.flags.remove(.busy)
-                if ok {
-                    shard.makeQueueRoom(kept.command, slot, hash: hash, brought: found)
-                } else {
-                    shard.refuse(kept.command, .storeFailed)
+            let search = ColdSearch(hash: hash)
+            whileBusy(slot) { shard, done in
+                shard.findCold(search, slot, table: .message, from: 0, completion: done)
+            } then: { shard, reading in
+                switch reading {
+                case .whole: shard.makeQueueRoom(kept.command, slot, hash: hash, brought: search.brought)
+                case .unreadable: shard.refuse(kept.command, .storeFailed)
                 }
-                shard.leaveBrought(found, of: slot)
-                shard.drainWaiting(slot)
+                shard.leaveBrought(search.brought, of: slot)
             }
         } else {
             makeQueueRoom(command, slot, hash: hash, brought: [])
@@ -90,34 +102,27 @@ extension Shard {
 
     /// Looks through all cold rows for a collapse key, page by page, and notes which keys there are.
     private mutating func findCold(
-        _ slot: UInt32, hash: UInt64, table: StoreKey.Table, from item: UInt64, found: [MessageID], keys: UInt64,
-        completion: @escaping (inout Shard, [MessageID], Bool) -> Void
+        _ search: ColdSearch, _ slot: UInt32, table: StoreKey.Table, from item: UInt64,
+        completion: @escaping (inout Shard, Reading) -> Void
     ) {
-        scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
-            guard ok else {
-                completion(&shard, found, false)
-                return
-            }
-            var (found, keys) = (found, keys)
+        scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, page in
+            guard case .rows(let rows, let isLast) = page else { return completion(&shard, .unreadable) }
             for row in rows where !row.row.collapseKey.isEmpty {
                 let key = Fingerprint.of(row.row.collapseKey)
-                keys |= Self.keyBit(key)
-                guard key == hash,
+                search.keys |= Self.keyBit(key)
+                guard key == search.hash,
                     shard.listedMessage(table: table, item: row.facts.item, of: slot) == nil
                 else { continue }
                 _ = shard.adoptMessage(row, device: slot)
-                found.append(row.facts.message)
+                search.brought.append(row.facts.message)
             }
-            if !isComplete, let last = rows.last {
-                shard.findCold(
-                    slot, hash: hash, table: table, from: last.facts.item &+ 1, found: found, keys: keys,
-                    completion: completion)
+            if !isLast, let last = rows.last {
+                shard.findCold(search, slot, table: table, from: last.facts.item &+ 1, completion: completion)
             } else if table == .message {
-                shard.findCold(
-                    slot, hash: hash, table: .vendorMessage, from: 0, found: found, keys: keys, completion: completion)
+                shard.findCold(search, slot, table: .vendorMessage, from: 0, completion: completion)
             } else {
-                shard.devices.pointer(slot).pointee.coldKeys = keys
-                completion(&shard, found, true)
+                shard.devices.pointer(slot).pointee.coldKeys = search.keys
+                completion(&shard, .whole)
             }
         }
     }
@@ -150,8 +155,12 @@ extension Shard {
             return
         }
         if device.pointee.coldMessageCount > 0 || device.pointee.coldVendorCount > 0 {
-            devices.pointer(slot).pointee.flags.insert(.busy)
-            dropColdOldest(Overflow(KeptPublish(command), hash: hash, excess: excess), slot, table: .message, from: 0)
+            let overflow = Overflow(KeptPublish(command), hash: hash, excess: excess)
+            whileBusy(slot) { shard, done in
+                shard.findColdOldest(overflow, slot, table: .message, from: 0, completion: done)
+            } then: { shard, reading in
+                shard.dropFound(overflow, slot, reading)
+            }
             return
         }
         var dropping: [UInt32] = []
@@ -181,12 +190,14 @@ extension Shard {
             && jobs.pointer(entry.pointee.job).pointee.place != .leasing
     }
 
-    /// Ends the oldest messages on disk and in memory, page by page, until there is room or no row is left.
-    private mutating func dropColdOldest(
-        _ overflow: Overflow, _ slot: UInt32, table: StoreKey.Table, from item: UInt64
+    /// Finds the oldest messages on disk and in memory, page by page, until there is room or no row is left.
+    private mutating func findColdOldest(
+        _ overflow: Overflow, _ slot: UInt32, table: StoreKey.Table, from item: UInt64,
+        completion: @escaping (inout Shard, Reading) -> Void
     ) {
-        scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, rows, isComplete, ok in
-            for row in rows where ok && overflow.excess.isAny {
+        scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, page in
+            guard case .rows(let rows, let isLast) = page else { return completion(&shard, .unreadable) }
+            for row in rows where overflow.excess.isAny {
                 let known = shard.listedMessage(table: table, item: row.facts.item, of: slot)
                 let message = known ?? shard.adoptMessage(row, device: slot)
                 let entry = shard.messages.pointer(message)
@@ -202,37 +213,37 @@ extension Shard {
                 overflow.dropping.append(row.facts.message)
                 overflow.excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
             }
-            if ok, overflow.excess.isAny, !isComplete, let last = rows.last {
-                shard.dropColdOldest(overflow, slot, table: table, from: last.facts.item &+ 1)
-                return
-            }
-            if ok, overflow.excess.isAny, table == .message {
-                shard.dropColdOldest(overflow, slot, table: .vendorMessage, from: 0)
-                return
-            }
-            // The vendor table is not in the order of acceptance: its oldest are known only after all rows.
-            overflow.candidates.sort { $0.acceptedAt < $1.acceptedAt }
-            for facts in overflow.candidates where overflow.excess.isAny {
-                overflow.dropping.append(facts.message)
-                overflow.excess.take(away: Excess(count: 1, bytes: Int(facts.byteCount)))
-            }
-            shard.devices.pointer(slot).pointee.flags.remove(.busy)
-            // Some may have ended, or been sent, during the read of the next page.
-            var dropping: [UInt32] = []
-            for id in overflow.dropping {
-                if let message = shard.listedMessage(id, of: slot), shard.mayDrop(message) { dropping.append(message) }
-            }
-            let command = overflow.kept.command
-            if !ok {
-                shard.refuse(command, .storeFailed)
-            } else if overflow.excess.isAny {
-                shard.refuse(command, .queueFull)
+            if overflow.excess.isAny, !isLast, let last = rows.last {
+                shard.findColdOldest(
+                    overflow, slot, table: table, from: last.facts.item &+ 1, completion: completion)
+            } else if overflow.excess.isAny, table == .message {
+                shard.findColdOldest(overflow, slot, table: .vendorMessage, from: 0, completion: completion)
             } else {
-                shard.accept(command, slot, hash: overflow.hash, dropping: dropping)
+                completion(&shard, .whole)
             }
-            shard.leaveBrought(overflow.brought, of: slot)
-            shard.drainWaiting(slot)
         }
+    }
+
+    /// Accepts the message in place of the oldest that were found, if they make room enough.
+    private mutating func dropFound(_ overflow: Overflow, _ slot: UInt32, _ reading: Reading) {
+        // The vendor table is not in the order of acceptance: its oldest are known only after all rows.
+        overflow.candidates.sort { $0.acceptedAt < $1.acceptedAt }
+        for facts in overflow.candidates where overflow.excess.isAny {
+            overflow.dropping.append(facts.message)
+            overflow.excess.take(away: Excess(count: 1, bytes: Int(facts.byteCount)))
+        }
+        // Some may have ended, or been sent, during the read of the next page.
+        var dropping: [UInt32] = []
+        for id in overflow.dropping {
+            if let message = listedMessage(id, of: slot), mayDrop(message) { dropping.append(message) }
+        }
+        let command = overflow.kept.command
+        switch reading {
+        case .unreadable: refuse(command, .storeFailed)
+        case .whole where overflow.excess.isAny: refuse(command, .queueFull)
+        case .whole: accept(command, slot, hash: overflow.hash, dropping: dropping)
+        }
+        leaveBrought(overflow.brought, of: slot)
     }
 
     /// What collapse would free.
@@ -266,8 +277,8 @@ extension Shard {
 
     /// Ends the oldest messages that are neither sent nor leased until the queue is within its bounds, or none is left.
     ///
-    /// The device is busy. The completion gets false when a read failed.
-    mutating func shed(_ slot: UInt32, completion: @escaping (inout Shard, Bool) -> Void) {
+    /// The device is held until the end of this (`whileBusy`).
+    mutating func shed(_ slot: UInt32, completion: @escaping (inout Shard, Reading) -> Void) {
         let device = devices.pointer(slot)
         guard device.pointee.coldMessageCount == 0, device.pointee.coldVendorCount == 0 else {
             shedPages(Shedding(completion), slot, from: 0)
@@ -278,7 +289,7 @@ extension Shard {
 
     /// The same for a queue in memory: a slice a turn, counted by the messages that it looks at.
     private mutating func shedYoung(
-        _ slot: UInt32, from start: ShedPlace, completion: @escaping (inout Shard, Bool) -> Void
+        _ slot: UInt32, from start: ShedPlace, completion: @escaping (inout Shard, Reading) -> Void
     ) {
         let device = devices.pointer(slot)
         var place = start
@@ -313,7 +324,7 @@ extension Shard {
             place.isVendor = true
             next = device.pointee.firstVendor
         }
-        guard excess.isAny, next != .max else { return completion(&self, true) }
+        guard excess.isAny, next != .max else { return completion(&self, .whole) }
         place.slot = next
         place.message = messages.pointer(next).pointee.facts.message
         later { shard in
@@ -335,11 +346,11 @@ extension Shard {
     /// The same for rows on disk: first those of the live stream, which are in order, a page a turn.
     private mutating func shedPages(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
         scan(slot, table: .message, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
-            shard, rows, isComplete, ok in
-            guard ok else { return shedding.completion(&shard, false) }
+            shard, page in
+            guard case .rows(let rows, let isLast) = page else { return shedding.completion(&shard, .unreadable) }
             shard.endPage(rows, slot) { _ in true }
-            guard shard.standingExcess(slot).isAny else { return shedding.completion(&shard, true) }
-            if !isComplete, let last = rows.last {
+            guard shard.standingExcess(slot).isAny else { return shedding.completion(&shard, .whole) }
+            if !isLast, let last = rows.last {
                 shard.shedPages(shedding, slot, from: last.facts.item &+ 1)
             } else {
                 shard.findVendor(shedding, slot, from: 0)
@@ -350,12 +361,12 @@ extension Shard {
     /// Then those of the vendor table: the oldest are known only after all rows.
     private mutating func findVendor(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
         scan(slot, table: .vendorMessage, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
-            shard, rows, isComplete, ok in
-            guard ok else { return shedding.completion(&shard, false) }
+            shard, page in
+            guard case .rows(let rows, let isLast) = page else { return shedding.completion(&shard, .unreadable) }
             for row in rows where row.job?.state != .leased {
                 shedding.vendor.append((row.facts.acceptedAt, row.facts.byteCount, row.facts.item))
             }
-            if !isComplete, let last = rows.last {
+            if !isLast, let last = rows.last {
                 return shard.findVendor(shedding, slot, from: last.facts.item &+ 1)
             }
             shedding.vendor.sort { $0.acceptedAt < $1.acceptedAt }
@@ -371,11 +382,11 @@ extension Shard {
 
     private mutating func shedVendor(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
         scan(slot, table: .vendorMessage, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
-            shard, rows, isComplete, ok in
-            guard ok else { return shedding.completion(&shard, false) }
+            shard, page in
+            guard case .rows(let rows, let isLast) = page else { return shedding.completion(&shard, .unreadable) }
             shard.endPage(rows, slot) { shedding.chosen.contains($0.item) }
-            guard !isComplete, let last = rows.last, shard.standingExcess(slot).isAny else {
-                return shedding.completion(&shard, true)
+            guard !isLast, let last = rows.last, shard.standingExcess(slot).isAny else {
+                return shedding.completion(&shard, .whole)
             }
             shard.shedVendor(shedding, slot, from: last.facts.item &+ 1)
         }

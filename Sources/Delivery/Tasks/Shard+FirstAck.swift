@@ -47,12 +47,14 @@ extension Shard {
 
     /// What the row says now counts: the gateway may have settled it long ago.
     private mutating func firstAckAlarmFired(_ key: StoreKey) {
-        lookUp(key) { shard, bytes, wakeAt, ok in
-            guard ok else {
-                shard.tasks.watch(key, until: shard.now + shard.limits.taskPatience)
-                return
+        lookUp(key) { shard, found in
+            let stored: FoundRow
+            switch found {
+            case .unreadable: return shard.tasks.watch(key, until: shard.now + shard.limits.taskPatience)
+            case .absent: return
+            case .found(let row): stored = row
             }
-            guard let bytes, let row = LedgerRow(bytes), shard.isUnsettled(row, wakeAt: wakeAt) else { return }
+            guard let row = LedgerRow(stored.bytes), shard.isUnsettled(row, wakeAt: stored.wakeAt) else { return }
             let message = MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item)
             shard.tell(
                 FirstAck(
@@ -77,9 +79,12 @@ extension Shard {
         guard siblings.count <= TaskBounds.targetsOfARow else { return answer(origin, .tooLarge) }
         let key = StoreKey(task.home, .taskTargets, task)
         // A call that is repeated after a crash has the devices of the first call.
-        lookUp(key) { shard, bytes, _, ok in
-            guard ok else { return shard.answer(origin, .busy) }
-            guard bytes == nil else { return shard.answer(origin, .done) }
+        lookUp(key) { shard, found in
+            switch found {
+            case .unreadable: return shard.answer(origin, .busy)
+            case .found: return shard.answer(origin, .done)
+            case .absent: break
+            }
             shard.inBatch(in: task.home) { shard in
                 shard.store.put(
                     key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none,
@@ -97,17 +102,22 @@ extension Shard {
         // Longer than any message of the task can wait in a mailbox or for a device's record.
         if !isPlanted(.siblingLetIn) { tasks.stop(task, until: now + limits.taskPatience) }
         let key = StoreKey(bucket, .taskMessage, task, item: digest)
-        lookUp(key) { shard, bytes, _, ok in
-            guard ok else { return shard.answer(origin, .busy) }
-            guard let bytes, let row = LedgerRow(bytes), row.app == app, row.cid == cid, row.state == nil,
+        lookUp(key) { shard, found in
+            let stored: FoundRow
+            switch found {
+            case .unreadable: return shard.answer(origin, .busy)
+            case .absent: return shard.answer(origin, .swept(0))
+            case .found(let row): stored = row
+            }
+            guard let row = LedgerRow(stored.bytes), row.app == app, row.cid == cid, row.state == nil,
                 !shard.isPlanted(.siblingStays)
             else {
                 return shard.answer(origin, .swept(0))
             }
             let id = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
             shard.endPendingOfDevice(id, row.cid, row.table, row.item, reason: "firstAckWins") {
-                shard, hasEnded, ok in
-                shard.answer(origin, ok ? .swept(hasEnded ? 1 : 0) : .busy)
+                shard, ended in
+                shard.answer(origin, Self.swept(ended))
             }
         }
     }
@@ -116,9 +126,15 @@ extension Shard {
     mutating func settleFirstAck(_ first: FirstAck, _ origin: Origin) {
         guard let bucket = first.message.bucket else { return answer(origin, .unknown) }
         let key = StoreKey(bucket, .taskMessage, first.task, item: first.message.low)
-        lookUp(key) { shard, bytes, wakeAt, ok in
-            guard ok else { return shard.answer(origin, .busy) }
-            guard let bytes, let row = LedgerRow(bytes) else { return shard.answer(origin, .unknown) }
+        lookUp(key) { shard, found in
+            let stored: FoundRow
+            switch found {
+            case .unreadable: return shard.answer(origin, .busy)
+            case .absent: return shard.answer(origin, .unknown)
+            case .found(let row): stored = row
+            }
+            guard let row = LedgerRow(stored.bytes) else { return shard.answer(origin, .unknown) }
+            let wakeAt = stored.wakeAt
             guard shard.isUnsettled(row, wakeAt: wakeAt) else { return shard.answer(origin, .done) }
             shard.inBatch(in: bucket) { shard in
                 shard.store.put(

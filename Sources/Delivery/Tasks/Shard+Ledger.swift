@@ -135,74 +135,77 @@ extension Shard {
 
     // MARK: Looking a row up
 
-    /// Gets a row, from memory at once or from the disk later; its bytes are valid until the next call into the shard.
-    ///
-    /// The completion's last argument is false when a read failed.
-    mutating func lookUp(
-        _ key: StoreKey, completion: @escaping (inout Shard, UnsafeRawBufferPointer?, GatewayTime, Bool) -> Void
-    ) {
+    /// Gets a row, from memory at once or from the disk later.
+    mutating func lookUp(_ key: StoreKey, completion: @escaping (inout Shard, Found<FoundRow>) -> Void) {
         switch store.young(key) {
-        case .found(let location, let wakeAt): completion(&self, store.value(at: location), wakeAt, true)
-        case .deleted: completion(&self, nil, 0, true)
+        case .found(let location, let wakeAt):
+            completion(&self, .found(FoundRow(bytes: store.value(at: location), wakeAt: wakeAt)))
+        case .deleted: completion(&self, .absent)
         case .unknown:
             if store.isCertainlyAbsent(key) {
-                completion(&self, nil, 0, true)
+                completion(&self, .absent)
                 return
             }
             read([.get(key)]) { shard, reply in
                 guard case .row(let stored)? = reply.results.first else {
-                    completion(&shard, nil, 0, false)
+                    completion(&shard, .unreadable)
                     return
                 }
                 // A row written in this turn is newer than the reply.
                 if case .found(let location, let wakeAt) = shard.store.young(key) {
-                    completion(&shard, shard.store.value(at: location), wakeAt, true)
+                    completion(&shard, .found(FoundRow(bytes: shard.store.value(at: location), wakeAt: wakeAt)))
+                } else if let stored {
+                    completion(&shard, .found(FoundRow(bytes: stored.value, wakeAt: stored.wakeAt)))
                 } else {
-                    completion(&shard, stored?.value, stored?.wakeAt ?? 0, true)
+                    completion(&shard, .absent)
                 }
             }
         }
     }
 
-    /// Finds the facts and the places in memory of a message that may be pending.
+    /// A pending message: its facts, and its place and its job's in memory, or `.max`.
+    struct PendingMessage {
+        var facts: MessageFacts
+        var message = UInt32.max
+        var job = UInt32.max
+    }
+
+    /// Finds a message that may be pending.
     ///
-    /// The device is ready, and busy until the end of this. The completion gets `nil` facts for a message that has
-    /// ended, and false when a read failed.
+    /// The device is held until the end of this (`whileBusy`). A message that has ended is absent.
     mutating func findPending(
         _ id: MessageID, table: StoreKey.Table, item: UInt64, _ slot: UInt32,
-        completion: @escaping (inout Shard, MessageFacts?, UInt32, UInt32, Bool) -> Void
+        completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
     ) {
         if let listed = listedMessage(id, of: slot) {
             let entry = messages.pointer(listed)
-            completion(&self, entry.pointee.facts, listed, entry.pointee.job, true)
+            let pending = PendingMessage(facts: entry.pointee.facts, message: listed, job: entry.pointee.job)
+            completion(&self, .found(pending))
             return
         }
-        findJob(id) { shard, job, ok in
-            guard ok else {
-                completion(&shard, nil, .max, .max, false)
-                return
-            }
-            if let job {
+        findJob(id) { shard, found in
+            switch found {
+            case .unreadable: return completion(&shard, .unreadable)
+            case .found(let job):
                 let entry = shard.jobs.pointer(job)
-                completion(&shard, entry.pointee.row.facts, entry.pointee.message, job, true)
-                return
+                let pending = PendingMessage(
+                    facts: entry.pointee.row.facts, message: entry.pointee.message, job: job)
+                return completion(&shard, .found(pending))
+            case .absent: break
             }
-            if table == .broadcast {
-                shard.findPendingBroadcast(id, number: item, slot, completion: completion)
-                return
-            }
-            guard table == .message || table == .vendorMessage else {
-                completion(&shard, nil, .max, .max, true)
-                return
-            }
-            shard.scan(slot, table: table, from: item, rowLimit: 1, byteLimit: 1) { shard, rows, _, ok in
-                guard ok, let row = rows.first, row.facts.message == id else {
-                    completion(&shard, nil, .max, .max, ok)
-                    return
+            switch table {
+            case .broadcast: shard.findPendingBroadcast(id, number: item, slot, completion: completion)
+            case .message, .vendorMessage:
+                shard.scan(slot, table: table, from: item, rowLimit: 1, byteLimit: 1) { shard, page in
+                    guard case .rows(let rows, _) = page else { return completion(&shard, .unreadable) }
+                    guard let row = rows.first, row.facts.message == id else { return completion(&shard, .absent) }
+                    let message = shard.adoptMessage(row, device: slot)
+                    let entry = shard.messages.pointer(message)
+                    let pending = PendingMessage(
+                        facts: entry.pointee.facts, message: message, job: entry.pointee.job)
+                    completion(&shard, .found(pending))
                 }
-                let message = shard.adoptMessage(row, device: slot)
-                let entry = shard.messages.pointer(message)
-                completion(&shard, entry.pointee.facts, message, entry.pointee.job, true)
+            default: completion(&shard, .absent)
             }
         }
     }

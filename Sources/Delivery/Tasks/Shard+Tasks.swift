@@ -65,10 +65,12 @@ extension Shard {
         // Both rows are in the same bucket, so that one batch has both or none.
         precondition(key.bucket == record.id.home, "a requested task's home is its request's bucket")
         let requestKey = StoreKey(key.bucket, .request, ownerHigh: key.high, ownerLow: key.low)
-        lookUp(requestKey) { shard, bytes, _, ok in
-            guard ok else { return shard.answer(origin, .busy) }
-            if let bytes {
-                guard let row = CallRow.read(bytes), row.digest == digest else {
+        lookUp(requestKey) { shard, found in
+            switch found {
+            case .unreadable: return shard.answer(origin, .busy)
+            case .absent: break
+            case .found(let stored):
+                guard let row = CallRow.read(stored.bytes), row.digest == digest else {
                     return shard.answer(origin, .conflict)
                 }
                 shard.numbers.repeatedRequests &+= 1
@@ -111,15 +113,19 @@ extension Shard {
         _ task: TaskID, _ app: AppKey, _ origin: Origin,
         completion: @escaping (inout Shard, TaskRecord, GatewayTime) -> Void
     ) {
-        lookUp(TaskRow.key(task)) { shard, bytes, wakeAt, ok in
-            guard ok else { return shard.answer(origin, .busy) }
-            guard let bytes else { return shard.answer(origin, .unknown) }
-            guard let record = TaskRow.read(bytes) else {
+        lookUp(TaskRow.key(task)) { shard, found in
+            let stored: FoundRow
+            switch found {
+            case .unreadable: return shard.answer(origin, .busy)
+            case .absent: return shard.answer(origin, .unknown)
+            case .found(let row): stored = row
+            }
+            guard let record = TaskRow.read(stored.bytes) else {
                 shard.damaged(TaskRow.key(task))
                 return shard.answer(origin, .busy)
             }
             guard record.app == app else { return shard.answer(origin, .unknown) }
-            completion(&shard, record, wakeAt)
+            completion(&shard, record, stored.wakeAt)
         }
     }
 
@@ -162,13 +168,12 @@ extension Shard {
     ///
     /// It may be old or a repetition: what the row says now counts.
     mutating func taskAlarmFired(_ task: TaskID) {
-        lookUp(TaskRow.key(task)) { shard, bytes, wakeAt, ok in
-            guard ok else {
-                shard.tasks.schedule(task, at: shard.now + 1_000)
-                return
-            }
+        lookUp(TaskRow.key(task)) { shard, found in
+            if case .unreadable = found { return shard.tasks.schedule(task, at: shard.now + 1_000) }
             let isResumed = shard.tasks.takeResumed(task)
-            guard let bytes, var record = TaskRow.read(bytes), wakeAt <= shard.now || isResumed else { return }
+            guard case .found(let stored) = found, var record = TaskRow.read(stored.bytes) else { return }
+            let wakeAt = stored.wakeAt
+            guard wakeAt <= shard.now || isResumed else { return }
             if record.broadcast != nil, shard.broadcastAlarmFired(&record, wakeAt) { return }
             switch record.state {
             case .scheduled: record.state = .running
@@ -232,9 +237,12 @@ extension Shard {
         guard store.acceptsWrites else { return answer(origin, .busy) }
         let key = StoreKey(bucket, .taskGroup, ownerHigh: owner.0, ownerLow: owner.1, item: task.low)
         // A repeated request joins again: the process may have stopped before its first attempt was durable.
-        lookUp(key) { shard, bytes, _, ok in
-            guard ok else { return shard.answer(origin, .busy) }
-            guard bytes == nil else { return shard.answer(origin, .done) }
+        lookUp(key) { shard, found in
+            switch found {
+            case .unreadable: return shard.answer(origin, .busy)
+            case .found: return shard.answer(origin, .done)
+            case .absent: break
+            }
             shard.inBatch(in: bucket) { shard in
                 shard.store.put(key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none, byteCount: 16) {
                     var writer = RowWriter($0)
@@ -278,9 +286,12 @@ extension Shard {
         guard store.acceptsWrites, tasks.calls.count < limits.callsUnderWay else { return answer(origin, .busy) }
         tasks.begin(key, RunningCall(digest: digest, task: task))
         let begunKey = StoreKey(key.bucket, .request, ownerHigh: key.high, ownerLow: key.low)
-        lookUp(begunKey) { shard, bytes, _, ok in
-            guard ok else { return shard.dropCall(key, origin, .busy) }
-            guard let bytes else {
+        lookUp(begunKey) { shard, found in
+            let stored: FoundRow
+            switch found {
+            case .unreadable: return shard.dropCall(key, origin, .busy)
+            case .found(let row): stored = row
+            case .absent:
                 shard.inBatch(in: key.bucket) { shard in
                     shard.store.put(begunKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: targets)) {
                         CallRow.write(digest: digest, task: task, targets: targets, into: $0)
@@ -288,13 +299,13 @@ extension Shard {
                 }
                 return shard.answer(origin, .begun(task, targets))
             }
-            guard let begun = CallRow.read(bytes), begun.digest == digest else {
+            guard let begun = CallRow.read(stored.bytes), begun.digest == digest else {
                 return shard.dropCall(key, origin, .conflict)
             }
             shard.tasks.rename(key, begun.task)
-            shard.lookUp(CallRow.answerKey(key)) { shard, bytes, _, ok in
-                guard ok else { return shard.dropCall(key, origin, .busy) }
-                if let bytes, let outcomes = CallRow.readAnswer(bytes) {
+            shard.lookUp(CallRow.answerKey(key)) { shard, answered in
+                if case .unreadable = answered { return shard.dropCall(key, origin, .busy) }
+                if case .found(let stored) = answered, let outcomes = CallRow.readAnswer(stored.bytes) {
                     shard.numbers.repeatedRequests &+= 1
                     return shard.dropCall(key, origin, .ended(begun.task, outcomes))
                 }

@@ -21,9 +21,15 @@ enum ConnectCommand {
             .value(
                 "state", "WORD", "The application state: foreground, background or terminated. Default: foreground."),
             .flag("keeps-running", "The app keeps its connection in the background."),
-            .value("token", "HEX", "The APNs token."),
-            .value("environment", "WORD", "The token's: production or sandbox. Default: production."),
-            .value("topic", "TEXT", "The token's topic, the bundle id. Default: the app's configured one."),
+            .value("token", "HEX", "The token that alerts go to."),
+            .value("voip-token", "HEX", "The token that VoIP pushes go to."),
+            .value(
+                "activity-token", "NAME=HEX", "A Live Activity's token, under its laId; may be given again, up to 8."),
+            .value("start-token", "HEX", "The token that starts Live Activities."),
+            .value(
+                "channel", "WORD", "The tokens' channel: \(channels.map(\.0).joined(separator: ", ")). Default: apns."),
+            .value("environment", "WORD", "The tokens': production or sandbox. Default: production."),
+            .value("topic", "TEXT", "The tokens' topic, the bundle id. Default: the app's configured one."),
             .value("opened", "MSGID", "Opened from its notification before this start; may be given again, up to 32."),
             .value("badge", "N", "Sets the badge."),
             .value("heartbeat", "S", "The wish for a heartbeat, 30 to 1800 seconds."),
@@ -102,14 +108,39 @@ enum ConnectCommand {
         }
         let environments: [(String, VendorToken.Environment)] = [("production", .production), ("sandbox", .sandbox)]
         let environment = try arguments.choice("environment", environments) ?? .production
-        if let token = arguments.text("token") {
-            configuration.tokens = [
-                VendorToken(environment: environment, topic: arguments.text("topic") ?? "", token: token)
-            ]
-        } else if arguments.text("environment") != nil || arguments.text("topic") != nil {
-            throw .usage("--environment and --topic describe a token; give --token, too")
+        let channel = try arguments.choice("channel", channels) ?? .apns
+        configuration.tokens = try tokens(arguments).map { token in
+            var token = token
+            (token.channel, token.environment, token.topic) = (channel, environment, arguments.text("topic") ?? "")
+            return token
+        }
+        if configuration.tokens.isEmpty,
+            ["environment", "topic", "channel"].contains(where: { arguments.text($0) != nil })
+        {
+            throw .usage("--environment, --topic and --channel describe a token; give --token, too")
         }
         return configuration
+    }
+
+    private static let channels = VendorChannel.allCases.map { ("\($0.name)", $0) }
+
+    private static func tokens(_ arguments: ParsedArguments) throws(CommandFailure) -> [VendorToken] {
+        var tokens: [VendorToken] = []
+        let kinds: [(String, VendorToken.Kind)] = [
+            ("token", .alert), ("voip-token", .voip), ("start-token", .liveActivityStart),
+        ]
+        for (option, kind) in kinds {
+            if let token = arguments.text(option) { tokens.append(VendorToken(kind: kind, token: token)) }
+        }
+        for text in arguments.all("activity-token") {
+            let parts = text.split(separator: "=", maxSplits: 1)
+            guard parts.count == 2 else { throw .usage("--activity-token is \(text); it must be NAME=HEX") }
+            tokens.append(VendorToken(kind: .liveActivity, token: String(parts[1]), activity: String(parts[0])))
+        }
+        guard arguments.all("activity-token").count <= 8 else {
+            throw .usage("--activity-token is given at most 8 times")
+        }
+        return tokens
     }
 
     private static func openedMessages(_ arguments: ParsedArguments) throws(CommandFailure) -> [MessageID] {

@@ -4,6 +4,8 @@ internal import Wire
 enum Limits {
     /// A device may have as many tokens as one frame may name.
     static let tokensPerDevice = Wire.Limits.tokenCount
+    /// Of these, tokens of Live Activities.
+    static let activityTokensPerDevice = Wire.Limits.activityTokenCount
     /// APNs tokens are 32 bytes today and may grow to 100; as hex and with room, 512 characters.
     static let tokenByteCount = Wire.Limits.tokenByteCount
     /// msgIds opened from notifications that one Hello may name (Proto, `Hello.opened`).

@@ -48,12 +48,16 @@ public struct ClientConfiguration: Sendable {
         guard tokens.count <= Limits.tokenCount else { throw refuse("there are more than \(Limits.tokenCount) tokens") }
         for token in tokens where !Self.isSendable(token) {
             throw refuse(
-                "a token has more than \(Limits.tokenByteCount) bytes, or its topic more than \(Limits.topicByteCount)")
+                """
+                a token has more than \(Limits.tokenByteCount) bytes, or its topic more than \(Limits.topicByteCount), or \
+                its activity more than \(Limits.activityByteCount)
+                """)
         }
     }
 
     /// False for a token that would make every Hello unreadable.
     static func isSendable(_ token: VendorToken) -> Bool {
         token.token.utf8.count <= Limits.tokenByteCount && token.topic.utf8.count <= Limits.topicByteCount
+            && token.activity.utf8.count <= Limits.activityByteCount
     }
 }

@@ -80,15 +80,29 @@ extension ClientCore {
         reportOpened(at: now)
     }
 
+    /// Keeps a token in place of the one of its channel, kind and activity; an empty one removes such tokens.
     private mutating func setToken(_ token: VendorToken) {
         configuration.tokens.removeAll {
-            $0.kind == token.kind && ($0.topic == token.topic || token.token.isEmpty || $0.topic.isEmpty)
+            $0.isOfSameUse(as: token) && ($0.topic == token.topic || token.token.isEmpty || $0.topic.isEmpty)
         }
         if !token.token.isEmpty {
             configuration.tokens.append(token)
             if phase != .ready { renewedTokens = renewedTokens.filter { $0 != token } + [token] }
         }
-        let surplus = configuration.tokens.count - Limits.tokenCount
-        if surplus > 0 { configuration.tokens.removeFirst(surplus) }
+        // Activities come and go: theirs make room before the app's own.
+        if configuration.tokens.count(where: { $0.kind == .liveActivity }) > Limits.activityTokenCount
+            || configuration.tokens.count > Limits.tokenCount
+        {
+            let index = configuration.tokens.dropLast().firstIndex { $0.kind == .liveActivity }
+            configuration.tokens.remove(at: index ?? 0)
+        }
+    }
+}
+
+extension VendorToken {
+    /// True when both are for the same channel, kind and activity; an empty token without an activity is for any.
+    func isOfSameUse(as other: VendorToken) -> Bool {
+        guard channel == other.channel, kind == other.kind else { return false }
+        return activity == other.activity || other.token.isEmpty && other.activity.isEmpty
     }
 }

@@ -90,11 +90,17 @@ extension ClientCore {
         if applicationState != greeted.applicationState || keepsRunning != greeted.keepsRunning {
             perform(.applicationState(applicationState, keepsRunning: keepsRunning), at: now)
         }
-        let removed = greeted.tokens.filter { old in !configuration.tokens.contains { $0.kind == old.kind } }
+        let removed = greeted.tokens.filter { old in
+            !configuration.tokens.contains {
+                // Without an activity an empty token would remove those of all activities.
+                $0.channel == old.channel && $0.kind == old.kind
+                    && (old.activity.isEmpty || $0.activity == old.activity)
+            }
+        }
         // A Hello renews no token that the gateway has: what the app set meanwhile, the vendor gave it again.
         let added = configuration.tokens.filter { !greeted.tokens.contains($0) || renewedTokens.contains($0) }
         renewedTokens = []
-        let changes = removed.map { VendorToken(kind: $0.kind, environment: $0.environment, topic: $0.topic) } + added
+        let changes = removed.map { VendorToken(channel: $0.channel, kind: $0.kind, activity: $0.activity) } + added
         for start in stride(from: 0, to: changes.count, by: Limits.tokenCount) {
             update(at: now) { $0.tokens = Array(changes[start...].prefix(Limits.tokenCount)) }
         }

@@ -13,6 +13,9 @@ enum Limits {
     static let tokenCount = 16
     static let tokenByteCount = 512
     static let topicByteCount = 255
+    /// Of these tokens, those of Live Activities, and the bytes of an activity's name (Protocol.md, "Limits").
+    static let activityTokenCount = 8
+    static let activityByteCount = 64
     /// Streams that are remembered, one position each in a Hello or an Ack; two exist today.
     static let streamCount = 8
     /// Rejections in one Ack; more of them take several.

@@ -128,9 +128,12 @@ public final class LongwireClient: Sendable {
     @discardableResult
     public func setBadge(_ badge: Int32) -> Bool { post(.badge(badge)) }
 
-    /// Adds or replaces a vendor token; an empty one removes the token of its kind.
+    /// Adds or replaces a vendor token; an empty one removes those of its channel and kind, or of its activity.
     ///
-    /// - Returns: false also for a token above 512 bytes or with a topic above 256: no gateway would take its Hello.
+    /// A Live Activity has a token of its own, under the activity's name; the eight newest are kept.
+    ///
+    /// - Returns: false also for a token above 512 bytes, a topic above 255 or an activity above 64: no gateway would
+    ///   take its Hello.
     @discardableResult
     public func setToken(_ token: VendorToken) -> Bool {
         ClientConfiguration.isSendable(token) && post(.token(token))

@@ -43,12 +43,13 @@ enum APNsRenderer {
 
         var content = APNsContent(
             shape: MessageContent.Vendor(
-                tokenKind: kind, pushType: .alert, priority: 10, badge: badge, messageIDOffset: -1, badgeOffset: -1))
+                channel: .apns, tokenKind: kind, pushType: .alert, priority: 10, badge: badge, messageIDOffset: -1,
+                badgeOffset: -1))
         switch kind {
         case .voip: content.shape.pushType = .voip
-        case .liveActivity:
+        case .liveActivity, .liveActivityStart:
             content.shape.pushType = .liveActivity
-            try checkLiveActivity(ios, aps)
+            (content.shape.tokenKind, content.shape.activity) = try liveActivity(ios, aps)
         case .alert:
             if try isSilent(aps, hasAlert: alert != nil, badge: badge) {
                 (content.shape.pushType, content.shape.priority) = (.background, 5)
@@ -82,7 +83,8 @@ enum APNsRenderer {
         writer.removeAll()
         var content = APNsContent(
             shape: MessageContent.Vendor(
-                tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1, badgeOffset: -1))
+                channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1,
+                badgeOffset: -1))
         writer.beginObject()
         writer.key("aps")
         writer.beginObject()
@@ -251,12 +253,19 @@ enum APNsRenderer {
         return true
     }
 
-    private static func checkLiveActivity(_ ios: JSONValue, _ aps: JSONValue?) throws(GetuiFault) {
+    /// The token that a Live Activity's push goes to: its activity's own, or one that starts activities of its type.
+    private static func liveActivity(
+        _ ios: JSONValue, _ aps: JSONValue?
+    ) throws(GetuiFault) -> (kind: TokenKind, activity: UInt64) {
         guard let identifier = ios["laId"] else { throw .null("laId") }
         guard let bytes = identifier.stringBytes else { throw .type("laId") }
         guard bytes.count > 0 else { throw .empty("laId") }
         guard let aps else { throw .null("aps") }
-        guard aps["event"]?.stringBytes?.isEmpty == false else { throw .invalid("event", "update or end") }
+        guard let event = aps["event"], event.stringBytes?.isEmpty == false else {
+            throw .invalid("event", "start, update or end")
+        }
+        guard event.equals("start") else { return (.liveActivity, Activity.word(bytes)) }
+        return (.liveActivityStart, aps["attributes-type"]?.stringBytes.map { Activity.word($0) } ?? 0)
     }
 
     /// `"+1"`, `"-1"` change the stored badge, `"5"` or 5 sets it.

@@ -62,6 +62,8 @@ public enum AdminAnswer {
     /// A token is a secret of the device: eight characters tell tokens apart and send nothing.
     private static func write(_ token: DeviceStatus.Token, to writer: inout JSONWriter) {
         writer.beginObject()
+        writer.key("channel")
+        writer.string(token.channel.name)
         writer.key("kind")
         writer.string(token.kind.name)
         writer.key("environment")
@@ -70,6 +72,10 @@ public enum AdminAnswer {
         writer.string(token.topic)
         writer.key("token")
         writer.string(String(token.token.prefix(8)) + "…")
+        if !token.activity.isEmpty {
+            writer.key("activity")
+            writer.string(token.activity)
+        }
         writer.key("quarantined")
         writer.bool(token.isQuarantined)
         writer.endObject()

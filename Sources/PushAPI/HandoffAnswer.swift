@@ -109,6 +109,7 @@ extension TokenKind {
         case .alert: "alert"
         case .voip: "voip"
         case .liveActivity: "liveActivity"
+        case .liveActivityStart: "liveActivityStart"
         }
     }
 }

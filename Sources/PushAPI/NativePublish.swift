@@ -154,7 +154,8 @@ public final class NativePublisher {
         return writer.bytes.withUnsafeBytes { rendered in
             let vendor = content.map { content in
                 VendorContent(
-                    tokenKind: content.shape.tokenKind, pushType: content.shape.pushType,
+                    channel: content.shape.channel, tokenKind: content.shape.tokenKind,
+                    activity: content.shape.activity, pushType: content.shape.pushType,
                     priority: content.shape.priority, badge: content.shape.badge, body: rendered,
                     messageIDOffset: content.shape.messageIDOffset, badgeOffset: content.shape.badgeOffset,
                     collapseID: content.collapseID)

@@ -14,7 +14,7 @@ public enum Limits {
     /// A client that has proved nothing yet, or has but a device's secret, makes us hold no more than this.
     public static let clientBodyByteCount: Int = {
         let positions = positionCount * (rangeCount * 24 + 32)
-        let tokens = tokenCount * (topicByteCount + tokenByteCount + 32)
+        let tokens = tokenCount * (topicByteCount + tokenByteCount + activityByteCount + 32)
         let texts = appIDByteCount + clientByteCount + alternateByteCount + proofByteCount + nonceByteCount
         let hello = positions + tokens + texts + openedCount * 24
         let ack = positions + rejectedCount * (reasonByteCount + 32)
@@ -31,9 +31,12 @@ public enum Limits {
     public static let rejectedCount = 32
     /// Opened msgIds in one Hello; the rest follows as Feedback.
     public static let openedCount = 32
-    /// Vendor tokens in one Hello or DeviceUpdate, and of one device: three kinds in two environments, and room for
-    /// several topics.
+    /// Vendor tokens in one Hello or DeviceUpdate, and of one device: those of activities, three other kinds in two
+    /// environments, and two of other channels or topics.
     public static let tokenCount = 16
+    /// Tokens of Live Activities among them: a system lets an app have about five activities at a time, and some more
+    /// may have ended lately.
+    public static let activityTokenCount = 8
     /// Custom actions in Feedback: Getui's numbers for them.
     public static let actions: ClosedRange<UInt32> = 90_001...90_999
     /// Reasons in Welcome's `dropped`: there are nine final states.
@@ -45,6 +48,8 @@ public enum Limits {
     public static let topicByteCount = 255
     /// Vendor tokens are hex; Live Activity tokens are the longest seen, near 200 digits.
     public static let tokenByteCount = 512
+    /// ActivityKit's ids are UUIDs of 36 characters; an app may have names of its own.
+    public static let activityByteCount = 64
     /// 128 characters of up to four bytes.
     public static let reasonByteCount = 512
     /// 64 characters of up to four bytes.

@@ -11,14 +11,25 @@ public enum Role: UInt8, Sendable { case device = 0, sender }
 public enum ApplicationState: UInt8, Sendable { case foreground = 0, background, terminated }
 
 public struct VendorToken: Equatable, Sendable {
-    public enum Kind: UInt8, Sendable, CaseIterable { case alert = 0, voip, liveActivity }
+    /// `liveActivity` updates one activity, `liveActivityStart` starts any (push-to-start).
+    public enum Kind: UInt8, Sendable, CaseIterable { case alert = 0, voip, liveActivity, liveActivityStart }
     public enum Environment: UInt8, Sendable { case production = 0, sandbox }
+    public var channel: VendorChannel
     public var kind: Kind
     public var environment: Environment
     public var topic: String
     public var token: String
-    public init(kind: Kind = .alert, environment: Environment = .production, topic: String = "", token: String = "") {
-        (self.kind, self.environment, self.topic, self.token) = (kind, environment, topic, token)
+    /// Of a Live Activity's token, the activity's name (`laId` of a push); of one that starts activities, their
+    /// attributes type.
+    ///
+    /// Empty: any.
+    public var activity: String
+    public init(
+        channel: VendorChannel = .apns, kind: Kind = .alert, environment: Environment = .production, topic: String = "",
+        token: String = "", activity: String = ""
+    ) {
+        (self.channel, self.kind, self.environment) = (channel, kind, environment)
+        (self.topic, self.token, self.activity) = (topic, token, activity)
     }
 }
 

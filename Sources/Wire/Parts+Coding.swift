@@ -2,12 +2,12 @@
 
 extension VendorToken: MessageBody {
     package enum Field: UInt32, MessageField {
-        case kind = 1, environment, topic, token
+        case kind = 1, environment, topic, token, channel, activity
 
         package var shape: FieldShape {
             switch self {
-            case .kind, .environment: .enumeration
-            case .topic, .token: .string
+            case .kind, .environment, .channel: .enumeration
+            case .topic, .token, .activity: .string
             }
         }
     }
@@ -22,6 +22,9 @@ extension VendorToken: MessageBody {
             case .environment: environment = try cursor.knownValue(Environment.self, field, in: bytes)
             case .topic: topic = try cursor.string(field, limit: Limits.topicByteCount, in: bytes)
             case .token: token = try cursor.string(field, limit: Limits.tokenByteCount, in: bytes)
+            // The list has left out tokens of unknown channels (`Cursor.token`): of two numbers the last counts.
+            case .channel: channel = try cursor.value(VendorChannel.self, in: bytes) ?? channel
+            case .activity: activity = try cursor.string(field, limit: Limits.activityByteCount, in: bytes)
             }
         }
     }
@@ -31,6 +34,43 @@ extension VendorToken: MessageBody {
         sink.value(environment, Field.environment)
         sink.text(topic, Field.topic)
         sink.text(token, Field.token)
+        sink.value(channel, Field.channel)
+        sink.text(activity, Field.activity)
+    }
+}
+
+extension VendorToken {
+    /// False for a token of a channel that this version does not know, whatever else is in it.
+    fileprivate static func isOfKnownChannel(_ bytes: RawSpan, at range: Range<Int>) throws(WireError) -> Bool {
+        var cursor = Cursor(range)
+        var isKnown = true
+        while cursor.offset < cursor.end {
+            let (number, wireType) = try cursor.tag(in: bytes)
+            if number == Field.channel.rawValue, wireType == .varint {
+                isKnown = try cursor.value(VendorChannel.self, in: bytes) != nil
+            } else {
+                try cursor.skip(wireType, in: bytes)
+            }
+        }
+        return isKnown
+    }
+}
+
+extension Cursor {
+    /// One token of a list.
+    ///
+    /// A token of an unknown channel is passed over: a client may know more channels than its gateway, and must reach it
+    /// all the same.
+    mutating func token(
+        of list: inout [VendorToken], _ field: some MessageField, in bytes: RawSpan
+    ) throws(WireError) {
+        var behind = self
+        let range = try behind.lengthDelimited(in: bytes)
+        guard try VendorToken.isOfKnownChannel(bytes, at: range) else {
+            self = behind
+            return
+        }
+        try element(of: &list, field, limit: Limits.tokenCount, in: bytes)
     }
 }
 

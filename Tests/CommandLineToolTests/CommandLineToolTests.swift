@@ -1,6 +1,7 @@
 import Foundation
 import LongwireClient
 import Testing
+import Wire
 
 @testable import CommandLineTool
 
@@ -56,6 +57,8 @@ struct CommandLineToolTests {
             (["trace"], "MSGID is missing"), (["trace", "xyz"], "32 lower-case hex digits"),
             (["trace", "a", "b"], "one word too many"), (["connect", "--app", "a", "--state", "asleep"], "foreground"),
             (["connect", "--app", "a", "--topic", "t"], "--token"),
+            (["connect", "--app", "a", "--token", "aa", "--channel", "post"], "apns"),
+            (["connect", "--app", "a", "--activity-token", "ride"], "NAME=HEX"),
             (["connect", "--app", "a", "--opened", "12", "--state-file", "none"], "--opened"),
             (["connect", "--app", "a", "--state-file", "none"], "appSecret"),
             (["connect", "--data", "/nonexistent"], "demo.json"),
@@ -101,6 +104,20 @@ struct CommandLineToolTests {
                 + #""settings":{"ttl":-1,"strategy":{"default":4},"collapse_key":"k"},"#
                 + #""push_message":{"transmission":"x"},"push_channel":{"ios":"#
                 + #"{"aps":{"alert":{"title":"T","body":"B"}},"auto_badge":"+1"}}}"#)
+    }
+
+    @Test("a device has the tokens that the options name, each of its kind")
+    func tokens() throws {
+        let words = [
+            "--app", "a", "--app-secret", "s", "--host", "h", "--port", "1", "--token", "aa", "--voip-token", "bb",
+            "--start-token", "cc", "--activity-token", "ride=dd", "--activity-token", "meal=e=e", "--environment",
+            "sandbox", "--topic", "t", "--channel", "apns",
+        ]
+        let tokens = try ConnectCommand.configuration(ConnectCommand.syntax.parse(words), Terminal().context).tokens
+        #expect(tokens.allSatisfy { $0.channel == .apns && $0.environment == .sandbox && $0.topic == "t" })
+        #expect(tokens.map(\.kind) == [.alert, .voip, .liveActivityStart, .liveActivity, .liveActivity])
+        #expect(tokens.map(\.token) == ["aa", "bb", "cc", "dd", "e=e"])
+        #expect(tokens.map(\.activity) == ["", "", "", "ride", "meal"])
     }
 
     @Test("options win over the environment, and that over the demo app's file")

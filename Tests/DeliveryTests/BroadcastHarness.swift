@@ -35,7 +35,8 @@ final class BroadcastHarness {
         (lengths.payload, lengths.collapseKey) = (payload.utf8.count, collapseKey.utf8.count)
         lengths.vendorBody = body.utf8.count
         let shape = MessageContent.Vendor(
-            tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1, badgeOffset: -1)
+            channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1,
+            badgeOffset: -1)
         let content = MessageContent(
             strategy: strategy, timeToLive: timeToLive, vendor: vendor ? shape : nil, lengths: lengths,
             arena: Array((payload + collapseKey + body).utf8))

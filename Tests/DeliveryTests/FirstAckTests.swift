@@ -200,7 +200,7 @@ struct FirstAckTests {
                     cid: phone.cid, task: Self.task, messageDigest: digest(phone), strategy: .liveElseVendor,
                     timeToLive: 7_200_000, payload: payload,
                     vendor: VendorContent(
-                        tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, body: body,
+                        channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, body: body,
                         messageIDOffset: -1, badgeOffset: -1,
                         collapseID: UnsafeRawBufferPointer(start: nil, count: 0)))
                 command.taskCreatedAt = harness.now

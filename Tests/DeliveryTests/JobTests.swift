@@ -48,7 +48,8 @@ import Wire
         let body = text.withUTF8 {
             Shard.rendered(
                 VendorContent(
-                    tokenKind: .alert, pushType: .alert, priority: 5, badge: .set(1), body: UnsafeRawBufferPointer($0),
+                    channel: .apns, tokenKind: .alert, pushType: .alert, priority: 5, badge: .set(1),
+                    body: UnsafeRawBufferPointer($0),
                     messageIDOffset: 16, badgeOffset: 9, collapseID: UnsafeRawBufferPointer(start: nil, count: 0)),
                 message: id, badge: 12)
         }

@@ -20,7 +20,7 @@ struct ReportTests {
                     messageDigest: phone.cid.low &* 0x1_0001_0001 &+ task.low, strategy: .liveElseVendor,
                     timeToLive: timeToLive, isBulk: task.hasLedger, payload: UnsafeRawBufferPointer(payload),
                     vendor: VendorContent(
-                        tokenKind: .alert, pushType: .alert, priority: 10, badge: .none,
+                        channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none,
                         body: UnsafeRawBufferPointer(body), messageIDOffset: -1, badgeOffset: -1,
                         collapseID: UnsafeRawBufferPointer(start: nil, count: 0)))
                 command.taskCreatedAt = harness.now

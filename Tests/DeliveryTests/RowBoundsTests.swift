@@ -27,7 +27,9 @@ import Wire
         lengths.vendorBody = MessageBounds.vendorVoIPBodyByteCount
         lengths.vendorCollapseID = MessageBounds.vendorCollapseIDByteCount
         let vendor = MessageContent.Vendor(
-            tokenKind: .voip, pushType: .voip, priority: 10, badge: .none, messageIDOffset: -1, badgeOffset: -1)
+            channel: .apns, tokenKind: .voip, activity: 1, pushType: .voip, priority: 10, badge: .none,
+            messageIDOffset: -1,
+            badgeOffset: -1)
         return MessageContent(
             strategy: .liveElseVendor, timeToLive: 1, vendor: vendor, lengths: lengths,
             arena: [UInt8](repeating: 0, count: lengths.sum))
@@ -61,8 +63,10 @@ import Wire
     @Test("a device's row with everything in it")
     func device() {
         let token = DeviceToken(
-            kind: .alert, environment: .production, topic: String(repeating: "t", count: 255),
-            token: String(repeating: "f", count: Delivery.Limits.tokenByteCount), registeredAt: 1, isQuarantined: true)
+            channel: .apns, kind: .liveActivity, environment: .production, topic: String(repeating: "t", count: 255),
+            token: String(repeating: "f", count: Delivery.Limits.tokenByteCount),
+            activity: String(repeating: "a", count: Wire.Limits.activityByteCount), registeredAt: 1,
+            isQuarantined: true)
         var profile = DeviceProfile(
             secret: [UInt8](repeating: 1, count: 255),
             tokens: [DeviceToken](repeating: token, count: Delivery.Limits.tokensPerDevice))

@@ -38,7 +38,8 @@ import Wire
                         messageDigest: 3, strategy: .vendorElseLive, timeToLive: -1, payload: payload, collapseKey: key,
                         alertTitle: key, alertBody: payload,
                         vendor: VendorContent(
-                            tokenKind: .voip, pushType: .voip, priority: 10, badge: .add(-2), body: body,
+                            channel: .apns, tokenKind: .voip, pushType: .voip, priority: 10, badge: .add(-2),
+                            body: body,
                             messageIDOffset: 1, badgeOffset: 2, collapseID: key))
                     return bytes(MessageRow.byteCount(command)) { MessageRow.write(command, facts: facts, into: $0) }
                 }
@@ -59,7 +60,8 @@ import Wire
             secret: [1, 2, 3],
             tokens: [
                 DeviceToken(
-                    kind: .voip, environment: .sandbox, topic: "t", token: "abc", registeredAt: 5, isQuarantined: true)
+                    channel: .apns, kind: .voip, environment: .sandbox, topic: "t", token: "abc", registeredAt: 5,
+                    isQuarantined: true)
             ])
         let inner = bytes(profile.byteCount) {
             var writer = RowWriter($0)
@@ -114,6 +116,87 @@ import Wire
         #expect(
             profile.secret == [1, 2, 3] && profile.tokens.first?.token == "abc"
                 && profile.tokens.first?.isQuarantined == true)
+    }
+
+    /// Where the byte of the first token's channel and kind stands in `profile`.
+    private static let firstTokenOffset = 1 + 3 + 1
+
+    @Test("a token of a channel or kind that only a later version knows is kept as it is, and is nobody's")
+    func foreignTokens() throws {
+        var profile = DeviceProfile(secret: [1, 2, 3], tokens: [])
+        for (token, activity) in [("aa", ""), ("bb", "ride"), ("cc", "")] {
+            profile.tokens.append(
+                DeviceToken(
+                    channel: .apns, kind: .liveActivity, environment: .production, topic: "t", token: token,
+                    activity: activity, registeredAt: 5, isQuarantined: false))
+        }
+        func write(_ profile: DeviceProfile) -> [UInt8] {
+            Self.bytes(profile.byteCount) {
+                var writer = RowWriter($0)
+                profile.write(&writer)
+            }
+        }
+        let plain = write(profile)
+        #expect(plain[Self.firstTokenOffset] == TokenKind.liveActivity.rawValue, "APNs is 0: as rows always were")
+        for byte in [0xF0, 0xF2, 0x12, 0x0F] as [UInt8] {
+            var bytes = plain
+            bytes[Self.firstTokenOffset] = byte
+            var read = try #require(bytes.withUnsafeBytes { DeviceProfile($0) })
+            #expect(read.tokens.map(\.token) == ["bb", "cc"] && read.tokens[0].activity == "ride")
+            let any = TokenNeed(channel: .apns, kind: .liveActivity, activity: 0)
+            #expect(read.token(for: any)?.token == "cc")
+            read.tokens.removeAll()
+            for kind in TokenKind.allCases {
+                #expect(read.token(for: TokenNeed(channel: .apns, kind: kind, activity: 0)) == nil)
+            }
+            // Written again it is still there, for the version that knows it; and it has its place in the bound.
+            for number in 0..<20 {
+                read.register(
+                    DeviceToken(
+                        channel: .apns, kind: .alert, environment: .production, topic: "t\(number)",
+                        token: "n\(number)", registeredAt: 6, isQuarantined: false), isAgain: true)
+            }
+            let again = try #require(write(read).withUnsafeBytes { DeviceProfile($0) })
+            #expect(again.tokens == read.tokens && again.tokens.count == Limits.tokensPerDevice - 1)
+            #expect(write(again)[Self.firstTokenOffset] == byte && again.byteCount == write(again).count)
+        }
+        for count in 0..<plain.count {
+            #expect(plain.prefix(count).withUnsafeBytes { DeviceProfile($0) == nil || count == plain.count })
+        }
+    }
+
+    @Test("a content for a channel that only a later version knows is none, and never APNs's")
+    func foreignContents() throws {
+        var bytes = Self.message()
+        #expect(try #require(bytes.withUnsafeBytes { MessageRow($0)?.vendor?.channel }) == .apns)
+        bytes[26] = 15
+        bytes.withUnsafeBytes {
+            #expect(MessageRow($0)?.vendor == nil && MessageRow($0)?.payload.count == 7)
+        }
+        var lengths = MessageContent.Lengths()
+        (lengths.payload, lengths.vendorBody) = (1, 2)
+        for activity in [0, 77] as [UInt64] {
+            let content = MessageContent(
+                strategy: .liveElseVendor, timeToLive: 1,
+                vendor: MessageContent.Vendor(
+                    channel: .apns, tokenKind: .liveActivity, activity: activity, pushType: .liveActivity, priority: 5,
+                    badge: .set(3), messageIDOffset: 1, badgeOffset: 2),
+                lengths: lengths, arena: Array("p{}".utf8))
+            var bytes = Self.bytes(content.byteCount) {
+                var writer = RowWriter($0)
+                content.write(&writer)
+                #expect(writer.offset == content.byteCount)
+            }
+            func read() -> MessageContent? {
+                bytes.withUnsafeBytes {
+                    var reader = RowReader($0)
+                    return MessageContent(&reader)
+                }
+            }
+            #expect(read() == content && read()?.vendor?.activity == activity)
+            bytes[2] |= 0xF0
+            #expect(try #require(read()).vendor == nil)
+        }
     }
 
     @Test("a text beyond 255 bytes is cut between two characters, whatever their length")

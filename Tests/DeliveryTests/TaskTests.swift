@@ -302,7 +302,7 @@ struct TaskTests {
                     payload: payload,
                     vendor: revokes.isNone
                         ? VendorContent(
-                            tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, body: body,
+                            channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, body: body,
                             messageIDOffset: -1, badgeOffset: -1,
                             collapseID: UnsafeRawBufferPointer(start: nil, count: 0)) : nil)
                 command.taskCreatedAt = harness.now

@@ -81,9 +81,69 @@ struct TokenTests {
         #expect(kept(phone).isEmpty)
     }
 
+    @Test("a Live Activity's push goes to its activity's token, else to one that names none, never to another's")
+    func activities() throws {
+        var phone = harness.register(state: .background, token: "alert")
+        func activity(_ name: String, _ token: String) -> VendorToken {
+            VendorToken(kind: .liveActivity, token: token, activity: name)
+        }
+        func leased(_ name: String, kind: TokenKind = .liveActivity) -> String? {
+            _ = harness.publish(phone, kind: kind, activity: name)
+            let job = harness.lease().first
+            if let job { harness.settle(job, .accepted) }
+            return job?.token
+        }
+        harness.update(phone) { $0.tokens = [activity("ride", "r1"), activity("meal", "m1")] }
+        #expect(leased("ride") == "r1" && leased("meal") == "m1")
+        #expect(harness.publish(phone, kind: .liveActivity, activity: "game").fallbackReason == .noToken)
+        harness.update(phone) { $0.tokens = [activity("", "old")] }
+        #expect(leased("game") == "old" && leased("ride") == "r1", "as a client without names registers it")
+        harness.update(phone) { $0.tokens = [activity("ride", "r2")] }
+        #expect(leased("ride") == "r2" && kept(phone) == ["alert", "m1", "old", "r2"])
+        // A bad token of one activity leaves the others alone, after a crash as well.
+        _ = harness.publish(phone, kind: .liveActivity, activity: "ride")
+        harness.settle(try #require(harness.lease().first), .badToken)
+        harness.crash()
+        harness.connect(&phone, state: .background)
+        #expect(quarantined(phone) == ["r2"] && leased("meal") == "m1" && leased("ride") == "old")
+        // An activity that is over takes its own token along.
+        harness.update(phone) { $0.tokens = [activity("meal", "")] }
+        #expect(kept(phone) == ["alert", "old", "r2"])
+        // One token may start activities of several types, and is bad for all of them.
+        harness.update(phone) {
+            $0.tokens = ["Ride", "Meal"].map { VendorToken(kind: .liveActivityStart, token: "s", activity: $0) }
+        }
+        #expect(leased("Meal", kind: .liveActivityStart) == "s" && leased("Ride", kind: .liveActivityStart) == "s")
+        #expect(harness.publish(phone, kind: .liveActivityStart, activity: "Game").fallbackReason == .noToken)
+        _ = harness.publish(phone, kind: .liveActivityStart, activity: "Ride")
+        harness.settle(try #require(harness.lease().first), .badToken)
+        #expect(quarantined(phone) == ["r2", "s", "s"])
+        harness.update(phone) { $0.tokens = [activity("", "")] }
+        #expect(kept(phone) == ["alert", "s", "s"], "without an activity an empty token removes all of its kind")
+    }
+
+    @Test("eight activities have tokens, and no number of them takes the place of an app's own token")
+    func manyActivities() {
+        let phone = harness.register(state: .background, token: "alert")
+        for number in 0..<40 {
+            harness.update(phone) {
+                $0.tokens = [VendorToken(kind: .liveActivity, token: "t\(number)", activity: "a\(number)")]
+            }
+        }
+        #expect(kept(phone) == ["alert"] + (32..<40).map { "t\($0)" })
+        harness.update(phone) { $0.tokens = (0..<15).map { VendorToken(topic: "com.example.t\($0)", token: "u\($0)") } }
+        #expect(
+            kept(phone) == ["alert"] + (0..<15).map { "u\($0)" }, "tokens that stay for long make no room for these")
+        harness.update(phone) { $0.tokens = [VendorToken(kind: .liveActivity, token: "t", activity: "a")] }
+        #expect(kept(phone) == (0..<15).map { "u\($0)" } + ["t"])
+    }
+
     @Test("what one frame may name is what a device may have")
     func oneBound() {
         #expect(Delivery.Limits.tokensPerDevice == Wire.Limits.tokenCount)
         #expect(Wire.Limits.topicByteCount <= UInt8.max, "a device's row has one byte for its length")
+        #expect(Wire.Limits.activityByteCount <= UInt8.max && Wire.Limits.activityTokenCount < Wire.Limits.tokenCount)
+        #expect(VendorChannel.allCases.allSatisfy { $0.rawValue < 16 }, "rows have four bits for a channel")
+        #expect(TokenKind.allCases.allSatisfy { $0.rawValue < 16 }, "and four for a kind")
     }
 }

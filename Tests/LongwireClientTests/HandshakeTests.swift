@@ -102,6 +102,18 @@ struct HandshakeTests {
         #expect(driver.updates.contains { $0.pushModeOff == true })
     }
 
+    @Test("an activity that ended between Hello and Welcome is said to have ended, and the others stay")
+    func endedActivity() throws {
+        let tokens = ["one", "two"].map { VendorToken(kind: .liveActivity, token: "t-\($0)", activity: $0) }
+        var driver = CoreDriver(state: CoreDriver.registered)
+        for token in tokens { driver.perform(.token(token)) }
+        driver.start()
+        driver.perform(.token(VendorToken(kind: .liveActivity, activity: "one")))
+        try driver.welcome()
+        #expect(driver.hellos[0].tokens == tokens)
+        #expect(driver.updates.map(\.tokens) == [[VendorToken(kind: .liveActivity, activity: "one"), tokens[1]]])
+    }
+
     @Test("a token that the app set while away is registered again, though the Hello names it")
     func renewedToken() throws {
         let token = VendorToken(token: "abcd")

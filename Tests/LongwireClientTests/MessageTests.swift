@@ -242,6 +242,23 @@ struct MessageTests {
         #expect(driver.stored?.streams.count == 8)
     }
 
+    @Test("activities have tokens of their own: the eight newest, and none in the place of the app's")
+    func activityTokens() throws {
+        var driver = try CoreDriver.ready()
+        func token(_ name: String, _ text: String) -> VendorToken {
+            VendorToken(kind: .liveActivity, token: text, activity: name)
+        }
+        driver.perform(.token(VendorToken(token: "alert")))
+        for number in 0..<20 { driver.perform(.token(token("a\(number)", "t\(number)"))) }
+        #expect(driver.core.configuration.tokens.map(\.token) == ["alert"] + (12..<20).map { "t\($0)" })
+        driver.perform(.token(token("a19", "new")))
+        driver.perform(.token(token("a15", "")))
+        let left = ["alert", "t12", "t13", "t14", "t16", "t17", "t18", "new"]
+        #expect(driver.core.configuration.tokens.map(\.token) == left)
+        driver.perform(.token(token("", "")))
+        #expect(driver.core.configuration.tokens.map(\.token) == ["alert"])
+    }
+
     @Test("tokens of many topics: the newest that a Hello has room for are kept")
     func tokenBound() throws {
         var driver = try CoreDriver.ready()

@@ -62,9 +62,16 @@ enum FixtureRows {
             secret: [UInt8](repeating: UInt8(number), count: 32),
             tokens: [
                 DeviceToken(
-                    kind: .alert, environment: .production, topic: "com.example.app", token: "abcdef\(number)",
+                    channel: .apns, kind: .alert, environment: .production, topic: "com.example.app",
+                    token: "abcdef\(number)",
                     registeredAt: time, isQuarantined: number == 2)
             ])
+        if number == 4 {
+            profile.tokens.append(
+                DeviceToken(
+                    channel: .apns, kind: .liveActivity, environment: .sandbox, topic: "com.example.app",
+                    token: "fedcba", activity: "ride", registeredAt: time + 1, isQuarantined: false))
+        }
         if number == 3 {
             profile.names.take(AliasName(high: 0xA11A << 40, low: 5, text: "alice_王"), stamp: time)
             (profile.names.replacementDay, profile.names.replacementCount) = (20_000, 2)
@@ -101,7 +108,8 @@ enum FixtureRows {
                             strategy: facts.strategy, timeToLive: facts.timeToLive, payload: payload, collapseKey: key,
                             alertTitle: title, alertBody: title,
                             vendor: VendorContent(
-                                tokenKind: .alert, pushType: .alert, priority: 10, badge: .add(1), body: body,
+                                channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .add(1),
+                                body: body,
                                 messageIDOffset: 1, badgeOffset: 2, collapseID: key))
                         return bytes(MessageRow.byteCount(command)) {
                             MessageRow.write(command, facts: facts, into: $0)
@@ -165,7 +173,8 @@ enum FixtureRows {
         let content = MessageContent(
             strategy: .vendorElseLive, timeToLive: 3_600_000,
             vendor: MessageContent.Vendor(
-                tokenKind: .alert, pushType: .alert, priority: 10, badge: .add(1), messageIDOffset: -1, badgeOffset: -1),
+                channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .add(1), messageIDOffset: -1,
+                badgeOffset: -1),
             lengths: lengths, arena: Array("news{}".utf8))
         let record = TaskRecord(
             id: id, app: app, state: .scheduled, createdAt: time, validUntil: time + 9, scheduleAt: time + 5,

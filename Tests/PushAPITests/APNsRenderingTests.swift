@@ -93,6 +93,20 @@ struct APNsRenderingTests {
         #expect(activity.command.vendor?.tokenKind == .liveActivity)
     }
 
+    @Test("a Live Activity's push names its activity; one that starts an activity names the type")
+    func activities() throws {
+        let update = try seen(ios: #"{"type":"liveactivity","laId":"ride-7","aps":{"event":"update"}}"#)
+        let content = try #require(update.command.vendor)
+        #expect(content.channel == .apns && content.tokenKind == .liveActivity)
+        #expect(content.activity == Activity.word("ride-7".utf8) && content.activity != 0)
+        for (type, word) in [(#","attributes-type":"Ride""#, Activity.word("Ride".utf8)), ("", 0)] {
+            let start = try seen(ios: #"{"type":"liveactivity","laId":"x","aps":{"event":"start"\#(type)}}"#)
+            #expect(start.command.vendor?.tokenKind == .liveActivityStart && start.command.vendor?.activity == word)
+            #expect(start.command.vendor?.pushType == .liveActivity)
+        }
+        #expect(try seen(ios: #"{"aps":{"alert":"a"}}"#).command.vendor?.activity == 0)
+    }
+
     @Test("VoIP has payload and ids, and no badge")
     func voip() throws {
         let seen = try seen(ios: #"{"type":"voip","payload":"call","auto_badge":"+1"}"#)

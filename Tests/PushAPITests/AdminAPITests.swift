@@ -323,7 +323,7 @@ struct AdminAnswerTests {
                 == #"{"appId":"demoApp","cid":"\#(Fixture.cid)","bucket":1271,"connected":false,"reachable":false,"#
                 + #""suspect":false,"state":"background","keepsRunning":false,"generation":3,"heartbeatSeconds":300,"#
                 + #""lastSeenAt":19,"registeredAt":5,"queue":{"messages":2,"bytes":99,"inFlight":1,"nextSequence":8},"#
-                + #""badge":4,"pushModeOff":false,"tokens":[{"kind":"alert","environment":"sandbox","topic":"t","#
+                + #""badge":4,"pushModeOff":false,"tokens":[{"channel":"apns","kind":"alert","environment":"sandbox","topic":"t","#
                 + #""token":"abcdef01…","quarantined":true}]}"#)
         #expect(AdminAnswer.device(nil, at: address, registry: registry).status == 404)
         #expect(AdminAnswer.device(deviceStatus(app: AppKey(1)), at: address, registry: registry).status == 404)

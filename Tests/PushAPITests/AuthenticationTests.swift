@@ -249,6 +249,8 @@ func deviceStatus(app: AppKey) -> DeviceStatus {
         keepsRunning: false, generation: 3, heartbeatSeconds: 300, lastSeenAt: 19, lastLoginAt: 17, registeredAt: 5,
         queuedMessageCount: 2, queuedByteCount: 99, inFlightCount: 1, nextSequence: 8, badge: 4, pushModeOff: false,
         tokens: [
-            .init(kind: .alert, environment: .sandbox, topic: "t", token: "abcdef0123456789", isQuarantined: true)
+            .init(
+                channel: .apns, kind: .alert, environment: .sandbox, topic: "t", token: "abcdef0123456789",
+                isQuarantined: true)
         ])
 }

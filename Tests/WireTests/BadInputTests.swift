@@ -75,8 +75,13 @@ struct BadInputTests {
         DecodingCase("an unknown role", Hello.self, B.number(2, 2), .unknownValue(field: 2)),
         DecodingCase("a role that is 0 in its low byte", Hello.self, B.number(2, 256), .unknownValue(field: 2)),
         DecodingCase("a negative role", Hello.self, B.number(2, .max), .unknownValue(field: 2)),
-        DecodingCase("an unknown token kind", DeviceUpdate.self, B.block(5, B.number(1, 3)), .unknownValue(field: 1)),
+        DecodingCase("an unknown token kind", DeviceUpdate.self, B.block(5, B.number(1, 4)), .unknownValue(field: 1)),
         DecodingCase("an unknown environment", DeviceUpdate.self, B.block(5, B.number(2, 2)), .unknownValue(field: 2)),
+        DecodingCase(
+            "a channel as text", DeviceUpdate.self, B.block(5, B.text(5, "apns")), .wrongWireType(field: 5)),
+        DecodingCase(
+            "a token of an unknown channel cut short", DeviceUpdate.self, B.block(5, B.number(5, 9) + [0x22, 5, 65]),
+            .truncated),
         DecodingCase("an unknown feedback", Feedback.self, B.number(1, 3), .unknownValue(field: 1)),
         DecodingCase("a second proof", Hello.self, B.block(6, [1]) + B.block(6, [1]), .repeated(field: 6)),
         DecodingCase("an empty range", Ack.self, B.block(1, B.range(5, 4)), .badRange(field: 3)),
@@ -99,6 +104,21 @@ struct BadInputTests {
         #expect(throws: error) { try fault.decode() }
     }
 
+    @Test("a token of a channel that this version does not know is passed over, and the others stay")
+    func unknownChannel() throws {
+        let known = B.block(13, B.text(4, "aa"))
+        for channel in [UInt64(1), 15, 255, 256, .max] {
+            // Its kind and environment mean nothing here either.
+            let foreign = B.number(1, 9) + B.number(2, 9) + B.text(4, "bb") + B.number(5, channel)
+            let bytes = known + B.block(13, foreign) + B.block(13, B.text(4, "cc"))
+            #expect(
+                try Hello(decoding: bytes.span.bytes).tokens == [VendorToken(token: "aa"), VendorToken(token: "cc")])
+        }
+        // As of any scalar, the last of two counts.
+        let twice = B.block(13, B.number(5, 9) + B.text(4, "dd") + B.number(5, 0))
+        #expect(try Hello(decoding: twice.span.bytes).tokens == [VendorToken(token: "dd")])
+    }
+
     static let atTheLimit: [DecodingCase] = {
         var cases: [DecodingCase] = []
         cases += atLimit("app id", 1, Limits.appIDByteCount)
@@ -106,6 +126,7 @@ struct BadInputTests {
         cases += atLimit("proof", 6, Limits.proofByteCount)
         cases += atLimit("topic", 3, Limits.topicByteCount, inside: 13)
         cases += atLimit("token", 4, Limits.tokenByteCount, inside: 13)
+        cases += atLimit("activity", 6, Limits.activityByteCount, inside: 13)
         cases += many("positions", Hello.self, 8, [], Limits.positionCount)
         cases += many("tokens", Hello.self, 13, [], Limits.tokenCount)
         cases += many("opened", Hello.self, 14, [UInt8](repeating: 7, count: 16), Limits.openedCount)

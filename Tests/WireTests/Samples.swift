@@ -71,8 +71,10 @@ extension Generator {
 
     mutating func token() -> VendorToken {
         VendorToken(
-            kind: VendorToken.Kind.allCases[below(3)], environment: flag() ? .sandbox : .production,
-            topic: text(upTo: 20), token: text(upTo: 40))
+            channel: VendorChannel.allCases[below(VendorChannel.allCases.count)],
+            kind: VendorToken.Kind.allCases[below(VendorToken.Kind.allCases.count)],
+            environment: flag() ? .sandbox : .production,
+            topic: text(upTo: 20), token: text(upTo: 40), activity: flag() ? text(upTo: 16) : "")
     }
 
     mutating func position(stream: UInt32? = nil) -> StreamPosition {

@@ -78,10 +78,12 @@ private let states = ["FOREGROUND", "BACKGROUND", "TERMINATED"]
 
 extension VendorToken: TextFormatted {
     func write(to text: inout TextFormat) {
-        text.name("kind", kind.rawValue, of: ["ALERT", "VOIP", "LIVE_ACTIVITY"])
+        text.name("kind", kind.rawValue, of: ["ALERT", "VOIP", "LIVE_ACTIVITY", "LIVE_ACTIVITY_START"])
         text.name("environment", environment.rawValue, of: ["PRODUCTION", "SANDBOX"])
         text.text("topic", topic)
         text.text("token", token)
+        text.name("channel", channel.rawValue, of: ["APNS"])
+        text.text("activity", activity)
     }
 }
 

@@ -27,12 +27,15 @@ public struct Origin: Hashable, Sendable {
     public static let none = Origin(route: .max, request: 0)
 }
 
-/// The vendor's content, rendered once per task: APNs's JSON body with two holes, and its headers.
+/// A vendor's content, rendered once per task: for APNs its JSON body with two holes, and its headers.
 public struct VendorContent {
     /// How the icon's number changes with this message.
     public enum Badge: Equatable, Sendable { case none, set(Int32), add(Int32) }
 
+    public var channel: VendorChannel
     public var tokenKind: TokenKind
+    /// The activity that it is for, as `Activity.word` has it; 0: any.
+    public var activity: UInt64
     public var pushType: PushType
     /// 5 or 10.
     public var priority: UInt8
@@ -48,16 +51,32 @@ public struct VendorContent {
     public var collapseID: UnsafeRawBufferPointer
 
     public init(
-        tokenKind: TokenKind, pushType: PushType, priority: UInt8, badge: Badge, body: UnsafeRawBufferPointer,
-        messageIDOffset: Int32, badgeOffset: Int32, collapseID: UnsafeRawBufferPointer
+        channel: VendorChannel, tokenKind: TokenKind, activity: UInt64 = 0, pushType: PushType, priority: UInt8,
+        badge: Badge, body: UnsafeRawBufferPointer, messageIDOffset: Int32, badgeOffset: Int32,
+        collapseID: UnsafeRawBufferPointer
     ) {
-        (self.tokenKind, self.pushType, self.priority, self.badge) = (tokenKind, pushType, priority, badge)
+        (self.channel, self.tokenKind, self.activity) = (channel, tokenKind, activity)
+        (self.pushType, self.priority, self.badge) = (pushType, priority, badge)
         (self.body, self.messageIDOffset, self.badgeOffset) = (body, messageIDOffset, badgeOffset)
         self.collapseID = collapseID
     }
 }
 
-public enum TokenKind: UInt8, Sendable, CaseIterable { case alert = 0, voip, liveActivity }
+extension VendorContent {
+    /// The token that it goes to.
+    var need: TokenNeed { TokenNeed(channel: channel, kind: tokenKind, activity: activity) }
+}
+
+/// Names the Live Activity that a content or a token is for.
+public enum Activity {
+    /// The word that stands for a name in contents and rows: equal for equal names; 0 for none.
+    public static func word(_ name: some Collection<UInt8>) -> UInt64 {
+        name.isEmpty ? 0 : max(1, Fingerprint.of(name))
+    }
+}
+
+/// Raw values are stored in four bits.
+public enum TokenKind: UInt8, Sendable, CaseIterable { case alert = 0, voip, liveActivity, liveActivityStart }
 public enum TokenEnvironment: UInt8, Sendable { case production = 0, sandbox }
 public enum PushType: UInt8, Sendable { case alert = 0, background, voip, liveActivity }
 

@@ -6,7 +6,10 @@ public import Wire
 public struct MessageContent: Sendable, Equatable {
     /// The fixed part of a vendor's content.
     public struct Vendor: Sendable, Equatable {
+        public var channel: VendorChannel
         public var tokenKind: TokenKind
+        /// See `VendorContent.activity`.
+        public var activity: UInt64
         public var pushType: PushType
         public var priority: UInt8
         public var badge: VendorContent.Badge
@@ -14,12 +17,15 @@ public struct MessageContent: Sendable, Equatable {
         public var badgeOffset: Int32
 
         public init(
-            tokenKind: TokenKind, pushType: PushType, priority: UInt8, badge: VendorContent.Badge,
-            messageIDOffset: Int32, badgeOffset: Int32
+            channel: VendorChannel, tokenKind: TokenKind, activity: UInt64 = 0, pushType: PushType, priority: UInt8,
+            badge: VendorContent.Badge, messageIDOffset: Int32, badgeOffset: Int32
         ) {
-            (self.tokenKind, self.pushType, self.priority, self.badge) = (tokenKind, pushType, priority, badge)
+            (self.channel, self.tokenKind, self.activity) = (channel, tokenKind, activity)
+            (self.pushType, self.priority, self.badge) = (pushType, priority, badge)
             (self.messageIDOffset, self.badgeOffset) = (messageIDOffset, badgeOffset)
         }
+
+        var need: TokenNeed { TokenNeed(channel: channel, kind: tokenKind, activity: activity) }
     }
 
     /// Lengths of the pieces, in the order they stand in the arena.
@@ -98,9 +104,10 @@ public struct MessageContent: Sendable, Equatable {
             let vendorCollapseID = piece(lengths.vendorCollapseID)
             let content = vendor.map { vendor in
                 VendorContent(
-                    tokenKind: vendor.tokenKind, pushType: vendor.pushType, priority: vendor.priority,
-                    badge: vendor.badge, body: vendorBody, messageIDOffset: vendor.messageIDOffset,
-                    badgeOffset: vendor.badgeOffset, collapseID: vendorCollapseID)
+                    channel: vendor.channel, tokenKind: vendor.tokenKind, activity: vendor.activity,
+                    pushType: vendor.pushType, priority: vendor.priority, badge: vendor.badge, body: vendorBody,
+                    messageIDOffset: vendor.messageIDOffset, badgeOffset: vendor.badgeOffset,
+                    collapseID: vendorCollapseID)
             }
             var command = PublishCommand(
                 origin: target.origin, app: target.app, bucket: target.bucket, cid: target.cid, task: target.task,
@@ -132,8 +139,19 @@ public struct MessageContent: Sendable, Equatable {
     // MARK: The stored form
 
     static let headerByteCount = 72
+    /// The word of an activity stands behind the arena, if there is one.
+    static let activityByteCount = 8
 
-    var byteCount: Int { Self.headerByteCount + arena.count }
+    /// What the second byte of the row says.
+    private struct RowFlags: OptionSet {
+        let rawValue: UInt8
+        static let vendor = RowFlags(rawValue: 1)
+        static let activity = RowFlags(rawValue: 2)
+    }
+
+    private var activity: UInt64 { vendor?.activity ?? 0 }
+
+    var byteCount: Int { Self.headerByteCount + arena.count + (activity == 0 ? 0 : Self.activityByteCount) }
 
     func write(_ writer: inout RowWriter) {
         var badge: (kind: UInt8, value: Int32) = (0, 0)
@@ -143,8 +161,10 @@ public struct MessageContent: Sendable, Equatable {
         default: break
         }
         writer.put(strategy.rawValue)
-        writer.put(UInt8(vendor == nil ? 0 : 1))
-        writer.put(vendor?.tokenKind.rawValue ?? 0)
+        var flags: RowFlags = vendor == nil ? [] : .vendor
+        if activity != 0 { flags.insert(.activity) }
+        writer.put(flags.rawValue)
+        writer.put(vendor.map { ChannelByte.make($0.channel, $0.tokenKind) } ?? 0)
         writer.put(vendor?.pushType.rawValue ?? 0)
         writer.put(vendor?.priority ?? 0)
         writer.put(badge.kind)
@@ -161,13 +181,14 @@ public struct MessageContent: Sendable, Equatable {
             lengths.vendorCollapseID,
         ] { writer.put(UInt32(truncatingIfNeeded: length)) }
         arena.withUnsafeBytes { writer.put($0) }
+        if activity != 0 { writer.put(activity) }
     }
 
     init?(_ reader: inout RowReader) {
-        guard let strategy = Strategy(rawValue: reader.next() ?? 0), let hasVendor = reader.next(UInt8.self),
-            let tokenKind = TokenKind(rawValue: reader.next() ?? .max),
+        guard let strategy = Strategy(rawValue: reader.next() ?? 0), let flagsByte = reader.next(UInt8.self),
+            let kindByte = reader.next(UInt8.self),
             let pushType = PushType(rawValue: reader.next() ?? .max), let priority = reader.next(UInt8.self),
-            let badgeKind = reader.next(UInt8.self), let flags = reader.next(UInt16.self),
+            let badgeKind = reader.next(UInt8.self), let choices = reader.next(UInt16.self),
             let badgeValue = reader.next(Int32.self), let messageIDOffset = reader.next(Int32.self),
             let badgeOffset = reader.next(Int32.self), reader.next(UInt32.self) != nil,
             let timeToLive = reader.next(Int64.self), let revokes = reader.nextIdentifier(TaskID.self)
@@ -181,12 +202,24 @@ public struct MessageContent: Sendable, Equatable {
         }
         guard let bytes = reader.next(byteCount: lengths.sum) else { return nil }
         let badge: VendorContent.Badge = badgeKind == 1 ? .set(badgeValue) : badgeKind == 2 ? .add(badgeValue) : .none
-        let vendor = Vendor(
-            tokenKind: tokenKind, pushType: pushType, priority: priority, badge: badge,
-            messageIDOffset: messageIDOffset, badgeOffset: badgeOffset)
+        let flags = RowFlags(rawValue: flagsByte)
+        var activity: UInt64 = 0
+        if flags.contains(.activity) {
+            guard let word = reader.next(UInt64.self) else { return nil }
+            activity = word
+        }
+        var vendor: Vendor?
+        // A content for a channel that this version does not know is none.
+        if flags.contains(.vendor), let channel = ChannelByte.channel(kindByte),
+            let tokenKind = ChannelByte.tokenKind(kindByte)
+        {
+            vendor = Vendor(
+                channel: channel, tokenKind: tokenKind, activity: activity, pushType: pushType, priority: priority,
+                badge: badge, messageIDOffset: messageIDOffset, badgeOffset: badgeOffset)
+        }
         self.init(
-            strategy: strategy, timeToLive: timeToLive, vendor: hasVendor == 0 ? nil : vendor, revokes: revokes,
-            lengths: lengths, arena: Array(bytes))
-        firstAckWins = flags & 1 != 0
+            strategy: strategy, timeToLive: timeToLive, vendor: vendor, revokes: revokes, lengths: lengths,
+            arena: Array(bytes))
+        firstAckWins = choices & 1 != 0
     }
 }

@@ -134,7 +134,7 @@ extension Shard {
         return strategy.accept(
             Submission(
                 now: now, timeToLive: command.timeToLive, hasContent: command.vendor != nil,
-                hasToken: command.vendor.map { device.pointee.flags.contains(.token($0.tokenKind)) } ?? false,
+                hasToken: device.pointee.hasToken(for: command.vendor?.need),
                 isReachable: device.pointee.isReachable,
                 isPushModeOff: device.pointee.flags.contains(.pushModeOff), isBulk: command.isBulk,
                 liveDeadline: liveDeadline(device), leasable: limits.noStorageLeasable))

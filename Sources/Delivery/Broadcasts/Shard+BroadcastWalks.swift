@@ -184,8 +184,9 @@ extension Shard {
             }
             return
         }
-        let hasToken = broadcast.record.content.vendor.map { device.pointee.flags.contains(.token($0.tokenKind)) }
-        guard hasToken == true, isTarget(slot, broadcast) else { return }
+        guard device.pointee.hasToken(for: broadcast.record.content.vendor?.need), isTarget(slot, broadcast) else {
+            return
+        }
         evaluateUpTo(broadcast, slot)
         step.count += 1
         numbers.broadcastEnumerated &+= 1

@@ -120,7 +120,7 @@ extension Shard {
         numbers.broadcastMessages &+= 1
         let content = broadcast.record.content
         let isAttempted = broadcast.isAttemptOver(now, deadline: limits.liveDeadline)
-        let hasToken = content.vendor.map { device.pointee.flags.contains(.token($0.tokenKind)) } ?? false
+        let hasToken = device.pointee.hasToken(for: content.vendor?.need)
         let reason = content.strategy.fallbackReason(
             timeToLive: content.timeToLive, hasContent: content.vendor != nil, hasToken: hasToken)
         let isArmed = reason == .applies

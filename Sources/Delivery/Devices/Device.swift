@@ -31,10 +31,6 @@ struct Device {
         static let stored = Flags(rawValue: 32768)
         /// There may be cold rows at or beyond the cursor.
         static let coldAhead = Flags(rawValue: 16384)
-        /// An alert token that is not quarantined, and so on by kind.
-        static let alertToken = Flags(rawValue: 1 << 16)
-        static let voipToken = Flags(rawValue: 1 << 17)
-        static let liveActivityToken = Flags(rawValue: 1 << 18)
         /// Gets no messages; the shard sends nothing that is queued.
         static let blacklisted = Flags(rawValue: 1 << 19)
         /// Its roster row is written.
@@ -47,12 +43,24 @@ struct Device {
         static let damaged = Flags(rawValue: 1 << 23)
         /// Its profile is in a cell of `ProfileCells`.
         static let profileInCell = Flags(rawValue: 1 << 24)
+        // Bits 16–18, 25 and 27–31 are for tokens, see `token`.
         /// The shard gave held jobs of it back to the store.
         static let heldInStore = Flags(rawValue: 1 << 26)
         static let silenced: Flags = [.pushModeOff, .blacklisted]
-        static let allTokens: Flags = [.alertToken, .voipToken, .liveActivityToken]
+        /// The flags of all tokens.
+        static let allTokens: Flags = VendorChannel.allCases.reduce(into: []) { all, channel in
+            for kind in TokenKind.allCases { all.insert(.token(channel, kind)) }
+        }
 
-        static func token(_ kind: TokenKind) -> Flags { Flags(rawValue: 1 << (16 + UInt32(kind.rawValue))) }
+        /// A token of this channel and kind that is not in quarantine.
+        static func token(_ channel: VendorChannel, _ kind: TokenKind) -> Flags {
+            switch (channel, kind) {
+            case (.apns, .alert): Flags(rawValue: 1 << 16)
+            case (.apns, .voip): Flags(rawValue: 1 << 17)
+            case (.apns, .liveActivity): Flags(rawValue: 1 << 18)
+            case (.apns, .liveActivityStart): Flags(rawValue: 1 << 25)
+            }
+        }
     }
 
     // Fields that every message uses come first: they share the first cache line.
@@ -173,6 +181,13 @@ struct Device {
             return false
         }
         return state == .foreground || state == .background && flags.contains(.keepsRunning)
+    }
+
+    /// True when the device has a token that a content may go to; false without a content (`nil`).
+    func hasToken(for need: TokenNeed?) -> Bool {
+        guard let need, flags.contains(.token(need.channel, need.kind)) else { return false }
+        // The flags do not tell the activities apart.
+        return need.activity == 0 || DeviceProfile(profileBytes)?.token(for: need) != nil
     }
 
     /// Nothing refers to the slot's record but itself.

@@ -138,7 +138,7 @@ struct DeviceTable: ~Copyable {
         if isCell { device.pointee.flags.insert(.profileInCell) }
         device.pointee.flags.subtract(.allTokens)
         for token in profile(slot).tokens where !token.isQuarantined {
-            device.pointee.flags.insert(.token(token.kind))
+            device.pointee.flags.insert(.token(token.channel, token.kind))
         }
     }
 

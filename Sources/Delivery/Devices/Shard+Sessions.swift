@@ -204,28 +204,21 @@ extension Shard {
         whenDurable(.updated(session, result))
     }
 
-    /// Takes the tokens that a client named: one for each kind, environment and topic; an empty one removes its kind's.
-    ///
-    /// A Hello names the tokens that the client has, each time the same. Only an update (`isAgain`) says that the
-    /// vendor gave it a known token again, which ends the token's quarantine.
+    /// Takes the tokens that a client named; an empty one removes those of its channel and kind, or of its activity.
     mutating func register(_ tokens: [VendorToken], _ slot: UInt32, isAgain: Bool) {
         var profile = profile(slot)
         for token in tokens {
             let kind = TokenKind(rawValue: token.kind.rawValue) ?? .alert
             guard !token.token.isEmpty else {
-                profile.tokens.removeAll { $0.kind == kind }
+                profile.removeTokens(token.channel, kind, activity: token.activity)
                 continue
             }
-            let new = DeviceToken(
-                kind: kind, environment: TokenEnvironment(rawValue: token.environment.rawValue) ?? .production,
-                topic: token.topic, token: token.token, registeredAt: now, isQuarantined: false)
-            let isKnown = profile.tokens.contains { $0.isLike(new) && $0.token == new.token }
-            if isKnown, !isAgain { continue }
-            profile.tokens.removeAll { $0.isLike(new) || $0.kind == kind && $0.token == new.token }
-            profile.tokens.append(new)
-        }
-        while profile.tokens.count > Limits.tokensPerDevice {
-            profile.tokens.remove(at: profile.tokens.firstIndex { $0.isQuarantined } ?? 0)
+            let environment = TokenEnvironment(rawValue: token.environment.rawValue) ?? .production
+            profile.register(
+                DeviceToken(
+                    channel: token.channel, kind: kind, environment: environment, topic: token.topic,
+                    token: token.token, activity: token.activity, registeredAt: now, isQuarantined: false),
+                isAgain: isAgain)
         }
         devices.keepProfile(slot, profile)
     }

@@ -142,9 +142,7 @@ extension Shard {
             endVendorPart(JobAtHand(slot: slot, device: deviceSlot), state: .rejected, reason: "damagedRow")
             return nil
         }
-        let tokens = profile(deviceSlot).tokens
-        // The token that was registered last.
-        guard let token = tokens.last(where: { $0.kind == content.tokenKind && !$0.isQuarantined }) else {
+        guard let token = profile(deviceSlot).token(for: content.need) else {
             entry.pointee.row.note(.vendorRejected, now, "noToken")
             let job = JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes)
             endVendorPart(job, state: .rejected, reason: "noToken")

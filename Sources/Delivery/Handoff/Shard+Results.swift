@@ -233,21 +233,12 @@ extension Shard {
         numbers.resultsBadToken &+= 1
         let entry = jobs.pointer(slot)
         entry.pointee.row.note(.badToken, now, reason)
+        let sent = (digest: entry.pointee.row.sentToken, kind: entry.pointee.row.sentKind)
+        let isAnyBad = isPlanted(.currentTokenQuarantined)
         var profile = profile(device)
-        var hasOther = false
-        var quarantined = false
-        for index in profile.tokens.indices {
-            let token = profile.tokens[index]
-            let isSent =
-                token.digest == entry.pointee.row.sentToken
-                || isPlanted(.currentTokenQuarantined) && token.kind == entry.pointee.row.sentKind
-            if isSent, result.timestamp == 0 || token.registeredAt <= result.timestamp {
-                profile.tokens[index].isQuarantined = true
-                quarantined = true
-            } else if !token.isQuarantined {
-                hasOther = hasOther || token.kind == entry.pointee.row.sentKind
-            }
-        }
+        let (quarantined, hasOther) = profile.quarantine(
+            TokenNeed(channel: .apns, kind: sent.kind, activity: 0), timestamp: result.timestamp
+        ) { $0.digest == sent.digest || isAnyBad }
         if quarantined {
             devices.keepProfile(device, profile)
             inBatch(of: device) { shard in

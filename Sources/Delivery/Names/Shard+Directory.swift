@@ -211,7 +211,9 @@ extension Shard {
         let device = devices.pointer(slot)
         let profile = profile(slot)
         let settings = apps[Int(device.pointee.appIndex)]
-        let token = profile.tokens.first { $0.kind == .alert && !$0.isQuarantined }
+        let token = profile.tokens.first {
+            $0.channel == .apns && $0.kind == .alert && !$0.isQuarantined
+        }
         let topic = token?.topic ?? ""
         return DeviceDetail(
             aliases: profile.names.aliases.map(\.name), tags: profile.names.tags, badge: device.pointee.badge,

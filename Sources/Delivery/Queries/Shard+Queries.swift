@@ -22,8 +22,8 @@ extension Shard {
             }
             let tokens = shard.profile(slot).tokens.map {
                 DeviceStatus.Token(
-                    kind: $0.kind, environment: $0.environment, topic: $0.topic, token: String($0.token.prefix(8)),
-                    isQuarantined: $0.isQuarantined)
+                    channel: $0.channel, kind: $0.kind, environment: $0.environment, topic: $0.topic,
+                    token: String($0.token.prefix(8)), activity: $0.activity, isQuarantined: $0.isQuarantined)
             }
             let status = DeviceStatus(
                 app: app, isConnected: device.pointee.isConnected, isReachable: device.pointee.isReachable,

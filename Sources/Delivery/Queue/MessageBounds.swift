@@ -42,7 +42,7 @@ public enum RowBounds {
     /// The largest value of a table's rows; `nil` for the gateway's own small facts, which have no common shape.
     public static func byteCount(of table: StoreKey.Table, _ limits: ShardLimits) -> Int? {
         let group = 1 + TaskBounds.groupByteCount
-        let content = MessageContent.headerByteCount + MessageBounds.byteCount
+        let content = MessageContent.headerByteCount + MessageBounds.byteCount + MessageContent.activityByteCount
         let audience = TagExpression.byteCountLimit(tagByteCount: 4 * limits.tagCharacters)
         let task = 80 + group + content + BroadcastPlan.fixedByteCount + audience
         switch table {
@@ -70,14 +70,13 @@ public enum RowBounds {
     }
 
     private static func deviceByteCount(_ limits: ShardLimits) -> Int {
-        let token = 11 + 1 + 255 + 2 + Limits.tokenByteCount
         let aliases = Limits.aliasesPerDevice * (32 + textByteCount(characters: limits.aliasCharacters))
         let tags =
             limits.tagsPerDevice * (8 + 1)
             + min(
                 4 * limits.tagCharactersPerDevice, limits.tagsPerDevice * min(255, 4 * limits.tagCharacters))
         let names = 1 + 1 + aliases + 8 + 1 + (DeviceNames.givenUpLimit + 1) * 16 + 4 + 2 + 2 + tags
-        return DeviceRow.headerByteCount + 2 + 255 + Limits.tokensPerDevice * token + names
+        return DeviceRow.headerByteCount + 2 + 255 + Limits.tokensPerDevice * DeviceToken.largestByteCount + names
     }
 
     /// The bounds of a batch, in operations and in bytes with their headers.

@@ -217,15 +217,21 @@ public enum DeviceAnswer: Sendable {
 /// A device as the admin API and `user/status` show it.
 public struct DeviceStatus: Sendable {
     public struct Token: Sendable {
+        public var channel: VendorChannel
         public var kind: TokenKind
         public var environment: TokenEnvironment
         public var topic: String
         /// Only a prefix is ever shown.
         public var token: String
+        /// Of a Live Activity's token; empty: it names none.
+        public var activity: String
         public var isQuarantined: Bool
-        public init(kind: TokenKind, environment: TokenEnvironment, topic: String, token: String, isQuarantined: Bool) {
-            (self.kind, self.environment, self.topic) = (kind, environment, topic)
-            (self.token, self.isQuarantined) = (token, isQuarantined)
+        public init(
+            channel: VendorChannel, kind: TokenKind, environment: TokenEnvironment, topic: String, token: String,
+            activity: String = "", isQuarantined: Bool
+        ) {
+            (self.channel, self.kind, self.environment, self.topic) = (channel, kind, environment, topic)
+            (self.token, self.activity, self.isQuarantined) = (token, activity, isQuarantined)
         }
     }
     public var app: AppKey

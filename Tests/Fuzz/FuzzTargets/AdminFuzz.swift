@@ -153,7 +153,9 @@ enum AdminFuzz {
                     queuedByteCount: 2, inFlightCount: 3, nextSequence: script.word(), badge: -1, pushModeOff: false,
                     tokens: [
                         DeviceStatus.Token(
-                            kind: .voip, environment: .sandbox, topic: text, token: other, isQuarantined: true)
+                            channel: .apns, kind: .voip, environment: .sandbox, topic: text, token: other,
+                            activity: text,
+                            isQuarantined: true)
                     ]), at: address, registry: registry))
     }
 

@@ -25,8 +25,9 @@ extension Oracle {
     }
 
     func take(_ tokens: [VendorToken], _ identity: Identity) {
+        // Messages are for alerts here: tokens of other kinds must make no difference.
+        let tokens = tokens.filter { $0.kind == .alert }
         guard !tokens.isEmpty else { return }
-        // One kind is in use, so the last one named counts.
         identity.tokens = tokens.map(\.token).filter { !$0.isEmpty }
     }
 

@@ -43,6 +43,15 @@ final class SimulatedDevice {
     }
 
     private var token: VendorToken { VendorToken(token: "token-\(index)-\(tokenNumber)") }
+    /// A token of another kind: activities begin and end, and calls have a token, too.
+    private var otherToken: VendorToken {
+        let text = tokenNumber % 7 == 0 ? "" : "other-\(index)-\(tokenNumber)"
+        return switch tokenNumber % 4 {
+        case 0: VendorToken(kind: .voip, token: text)
+        case 1: VendorToken(kind: .liveActivityStart, token: text, activity: "Ride")
+        default: VendorToken(kind: .liveActivity, token: text, activity: "activity-\(tokenNumber / 3 % 11)")
+        }
+    }
     private var time: ClientTime { ClientTime(monotonic: world.now, wall: World.gatewayStart + world.now + skew) }
     var identity: Identity? { core.state.cid.isNone ? nil : world.identity(core.state.cid) }
 
@@ -172,6 +181,7 @@ final class SimulatedDevice {
     func changeToken() {
         world.faults.note(.tokenChanged)
         tokenNumber += 1
+        if tokenNumber % 3 == 0 { perform(.token(otherToken)) }
         if world.chance.perMille(150) {
             perform(.token(VendorToken(token: "")))
         } else {

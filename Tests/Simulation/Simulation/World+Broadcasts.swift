@@ -115,7 +115,8 @@ extension World {
         (lengths.payload, lengths.collapseKey) = (payload.count, collapse == 0 ? 0 : 1)
         lengths.vendorBody = hasVendor ? body.count : 0
         let shape = MessageContent.Vendor(
-            tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1, badgeOffset: -1)
+            channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1,
+            badgeOffset: -1)
         let content = MessageContent(
             strategy: strategy, timeToLive: timeToLive, vendor: hasVendor ? shape : nil, lengths: lengths,
             arena: payload + (collapse == 0 ? [] : [96 + collapse]) + (hasVendor ? body : []))

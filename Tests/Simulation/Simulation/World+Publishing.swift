@@ -88,7 +88,8 @@ extension World {
             key.withUnsafeBytes { key in
                 Array(body.utf8).withUnsafeBytes { body in
                     let content = VendorContent(
-                        tokenKind: .alert, pushType: .alert, priority: 10, badge: record.badge, body: body,
+                        channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: record.badge,
+                        body: body,
                         messageIDOffset: -1, badgeOffset: record.badge == .none ? -1 : 28,
                         collapseID: UnsafeRawBufferPointer(start: nil, count: 0))
                     let isDeduplicated = record.request > 0 && !record.isOnce

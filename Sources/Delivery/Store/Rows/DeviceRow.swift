@@ -1,53 +1,31 @@
 internal import Wire
 
-/// One vendor token of a device.
-struct DeviceToken {
-    var kind: TokenKind
-    var environment: TokenEnvironment
-    var topic: String
-    var token: String
-    var registeredAt: GatewayTime
-    /// The vendor called it bad; senders do not get it until the device registers it again.
-    var isQuarantined: Bool
-
-    /// True when one token takes the place of the other.
-    func isLike(_ other: DeviceToken) -> Bool {
-        kind == other.kind && environment == other.environment && topic == other.topic
-    }
-
-    /// Names the token in job rows without repeating it.
-    var digest: UInt64 { Fingerprint.of(token.utf8) }
-}
-
 /// What a device has besides numbers: its secret, its tokens, its names.
 ///
-/// In memory it stays as the bytes of the row, since most devices are rarely in use.
+/// In memory it stays as the bytes of the row, since most devices are rarely in use. `DeviceToken` has the rules for the
+/// tokens.
 package struct DeviceProfile {
     package var secret: [UInt8]
+    /// The one that was registered last is the last.
     var tokens: [DeviceToken]
+    /// Tokens of channels or kinds that this version does not know, as they stand in the row.
+    private var foreignTokens: [[UInt8]] = []
+    var foreignCount: Int { foreignTokens.count }
+    mutating func forgetForeign() { foreignTokens = [] }
     /// After the tokens, if there are any names; rows of store format 1 end before it.
     var names = DeviceNames()
 
     package var byteCount: Int {
-        tokens.reduce(2 + secret.count + names.byteCount) {
-            $0 + 11 + RowWriter.byteCount(text: $1.topic) + 2 + $1.token.utf8.count
-        }
+        2 + secret.count + names.byteCount + foreignTokens.reduce(0) { $0 + $1.count }
+            + tokens.reduce(0) { $0 + $1.byteCount }
     }
 
     package func write(_ writer: inout RowWriter) {
         writer.put(UInt8(truncatingIfNeeded: secret.count))
         secret.withUnsafeBytes { writer.put($0) }
-        writer.put(UInt8(truncatingIfNeeded: tokens.count))
-        for token in tokens {
-            writer.put(token.kind.rawValue)
-            writer.put(token.environment.rawValue)
-            writer.put(UInt8(token.isQuarantined ? 1 : 0))
-            writer.put(token.registeredAt)
-            writer.put(text: token.topic)
-            writer.put(UInt16(truncatingIfNeeded: token.token.utf8.count))
-            var text = token.token
-            text.withUTF8 { writer.put(UnsafeRawBufferPointer($0)) }
-        }
+        writer.put(UInt8(truncatingIfNeeded: foreignTokens.count + tokens.count))
+        for token in foreignTokens { token.withUnsafeBytes { writer.put($0) } }
+        for token in tokens { token.write(&writer) }
         names.write(&writer)
     }
 
@@ -60,16 +38,11 @@ package struct DeviceProfile {
         else { return nil }
         self.init(secret: Array(secret), tokens: [])
         for _ in 0..<tokenCount {
-            guard let kind = TokenKind(rawValue: reader.next() ?? .max),
-                let environment = TokenEnvironment(rawValue: reader.next() ?? .max),
-                let quarantined = reader.next(UInt8.self), let registeredAt = reader.next(Int64.self),
-                let topic = reader.nextText(), let count = reader.next(UInt16.self),
-                let text = reader.next(byteCount: Int(count))
-            else { return nil }
-            tokens.append(
-                DeviceToken(
-                    kind: kind, environment: environment, topic: topic, token: String(decoding: text, as: UTF8.self),
-                    registeredAt: registeredAt, isQuarantined: quarantined != 0))
+            switch DeviceToken.read(&reader) {
+            case .token(let token): tokens.append(token)
+            case .foreign(let bytes): foreignTokens.append(Array(bytes))
+            case nil: return nil
+            }
         }
         guard let names = DeviceNames(&reader) else { return nil }
         self.names = names

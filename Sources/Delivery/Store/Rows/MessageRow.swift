@@ -59,8 +59,10 @@ public struct MessageRow {
             case 2: .add(Int32(bitPattern: Self.half(bytes, 36)))
             default: .none
             }
+        // A content for a channel that this version does not know is none.
+        guard let channel = VendorChannel(rawValue: bytes[26]) else { return nil }
         return VendorContent(
-            tokenKind: TokenKind(rawValue: bytes[3] & 15) ?? .alert,
+            channel: channel, tokenKind: TokenKind(rawValue: bytes[3] & 15) ?? .alert, activity: Self.word(bytes, 120),
             pushType: PushType(rawValue: bytes[3] >> 4) ?? .alert,
             priority: bytes[4], badge: badge, body: part(alertBodyEnd, vendorBodyEnd),
             messageIDOffset: Int32(bitPattern: Self.half(bytes, 28)),
@@ -124,11 +126,12 @@ extension MessageRow {
         writer.put(UInt32(truncatingIfNeeded: command.alertTitle.count))
         writer.put(UInt32(truncatingIfNeeded: command.alertBody.count))
         writer.put(UInt16(truncatingIfNeeded: command.vendor?.collapseID.count ?? 0))
-        writer.put(UInt16(0))
+        writer.put(UInt16(command.vendor?.channel.rawValue ?? 0))
         writer.put(command.vendor?.messageIDOffset ?? -1)
         writer.put(command.vendor?.badgeOffset ?? -1)
         writer.put(badge.value)
         writeIdentity(facts, &writer)
+        writer.put(command.vendor?.activity ?? 0)
         writer.put(command.payload)
         writer.put(command.collapseKey)
         writer.put(command.alertTitle)
@@ -158,6 +161,5 @@ extension MessageRow {
         writer.put(facts.wakeAt)
         writer.put(facts.app.word)
         writer.put(facts.timeToLive)
-        writer.put(UInt64(0))
     }
 }

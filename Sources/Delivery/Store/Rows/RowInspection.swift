@@ -70,7 +70,7 @@ package enum RowInspection {
         package var isBlacklisted: Bool
         package var alias: AliasName?
         package var tags: [TagName]
-        /// Tokens that are not quarantined.
+        /// Tokens for alerts of APNs that are not quarantined.
         package var tokens: [String]
         /// Tokens that a sender service reported as bad.
         package var quarantined: [String]
@@ -120,7 +120,8 @@ package enum RowInspection {
             badgeRound: row.badgeRound,
             pushModeOff: row.flags.contains(.pushModeOff), isBlacklisted: row.flags.contains(.blacklisted),
             alias: profile.names.alias(ofType: 0)?.name, tags: profile.names.tags,
-            tokens: profile.tokens.filter { !$0.isQuarantined }.map(\.token),
+            tokens: profile.tokens.filter { $0.channel == .apns && $0.kind == .alert && !$0.isQuarantined }.map(
+                \.token),
             quarantined: profile.tokens.filter(\.isQuarantined).map(\.token))
     }
 

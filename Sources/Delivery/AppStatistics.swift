@@ -15,7 +15,7 @@ public struct AppStatistics: Sendable {
 
     // Gauges.
     public var connectedDevices = 0
-    public var dueJobs = 0
+    public var dueJobs = PerChannel { _ in 0 }
 
     public init() {}
 
@@ -36,7 +36,7 @@ extension Shard {
             guard let app = apps.firstIndex(where: { $0.key == key }) else { return AppStatistics() }
             var current = appNumbers[app]
             current.connectedDevices = sessions.count(ofApp: app)
-            current.dueJobs = jobs.dueCount(of: app)
+            for channel in VendorChannel.allCases { current.dueJobs[channel] = jobs.dueCount(of: app, channel) }
             return current
         }
     }

@@ -106,7 +106,7 @@ public struct Shard: ~Copyable {
     /// The last ticket that an effect waits for; 0 when none waits.
     public var awaitedTicket: Ticket { outbox.awaitedTicket }
 
-    /// True when a lease would find jobs.
+    /// True when a lease of some channel would find jobs.
     public var hasDueJobs: Bool { jobs.dueCount > 0 }
 
     /// No timer of this shard is due before this; the gateway calls `advance(to:)` then, and at least once a second.
@@ -126,9 +126,7 @@ public struct Shard: ~Copyable {
         current.deviceSlots = devices.count
         current.messagesInMemory = messages.count
         current.jobsInMemory = jobs.count
-        current.dueJobs = jobs.dueCount
-        current.heldJobs = jobs.heldCount
-        current.leasedJobs = jobs.leasedCount
+        for channel in VendorChannel.allCases { jobs.count(into: &current[channel], of: channel) }
         current.sessions = sessions.count
         current.waitingCommands = devices.waitingCount
         current.deviceQueues = devices.queueCount

@@ -1,3 +1,5 @@
+public import Wire
+
 /// The figures of one shard for the metrics: counters count since the process started, gauges show the state of now.
 public struct ShardStatistics: Sendable {
     // Counters.
@@ -27,17 +29,6 @@ public struct ShardStatistics: Sendable {
     public var suspectTimeouts: UInt64 = 0
     public var helloRefused: UInt64 = 0
     public var registrations: UInt64 = 0
-    public var jobsCreated: UInt64 = 0
-    public var leasesGiven: UInt64 = 0
-    public var leasesLapsed: UInt64 = 0
-    public var resultsAccepted: UInt64 = 0
-    public var resultsRetry: UInt64 = 0
-    public var resultsRejected: UInt64 = 0
-    public var resultsBadToken: UInt64 = 0
-    public var resultsStale: UInt64 = 0
-    public var jobsExhausted: UInt64 = 0
-    /// The vendor showed an alert of a message that the device had acked already.
-    public var alertedTwice: UInt64 = 0
     public var storeReadFailures: UInt64 = 0
     /// Rows whose bytes are not what they should be; each is logged.
     public var damagedRows: UInt64 = 0
@@ -52,16 +43,21 @@ public struct ShardStatistics: Sendable {
     public var deviceSlots = 0
     public var messagesInMemory = 0
     public var jobsInMemory = 0
-    public var dueJobs = 0
-    public var heldJobs = 0
-    public var leasedJobs = 0
     public var waitingCommands = 0
     /// Devices with a message queued or in flight, or with a command that waits.
     public var deviceQueues = 0
     public var pendingEffects = 0
     public var liveBroadcasts = 0
 
+    /// Jobs, leases and results, by channel.
+    public var vendors = PerChannel { _ in VendorStatistics() }
+
     public init() {}
+
+    public subscript(channel: VendorChannel) -> VendorStatistics {
+        get { vendors[channel] }
+        set { vendors[channel] = newValue }
+    }
 
     public func ended(_ state: FinalState) -> UInt64 { finals[Int(state.rawValue) - 1] }
 }

@@ -27,6 +27,7 @@ public enum AdminAction {
 public struct LeaseRequest: Sendable {
     /// The credential's name, for logs and metrics.
     public var holder: String
+    public var channel: VendorChannel
     /// Apps it may see; `nil`: all.
     public var apps: Set<AppKey>?
     public var limit: Int
@@ -36,10 +37,10 @@ public struct LeaseRequest: Sendable {
     public var leaseID: (UInt64, UInt64)
 
     public init(
-        holder: String, apps: Set<AppKey>?, limit: Int, leaseMilliseconds: Int64, waitMilliseconds: Int64,
-        leaseID: (UInt64, UInt64)
+        holder: String, channel: VendorChannel, apps: Set<AppKey>?, limit: Int, leaseMilliseconds: Int64,
+        waitMilliseconds: Int64, leaseID: (UInt64, UInt64)
     ) {
-        (self.holder, self.apps, self.limit) = (holder, apps, limit)
+        (self.holder, self.channel, self.apps, self.limit) = (holder, channel, apps, limit)
         (self.leaseMilliseconds, self.waitMilliseconds, self.leaseID) = (leaseMilliseconds, waitMilliseconds, leaseID)
     }
 }
@@ -168,13 +169,17 @@ public final class AdminAPI {
         _ body: (value: JSONValue, credential: Credential), _ request: APIRequest
     ) throws(AdminFault) -> LeaseRequest {
         let fields = try HandoffFields(body.value, known: ["channel", "max", "leaseSeconds", "waitSeconds"])
-        guard let channel = try fields.text("channel") else { throw .invalid("channel is missing; it is \"apns\"") }
-        guard channel == "apns" else { throw .invalid("channel is \"apns\"; there is no other") }
+        // Senders from before there were channels may name none.
+        let name = try fields.text("channel") ?? "\(VendorChannel.apns.name)"
+        guard let channel = VendorChannel(named: name) else {
+            let names = VendorChannel.allCases.map { "\($0.name)" }.joined(separator: ", ")
+            throw .invalid("channel is one of: \(names)")
+        }
         let limit = try fields.integer("max", in: 1...Int64(Limits.leaseJobCount)) ?? 100
         let seconds = try fields.integer("leaseSeconds", in: Limits.leaseSeconds) ?? 60
         let wait = try fields.integer("waitSeconds", in: Limits.waitSeconds) ?? 0
         return LeaseRequest(
-            holder: body.credential.name, apps: body.credential.apps, limit: Int(limit),
+            holder: body.credential.name, channel: channel, apps: body.credential.apps, limit: Int(limit),
             leaseMilliseconds: seconds * 1_000, waitMilliseconds: wait * 1_000,
             leaseID: (random.next() | 1, random.next()))
     }

@@ -128,6 +128,10 @@ public enum AdminAnswer {
             writer.string(step.event.name)
             writer.key("time")
             writer.integer(step.time)
+            if step.event.isOfVendor, let channel = trace.channel {
+                writer.key("channel")
+                writer.string(channel.name)
+            }
             if !step.detail.isEmpty {
                 writer.key("detail")
                 writer.string(step.detail)
@@ -168,6 +172,16 @@ extension FinalState {
 }
 
 extension TraceEvent {
+    /// A step of a message's way to the vendor, which belongs to a channel.
+    var isOfVendor: Bool {
+        switch self {
+        case .jobDue, .leased, .leaseLapsed, .vendorAccepted, .vendorRetry, .vendorRejected, .badToken, .exhausted,
+            .cancelled, .alertedTwice:
+            true
+        case .accepted, .sent, .timedOut, .opened, .shown, .acked, .ended, .action: false
+        }
+    }
+
     /// The name in traces (docs/Errors.md, "Trace events").
     public var name: StaticString {
         switch self {

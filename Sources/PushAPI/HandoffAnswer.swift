@@ -37,6 +37,8 @@ public enum HandoffAnswer {
 
     static func write(_ job: Job, registry: AppRegistry, to writer: inout JSONWriter) {
         writer.beginObject()
+        writer.key("channel")
+        writer.string(job.channel.name)
         writer.key("jobId")
         writer.string(job.message.description)
         writer.key("msgId")

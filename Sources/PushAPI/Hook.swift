@@ -6,7 +6,7 @@
 
 internal import Cryptography
 public import Delivery
-internal import Wire
+public import Wire
 
 /// The key shared with the sender service, written `whsec_` and base 64.
 public struct HookSecret: Sendable {
@@ -36,8 +36,8 @@ public struct HookDelivery: Sendable {
     public let body: [UInt8]
     public let jobs: [Job]
 
-    /// Takes freshly leased jobs, at least one; their lease names the delivery, too.
-    public init(jobs: [Job], leaseID: (UInt64, UInt64), registry: AppRegistry) {
+    /// Takes freshly leased jobs of a channel, at least one; their lease names the delivery, too.
+    public init(jobs: [Job], channel: VendorChannel, leaseID: (UInt64, UInt64), registry: AppRegistry) {
         id = "msg_" + HandoffAnswer.hex(leaseID)
         self.jobs = jobs
         var writer = JSONWriter(capacity: 128 + 1_024 * jobs.count)
@@ -45,7 +45,7 @@ public struct HookDelivery: Sendable {
         writer.key("type")
         writer.string("longwire.handoff")
         writer.key("channel")
-        writer.string("apns")
+        writer.string(channel.name)
         writer.key("jobs")
         writer.beginArray()
         for job in jobs { HandoffAnswer.write(job, registry: registry, to: &writer) }

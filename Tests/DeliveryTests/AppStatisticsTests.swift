@@ -21,10 +21,10 @@ struct AppStatisticsTests {
         let numbers = harness.shard.statistics(of: [Self.other, AppKey(0xC99), DeliveryHarness.app])
         #expect(numbers.map(\.accepted) == [2, 0, 3])
         #expect(numbers.map(\.connectedDevices) == [0, 0, 1])
-        #expect(numbers.map(\.dueJobs) == [2, 0, 0])
-        #expect(harness.statistics.accepted == 5 && harness.statistics.dueJobs == 2)
+        #expect(numbers.map { $0.dueJobs[.apns] } == [2, 0, 0])
+        #expect(harness.statistics.accepted == 5 && harness.statistics[.apns].dueJobs == 2)
         _ = harness.lease(1)
-        #expect(statistics(Self.other).dueJobs == 1)
+        #expect(statistics(Self.other).dueJobs[.apns] == 1)
     }
 
     @Test("a message that did not arrive counts for its app, by how it ended")
@@ -63,7 +63,7 @@ struct AppStatisticsTests {
         harness.apps = [all[0]]
         harness.crash()
         harness.advance(1_000)
-        #expect(statistics(Self.other).dueJobs == 1, "its job's alarm, though no configuration names it")
+        #expect(statistics(Self.other).dueJobs[.apns] == 1, "its job's alarm, though no configuration names it")
         harness.shard.reload(apps: all)
         harness.connect(&phone, app: Self.other)
         #expect(statistics(Self.other).connectedDevices == 1)

@@ -106,7 +106,7 @@ struct BroadcastResolutionTests {
         // A lease picks the old one's job and waits for another device's record.
         harness.shard.lease(
             LeaseCommand(
-                origin: Origin(route: 2, request: 900), apps: nil, limit: 1, leaseMilliseconds: 60_000,
+                origin: Origin(route: 2, request: 900), channel: .apns, apps: nil, limit: 1, leaseMilliseconds: 60_000,
                 leaseID: (9, 900)),
             now: harness.now)
         harness.connect(&phone, flushing: false)

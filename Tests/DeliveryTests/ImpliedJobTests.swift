@@ -56,7 +56,7 @@ import Wire
         let missed = harness.publish(phone).message
         let unarmed = harness.publish(absent(harness), timeToLive: 60_000, vendor: false).message
         harness.advance(10_000)
-        #expect(harness.statistics.dueJobs == 2)
+        #expect(harness.statistics[.apns].dueJobs == 2)
         go(way, harness)
         harness.advance(49_999)
         #expect(harness.trace(expiring)?.finalState == nil)
@@ -76,7 +76,8 @@ import Wire
         let harness = DeliveryHarness()
         _ = harness.publish(absent(harness))
         harness.shard.lease(
-            LeaseCommand(origin: .none, apps: nil, limit: 5, leaseMilliseconds: 60_000, leaseID: (1, 1)),
+            LeaseCommand(
+                origin: .none, channel: .apns, apps: nil, limit: 5, leaseMilliseconds: 60_000, leaseID: (1, 1)),
             now: harness.now)
         harness.crash()
         harness.advance(1)

@@ -54,7 +54,8 @@ import Wire
         let phone = harness.register(state: .background, token: "aa")
         _ = harness.publish(phone, timeToLive: 5_000)
         harness.shard.lease(
-            LeaseCommand(origin: .none, apps: nil, limit: 5, leaseMilliseconds: 60_000, leaseID: (1, 1)),
+            LeaseCommand(
+                origin: .none, channel: .apns, apps: nil, limit: 5, leaseMilliseconds: 60_000, leaseID: (1, 1)),
             now: harness.now)
         harness.drain()
         harness.letTimePass(5_000)

@@ -14,7 +14,7 @@ import Wire
         let phone = absent(harness)
         _ = harness.publish(phone)
         harness.shard.lease(
-            LeaseCommand(origin: .none, apps: nil, limit: 5, leaseMilliseconds: 1_000, leaseID: (1, 1)),
+            LeaseCommand(origin: .none, channel: .apns, apps: nil, limit: 5, leaseMilliseconds: 1_000, leaseID: (1, 1)),
             now: harness.now)
         harness.drain()
         #expect(harness.leases.isEmpty)
@@ -97,7 +97,7 @@ import Wire
         #expect(harness.lease(milliseconds: 5_000).map(\.attempt) == [2])
         harness.advance(5_000)
         #expect(harness.lease().isEmpty)
-        #expect(harness.statistics.jobsExhausted == 1)
+        #expect(harness.statistics[.apns].jobsExhausted == 1)
         #expect(harness.trace(outcome.message)?.finalState == nil)
         harness.become(.foreground, phone)
         #expect(harness.delivered.count == 1)
@@ -125,7 +125,7 @@ import Wire
         let job = try #require(harness.lease().first)
         #expect(harness.settle(job, .accepted) == .recorded)
         #expect(harness.settle(job, .accepted) == .recorded)
-        #expect(harness.statistics.resultsAccepted == 1)
+        #expect(harness.statistics[.apns].resultsAccepted == 1)
         let other = harness.publish(phone, strategy: .vendorOnly)
         let second = try #require(harness.lease().first)
         #expect(second.message == other.message)
@@ -133,7 +133,7 @@ import Wire
         #expect(harness.settle(second, .accepted) == .recorded)
         harness.crash()
         #expect(harness.settle(second, .accepted) == .recorded)
-        #expect(harness.statistics.alertedTwice == 0)
+        #expect(harness.statistics[.apns].alertedTwice == 0)
     }
 
     @Test("a late accepted always counts and cancels an unleased copy; other late outcomes are stale")
@@ -159,7 +159,8 @@ import Wire
         let outcome = harness.publish(phone)
         harness.advance(10_000)
         harness.shard.lease(
-            LeaseCommand(origin: .none, apps: nil, limit: 5, leaseMilliseconds: 60_000, leaseID: (1, 1)),
+            LeaseCommand(
+                origin: .none, channel: .apns, apps: nil, limit: 5, leaseMilliseconds: 60_000, leaseID: (1, 1)),
             now: harness.now)
         harness.acknowledge(phone, 1)
         #expect(harness.leases.map(\.count) == [0])
@@ -171,7 +172,7 @@ import Wire
         let trace = harness.trace(outcome.message)
         #expect(trace?.finalState == .deliveredOffline)
         #expect(trace?.steps.contains { $0.event == .alertedTwice } == true)
-        #expect(harness.statistics.alertedTwice == 1)
+        #expect(harness.statistics[.apns].alertedTwice == 1)
         #expect(harness.imbalance() == nil)
     }
 
@@ -197,7 +198,7 @@ import Wire
         #expect(harness.finalState(outcome.message) == .handedOff)
         job.leaseID = (7, 7)
         #expect(harness.settle(job, .accepted) == .stale)
-        #expect(harness.statistics.resultsAccepted == 1)
+        #expect(harness.statistics[.apns].resultsAccepted == 1)
         #expect(harness.imbalance() == nil)
     }
 
@@ -237,7 +238,7 @@ import Wire
             #expect(harness.settle(first, .accepted) == .recorded)
             #expect(harness.settle(second, .accepted) == .recorded)
             harness.crash()
-            #expect(harness.statistics.resultsAccepted == 0, "round \(round)")
+            #expect(harness.statistics[.apns].resultsAccepted == 0, "round \(round)")
         }
         let steps = try #require(harness.trace(outcome.message)).steps
         #expect(steps.filter { $0.event == .vendorAccepted }.count == 2)
@@ -271,10 +272,10 @@ import Wire
             #expect(harness.settle(job, .accepted) == .recorded)
             harness.store.cool()
         }
-        #expect(harness.statistics.alertedTwice == 1)
+        #expect(harness.statistics[.apns].alertedTwice == 1)
         harness.crash()
         for _ in 0..<3 { #expect(harness.settle(job, .accepted) == .recorded) }
-        #expect(harness.statistics.alertedTwice == 0)
+        #expect(harness.statistics[.apns].alertedTwice == 0)
         #expect(alerts(harness) == before + 1)
         #expect(harness.trace(outcome.message)?.steps.filter { $0.event == .alertedTwice }.count == 1)
     }
@@ -359,11 +360,11 @@ import Wire
         let phones = (0..<40).map { _ in absent(harness) }
         for phone in phones { _ = harness.publish(phone) }
         harness.store.cool()
-        #expect(harness.statistics.dueJobs <= 9)
+        #expect(harness.statistics[.apns].dueJobs <= 9)
         var seen: Set<MessageID> = []
         for _ in 0..<40 {
             harness.advance(1)
-            #expect(harness.statistics.dueJobs <= 16)
+            #expect(harness.statistics[.apns].dueJobs <= 16)
             for job in harness.lease(5) { #expect(seen.insert(job.message).inserted) }
         }
         #expect(seen.count == 40)
@@ -398,5 +399,44 @@ import Wire
         harness.store.readsFailFrom = .max
         harness.advance(1_000)
         #expect(harness.lease().count == 1)
+    }
+
+    @Test("a job for a channel that only a later version knows is leased to nobody and ends with its message")
+    func foreignChannel() throws {
+        for comesBack in [false, true] {
+            let harness = DeliveryHarness()
+            var phone = harness.register(state: .background, token: "aa")
+            let message = harness.publish(phone, "p", timeToLive: 60_000).message
+            #expect(harness.hasDueJobs)
+            // The rows as such a version would have stored them: the channel's number is 15.
+            let places: [StoreKey.Table: [(offset: Int, byte: UInt8)]] = [
+                .message: [(26, 15)], .job: [(117, 0xF0), (118, 0), (119, 0x80)],
+            ]
+            for (key, row) in harness.store.visibleRows {
+                guard let changes = places[key.table] else { continue }
+                var bytes = row.value
+                for change in changes { bytes[change.offset] = change.byte }
+                harness.store.beginBatch(key.bucket)
+                harness.store.put(
+                    key, wakeAt: row.wakeAt, prior: .maybe(wakeAt: row.wakeAt), byteCount: bytes.count
+                ) { $0.copyBytes(from: bytes) }
+                _ = harness.store.endBatch()
+            }
+            harness.store.sync()
+            harness.crash()
+            harness.advance(1_000)
+            #expect(harness.lease().isEmpty && !harness.hasDueJobs && harness.statistics[.apns].jobsCreated == 0)
+            #expect(harness.trace(message)?.finalState == nil && harness.trace(message)?.channel == nil)
+            if comesBack {
+                harness.connect(&phone)
+                #expect(harness.takeDelivered().map(\.payload) == ["p"], "the live channel has it all the same")
+                harness.acknowledge(phone, 1)
+                #expect(harness.finalState(message) == .deliveredOffline)
+            } else {
+                harness.advance(61_000)
+                #expect(harness.finalState(message) == .expired && harness.lease().isEmpty)
+            }
+            #expect(harness.statistics.damagedRows == 0 && harness.rowCount(.job) == 0)
+        }
     }
 }

@@ -78,7 +78,7 @@ struct NeighbourAlarmTests {
         let deadlines = try giveDeadlines(harness)
         harness.crash()
         expectDeadlines(deadlines, harness)
-        #expect(harness.statistics.dueJobs <= 16)
+        #expect(harness.statistics[.apns].dueJobs <= 16)
         #expect(harness.store.violations.isEmpty)
     }
 
@@ -90,7 +90,7 @@ struct NeighbourAlarmTests {
         let deadlines = try giveDeadlines(harness)
         harness.store.cool()
         expectDeadlines(deadlines, harness)
-        #expect(harness.statistics.heldJobs <= 9)
+        #expect(harness.statistics[.apns].heldJobs <= 9)
         #expect(harness.lease(100, apps: Self.flooder).isEmpty)
         // They want to be told again, and are away: each job is leased once.
         for index in phones.indices {
@@ -112,7 +112,7 @@ struct NeighbourAlarmTests {
         for _ in 0..<60 { _ = harness.publish(absent(harness)) }
         harness.crash()
         for _ in 0..<30 { harness.advance(1_000) }
-        #expect(harness.statistics.dueJobs <= 8)
+        #expect(harness.statistics[.apns].dueJobs <= 8)
         expectAllLeased(harness) { round in
             if round == 5 { harness.crash() }
             if round == 10 { harness.store.cool() }
@@ -132,11 +132,11 @@ struct NeighbourAlarmTests {
         harness.crash()
         for _ in 0..<115 { harness.advance(1_000) }
         // Not a word about the brief ones: a trace would bring their jobs into memory.
-        #expect(harness.statistics.dueJobs == 8)
+        #expect(harness.statistics[.apns].dueJobs == 8)
         if failingRead > 0 { harness.store.failingReads = [harness.store.readCount + failingRead] }
         for _ in 0..<30 { harness.advance(1_000) }
         #expect(brief.allSatisfy { harness.finalState($0) == .expired })
-        #expect(harness.statistics.dueJobs == 8 && harness.rowCount(.message) == 20)
+        #expect(harness.statistics[.apns].dueJobs == 8 && harness.rowCount(.message) == 20)
         #expect(harness.rowCount(.job) == 0, "jobs that are only due have no row")
         #expect(harness.imbalance() == nil)
     }
@@ -188,7 +188,7 @@ struct NeighbourAlarmTests {
         for _ in 0..<700 { _ = harness.publish(absent(harness)) }
         harness.crash()
         for _ in 0..<5 { harness.advance(1_000) }
-        #expect(harness.statistics.dueJobs == 600)
+        #expect(harness.statistics[.apns].dueJobs == 600)
         let own = (0..<50).map { _ in
             harness.publish(absent(harness, app: Self.neighbour), app: Self.neighbour).message
         }
@@ -204,7 +204,7 @@ struct NeighbourAlarmTests {
         for _ in 0..<30 { harness.advance(1_000) }
         if afterRestart { harness.crash() } else { harness.store.cool() }
         for _ in 0..<30 { harness.advance(1_000) }
-        #expect(harness.statistics.dueJobs <= 16)
+        #expect(harness.statistics[.apns].dueJobs <= 16)
         expectAllLeased(harness)
     }
 

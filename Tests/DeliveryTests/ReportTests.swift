@@ -271,7 +271,7 @@ struct BadgeTests {
         harness.advance(5_000)
         _ = harness.lease(milliseconds: 5_000)
         harness.advance(5_000)
-        #expect(harness.statistics.jobsExhausted == 1 && badge(phone) == 3)
+        #expect(harness.statistics[.apns].jobsExhausted == 1 && badge(phone) == 3)
         for _ in 0..<2 {
             harness.settle(late, .accepted)
             #expect(badge(phone) == 6)

@@ -199,6 +199,38 @@ import Wire
         }
     }
 
+    @Test("a job and a trace of a channel that only a later version knows say so, and are not APNs's")
+    func foreignJobs() throws {
+        var facts = Self.facts
+        facts.channels = ChannelSet(.apns)
+        var job = JobRow(facts: facts, state: .due, dueAt: 20)
+        job.sentKind = .voip
+        #expect(job.channel == .apns && job.channelBits == 0)
+        facts.channels = ChannelSet(rawValue: 1 << 9)
+        var foreign = JobRow(facts: facts, state: .due, dueAt: 20)
+        foreign.give((1, 2))
+        #expect(foreign.channel == nil && foreign.channelBits == 0x90)
+        let bytes = Self.bytes(foreign.byteCount) { foreign.write(into: $0) }
+        let read = try #require(bytes.withUnsafeBytes { JobRow($0) })
+        #expect(read.channel == nil && read.channelBits == 0x90 && read.facts.channels == facts.channels)
+        #expect(Self.bytes(read.byteCount) { read.write(into: $0) } == bytes, "it stays what it is")
+        for (row, channel) in [(job, VendorChannel.apns as VendorChannel?), (foreign, nil)] {
+            var row = row
+            row.note(.leased, facts.acceptedAt + 1)
+            let count = TraceRow.byteCount(facts, sentAt: 0, endedAt: 9, job: row, reason: "")
+            let trace = Self.bytes(count) {
+                TraceRow.write(
+                    facts, finalState: .failed, isOffline: true, sentAt: 0, endedAt: 9, job: row, reason: "", into: $0)
+            }
+            #expect(try #require(trace.withUnsafeBytes { TraceRow($0, of: facts.message) }).channel == channel)
+        }
+        // A row from before there were channels: its byte has a kind alone, and no set of channels stands beside it.
+        var old = Self.bytes(job.byteCount) { job.write(into: $0) }
+        (old[118], old[119]) = (0, 0)
+        let upgraded = try #require(old.withUnsafeBytes { JobRow($0) })
+        #expect(upgraded.channel == .apns && upgraded.sentKind == .voip && upgraded.facts.channels == ChannelSet(.apns))
+    }
+
     @Test("a text beyond 255 bytes is cut between two characters, whatever their length")
     func longTexts() throws {
         for (text, kept) in [("a", 255), ("\u{E9}", 254), ("\u{4F60}", 255), ("\u{1F600}", 252)] {

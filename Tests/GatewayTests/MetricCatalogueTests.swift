@@ -151,7 +151,7 @@ private struct Field {
             case is InlineArray<9, UInt64>: (byteCount, isNumber) = (72, true)
             case is [Int]: (byteCount, isNumber) = (MemoryLayout<[Int]>.size, false)
             case is String?: (byteCount, isNumber) = (MemoryLayout<String?>.size, false)
-            case is StoreStatistics.Retention:
+            case is StoreStatistics.Retention, is PerChannel<VendorStatistics>, is VendorStatistics, is PerChannel<Int>:
                 add(child.value, name, &offset, to: &fields)
                 continue
             default:

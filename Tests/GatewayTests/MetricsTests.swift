@@ -97,17 +97,17 @@ struct MetricsTests {
             "longwire_messages_ended_total{state=\"delivered\"} 2",
             "longwire_devices_registered_total 2",
             "longwire_devices_reachable 1",
-            "longwire_handoff_jobs_created_total 2",
-            "longwire_handoff_jobs_leased_total 1",
-            "longwire_handoff_jobs_under_lease 1",
-            "longwire_handoff_jobs_due 1",
+            "longwire_handoff_jobs_created_total{channel=\"apns\"} 2",
+            "longwire_handoff_jobs_leased_total{channel=\"apns\"} 1",
+            "longwire_handoff_jobs_under_lease{channel=\"apns\"} 1",
+            "longwire_handoff_jobs_due{channel=\"apns\"} 1",
             "longwire_app_connected_devices{app=\"app\"} 1",
             "longwire_app_connected_devices{app=\"other\"} 0",
             "longwire_app_messages_accepted_total{app=\"app\"} 3",
             "longwire_app_messages_accepted_total{app=\"other\"} 2",
             "longwire_app_messages_undelivered_total{app=\"other\",state=\"expired\"} 0",
-            "longwire_app_handoff_jobs_due{app=\"app\"} 0",
-            "longwire_app_handoff_jobs_due{app=\"other\"} 1",
+            "longwire_app_handoff_jobs_due{app=\"app\",channel=\"apns\"} 0",
+            "longwire_app_handoff_jobs_due{app=\"other\",channel=\"apns\"} 1",
         ] {
             #expect(lines.contains(line), "\(line)")
         }
@@ -116,8 +116,8 @@ struct MetricsTests {
         lines = page(of: harness)
         for line in [
             "longwire_messages_pending 0",
-            "longwire_handoff_leases_lapsed_total 1",
-            "longwire_handoff_jobs_due 0",
+            "longwire_handoff_leases_lapsed_total{channel=\"apns\"} 1",
+            "longwire_handoff_jobs_due{channel=\"apns\"} 0",
             "longwire_app_messages_undelivered_total{app=\"app\",state=\"expired\"} 1",
             "longwire_app_messages_undelivered_total{app=\"other\",state=\"expired\"} 2",
         ] {

@@ -148,7 +148,7 @@ def test_a_sender_that_lies_and_floods(calm, new_device):
             results = calm.admin_call("POST", "/v1/handoff/results", (forged + [unknown] * 4) * 62, token=HANDOFF_TOKEN)
             assert {one["verdict"] for one in results["results"]} == {"stale", "unknownJob"}
         assert calm.trace(message["msgId"])["state"] == "pending", "nothing of it counted"
-        assert watch.grown("longwire_handoff_results_total", outcome="stale") >= 4_960
+        assert watch.grown("longwire_handoff_results_total", channel="apns", outcome="stale") >= 4_960
         assert calm.settle(job, "accepted") == "recorded"
         assert calm.settle(job, "accepted") == "recorded", "said twice"
         assert calm.settle(job, "rejected") == "stale", "a second thought comes too late"

@@ -114,15 +114,16 @@ def test_metrics_by_app_name_those_that_the_credential_may_see(new_device):
         assert quiet.push(absent.cid, "late", alert="A")["channel"] == "queued"
         page = gateway.metrics().splitlines()
         for line in (
-                "longwire_messages_accepted_total 4", "longwire_handoff_jobs_created_total 1", "longwire_handoff_jobs_due 1",
+                "longwire_messages_accepted_total 4", 'longwire_handoff_jobs_created_total{channel="apns"} 1', 'longwire_handoff_jobs_due{channel="apns"} 1',
                 f'longwire_app_connected_devices{{app="{name}"}} 1',
                 f'longwire_app_messages_accepted_total{{app="{name}"}} 3',
                 'longwire_app_messages_accepted_total{app="quiet"} 1',
-                f'longwire_app_handoff_jobs_due{{app="{name}"}} 0', 'longwire_app_handoff_jobs_due{app="quiet"} 1',
+                f'longwire_app_handoff_jobs_due{{app="{name}",channel="apns"}} 0',
+                'longwire_app_handoff_jobs_due{app="quiet",channel="apns"} 1',
                 "longwire_store_damaged_rows_total 0", "longwire_store_read_failures_total 0"):
             assert line in page, line
         seen = gateway.admin_call("GET", "/metrics", token=neighbour_party.NEIGHBOUR_TOKEN)["text"]
-        assert 'longwire_app_handoff_jobs_due{app="quiet"} 1' in seen
+        assert 'longwire_app_handoff_jobs_due{app="quiet",channel="apns"} 1' in seen
         assert name not in seen, "another app's figures are not for this credential"
         assert gateway.stop() == 0
 

@@ -222,7 +222,7 @@ public final class DeliveryHarness: ShardStoreObserver {
     }
 
     public var hasDueJobs: Bool { shard.hasDueJobs }
-    public func hasDueJobs(for apps: Set<AppKey>) -> Bool { shard.hasDueJobs(for: apps) }
+    public func hasDueJobs(for apps: Set<AppKey>) -> Bool { shard.hasDueJobs(for: apps, .apns) }
     public var statistics: ShardStatistics { shard.statistics }
 
     // MARK: What a test says
@@ -367,7 +367,8 @@ public final class DeliveryHarness: ShardStoreObserver {
         nextLease += 1
         shard.lease(
             LeaseCommand(
-                origin: Origin(route: 2, request: nextLease), apps: apps, limit: limit, leaseMilliseconds: milliseconds,
+                origin: Origin(route: 2, request: nextLease), channel: .apns, apps: apps, limit: limit,
+                leaseMilliseconds: milliseconds,
                 leaseID: (9, nextLease)), now: now)
         flush()
         return leases.last ?? []

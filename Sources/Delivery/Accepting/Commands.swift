@@ -166,6 +166,7 @@ public protocol ProofVerifier: AnyObject {
 /// A sender service asks for due jobs of this shard.
 public struct LeaseCommand: Sendable {
     public var origin: Origin
+    public var channel: VendorChannel
     /// Apps that the credential may see; `nil`: all.
     public var apps: Set<AppKey>?
     public var limit: Int
@@ -173,9 +174,10 @@ public struct LeaseCommand: Sendable {
     /// 128 random bits; the leaseId of each job of this lease.
     public var leaseID: (UInt64, UInt64)
     public init(
-        origin: Origin, apps: Set<AppKey>?, limit: Int, leaseMilliseconds: Int64, leaseID: (UInt64, UInt64)
+        origin: Origin, channel: VendorChannel, apps: Set<AppKey>?, limit: Int, leaseMilliseconds: Int64,
+        leaseID: (UInt64, UInt64)
     ) {
-        (self.origin, self.apps, self.limit) = (origin, apps, limit)
+        (self.origin, self.channel, self.apps, self.limit) = (origin, channel, apps, limit)
         (self.leaseMilliseconds, self.leaseID) = (leaseMilliseconds, leaseID)
     }
 }
@@ -216,6 +218,13 @@ public struct AppSettings: Sendable {
     public var maxAttempts = 5
     public init(key: AppKey, appID: String, apnsTopic: String) {
         (self.key, self.appID, self.apnsTopic) = (key, appID, apnsTopic)
+    }
+
+    /// The topic of a channel's tokens that name none.
+    func topic(of channel: VendorChannel) -> String {
+        switch channel {
+        case .apns: apnsTopic
+        }
     }
 }
 

@@ -169,7 +169,10 @@ extension Shard {
                 byteCount: UInt32(truncatingIfNeeded: MessageRow.byteCount(command)))
             if !plan.isLive { facts.flags.insert(.offline) }
             if command.isBulk { facts.flags.insert(.bulk) }
-            if command.vendor != nil { facts.flags.insert(.hasVendorContent) }
+            if let vendor = command.vendor {
+                facts.flags.insert(.hasVendorContent)
+                facts.channels.insert(ChannelSet(vendor.channel))
+            }
             if hash != 0 { facts.flags.insert(.hasCollapseKey) }
             if plan.isArmed { facts.flags.insert(.isArmed) }
             facts.wakeAt = facts.firstAlarm

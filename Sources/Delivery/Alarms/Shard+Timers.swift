@@ -81,7 +81,7 @@ extension Shard {
                 return row.pointee.row.state == .leased && row.pointee.row.lease == job.leaseID
                     && !isOver(row.pointee.row.facts.expiresAt)
             }
-            numbers.leasesGiven &+= UInt64(still.count)
+            for job in still { numbers[job.channel].leasesGiven &+= 1 }
             outbox.send(.leased(origin, still))
         case .settled(let origin, let verdicts): outbox.send(.settled(origin, verdicts))
         case .task(let origin, let answer): outbox.send(.task(origin, answer))

@@ -175,7 +175,10 @@ final class LiveBroadcast {
                 app: record.app, cid: .none, strategy: record.content.strategy, flags: [.bulk], table: .broadcast,
                 item: plan.number, acceptedAt: plan.launchedAt, expiresAt: plan.expiresAt, fallbackAt: 0, wakeAt: 0,
                 timeToLive: record.content.timeToLive, byteCount: UInt32(truncatingIfNeeded: bytes.count))
-            if command.vendor != nil { facts.flags.insert(.hasVendorContent) }
+            if let vendor = command.vendor {
+                facts.flags.insert(.hasVendorContent)
+                facts.channels.insert(ChannelSet(vendor.channel))
+            }
             if command.collapseKey.count > 0 { facts.flags.insert(.hasCollapseKey) }
             MessageRow.write(command, facts: facts, into: bytes)
             return (bytes, command.collapseKey.count == 0 ? 0 : Fingerprint.of(command.collapseKey))

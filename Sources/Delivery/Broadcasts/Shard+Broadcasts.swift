@@ -210,7 +210,10 @@ extension Shard {
             acceptedAt: broadcast.plan.launchedAt, expiresAt: broadcast.plan.expiresAt, fallbackAt: 0,
             wakeAt: broadcast.plan.expiresAt, timeToLive: broadcast.record.content.timeToLive,
             byteCount: broadcast.byteCount)
-        if broadcast.record.content.vendor != nil { facts.flags.insert(.hasVendorContent) }
+        if let vendor = broadcast.record.content.vendor {
+            facts.flags.insert(.hasVendorContent)
+            facts.channels.insert(ChannelSet(vendor.channel))
+        }
         if broadcast.collapseHash != 0 { facts.flags.insert(.hasCollapseKey) }
         return facts
     }

@@ -198,6 +198,11 @@ extension DeviceToken {
 enum ChannelByte {
     static func make(_ channel: VendorChannel, _ kind: TokenKind) -> UInt8 { channel.rawValue << 4 | kind.rawValue }
 
+    /// The byte for channels of which this version knows none: the lowest of them.
+    static func unknown(_ channels: ChannelSet) -> UInt8 {
+        UInt8(truncatingIfNeeded: channels.rawValue.trailingZeroBitCount) << 4
+    }
+
     /// The channel; `nil` for one that this version does not know.
     static func channel(_ byte: UInt8) -> VendorChannel? { VendorChannel(rawValue: byte >> 4) }
 

@@ -1,7 +1,8 @@
 internal import Structures
 internal import Wire
 
-/// Handoff jobs in memory: found by their message's id and through their device, and, when due, in their app's list.
+/// Handoff jobs in memory: found by their message's id and through their device, and, when due, in the list of their app
+/// and channel.
 ///
 /// The table keeps the index, the lists and the numbers of due, held and leased jobs. The shard decides which of these
 /// a job is (`Shard.placeJob`).
@@ -20,32 +21,35 @@ struct JobTable: ~Copyable {
         }
     }
 
-    /// Due jobs of one app and kind, oldest first.
+    /// Due jobs of one app, channel and kind, oldest first.
     private struct DueList {
         var ends = SlotEnds()
         var count = 0
-        /// Held jobs of the app and kind, which stand in no list.
+        /// Held jobs of the app, channel and kind, which stand in no list.
         var heldCount = 0
     }
 
+    /// An app's lists: for each channel single pushes first, then bulk.
+    private static let listsPerApp = VendorChannel.allCases.count * 2
+
     private var entries = Slab<JobEntry>()
     private var index = WideMap()
-    /// By app: single pushes first, then bulk.
+    /// App after app.
     private var lists: [DueList]
     private var timers: SlotTimers
     private(set) var dueCount = 0
     private(set) var heldCount = 0
-    private(set) var leasedCount = 0
+    private(set) var leasedCount = PerChannel { _ in 0 }
     /// Jobs that were due before this time were counted as created before the start.
     let startedAt: GatewayTime
 
     init(appCount: Int, now: GatewayTime) {
         startedAt = now
-        lists = Array(repeating: DueList(), count: appCount * 2)
+        lists = Array(repeating: DueList(), count: appCount * Self.listsPerApp)
         timers = SlotTimers(resolution: 1, now: now)
     }
 
-    mutating func addApp() { lists += [DueList(), DueList()] }
+    mutating func addApp() { lists += Array(repeating: DueList(), count: Self.listsPerApp) }
 
     var count: Int { entries.count }
     @inline(__always) func isOccupied(_ slot: UInt32) -> Bool { entries.isOccupied(slot) }
@@ -78,11 +82,11 @@ struct JobTable: ~Copyable {
 
     // MARK: Places
 
-    /// Puts a job without a place into its app's due list.
+    /// Puts a job without a place into the due list of its app and channel.
     ///
     /// - Returns: true when the list was empty.
-    mutating func placeDue(_ slot: UInt32) -> Bool {
-        let list = Self.list(of: pointer(slot))
+    mutating func placeDue(_ slot: UInt32, of channel: VendorChannel) -> Bool {
+        let list = Self.list(of: pointer(slot), channel)
         let wasEmpty = lists[list].ends.isEmpty
         entries.link(slot, behind: lists[list].ends.last, in: &lists[list].ends, of: DueChain.self)
         lists[list].count += 1
@@ -92,48 +96,79 @@ struct JobTable: ~Copyable {
     }
 
     /// Counts a job without a place among the held ones.
-    mutating func placeHeld(_ slot: UInt32) {
-        lists[Self.list(of: pointer(slot))].heldCount += 1
+    mutating func placeHeld(_ slot: UInt32, of channel: VendorChannel) {
+        lists[Self.list(of: pointer(slot), channel)].heldCount += 1
         heldCount += 1
         pointer(slot).pointee.place = .held
     }
 
     mutating func countLeased(_ slot: UInt32) {
+        guard let channel = pointer(slot).pointee.row.channel else { return }
         pointer(slot).pointee.countsAsLeased = true
-        leasedCount += 1
+        leasedCount[channel] += 1
     }
 
     /// Takes a job out of its place, and stops its timer.
     mutating func unplace(_ slot: UInt32) {
         let entry = pointer(slot)
-        let list = Self.list(of: entry)
-        switch entry.pointee.place {
-        case .due:
-            entries.unlink(slot, from: &lists[list].ends, of: DueChain.self)
-            lists[list].count -= 1
-            dueCount -= 1
-        case .held:
-            lists[list].heldCount -= 1
-            heldCount -= 1
-        case .none, .leasing: break
-        }
-        if entry.pointee.countsAsLeased {
-            entry.pointee.countsAsLeased = false
-            leasedCount -= 1
+        // A job of an unknown channel has no place.
+        if let channel = entry.pointee.row.channel {
+            let list = Self.list(of: entry, channel)
+            switch entry.pointee.place {
+            case .due:
+                entries.unlink(slot, from: &lists[list].ends, of: DueChain.self)
+                lists[list].count -= 1
+                dueCount -= 1
+            case .held:
+                lists[list].heldCount -= 1
+                heldCount -= 1
+            case .none, .leasing: break
+            }
+            if entry.pointee.countsAsLeased {
+                entry.pointee.countsAsLeased = false
+                leasedCount[channel] -= 1
+            }
         }
         entry.pointee.place = .none
         timers.cancel(slot)
     }
 
-    private static func list(of job: UnsafeMutablePointer<JobEntry>) -> Int {
-        Int(job.pointee.appIndex) * 2 + (job.pointee.row.facts.flags.contains(.bulk) ? 1 : 0)
+    private static func list(of job: UnsafeMutablePointer<JobEntry>, _ channel: VendorChannel) -> Int {
+        list(of: Int(job.pointee.appIndex), channel, isBulk: job.pointee.row.facts.flags.contains(.bulk))
     }
 
-    /// The oldest due job of an app and kind, or `.max`.
-    func firstDue(of app: Int, isBulk: Bool) -> UInt32 { lists[app * 2 + (isBulk ? 1 : 0)].ends.first }
+    private static func list(of app: Int, _ channel: VendorChannel, isBulk: Bool) -> Int {
+        app * listsPerApp + Int(channel.rawValue) * 2 + (isBulk ? 1 : 0)
+    }
 
-    func dueCount(of app: Int) -> Int { lists[app * 2].count + lists[app * 2 + 1].count }
-    func heldCount(of app: Int) -> Int { lists[app * 2].heldCount + lists[app * 2 + 1].heldCount }
+    /// The oldest due job of an app, channel and kind, or `.max`.
+    func firstDue(of app: Int, _ channel: VendorChannel, isBulk: Bool) -> UInt32 {
+        lists[Self.list(of: app, channel, isBulk: isBulk)].ends.first
+    }
+
+    func dueCount(of app: Int, _ channel: VendorChannel) -> Int {
+        lists[Self.list(of: app, channel, isBulk: false)].count + lists[Self.list(of: app, channel, isBulk: true)].count
+    }
+
+    func dueCount(of app: Int) -> Int { lists(of: app).reduce(0) { $0 + $1.count } }
+    func heldCount(of app: Int) -> Int { lists(of: app).reduce(0) { $0 + $1.heldCount } }
+
+    private func lists(of app: Int) -> ArraySlice<DueList> {
+        lists[app * Self.listsPerApp..<(app + 1) * Self.listsPerApp]
+    }
+
+    /// Fills in how many jobs of a channel are where.
+    func count(into numbers: inout VendorStatistics, of channel: VendorChannel) {
+        numbers.leasedJobs = leasedCount[channel]
+        (numbers.dueJobs, numbers.heldJobs) = (0, 0)
+        for app in 0..<lists.count / Self.listsPerApp {
+            for isBulk in [false, true] {
+                let list = lists[Self.list(of: app, channel, isBulk: isBulk)]
+                numbers.dueJobs += list.count
+                numbers.heldJobs += list.heldCount
+            }
+        }
+    }
 
     // MARK: Timers
 

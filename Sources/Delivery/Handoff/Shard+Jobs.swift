@@ -39,8 +39,7 @@ extension Shard {
         var row = JobRow(facts: facts, state: .due, dueAt: dueAt)
         if entry.pointee.sentAt > 0 { row.note(.sent, entry.pointee.sentAt) }
         if timedOut { row.note(.timedOut, now) }
-        row.note(.jobDue, dueAt)
-        numbers.jobsCreated &+= 1
+        noteDue(&row, dueAt)
         let slot = adoptImplied(row)
         jobs.pointer(slot).pointee.wasReported = entry.pointee.flags.contains(.reported)
         placeJob(slot)
@@ -53,10 +52,7 @@ extension Shard {
         var row = JobRow(facts: entry.pointee.facts, state: isArmed ? .due : .cancelled, dueAt: now)
         if entry.pointee.sentAt > 0 { row.note(.sent, entry.pointee.sentAt) }
         if timedOut { row.note(.timedOut, now) }
-        if isArmed {
-            row.note(.jobDue, now)
-            numbers.jobsCreated &+= 1
-        }
+        if isArmed { noteDue(&row, now) }
         let slot = adopt(row, storedWakeAt: 0, isStored: false)
         writeJob(slot)
         placeJob(slot)
@@ -85,7 +81,7 @@ extension Shard {
                 return
             }
             if isPlanted(.impliedJobLost) { return }
-            if jobs.startedAt < facts.jobDueAt { numbers.jobsCreated &+= 1 }
+            if jobs.startedAt < facts.jobDueAt { count(JobRow(impliedBy: facts)) { $0.jobsCreated &+= 1 } }
         }
         let slot = known ?? adoptImplied(JobRow(impliedBy: facts))
         let entry = jobs.pointer(slot)
@@ -98,6 +94,18 @@ extension Shard {
             entry.pointee.row.dueAt = facts.jobDueAt
         }
         leaveIfOverfull(slot)
+    }
+
+    /// Notes in a new job's row that it is due, and counts it.
+    mutating func noteDue(_ row: inout JobRow, _ dueAt: GatewayTime) {
+        row.note(.jobDue, dueAt)
+        count(row) { $0.jobsCreated &+= 1 }
+    }
+
+    /// Counts something of a job among the figures of its channel.
+    @inline(__always)
+    mutating func count(_ row: JobRow, _ change: (inout VendorStatistics) -> Void) {
+        if let channel = row.channel { change(&numbers[channel]) }
     }
 
     /// Brings a job into memory, or finds it there.
@@ -140,14 +148,19 @@ extension Shard {
         let row = UnsafePointer(entry)
         switch row.pointee.row.state {
         case .due:
+            // No sender asks for a channel that this version does not know: the job ends with its message.
+            guard let channel = row.pointee.row.channel else {
+                jobs.watch(slot, until: row.pointee.row.mayWait(limits.vendorFirstPatience))
+                return
+            }
             if row.pointee.row.dueAt > now {
                 jobs.watch(slot, until: min(row.pointee.row.dueAt, row.pointee.row.facts.expiresAt))
                 return
             }
             if isHeld(slot) {
-                jobs.placeHeld(slot)
+                jobs.placeHeld(slot, of: channel)
             } else {
-                if jobs.placeDue(slot) { outbox.send(.jobsAvailable) }
+                if jobs.placeDue(slot, of: channel) { outbox.send(.jobsAvailable(channel)) }
             }
             jobs.watch(slot, until: row.pointee.row.mayWait(limits.vendorFirstPatience))
         case .leased:
@@ -251,14 +264,14 @@ extension Shard {
 
     /// A lease ran out without a result.
     private mutating func lapse(_ slot: UInt32) {
-        numbers.leasesLapsed &+= 1
         let entry = jobs.pointer(slot)
+        count(entry.pointee.row) { $0.leasesLapsed &+= 1 }
         entry.pointee.row.note(.leaseLapsed, now)
         if entry.pointee.row.isCollapsed {
             entry.pointee.row.state = .cancelled
             placeJob(slot)
         } else if Int(entry.pointee.row.attempts) >= apps[Int(entry.pointee.appIndex)].maxAttempts {
-            numbers.jobsExhausted &+= 1
+            count(entry.pointee.row) { $0.jobsExhausted &+= 1 }
             giveUpVendor(slot, state: .exhausted, reason: "exhausted")
         } else {
             if isPlanted(.lapsedLeaseLost) { return }

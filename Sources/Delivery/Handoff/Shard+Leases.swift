@@ -17,13 +17,11 @@ private final class LeaseOperation {
 }
 
 extension Shard {
-    /// True when a lease for these apps (`nil`: all) would find jobs.
-    public func hasDueJobs(for keys: Set<AppKey>?) -> Bool {
-        guard let keys else { return jobs.dueCount > 0 }
-        for (index, app) in apps.enumerated() where keys.contains(app.key) {
-            if jobs.dueCount(of: index) > 0 { return true }
+    /// True when a lease of the channel for these apps (`nil`: all) would find jobs.
+    public func hasDueJobs(for keys: Set<AppKey>?, _ channel: VendorChannel) -> Bool {
+        apps.enumerated().contains { index, app in
+            keys?.contains(app.key) != false && jobs.dueCount(of: index, channel) > 0
         }
-        return false
     }
 
     /// Leases due jobs; the answer comes as `.leased`, once it is durable, and may be empty.
@@ -69,7 +67,7 @@ extension Shard {
         leasePartDone(operation)
     }
 
-    /// Takes jobs from the due lists: single pushes before bulk, the apps in turn.
+    /// Takes jobs from the due lists of the channel: single pushes before bulk, the apps in turn.
     private mutating func pick(_ operation: LeaseOperation) {
         let limit = max(0, operation.command.limit)
         for isBulk in [false, true] {
@@ -78,7 +76,7 @@ extension Shard {
                 tookAny = false
                 for index in apps.indices where operation.items.count < limit {
                     if let allowed = operation.command.apps, !allowed.contains(apps[index].key) { continue }
-                    let slot = jobs.firstDue(of: index, isBulk: isBulk)
+                    let slot = jobs.firstDue(of: index, operation.command.channel, isBulk: isBulk)
                     guard slot != .max else { continue }
                     jobs.unplace(slot)
                     jobs.pointer(slot).pointee.place = .leasing
@@ -137,7 +135,8 @@ extension Shard {
             return nil
         }
         let deviceSlot = entry.pointee.device
-        guard let row = MessageRow(bytes), let content = row.vendor else {
+        let channel = operation.command.channel
+        guard let row = MessageRow(bytes), let content = row.content(for: channel) else {
             damaged(facts.key)
             endVendorPart(JobAtHand(slot: slot, device: deviceSlot), state: .rejected, reason: "damagedRow")
             return nil
@@ -177,10 +176,11 @@ extension Shard {
                 content.collapseID.isEmpty
                 ? facts.message.description : String(decoding: content.collapseID, as: UTF8.self)
             return Job(
-                message: facts.message, leaseID: operation.command.leaseID, leasedUntil: until, task: facts.task,
+                channel: channel, message: facts.message, leaseID: operation.command.leaseID, leasedUntil: until,
+                task: facts.task,
                 app: facts.app, cid: facts.cid, token: token.token, tokenKind: token.kind,
                 environment: token.environment,
-                topic: token.topic.isEmpty ? settings.apnsTopic : token.topic, pushType: content.pushType,
+                topic: token.topic.isEmpty ? settings.topic(of: channel) : token.topic, pushType: content.pushType,
                 priority: content.priority, expiration: facts.isOneShot ? 0 : facts.expiresAt, collapseID: collapseID,
                 body: Self.rendered(content, message: facts.message, badge: device.pointee.badge),
                 attempt: Int(entry.pointee.row.attempts), acceptedAt: facts.acceptedAt)

@@ -149,13 +149,13 @@ extension Shard {
         let entry = jobs.pointer(job.slot)
         guard let given = entry.pointee.row.leases.first(where: { $0.id == result.leaseID }) else {
             // No sender got this lease for this job, or too many leases came after it.
-            numbers.resultsStale &+= 1
+            count(entry.pointee.row) { $0.resultsStale &+= 1 }
             return .stale
         }
         if given.hasTaken(result.outcome) { return .recorded }
         let isCurrent = entry.pointee.row.state == .leased && entry.pointee.row.lease == result.leaseID
         guard isCurrent || result.outcome == .accepted || isPlanted(.lateResultCounts) else {
-            numbers.resultsStale &+= 1
+            count(entry.pointee.row) { $0.resultsStale &+= 1 }
             return .stale
         }
         let reason = result.reason.bounded(64)
@@ -165,7 +165,7 @@ extension Shard {
         case .accepted: vendorAccepted(job, result)
         case .retry: vendorRetry(job, result, reason)
         case .rejected:
-            numbers.resultsRejected &+= 1
+            count(entry.pointee.row) { $0.resultsRejected &+= 1 }
             entry.pointee.row.note(.vendorRejected, now, reason)
             endVendorPart(job, state: .rejected, reason: reason.isEmpty ? "rejected" : reason)
         case .badToken: badToken(job, result, reason)
@@ -175,8 +175,8 @@ extension Shard {
 
     private mutating func vendorAccepted(_ job: JobAtHand, _ result: JobResult) {
         let (slot, device) = (job.slot, job.device)
-        numbers.resultsAccepted &+= 1
         let entry = jobs.pointer(slot)
+        count(entry.pointee.row) { $0.resultsAccepted &+= 1 }
         entry.pointee.row.note(.vendorAccepted, now, result.vendorID.bounded(64))
         // The vendor's own time, unless it is impossible.
         let facts = entry.pointee.row.facts
@@ -204,15 +204,15 @@ extension Shard {
 
     private mutating func vendorRetry(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
-        numbers.resultsRetry &+= 1
         let entry = jobs.pointer(slot)
+        count(entry.pointee.row) { $0.resultsRetry &+= 1 }
         entry.pointee.row.note(.vendorRetry, now, reason)
         if entry.pointee.row.isCollapsed {
             endVendorPart(job, state: .cancelled, reason: "collapsed")
             return
         }
         guard Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts else {
-            numbers.jobsExhausted &+= 1
+            count(entry.pointee.row) { $0.jobsExhausted &+= 1 }
             endVendorPart(job, state: .exhausted, reason: "exhausted")
             return
         }
@@ -230,14 +230,15 @@ extension Shard {
     /// Quarantines the token that was sent, unless the device has another by now or registered it again since.
     private mutating func badToken(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
-        numbers.resultsBadToken &+= 1
         let entry = jobs.pointer(slot)
+        count(entry.pointee.row) { $0.resultsBadToken &+= 1 }
         entry.pointee.row.note(.badToken, now, reason)
+        guard let channel = entry.pointee.row.channel else { return }
         let sent = (digest: entry.pointee.row.sentToken, kind: entry.pointee.row.sentKind)
         let isAnyBad = isPlanted(.currentTokenQuarantined)
         var profile = profile(device)
         let (quarantined, hasOther) = profile.quarantine(
-            TokenNeed(channel: .apns, kind: sent.kind, activity: 0), timestamp: result.timestamp
+            TokenNeed(channel: channel, kind: sent.kind, activity: 0), timestamp: result.timestamp
         ) { $0.digest == sent.digest || isAnyBad }
         if quarantined {
             devices.keepProfile(device, profile)
@@ -266,7 +267,7 @@ extension Shard {
         completion: @escaping (inout Shard, ResultVerdict.Verdict) -> Void
     ) {
         guard let given = trace.leases.first(where: { $0.id == result.leaseID }) else {
-            numbers.resultsStale &+= 1
+            countStale(trace)
             return completion(&self, .stale)
         }
         if given.hasTaken(result.outcome) { return completion(&self, .recorded) }
@@ -275,7 +276,7 @@ extension Shard {
             trace.finalState == .delivered || trace.finalState == .deliveredOffline || trace.finalState == .opened
             ? .alertedTwice : .vendorAccepted
         guard result.outcome == .accepted, let key = Self.lateKey(event, trace.facts.message) else {
-            numbers.resultsStale &+= 1
+            countStale(trace)
             return completion(&self, .stale)
         }
         lookUp(key) { shard, late in
@@ -284,8 +285,10 @@ extension Shard {
             case .unreadable: return completion(&shard, .storeFailed)
             case .absent: break
             }
-            shard.numbers.resultsAccepted &+= 1
-            if event == .alertedTwice { shard.numbers.alertedTwice &+= 1 }
+            if let channel = trace.channel {
+                shard.numbers[channel].resultsAccepted &+= 1
+                if event == .alertedTwice { shard.numbers[channel].alertedTwice &+= 1 }
+            }
             shard.inBatch(in: trace.facts.bucket) { shard in
                 shard.noteLate(event, of: trace.facts.message, detail: result.vendorID.bounded(64))
                 shard.noteTaskEvent(.alerted, isVendor: true, task: trace.facts.task, message: trace.facts.message)
@@ -298,5 +301,9 @@ extension Shard {
             }
             completion(&shard, .recorded)
         }
+    }
+
+    private mutating func countStale(_ trace: TraceRow) {
+        if let channel = trace.channel { numbers[channel].resultsStale &+= 1 }
     }
 }

@@ -176,6 +176,7 @@ extension Shard {
             finalState: nil, finalReason: "",
             steps: [MessageTrace.Step(event: .accepted, time: facts.acceptedAt)] + steps)
         (trace.fallback, trace.fallbackReason) = facts.fallback
+        trace.channel = facts.channels.first
         return trace
     }
 
@@ -186,6 +187,7 @@ extension Shard {
             acceptedAt: row.facts.acceptedAt, expiresAt: row.facts.expiresAt, finalState: row.finalState,
             finalReason: row.reason, steps: row.steps)
         if let fallback = row.fallback { (trace.fallback, trace.fallbackReason) = fallback }
+        trace.channel = row.channel
         return trace
     }
 

@@ -20,8 +20,8 @@ public enum Effect {
     indirect case leased(Origin, [Job])
     /// One verdict a result, in the order given.
     indirect case settled(Origin, [ResultVerdict])
-    /// Jobs became due where there were none: long polls may lease now.
-    case jobsAvailable
+    /// Jobs of a channel became due where there were none: long polls that wait for it may lease now.
+    case jobsAvailable(VendorChannel)
     indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
     indirect case messageTrace(Origin, TraceAnswer)
     indirect case directoryAnswered(Origin, DirectoryReply)
@@ -135,6 +135,7 @@ public struct PublishOutcome: Sendable, Equatable {
 
 /// A leased handoff job, complete.
 public struct Job: Sendable {
+    public var channel: VendorChannel
     public var message: MessageID  // the jobId, too
     public var leaseID: (UInt64, UInt64)
     public var leasedUntil: GatewayTime
@@ -156,12 +157,13 @@ public struct Job: Sendable {
     public var attempt: Int
     public var acceptedAt: GatewayTime
     public init(
-        message: MessageID, leaseID: (UInt64, UInt64), leasedUntil: GatewayTime, task: TaskID, app: AppKey,
-        cid: DeviceID, token: String, tokenKind: TokenKind, environment: TokenEnvironment, topic: String,
+        channel: VendorChannel, message: MessageID, leaseID: (UInt64, UInt64), leasedUntil: GatewayTime, task: TaskID,
+        app: AppKey, cid: DeviceID, token: String, tokenKind: TokenKind, environment: TokenEnvironment, topic: String,
         pushType: PushType, priority: UInt8, expiration: GatewayTime, collapseID: String, body: [UInt8], attempt: Int,
         acceptedAt: GatewayTime
     ) {
-        (self.message, self.leaseID, self.leasedUntil, self.task) = (message, leaseID, leasedUntil, task)
+        (self.channel, self.message, self.leaseID, self.leasedUntil) = (channel, message, leaseID, leasedUntil)
+        self.task = task
         (self.app, self.cid, self.token, self.tokenKind) = (app, cid, token, tokenKind)
         (self.environment, self.topic, self.pushType, self.priority) = (environment, topic, pushType, priority)
         (self.expiration, self.collapseID, self.body) = (expiration, collapseID, body)
@@ -303,6 +305,8 @@ public struct MessageTrace: Sendable {
     /// What the answer to its publish said of its fallback; `nil`: it ended under a version that did not keep it.
     public var fallback: PublishOutcome.Fallback?
     public var fallbackReason = PublishOutcome.FallbackReason.applies
+    /// The channel of its job; `nil`: it had none, or one of a channel that only a later version knows.
+    public var channel: VendorChannel?
     public var steps: [Step]
     public init(
         message: MessageID, task: TaskID, cid: DeviceID, app: AppKey, strategy: Strategy, isOffline: Bool,

@@ -9,6 +9,7 @@ internal import Wire
 final class HandoffCoordinator {
     /// What one caller of this loop waits for: `PushAPI.LeaseRequest` as it applies here, or a lease for the hook.
     struct LeaseCall {
+        var channel: VendorChannel
         var apps: Set<AppKey>?
         var limit: Int
         var leaseMilliseconds: Int64
@@ -106,11 +107,13 @@ final class HandoffCoordinator {
         settlement.complete(settlement.verdicts)
     }
 
-    /// Some shard has due jobs: all that wait look again.
-    func jobsAvailable(now: Int64) { lookAgain(now: now) }
+    /// Some shard has due jobs of these channels: the calls that wait for one of them ask again.
+    func jobsAvailable(_ channels: ChannelSet, now: Int64) {
+        lookAgain(now: now) { channels.contains(ChannelSet($0.channel)) }
+    }
 
     /// Called about once a second.
-    func tick(now: Int64) { lookAgain(now: now) }
+    func tick(now: Int64) { lookAgain(now: now) { _ in true } }
 
     /// True while a caller waits for the answer to something that a shard was asked.
     var hasWorkUnderWay: Bool { walks.count > 0 || settlements.count > 0 }
@@ -132,10 +135,11 @@ final class HandoffCoordinator {
         }
     }
 
-    private func lookAgain(now: Int64) {
+    private func lookAgain(now: Int64, where isMeant: (LeaseCall) -> Bool) {
         var idle: [(UInt32, UInt32)] = []
         var busy: [(UInt32, UInt32)] = []
         walks.forEach { slot, stamp, walk in
+            guard isMeant(walk.call) else { return }
             if walk.isAsking { busy.append((slot, stamp)) } else { idle.append((slot, stamp)) }
         }
         for (slot, stamp) in busy { walks[slot, stamp]?.wasHinted = true }
@@ -174,7 +178,8 @@ final class HandoffCoordinator {
         outlet?.lease(
             target,
             LeaseCommand(
-                origin: route.origin(0), apps: walk.call.apps, limit: walk.call.limit - walk.jobs.count,
+                origin: route.origin(0), channel: walk.call.channel, apps: walk.call.apps,
+                limit: walk.call.limit - walk.jobs.count,
                 leaseMilliseconds: walk.call.leaseMilliseconds, leaseID: walk.call.leaseID))
     }
 

@@ -84,7 +84,8 @@ final class AdminFront {
         }
         let isTaken = owner.handoff.lease(
             HandoffCoordinator.LeaseCall(
-                apps: request.apps, limit: request.limit, leaseMilliseconds: request.leaseMilliseconds,
+                channel: request.channel, apps: request.apps, limit: request.limit,
+                leaseMilliseconds: request.leaseMilliseconds,
                 deadline: Int64(owner.loop.now) + request.waitMilliseconds, leaseID: request.leaseID,
                 isCallerPresent: { !exchange.isPeerGone },
                 complete: { [weak self] jobs in

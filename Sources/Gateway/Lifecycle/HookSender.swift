@@ -3,6 +3,7 @@ internal import Delivery
 internal import EventLoops
 internal import Platform
 internal import PushAPI
+internal import Wire
 
 /// The hook: a sender service that the gateway calls, instead of one that calls the gateway.
 ///
@@ -22,6 +23,8 @@ final class HookSender: Sendable {
         var isStopping = false
     }
 
+    /// The channel whose jobs the hook gets; each delivery names it.
+    private static let channel = VendorChannel.apns
     private static let leaseMilliseconds: Int64 = 300_000
     private static let prolongMilliseconds: Int64 = 120_000
     private static let waitMilliseconds: Int64 = 30_000
@@ -60,7 +63,7 @@ final class HookSender: Sendable {
         guard limit > 0 else { return }
         context.members[0].submit { loop in
             let call = HandoffCoordinator.LeaseCall(
-                apps: nil, limit: limit, leaseMilliseconds: Self.leaseMilliseconds,
+                channel: Self.channel, apps: nil, limit: limit, leaseMilliseconds: Self.leaseMilliseconds,
                 deadline: Int64(loop.loop.now) + Self.waitMilliseconds, leaseID: SecureRandom.words(),
                 isCallerPresent: { dispatcher.room > 0 },
                 complete: { [registry = loop.registry] jobs in self.post(jobs, registry: registry, by: dispatcher) })
@@ -73,7 +76,8 @@ final class HookSender: Sendable {
     private func post(_ jobs: [Job], registry: AppRegistry, by dispatcher: HookDispatcher) {
         state.withLock { $0.isLeasing = false }
         guard let first = jobs.first else { return }
-        let batch = PushAPI.HookDelivery(jobs: jobs, leaseID: first.leaseID, registry: registry)
+        let batch = PushAPI.HookDelivery(
+            jobs: jobs, channel: Self.channel, leaseID: first.leaseID, registry: registry)
         let now = ClockReader.monotonic()
         // Past the last expiry there is nothing left in the batch to show anyone.
         let gatewayNow = jobs.map { $0.leasedUntil }.max().map { $0 - Self.leaseMilliseconds } ?? 0

@@ -84,9 +84,9 @@ extension GatewayLoop {
             answer(.leased(origin, jobs))
         case .settled(let origin, let verdicts):
             answer(.settled(origin, verdicts))
-        case .jobsAvailable:
-            for target in 0..<loopCount where target != index { send(.jobsAvailable, to: target) }
-            core.pointee.hasJobNews = true
+        case .jobsAvailable(let channel):
+            for target in 0..<loopCount where target != index { send(.jobsAvailable(channel), to: target) }
+            core.pointee.jobNews.insert(ChannelSet(channel))
         case .deviceStatus(let origin, let cid, let status):
             answer(.deviceStatus(origin, cid, status))
         case .messageTrace(let origin, let trace):

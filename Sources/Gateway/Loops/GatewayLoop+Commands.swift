@@ -176,8 +176,8 @@ extension GatewayLoop {
             case .task(let command, let origin): task(command, on: index, origin: origin)
             case .list(let fanout): publish(fanout, on: index)
             case .launched(let record): launch(record)
-            case .jobsAvailable:
-                handoff.jobsAvailable(now: Int64(loop.now))
+            case .jobsAvailable(let channel):
+                handoff.jobsAvailable(ChannelSet(channel), now: Int64(loop.now))
             }
         }
     }

@@ -68,7 +68,7 @@ final class GatewayLoop {
         var round: [LoopAnswer] = []
         var isAnswering = false
         var outgoing: [Outgoing]
-        var hasJobNews = false
+        var jobNews: ChannelSet = []
         var shares = AppShares()
         var clock: ClockMapping
         var cachedNow: GatewayTime = 0
@@ -202,9 +202,10 @@ final class GatewayLoop {
 
     /// Sends off what the turn gathered: batches to the committer, messages to the other loops.
     private func endTurn() {
-        if core.pointee.hasJobNews {
-            core.pointee.hasJobNews = false
-            handoff.jobsAvailable(now: Int64(loop.now))
+        let jobNews = core.pointee.jobNews
+        if !jobNews.isEmpty {
+            core.pointee.jobNews = []
+            handoff.jobsAvailable(jobNews, now: Int64(loop.now))
         }
         // The gateway's own rows are few, and the writer of each waits for it.
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)

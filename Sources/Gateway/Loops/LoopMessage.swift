@@ -28,8 +28,8 @@ enum LoopMessage: Sendable {
     case list(Fanout)
     /// A broadcast is out: this loop's devices are to meet it.
     case launched(TaskRecord)
-    /// The sending shard has due jobs where it had none.
-    case jobsAvailable
+    /// The sending shard has due jobs of the channel where it had none.
+    case jobsAvailable(VendorChannel)
 }
 
 /// One job whose lease is to be prolonged.

@@ -1,4 +1,5 @@
 internal import Delivery
+internal import Wire
 
 /// One metric of `/metrics`: its name, kind, unit and help, and where its samples come from.
 ///
@@ -63,8 +64,10 @@ package struct MetricSample: Sendable {
     let labels: [(name: MetricLabel, value: String)]
     let source: Source
 
-    private init(_ labels: Labels, _ source: Source) {
-        (self.labels, self.source) = (labels.map { ($0.key, $0.value) }, source)
+    private init(_ labels: Labels, _ source: Source) { self.init(labels.map { ($0.key, $0.value) }, source) }
+
+    private init(_ labels: [(name: MetricLabel, value: String)], _ source: Source) {
+        (self.labels, self.source) = (labels, source)
     }
 
     /// A figure of the process.
@@ -79,6 +82,16 @@ package struct MetricSample: Sendable {
         _ labels: Labels = [:], _ value: @escaping @Sendable (LoopFigures) -> some MetricNumber
     ) -> MetricSample {
         MetricSample(labels, .number { $0.loops.reduce(0) { $0 + Double(value($1)) } })
+    }
+
+    /// One sample for each channel, with its label in front of the others: the loops' figures, added up.
+    static func vendors(
+        _ labels: Labels = [:], _ value: @escaping @Sendable (VendorStatistics) -> some MetricNumber
+    ) -> [MetricSample] {
+        VendorChannel.allCases.map { channel in
+            let all = [(MetricLabel.channel, "\(channel.name)")] + labels.map { ($0.key, $0.value) }
+            return MetricSample(all, .number { $0.loops.reduce(0) { $0 + Double(value($1.shard[channel])) } })
+        }
     }
 
     /// The largest of the loops' figures.
@@ -112,5 +125,5 @@ package struct MetricSample: Sendable {
 
 /// The names of labels.
 package enum MetricLabel: String, Sendable, CaseIterable {
-    case app, listener, role, type, reason, state, outcome, result, status, version
+    case app, channel, listener, role, type, reason, state, outcome, result, status, version
 }

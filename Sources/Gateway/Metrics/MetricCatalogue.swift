@@ -174,7 +174,7 @@ package enum MetricCatalogue {
             .sum { $0.shard.feedbackIgnored }),
         Metric(
             "longwire_alerted_twice_total", .counter, "Messages acked and alerted by the vendor as well.",
-            .sum { $0.shard.alertedTwice }),
+            MetricSample.vendors { $0.alertedTwice }),
     ]
 
     private static let broadcasts: [Metric] = [
@@ -201,33 +201,35 @@ package enum MetricCatalogue {
 
     private static let handoff: [Metric] = [
         Metric(
-            "longwire_handoff_jobs_created_total", .counter, "Handoff jobs created.", .sum { $0.shard.jobsCreated }),
+            "longwire_handoff_jobs_created_total", .counter, "Handoff jobs created.",
+            MetricSample.vendors { $0.jobsCreated }),
         Metric(
-            "longwire_handoff_jobs_leased_total", .counter, "Handoff jobs leased.", .sum { $0.shard.leasesGiven }),
+            "longwire_handoff_jobs_leased_total", .counter, "Handoff jobs leased.",
+            MetricSample.vendors { $0.leasesGiven }),
         Metric(
             "longwire_handoff_results_total", .counter, "Results of handoff jobs, by outcome.",
-            .sum([.outcome: "accepted"]) { $0.shard.resultsAccepted },
-            .sum([.outcome: "retry"]) { $0.shard.resultsRetry },
-            .sum([.outcome: "rejected"]) { $0.shard.resultsRejected },
-            .sum([.outcome: "badToken"]) { $0.shard.resultsBadToken },
-            .sum([.outcome: "stale"]) { $0.shard.resultsStale }),
+            MetricSample.vendors([.outcome: "accepted"]) { $0.resultsAccepted }
+                + MetricSample.vendors([.outcome: "retry"]) { $0.resultsRetry }
+                + MetricSample.vendors([.outcome: "rejected"]) { $0.resultsRejected }
+                + MetricSample.vendors([.outcome: "badToken"]) { $0.resultsBadToken }
+                + MetricSample.vendors([.outcome: "stale"]) { $0.resultsStale }),
         Metric(
             "longwire_handoff_leases_lapsed_total", .counter, "Leases that ran out without a result.",
-            .sum { $0.shard.leasesLapsed }),
+            MetricSample.vendors { $0.leasesLapsed }),
         Metric(
             "longwire_handoff_jobs_exhausted_total", .counter,
             "Jobs given up after apps[].maxAttempts leases without success.",
-            .sum { $0.shard.jobsExhausted }),
+            MetricSample.vendors { $0.jobsExhausted }),
         Metric(
             "longwire_handoff_jobs_due", .gauge, "Handoff jobs due and not leased, as far as they are in memory.",
-            .sum { $0.shard.dueJobs }),
+            MetricSample.vendors { $0.dueJobs }),
         Metric(
             "longwire_handoff_jobs_held", .gauge,
             "Due jobs that wait because their device is reachable or silenced, as far as they are in memory.",
-            .sum { $0.shard.heldJobs }),
+            MetricSample.vendors { $0.heldJobs }),
         Metric(
             "longwire_handoff_jobs_under_lease", .gauge, "Jobs leased now, without a result yet.",
-            .sum { $0.shard.leasedJobs }),
+            MetricSample.vendors { $0.leasedJobs }),
         Metric(
             "longwire_handoff_jobs_in_memory", .gauge, "Handoff jobs in memory, in any state.",
             .sum { $0.shard.jobsInMemory }),
@@ -403,6 +405,8 @@ package enum MetricCatalogue {
         Metric(
             "longwire_app_handoff_jobs_due", .gauge,
             "The app's handoff jobs due and not leased, as far as they are in memory.",
-            .apps { $0.dueJobs }),
+            VendorChannel.allCases.map { channel in
+                .apps([.channel: "\(channel.name)"]) { $0.dueJobs[channel] }
+            }),
     ]
 }

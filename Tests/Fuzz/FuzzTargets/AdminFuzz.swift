@@ -92,7 +92,7 @@ enum AdminFuzz {
 
     private static func hook(_ script: inout Script) throws {
         let jobs = [sample(job, "t"), sample(MessageID(high: 2, low: 3), "u")]
-        let delivery = HookDelivery(jobs: jobs, leaseID: (4, 5), registry: AppRegistry([PushFuzz.app]))
+        let delivery = HookDelivery(jobs: jobs, channel: .apns, leaseID: (4, 5), registry: AppRegistry([PushFuzz.app]))
         let status = script.choice(8) == 0 ? Int(script.byte()) * 4 : script.pick([200, 204, 202, 500])
         let body = script.rest()
         switch body.withUnsafeBytes({ HookAnswer(status: status, body: $0, delivery: delivery) }) {
@@ -110,7 +110,8 @@ enum AdminFuzz {
 
     private static func sample(_ message: MessageID, _ text: String) -> Job {
         Job(
-            message: message, leaseID: (4, 5), leasedUntil: PushFuzz.now, task: TaskID(high: 1 << 56, low: 6),
+            channel: .apns, message: message, leaseID: (4, 5), leasedUntil: PushFuzz.now,
+            task: TaskID(high: 1 << 56, low: 6),
             app: PushFuzz.app.key, cid: DeviceID(high: 7, low: 8), token: text, tokenKind: .alert,
             environment: .production, topic: text, pushType: .alert, priority: 10, expiration: PushFuzz.now,
             collapseID: text, body: Array(#"{"aps":{"alert":"x"}}"#.utf8), attempt: 1, acceptedAt: PushFuzz.now)
@@ -126,7 +127,7 @@ enum AdminFuzz {
         (one.leasedUntil, one.priority, one.attempt) = (time(&script), script.byte(), Int(time(&script)))
         try JSONFuzz.check(HandoffAnswer.lease([one, one], registry: registry))
         try JSONFuzz.check(HandoffAnswer.verdicts([ResultVerdict(job: job, verdict: .recorded)]))
-        let delivery = HookDelivery(jobs: [one], leaseID: (script.word(), 1), registry: registry)
+        let delivery = HookDelivery(jobs: [one], channel: .apns, leaseID: (script.word(), 1), registry: registry)
         try require(JSONFuzz.isJSON(delivery.body), "a hook's request is no JSON")
 
         let states: [FinalState?] = [nil] + FinalState.allCases

@@ -409,8 +409,9 @@ extension Oracle {
             }
             let numbers = loop.shard.statistics
             let gauges = [
-                ("messages", numbers.messagesInMemory), ("jobs", numbers.jobsInMemory), ("due", numbers.dueJobs),
-                ("held", numbers.heldJobs), ("leased", numbers.leasedJobs), ("waiting", numbers.waitingCommands),
+                ("messages", numbers.messagesInMemory), ("jobs", numbers.jobsInMemory), ("due", numbers[.apns].dueJobs),
+                ("held", numbers[.apns].heldJobs), ("leased", numbers[.apns].leasedJobs),
+                ("waiting", numbers.waitingCommands),
                 ("effects", numbers.pendingEffects), ("pending", Int(numbers.pending)),
             ]
             for (name, value) in gauges where value != 0 {

@@ -39,7 +39,7 @@ extension World {
             loop.shard.lease(
                 LeaseCommand(
                     origin: Origin(route: 2 | UInt64(sender.index) << 8, request: UInt64(sender.leaseMilliseconds)),
-                    apps: isChoosy ? [plan.apps[0].key] : nil, limit: limit,
+                    channel: .apns, apps: isChoosy ? [plan.apps[0].key] : nil, limit: limit,
                     leaseMilliseconds: sender.leaseMilliseconds,
                     leaseID: (
                         UInt64(sender.index) + 1, UInt64(life) << 40 | UInt64(sender.index) << 32 | sender.leaseCount

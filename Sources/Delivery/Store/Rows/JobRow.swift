@@ -27,8 +27,8 @@ package struct JobRow {
     var leases: [GivenLease] = []
     /// Digest of the token that the last lease carried.
     var sentToken: UInt64 = 0
-    /// That token's kind.
-    var sentKind = TokenKind.alert
+    /// The channel that the job is for, and the kind of that token (`ChannelByte`).
+    private var channelAndKind: UInt8 = 0
     var badgeApplied = false
     /// By how much the first lease moved the device's badge, and which of the client's own values it moved.
     var badgeChange: Int32 = 0
@@ -45,6 +45,24 @@ package struct JobRow {
 
     init(facts: MessageFacts, state: State, dueAt: GatewayTime) {
         (self.facts, self.state, self.dueAt) = (facts, state, dueAt)
+        if let channel = facts.channels.first {
+            channelAndKind = ChannelByte.make(channel, .alert)
+        } else {
+            // Without a content for a channel that this version knows, no sender gets the job.
+            channelAndKind = facts.channels.isEmpty ? 0 : ChannelByte.unknown(facts.channels)
+        }
+    }
+
+    /// The channel that the job is for; `nil`: one that only a later version knows, so that no sender gets it here.
+    var channel: VendorChannel? { ChannelByte.channel(channelAndKind) }
+
+    /// The channel as rows have it: in the high four bits.
+    var channelBits: UInt8 { channelAndKind & 0xF0 }
+
+    /// The kind of the token that the last lease carried.
+    var sentKind: TokenKind {
+        get { ChannelByte.tokenKind(channelAndKind) ?? .alert }
+        set { channelAndKind = channelAndKind & 0xF0 | newValue.rawValue }
     }
 
     /// The job that the row of an armed message implies, from `jobDueAt` on, while no job row exists.
@@ -114,8 +132,8 @@ package struct JobRow {
         writer.put(facts.timeToLive)
         writer.put(facts.byteCount)
         writer.put(settledOutcome)
-        writer.put(sentKind.rawValue)
-        writer.put(UInt16(0))
+        writer.put(channelAndKind)
+        writer.put(facts.channels.rawValue)
         writer.put(dueAt)
         writer.put(lease.0)
         writer.put(lease.1)
@@ -144,8 +162,8 @@ package struct JobRow {
             let acceptedAt = reader.next(Int64.self), let expiresAt = reader.next(Int64.self),
             let fallbackAt = reader.next(Int64.self), let wakeAt = reader.next(Int64.self),
             let timeToLive = reader.next(Int64.self), let byteCount = reader.next(UInt32.self),
-            let settledOutcome = reader.next(UInt8.self), let sentKind = TokenKind(rawValue: reader.next() ?? .max),
-            reader.next(byteCount: 2) != nil,
+            let settledOutcome = reader.next(UInt8.self), let channelAndKind = reader.next(UInt8.self),
+            let channels = reader.next(UInt16.self),
             let dueAt = reader.next(Int64.self), let leaseHigh = reader.next(UInt64.self),
             let leaseLow = reader.next(UInt64.self), let leasedUntil = reader.next(Int64.self),
             let settledHigh = reader.next(UInt64.self), let settledLow = reader.next(UInt64.self),
@@ -157,11 +175,12 @@ package struct JobRow {
                 message: message, task: task, app: AppKey(app), cid: cid, strategy: strategy,
                 flags: MessageFacts.Flags(rawValue: flags), table: table, item: item, acceptedAt: acceptedAt,
                 expiresAt: expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt, timeToLive: timeToLive,
-                byteCount: byteCount), state: state, dueAt: dueAt)
+                byteCount: byteCount, channels: Self.channels(channels, flags, channelAndKind)), state: state,
+            dueAt: dueAt)
         self.attempts = attempts
         (lease, self.leasedUntil) = ((leaseHigh, leaseLow), leasedUntil)
         (settledLease, self.settledOutcome) = ((settledHigh, settledLow), settledOutcome)
-        self.sentKind = sentKind
+        self.channelAndKind = channelAndKind
         (self.sentToken, self.alertedAt, self.steps) = (sentToken, alertedAt, steps)
         (badgeApplied, isCollapsed) = (bits & 1 != 0, bits & 2 != 0)
         (isBadgeTakenBack, isAlertCounted) = (bits & 4 != 0, bits & 8 != 0)
@@ -174,6 +193,16 @@ package struct JobRow {
             else { return nil }
             (self.leases, badgeChange, badgeRound) = (leases, change, round)
         }
+    }
+}
+
+extension JobRow {
+    /// The channels that the row names; one from before there were channels names none, and means APNs.
+    private static func channels(_ stored: UInt16, _ flags: UInt8, _ channelAndKind: UInt8) -> ChannelSet {
+        guard stored == 0, MessageFacts.Flags(rawValue: flags).contains(.hasVendorContent) else {
+            return ChannelSet(rawValue: stored)
+        }
+        return ChannelSet(rawValue: 1 << UInt16(channelAndKind >> 4))
     }
 }
 

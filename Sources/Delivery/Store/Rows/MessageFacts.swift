@@ -41,6 +41,8 @@ struct MessageFacts {
     var timeToLive: Int64
     /// The row's size.
     var byteCount: UInt32
+    /// The channels that it has a content for.
+    var channels: ChannelSet = []
 
     var bucket: Bucket { message.bucket ?? Bucket(0) }
     var key: StoreKey { StoreKey(bucket, table, cid, item: item) }

@@ -52,7 +52,7 @@ public struct MessageRow {
 
     /// The vendor's content; `nil` when the publish had none.
     package var vendor: VendorContent? {
-        guard facts(cid: .none, table: .message, item: 0).flags.contains(.hasVendorContent) else { return nil }
+        guard MessageFacts.Flags(rawValue: bytes[1]).contains(.hasVendorContent) else { return nil }
         let badge: VendorContent.Badge =
             switch bytes[5] {
             case 1: .set(Int32(bitPattern: Self.half(bytes, 36)))
@@ -75,7 +75,18 @@ public struct MessageRow {
             flags: MessageFacts.Flags(rawValue: bytes[1]), table: table, item: item, acceptedAt: acceptedAt,
             expiresAt: expiresAt, fallbackAt: Int64(bitPattern: Self.word(bytes, 88)),
             wakeAt: Int64(bitPattern: Self.word(bytes, 96)), timeToLive: Int64(bitPattern: Self.word(bytes, 112)),
-            byteCount: UInt32(truncatingIfNeeded: bytes.count))
+            byteCount: UInt32(truncatingIfNeeded: bytes.count), channels: channels)
+    }
+
+    /// The channels that it has a content for, also those that this version does not know.
+    private var channels: ChannelSet {
+        guard MessageFacts.Flags(rawValue: bytes[1]).contains(.hasVendorContent) else { return [] }
+        return ChannelSet(rawValue: 1 << UInt16(bytes[26] & 15))
+    }
+
+    /// The content for a channel; `nil` when it has none.
+    package func content(for channel: VendorChannel) -> VendorContent? {
+        vendor.flatMap { $0.channel == channel ? $0 : nil }
     }
 
     private func part(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {

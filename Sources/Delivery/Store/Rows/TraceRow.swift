@@ -22,6 +22,8 @@ package struct TraceRow {
     var attempts: UInt16 = 0
     /// The leases that senders got for its job.
     var leases: [GivenLease] = []
+    /// The channel of its job; `nil` without a job, or for a channel that only a later version knows.
+    var channel: VendorChannel?
     /// What the answer to its publish said of its fallback; `nil` in a row from before it was kept.
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason)?
     package var reason = ""
@@ -50,6 +52,8 @@ package struct TraceRow {
         static let broadcast = Parts(rawValue: 4_096)
         /// Its place in the table is the msgId's low word.
         static let itemOfID = Parts(rawValue: 8_192)
+        /// The channel of its job is not APNs: its byte ends the row.
+        static let otherChannel = Parts(rawValue: 16_384)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -68,6 +72,7 @@ package struct TraceRow {
             if let job {
                 if job.isBadgeTakenBack { parts.insert(.badgeTakenBack) }
                 if !job.steps.isEmpty { parts.insert(.jobSteps) }
+                if job.channelBits != 0 { parts.insert(.otherChannel) }
                 if job.attempts > 0 || !job.leases.isEmpty || job.settledLease != (0, 0) || job.settledOutcome > 0 {
                     parts.insert(.leases)
                 }
@@ -83,7 +88,7 @@ package struct TraceRow {
     private static let headByteCount = 1 + 1 + 2 + 1
     /// The most that a row has besides its steps, its leases and its reason.
     static let fixedByteCount =
-        headByteCount + 2 * 16 + 8 + 6 * RowWriter.varintByteCount + 3 + SettledLease.byteCountLimit
+        headByteCount + 2 * 16 + 8 + 6 * RowWriter.varintByteCount + 3 + SettledLease.byteCountLimit + 1
 
     /// The size of the row that `write` makes of the same.
     static func byteCount(
@@ -103,6 +108,7 @@ package struct TraceRow {
             count += RowWriter.byteCount(varint: UInt64(job.attempts)) + SettledLease(job).byteCount
             count += LeaseBytes.byteCount(job.leases)
         }
+        if parts.contains(.otherChannel) { count += 1 }
         return count
     }
 
@@ -135,6 +141,7 @@ package struct TraceRow {
             SettledLease(job).write(&writer)
             LeaseBytes.write(job.leases, &writer)
         }
+        if let job, parts.contains(.otherChannel) { writer.put(job.channelBits) }
     }
 
     private static func storedTimeToLive(_ facts: MessageFacts, _ parts: Parts) -> Int64 {
@@ -210,7 +217,10 @@ package struct TraceRow {
             (self.attempts, self.leases) = (attempts, leases)
             (settledLease, settledOutcome) = (lease, settled.outcome)
         }
-        guard reader.isAtEnd else { return nil }
+        guard let channel = parts.contains(.otherChannel) ? reader.next(UInt8.self) : 0, reader.isAtEnd else {
+            return nil
+        }
+        if !parts.isDisjoint(with: [.jobSteps, .leases]) { self.channel = ChannelByte.channel(channel) }
     }
 
     private init?(first reader: inout RowReader) {
@@ -233,6 +243,7 @@ package struct TraceRow {
         (isOffline, wasSentLive, isBadgeTakenBack) = (offline & 1 != 0, offline & 2 != 0, offline & 4 != 0)
         (settledLease, settledOutcome, self.attempts) = ((leaseHigh, leaseLow), outcome, attempts)
         (self.reason, self.steps) = (reason, steps)
+        channel = .apns
         if reader.isAtEnd {
             leases = LeaseBytes.known((0, 0), settled: settledLease, outcome: settledOutcome)
         } else {

@@ -1,0 +1,69 @@
+public import Wire
+
+/// A value for each channel, in its place.
+///
+/// Without an array, so that reading and counting cost what they cost for one value.
+public struct PerChannel<Value> {
+    private var apns: Value
+
+    /// Makes the value of every channel.
+    public init(_ make: (VendorChannel) -> Value) { apns = make(.apns) }
+
+    public subscript(channel: VendorChannel) -> Value {
+        get {
+            switch channel {
+            case .apns: apns
+            }
+        }
+        set {
+            switch channel {
+            case .apns: apns = newValue
+            }
+        }
+    }
+
+    /// Adds up a number of all channels.
+    public func sum<Number: AdditiveArithmetic>(_ number: (Value) -> Number) -> Number {
+        VendorChannel.allCases.reduce(.zero) { $0 + number(self[$1]) }
+    }
+}
+
+extension PerChannel: Sendable where Value: Sendable {}
+
+/// A set of channels: a bit for each, so that rows may name those that only a later version knows.
+public struct ChannelSet: OptionSet, Sendable {
+    public let rawValue: UInt16
+    public init(rawValue: UInt16) { self.rawValue = rawValue }
+    public init(_ channel: VendorChannel) { self.init(rawValue: 1 << UInt16(channel.rawValue)) }
+
+    /// The channel of the lowest number among those that this version knows.
+    ///
+    /// A message has a content for one channel at most today; which of several is tried first is to be decided with the
+    /// second channel.
+    var first: VendorChannel? { Self.all.first { contains(ChannelSet($0)) } }
+
+    private static let all = VendorChannel.allCases
+}
+
+/// The figures of one channel's jobs in one shard: counters count since the process started, gauges show the state of now.
+public struct VendorStatistics: Sendable {
+    // Counters.
+    public var jobsCreated: UInt64 = 0
+    public var leasesGiven: UInt64 = 0
+    public var leasesLapsed: UInt64 = 0
+    public var resultsAccepted: UInt64 = 0
+    public var resultsRetry: UInt64 = 0
+    public var resultsRejected: UInt64 = 0
+    public var resultsBadToken: UInt64 = 0
+    public var resultsStale: UInt64 = 0
+    public var jobsExhausted: UInt64 = 0
+    /// The vendor showed an alert of a message that the device had acked already.
+    public var alertedTwice: UInt64 = 0
+
+    // Gauges.
+    public var dueJobs = 0
+    public var heldJobs = 0
+    public var leasedJobs = 0
+
+    public init() {}
+}

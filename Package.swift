@@ -95,7 +95,8 @@ let package = Package(
         .testTarget(name: "CryptographyTests", dependencies: ["Cryptography"], swiftSettings: common),
         .testTarget(
             name: "EventLoopsTests", dependencies: ["EventLoops", "Platform", "Cryptography"], swiftSettings: common),
-        .testTarget(name: "JournalTests", dependencies: ["Journal", "Platform", "TestKit"], swiftSettings: common),
+        .testTarget(
+            name: "JournalTests", dependencies: ["Journal", "Delivery", "Platform", "TestKit"], swiftSettings: common),
         .testTarget(
             name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "Platform", "TestKit"],
             swiftSettings: common),

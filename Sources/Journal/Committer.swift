@@ -237,7 +237,7 @@ package final class Committer: @unchecked Sendable {
         let segmentByteCount = ledger.folder.segmentByteCount
         if isFirst {
             SegmentHeader(
-                generation: segment.generation, segmentByteCount: segmentByteCount,
+                generation: segment.generation, run: ledger.run, segmentByteCount: segmentByteCount,
                 previousGeneration: segment.previousGeneration, previousEnd: segment.previousEnd,
                 isUnsynced: configuration.durability == .os
             ).write(to: headerBytes)

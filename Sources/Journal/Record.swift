@@ -1,78 +1,109 @@
-// How a batch stands in a segment: a header of 40 bytes, then operations, then zeros up to a multiple of eight.
+// How a batch stands in a segment: a header of 32 bytes, then operations, then zeros up to a multiple of eight.
 //
-// The loop that encodes a batch fills in everything but the last three fields, which only the committer knows: the
-// generation of the segment, the offset at which the group of this batch begins, and the header's checksum. The
-// checksum is seeded with the generation, so that what an earlier use of the file left behind never passes. The
-// group's start says what was synced when this record was written: everything before it. With durability `os` nothing
-// was, and it is 0.
+// The loop that encodes a batch fills in everything but the generation of the segment, the offset at which the group of
+// this batch begins, and the header's checksum: only the committer knows these. The checksum is seeded with the whole
+// generation, so that what an earlier use of the file left behind never passes. The group's start says what was synced
+// when this record was written: everything before it. With durability `os` nothing was, and it is 0.
 //
-//     0  body bytes    u32     8  body CRC32C  u32     16  generation   u64     32  header CRC32C  u32
-//     4  bucket        u16    12  reserved     u32     24  group start  u64     36  reserved       u32
+//     0  body bytes    u32     8  body CRC32C      u32     16  ticket       u64     28  header CRC32C  u32
+//     4  bucket        u16    12  generation, low  u32     24  group start  u32
 //     6  operations    u16
 //
-// An operation is a header of 48 bytes and, for a put, the value:
+// An operation has only the fields that it needs; the first byte says which. An owner that is the one of the operation
+// before it in the batch is left out.
 //
-//     0  kind u8   1  table u8   2  prior u8   3  reserved   4  value bytes u32
-//     8  owner u64 u64          24  item u64  32  wakeAt i64  40  alarm of the prior row i64
+//     flags u8 · table u8 · [owner 16] · [item] · [wakeAt] · [alarm of the prior row] · [value bytes] · value
+//     flags: 1–2 kind · 4–8 prior · 16 owner as before · 32 item · 64 wakeAt · 128 alarm of the prior row
 //
-// Numbers are little-endian. They are written as the machine has them: Longwire runs on little-endian machines only.
+// Numbers of the header and the owner are little-endian, as the machine has them: Longwire runs on little-endian
+// machines only. The other numbers have seven bits a byte, the least first; a ninth byte has eight.
+//
+// Up to store format 6 a header had 40 bytes and no ticket, and an operation 48 (`RecordForm.wide`). A start still
+// reads these, since an older version may have left its journal.
 
 internal import Platform
 
+/// How the records of a segment are written.
+package enum RecordForm: Equatable, Sendable {
+    /// That of store formats 1 to 6; only read.
+    case wide
+    case packed
+
+    package var headerByteCount: Int { self == .wide ? 40 : RecordHeader.byteCount }
+    /// The header's bytes before its checksum.
+    fileprivate var sealedByteCount: Int { self == .wide ? 32 : 28 }
+}
+
 /// The header of a batch.
 package struct RecordHeader: Equatable {
-    package static let byteCount = 40
+    package static let byteCount = 32
 
+    package var form: RecordForm
     package var bodyByteCount: Int
     package var bucket: UInt16
     package var operationCount: Int
     package var bodyChecksum: UInt32
     package var generation: UInt64
     package var groupStart: Int
+    /// The shard's number of the batch in its run; 0 in the wide form, which has none.
+    package var ticket: UInt64
 
     /// The space of a batch with `bodyByteCount` bytes of operations.
-    @inline(__always) package static func recordByteCount(bodyByteCount: Int) -> Int {
-        (byteCount + bodyByteCount + Limits.alignment - 1) & ~(Limits.alignment - 1)
+    @inline(__always) package static func recordByteCount(bodyByteCount: Int, form: RecordForm = .packed) -> Int {
+        (form.headerByteCount + bodyByteCount + Limits.alignment - 1) & ~(Limits.alignment - 1)
     }
-    package var recordByteCount: Int { Self.recordByteCount(bodyByteCount: bodyByteCount) }
+    package var recordByteCount: Int { Self.recordByteCount(bodyByteCount: bodyByteCount, form: form) }
 
     /// Writes what the loop knows.
     package static func write(
-        bodyByteCount: Int, bucket: UInt16, operationCount: Int, bodyChecksum: UInt32,
+        bodyByteCount: Int, bucket: UInt16, operationCount: Int, bodyChecksum: UInt32, ticket: UInt64,
         to header: UnsafeMutableRawPointer
     ) {
         header.storeBytes(of: UInt32(bodyByteCount), as: UInt32.self)
         header.storeBytes(of: bucket, toByteOffset: 4, as: UInt16.self)
         header.storeBytes(of: UInt16(operationCount), toByteOffset: 6, as: UInt16.self)
         header.storeBytes(of: bodyChecksum, toByteOffset: 8, as: UInt32.self)
-        header.storeBytes(of: 0, toByteOffset: 12, as: UInt32.self)
-        header.storeBytes(of: 0, toByteOffset: 36, as: UInt32.self)
+        header.storeBytes(of: ticket, toByteOffset: 16, as: UInt64.self)
     }
 
     /// Writes what the committer knows.
     package static func seal(_ header: UnsafeMutableRawPointer, generation: UInt64, groupStart: Int) {
-        header.storeBytes(of: generation, toByteOffset: 16, as: UInt64.self)
-        header.storeBytes(of: UInt64(groupStart), toByteOffset: 24, as: UInt64.self)
+        header.storeBytes(of: UInt32(truncatingIfNeeded: generation), toByteOffset: 12, as: UInt32.self)
+        header.storeBytes(of: UInt32(groupStart), toByteOffset: 24, as: UInt32.self)
         let checksum = Checksum.crc32c(
-            UnsafeRawBufferPointer(start: header, count: 32), seed: seed(generation: generation))
-        header.storeBytes(of: checksum, toByteOffset: 32, as: UInt32.self)
+            UnsafeRawBufferPointer(start: header, count: 28), seed: seed(generation: generation))
+        header.storeBytes(of: checksum, toByteOffset: 28, as: UInt32.self)
     }
 
-    /// Reads the header at `offset`; `nil` unless it is one of this generation and lies, body and all, in `bytes`.
-    package init?(in bytes: UnsafeRawBufferPointer, at offset: Int, generation: UInt64) {
-        guard offset >= 0, bytes.count - offset >= Self.byteCount else { return nil }
-        let header = UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + Self.byteCount])
+    /// Reads the header at `offset`; `nil` unless it is one of this generation and form.
+    package init?(in bytes: UnsafeRawBufferPointer, at offset: Int, generation: UInt64, form: RecordForm) {
+        guard offset >= 0, bytes.count - offset >= form.headerByteCount else { return nil }
+        let header = UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + form.headerByteCount])
         // The generation first: cheap, and wrong nearly everywhere in the search behind a damaged record.
-        guard header.loadUnaligned(fromByteOffset: 16, as: UInt64.self) == generation else { return nil }
+        guard
+            form == .wide
+                ? header.loadUnaligned(fromByteOffset: 16, as: UInt64.self) == generation
+                : header.loadUnaligned(fromByteOffset: 12, as: UInt32.self) == UInt32(truncatingIfNeeded: generation)
+        else { return nil }
         let checksum = Checksum.crc32c(
-            UnsafeRawBufferPointer(rebasing: header[..<32]), seed: Self.seed(generation: generation))
-        guard header.loadUnaligned(fromByteOffset: 32, as: UInt32.self) == checksum else { return nil }
+            UnsafeRawBufferPointer(rebasing: header[..<form.sealedByteCount]), seed: Self.seed(generation: generation))
+        guard header.loadUnaligned(fromByteOffset: form.sealedByteCount, as: UInt32.self) == checksum else {
+            return nil
+        }
+        self.form = form
         bodyByteCount = Int(header.loadUnaligned(as: UInt32.self))
         bucket = header.loadUnaligned(fromByteOffset: 4, as: UInt16.self)
         operationCount = Int(header.loadUnaligned(fromByteOffset: 6, as: UInt16.self))
         bodyChecksum = header.loadUnaligned(fromByteOffset: 8, as: UInt32.self)
         self.generation = generation
-        groupStart = Int(truncatingIfNeeded: header.loadUnaligned(fromByteOffset: 24, as: UInt64.self))
+        switch form {
+        case .wide:
+            ticket = 0
+            groupStart = Int(truncatingIfNeeded: header.loadUnaligned(fromByteOffset: 24, as: UInt64.self))
+        case .packed:
+            ticket = header.loadUnaligned(fromByteOffset: 16, as: UInt64.self)
+            groupStart = Int(header.loadUnaligned(fromByteOffset: 24, as: UInt32.self))
+        }
     }
 
     package static func seed(generation: UInt64) -> UInt32 {
@@ -84,9 +115,13 @@ package struct RecordHeader: Equatable {
 
 /// One change of one row, as it stands in a batch.
 package struct Operation {
-    package static let headerByteCount = 48
-    package static let putKind: UInt8 = 1
-    package static let deleteKind: UInt8 = 2
+    package enum Kind: UInt8 {
+        /// A row's new value.
+        case put = 1
+        case delete = 2
+        /// Numbers to add to those of a row; the value has the change.
+        case add = 3
+    }
 
     /// What stood under the key before the operation, as far as its writer knew.
     package enum Prior: UInt8 {
@@ -98,8 +133,10 @@ package struct Operation {
         case journalOnly = 2
     }
 
-    package var isPut: Bool
+    package var kind: Kind
     package var bucket: UInt16
+    /// That of its batch; 0 in the wide form.
+    package var ticket: UInt64
     package var table: UInt8
     package var prior: Prior
     package var ownerHigh: UInt64
@@ -110,49 +147,181 @@ package struct Operation {
     /// Empty for a delete.
     package var value: UnsafeRawBufferPointer
 
-    /// Writes the header of an operation; a put's value follows it.
-    @inline(__always) package static func write(
-        isPut: Bool, table: UInt8, prior: Prior, ownerHigh: UInt64, ownerLow: UInt64, item: UInt64, wakeAt: Int64,
-        coldAlarm: Int64, valueByteCount: Int, to header: UnsafeMutableRawPointer
-    ) {
-        header.storeBytes(of: isPut ? putKind : deleteKind, as: UInt8.self)
-        header.storeBytes(of: table, toByteOffset: 1, as: UInt8.self)
-        header.storeBytes(of: prior.rawValue, toByteOffset: 2, as: UInt8.self)
-        header.storeBytes(of: 0, toByteOffset: 3, as: UInt8.self)
-        header.storeBytes(of: UInt32(valueByteCount), toByteOffset: 4, as: UInt32.self)
-        header.storeBytes(of: ownerHigh, toByteOffset: 8, as: UInt64.self)
-        header.storeBytes(of: ownerLow, toByteOffset: 16, as: UInt64.self)
-        header.storeBytes(of: item, toByteOffset: 24, as: UInt64.self)
-        header.storeBytes(of: wakeAt, toByteOffset: 32, as: Int64.self)
-        header.storeBytes(of: coldAlarm, toByteOffset: 40, as: Int64.self)
-    }
-
-    /// Calls `visit` for each operation of a body; `false` if the bytes are not what `operationCount` operations fill.
+    /// Calls `visit` for each operation of a body; `false` if the bytes are not what the header's operations fill.
     package static func readAll(
-        in body: UnsafeRawBufferPointer, bucket: UInt16, operationCount: Int, _ visit: (Operation) -> Void
+        in body: UnsafeRawBufferPointer, of header: RecordHeader, _ visit: (Operation) -> Void
     ) -> Bool {
         var offset = 0
-        for _ in 0..<operationCount {
-            guard body.count - offset >= headerByteCount else { return false }
-            let kind = body[offset]
-            let valueByteCount = Int(body.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self))
-            guard kind == putKind || kind == deleteKind, let prior = Prior(rawValue: body[offset + 2]),
-                body.count - offset - headerByteCount >= valueByteCount
-            else {
-                return false
-            }
-            let valueStart = offset + headerByteCount
-            visit(
-                Operation(
-                    isPut: kind == putKind, bucket: bucket, table: body[offset + 1], prior: prior,
-                    ownerHigh: body.loadUnaligned(fromByteOffset: offset + 8, as: UInt64.self),
-                    ownerLow: body.loadUnaligned(fromByteOffset: offset + 16, as: UInt64.self),
-                    item: body.loadUnaligned(fromByteOffset: offset + 24, as: UInt64.self),
-                    wakeAt: body.loadUnaligned(fromByteOffset: offset + 32, as: Int64.self),
-                    coldAlarm: body.loadUnaligned(fromByteOffset: offset + 40, as: Int64.self),
-                    value: UnsafeRawBufferPointer(rebasing: body[valueStart..<valueStart + valueByteCount])))
-            offset = valueStart + valueByteCount
+        var owner: (high: UInt64, low: UInt64)?
+        for _ in 0..<header.operationCount {
+            guard
+                let operation = header.form == .wide
+                    ? readWide(in: body, at: &offset, header) : readPacked(in: body, at: &offset, header, &owner)
+            else { return false }
+            visit(operation)
         }
         return offset == body.count
+    }
+
+    private static func readWide(
+        in body: UnsafeRawBufferPointer, at offset: inout Int, _ header: RecordHeader
+    ) -> Operation? {
+        let headerByteCount = 48
+        guard body.count - offset >= headerByteCount else { return nil }
+        let valueByteCount = Int(body.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self))
+        guard let kind = Kind(rawValue: body[offset]), kind != .add, let prior = Prior(rawValue: body[offset + 2]),
+            body.count - offset - headerByteCount >= valueByteCount
+        else { return nil }
+        let start = offset
+        offset += headerByteCount + valueByteCount
+        return Operation(
+            kind: kind, bucket: header.bucket, ticket: header.ticket, table: body[start + 1], prior: prior,
+            ownerHigh: body.loadUnaligned(fromByteOffset: start + 8, as: UInt64.self),
+            ownerLow: body.loadUnaligned(fromByteOffset: start + 16, as: UInt64.self),
+            item: body.loadUnaligned(fromByteOffset: start + 24, as: UInt64.self),
+            wakeAt: body.loadUnaligned(fromByteOffset: start + 32, as: Int64.self),
+            coldAlarm: body.loadUnaligned(fromByteOffset: start + 40, as: Int64.self),
+            value: UnsafeRawBufferPointer(rebasing: body[start + headerByteCount..<offset]))
+    }
+
+    private static func readPacked(
+        in body: UnsafeRawBufferPointer, at offset: inout Int, _ header: RecordHeader,
+        _ owner: inout (high: UInt64, low: UInt64)?
+    ) -> Operation? {
+        guard body.count - offset >= 2 else { return nil }
+        let flags = OperationFlags(rawValue: body[offset])
+        guard let kind = flags.kind, let prior = flags.prior else { return nil }
+        let table = body[offset + 1]
+        offset += 2
+        if !flags.contains(.ownerAsBefore) {
+            guard body.count - offset >= 16 else { return nil }
+            owner = (
+                body.loadUnaligned(fromByteOffset: offset, as: UInt64.self),
+                body.loadUnaligned(fromByteOffset: offset + 8, as: UInt64.self)
+            )
+            offset += 16
+        }
+        guard let owner, let item = number(flags.contains(.item), in: body, at: &offset),
+            let wakeAt = number(flags.contains(.wakeAt), in: body, at: &offset),
+            let coldAlarm = number(flags.contains(.coldAlarm), in: body, at: &offset),
+            let valueByteCount = number(kind != .delete, in: body, at: &offset),
+            valueByteCount <= UInt64(body.count - offset)
+        else { return nil }
+        let value = UnsafeRawBufferPointer(rebasing: body[offset..<offset + Int(valueByteCount)])
+        offset += value.count
+        return Operation(
+            kind: kind, bucket: header.bucket, ticket: header.ticket, table: table, prior: prior,
+            ownerHigh: owner.high, ownerLow: owner.low, item: item, wakeAt: Int64(bitPattern: wakeAt),
+            coldAlarm: Int64(bitPattern: coldAlarm), value: value)
+    }
+
+    private static func number(_ isThere: Bool, in body: UnsafeRawBufferPointer, at offset: inout Int) -> UInt64? {
+        isThere ? PackedNumber.read(body, at: &offset) : 0
+    }
+}
+
+private struct OperationFlags: OptionSet {
+    var rawValue: UInt8
+    static let ownerAsBefore = OperationFlags(rawValue: 16)
+    static let item = OperationFlags(rawValue: 32)
+    static let wakeAt = OperationFlags(rawValue: 64)
+    static let coldAlarm = OperationFlags(rawValue: 128)
+
+    init(rawValue: UInt8) { self.rawValue = rawValue }
+    init(_ kind: Operation.Kind, _ prior: Operation.Prior) { rawValue = kind.rawValue | prior.rawValue << 2 }
+
+    var kind: Operation.Kind? { Operation.Kind(rawValue: rawValue & 3) }
+    var prior: Operation.Prior? { Operation.Prior(rawValue: rawValue >> 2 & 3) }
+}
+
+/// An operation's fields before its value, on their way into a batch.
+package struct OperationHeader {
+    /// No header is longer: two bytes, the owner, three numbers and a value's size below 2^28.
+    package static let largestByteCount = 2 + 16 + 3 * 9 + 4
+
+    private let flags: OperationFlags
+    private let table: UInt8
+    private let ownerHigh: UInt64
+    private let ownerLow: UInt64
+    private let item: UInt64
+    private let wakeAt: UInt64
+    private let coldAlarm: UInt64
+    private let valueByteCount: UInt64?
+    package let byteCount: Int
+
+    @inline(__always)
+    package init(
+        _ kind: Operation.Kind, table: UInt8, prior: Operation.Prior, ownerHigh: UInt64, ownerLow: UInt64,
+        isOwnerAsBefore: Bool, item: UInt64, wakeAt: Int64, coldAlarm: Int64, valueByteCount: Int
+    ) {
+        var flags = OperationFlags(kind, prior)
+        var byteCount = 2
+        if isOwnerAsBefore { flags.insert(.ownerAsBefore) } else { byteCount += 16 }
+        if item != 0 {
+            flags.insert(.item)
+            byteCount += PackedNumber.byteCount(item)
+        }
+        if wakeAt != 0 {
+            flags.insert(.wakeAt)
+            byteCount += PackedNumber.byteCount(UInt64(bitPattern: wakeAt))
+        }
+        if coldAlarm != 0 {
+            flags.insert(.coldAlarm)
+            byteCount += PackedNumber.byteCount(UInt64(bitPattern: coldAlarm))
+        }
+        if kind != .delete { byteCount += PackedNumber.byteCount(UInt64(valueByteCount)) }
+        (self.flags, self.table, self.ownerHigh, self.ownerLow) = (flags, table, ownerHigh, ownerLow)
+        (self.item, self.wakeAt) = (item, UInt64(bitPattern: wakeAt))
+        self.coldAlarm = UInt64(bitPattern: coldAlarm)
+        self.valueByteCount = kind == .delete ? nil : UInt64(valueByteCount)
+        self.byteCount = byteCount
+    }
+
+    /// Fills exactly `byteCount` bytes; a put's value follows them.
+    @inline(__always) package func write(to bytes: UnsafeMutableRawPointer) {
+        bytes.storeBytes(of: flags.rawValue, as: UInt8.self)
+        bytes.storeBytes(of: table, toByteOffset: 1, as: UInt8.self)
+        var next = bytes + 2
+        if !flags.contains(.ownerAsBefore) {
+            next.storeBytes(of: ownerHigh, as: UInt64.self)
+            next.storeBytes(of: ownerLow, toByteOffset: 8, as: UInt64.self)
+            next += 16
+        }
+        if item != 0 { PackedNumber.write(item, to: &next) }
+        if wakeAt != 0 { PackedNumber.write(wakeAt, to: &next) }
+        if coldAlarm != 0 { PackedNumber.write(coldAlarm, to: &next) }
+        if let valueByteCount { PackedNumber.write(valueByteCount, to: &next) }
+    }
+}
+
+/// Numbers of seven bits a byte, the least first; all but the last byte have the top bit; a ninth byte has eight.
+enum PackedNumber {
+    @inline(__always) static func byteCount(_ value: UInt64) -> Int {
+        min(9, max(1, (64 - value.leadingZeroBitCount + 6) / 7))
+    }
+
+    @inline(__always) static func write(_ value: UInt64, to bytes: inout UnsafeMutableRawPointer) {
+        var rest = value
+        for _ in 1..<byteCount(value) {
+            bytes.storeBytes(of: UInt8(truncatingIfNeeded: rest) | 128, as: UInt8.self)
+            bytes += 1
+            rest >>= 7
+        }
+        bytes.storeBytes(of: UInt8(truncatingIfNeeded: rest), as: UInt8.self)
+        bytes += 1
+    }
+
+    /// `nil` when the bytes end within the number.
+    static func read(_ bytes: UnsafeRawBufferPointer, at offset: inout Int) -> UInt64? {
+        var value: UInt64 = 0
+        for place in 0..<9 {
+            guard offset < bytes.count else { return nil }
+            let byte = UInt64(bytes[offset])
+            offset += 1
+            guard place < 8 else { return value | byte << 56 }
+            value |= (byte & 127) << (7 * UInt64(place))
+            if byte & 128 == 0 { return value }
+        }
+        return nil
     }
 }

@@ -24,6 +24,7 @@ package struct Recovery {
         /// Where its records end.
         package var end: Int
         package var batchCount: Int
+        package var form = RecordForm.packed
     }
 
     package let folder: SegmentFolder
@@ -37,6 +38,8 @@ package struct Recovery {
     package private(set) var cutByteCount = 0
     /// The journal was not synced, so what was cut may have been answered.
     package private(set) var isUnsynced = false
+    /// The run that wrote it (`SegmentHeader.run`): a start empties the journal before it writes, so there is one at most.
+    package private(set) var run: UInt64 = 0
 
     /// Checks the whole journal and changes nothing.
     ///
@@ -71,8 +74,9 @@ package struct Recovery {
                 }
             }
             previous = header
+            run = header.run
             segments.append(
-                Segment(generation: generation, end: scan.end, batchCount: scan.batchCount))
+                Segment(generation: generation, end: scan.end, batchCount: scan.batchCount, form: header.form))
             lastExtent = scan.extent
             tornTail = scan.isTorn ? (generation, scan.end) : nil
         }
@@ -111,15 +115,15 @@ package struct Recovery {
         try file.read(folder.segmentPath(segment.generation))
         var offset = SegmentHeader.byteCount
         while offset < segment.end {
-            guard let header = RecordHeader(in: file.bytes, at: offset, generation: segment.generation) else {
+            guard
+                let header = RecordHeader(
+                    in: file.bytes, at: offset, generation: segment.generation, form: segment.form)
+            else {
                 throw JournalError.damaged(file: file.path, offset: offset, what: "the file changed while it was read")
             }
-            let start = offset + RecordHeader.byteCount
+            let start = offset + segment.form.headerByteCount
             let record = UnsafeRawBufferPointer(rebasing: file.bytes[start..<start + header.bodyByteCount])
-            guard
-                Operation.readAll(
-                    in: record, bucket: header.bucket, operationCount: header.operationCount, visit)
-            else {
+            guard Operation.readAll(in: record, of: header, visit) else {
                 throw JournalError.damaged(
                     file: file.path, offset: offset, what: "the record is whole, but this version cannot read it")
             }
@@ -147,9 +151,12 @@ package struct Recovery {
                 file: file.path, offset: file.bytes.count,
                 what: "the file was made with \(header.segmentByteCount) bytes and ends here")
         }
+        // Without a header the form is unknown: whatever shows as a record of either one tells.
+        let form = scan.header?.form ?? .packed
+        let forms = scan.header == nil ? [RecordForm.packed, .wide] : [form]
         var offset = SegmentHeader.byteCount
         if scan.header != nil {
-            while let header = RecordHeader(in: file.bytes, at: offset, generation: generation),
+            while let header = RecordHeader(in: file.bytes, at: offset, generation: generation, form: form),
                 isWhole(header, in: file.bytes, at: offset)
             {
                 offset += header.recordByteCount
@@ -164,7 +171,10 @@ package struct Recovery {
         // Whatever is behind the first mismatch must have been written in the same group as it, unless nothing was synced.
         var probe = offset + (offset == 0 ? SegmentHeader.byteCount : 0)
         while probe + RecordHeader.byteCount <= file.bytes.count {
-            if let later = RecordHeader(in: file.bytes, at: probe, generation: generation) {
+            for form in forms {
+                guard let later = RecordHeader(in: file.bytes, at: probe, generation: generation, form: form) else {
+                    continue
+                }
                 let isProof = later.groupStart > max(offset, SegmentHeader.byteCount) && later.groupStart <= probe
                 if isProof {
                     throw .damaged(
@@ -181,15 +191,20 @@ package struct Recovery {
         }
         if !scan.isTorn, scan.header != nil, file.bytes.count > offset {
             let tail = UnsafeRawBufferPointer(rebasing: file.bytes[offset..<min(offset + 40, file.bytes.count)])
-            let found = tail.count >= 24 ? tail.loadUnaligned(fromByteOffset: 16, as: UInt64.self) : 0
-            scan.isTorn = found == generation
+            if form == .wide {
+                scan.isTorn = tail.count >= 24 && tail.loadUnaligned(fromByteOffset: 16, as: UInt64.self) == generation
+            } else {
+                scan.isTorn =
+                    tail.count >= 16
+                    && tail.loadUnaligned(fromByteOffset: 12, as: UInt32.self) == UInt32(truncatingIfNeeded: generation)
+            }
         }
         return scan
     }
 
     private static func isWhole(_ header: RecordHeader, in bytes: UnsafeRawBufferPointer, at offset: Int) -> Bool {
         guard header.groupStart <= offset, bytes.count - offset >= header.recordByteCount else { return false }
-        let start = offset + RecordHeader.byteCount
+        let start = offset + header.form.headerByteCount
         let body = UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.bodyByteCount])
         return Checksum.crc32c(body) == header.bodyChecksum
     }

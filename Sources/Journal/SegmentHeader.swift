@@ -4,12 +4,17 @@ internal import Platform
 ///
 /// It says where the segment before it ended. That closes the one gap that group starts leave: without it the loss of a
 /// segment's last records could not be told from a torn tail. `isUnsynced` says that nobody synced what was written, so
-/// that what is missing is a loss that was allowed, not damage.
+/// that what is missing is a loss that was allowed, not damage. `run` names the run of the process that wrote it: tickets
+/// count anew in each.
 package struct SegmentHeader: Equatable {
     package static let byteCount = 64
-    private static let magic: UInt64 = 0x3130_6C6E_726A_776C  // "lwjrnl01"
+    private static let magic: UInt64 = 0x3230_6C6E_726A_776C  // "lwjrnl02"
+    private static let wideMagic: UInt64 = 0x3130_6C6E_726A_776C  // "lwjrnl01"
 
+    var form = RecordForm.packed
     var generation: UInt64
+    /// The first generation of its run; 0 in the wide form, which has none.
+    var run: UInt64
     /// The file's whole size; a crash cannot change it, since the file is filled and synced before it is used.
     var segmentByteCount: Int
     /// The segment written before this one in the same run of the process; 0 if this is the run's first.
@@ -20,12 +25,13 @@ package struct SegmentHeader: Equatable {
 
     package func write(to bytes: UnsafeMutableRawBufferPointer) {
         bytes.initializeMemory(as: UInt8.self, repeating: 0)
-        bytes.storeBytes(of: Self.magic, as: UInt64.self)
+        bytes.storeBytes(of: form == .wide ? Self.wideMagic : Self.magic, as: UInt64.self)
         bytes.storeBytes(of: generation, toByteOffset: 8, as: UInt64.self)
         bytes.storeBytes(of: UInt64(segmentByteCount), toByteOffset: 16, as: UInt64.self)
         bytes.storeBytes(of: previousGeneration, toByteOffset: 24, as: UInt64.self)
         bytes.storeBytes(of: UInt64(previousEnd), toByteOffset: 32, as: UInt64.self)
         bytes.storeBytes(of: isUnsynced ? 1 : 0, toByteOffset: 40, as: UInt64.self)
+        bytes.storeBytes(of: run, toByteOffset: 48, as: UInt64.self)
         let checksum = Checksum.crc32c(
             UnsafeRawBufferPointer(rebasing: bytes[..<56]), seed: RecordHeader.seed(generation: generation))
         bytes.storeBytes(of: checksum, toByteOffset: 56, as: UInt32.self)
@@ -33,24 +39,29 @@ package struct SegmentHeader: Equatable {
 
     /// Reads the header of the segment that its name says is `generation`; `nil` if there is none.
     init?(in bytes: UnsafeRawBufferPointer, generation: UInt64) {
-        guard bytes.count >= Self.byteCount, bytes.loadUnaligned(as: UInt64.self) == Self.magic,
+        guard bytes.count >= Self.byteCount, let form = Self.form(bytes.loadUnaligned(as: UInt64.self)),
             bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self) == generation
         else { return nil }
         let checksum = Checksum.crc32c(
             UnsafeRawBufferPointer(rebasing: bytes[..<56]), seed: RecordHeader.seed(generation: generation))
         guard bytes.loadUnaligned(fromByteOffset: 56, as: UInt32.self) == checksum else { return nil }
-        self.generation = generation
+        (self.form, self.generation) = (form, generation)
+        run = form == .wide ? 0 : bytes.loadUnaligned(fromByteOffset: 48, as: UInt64.self)
         segmentByteCount = Int(truncatingIfNeeded: bytes.loadUnaligned(fromByteOffset: 16, as: UInt64.self))
         previousGeneration = bytes.loadUnaligned(fromByteOffset: 24, as: UInt64.self)
         previousEnd = Int(truncatingIfNeeded: bytes.loadUnaligned(fromByteOffset: 32, as: UInt64.self))
         isUnsynced = bytes.loadUnaligned(fromByteOffset: 40, as: UInt64.self) & 1 != 0
     }
 
+    private static func form(_ magic: UInt64) -> RecordForm? {
+        magic == Self.magic ? .packed : magic == wideMagic ? .wide : nil
+    }
+
     package init(
-        generation: UInt64, segmentByteCount: Int, previousGeneration: UInt64, previousEnd: Int,
+        generation: UInt64, run: UInt64, segmentByteCount: Int, previousGeneration: UInt64, previousEnd: Int,
         isUnsynced: Bool = false
     ) {
-        (self.generation, self.segmentByteCount) = (generation, segmentByteCount)
+        (self.generation, self.run, self.segmentByteCount) = (generation, run, segmentByteCount)
         (self.previousGeneration, self.previousEnd) = (previousGeneration, previousEnd)
         self.isUnsynced = isUnsynced
     }

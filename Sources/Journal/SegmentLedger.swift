@@ -33,6 +33,8 @@ package final class SegmentLedger: Sendable {
     }
 
     package let folder: SegmentFolder
+    /// The first generation of this run: an owner's number, higher in each run.
+    package let run: UInt64
     private let state: Monitor<State>
     private let segmentsInUse = Atomic<Int>(0)
 
@@ -45,6 +47,7 @@ package final class SegmentLedger: Sendable {
         let next = try folder.nextGeneration()
         // Fresh spares are named by numbers that no segment has had; the generation of a spare's first use is never
         // below its name.
+        run = next
         state = Monitor(State(spares: spares, nextGeneration: next, nextSpareName: next))
     }
 

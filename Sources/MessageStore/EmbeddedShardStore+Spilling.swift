@@ -49,7 +49,8 @@ extension EmbeddedShardStore {
                 SpilledRow(
                     key: slot.pointee.key, value: value, wakeAt: slot.pointee.wakeAt,
                     coldAlarm: slot.pointee.coldAlarm, slot: number, version: slot.pointee.version,
-                    block: slot.pointee.block))
+                    block: slot.pointee.block,
+                    countedUpTo: slot.pointee.table == StoreKey.Table.counters.rawValue ? lastTicket : 0))
             // From now on a change must reckon with the row's being, or coming to be, in the ordered store.
             slot.pointee.mayBeCold = true
             slot.pointee.coldAlarm = slot.pointee.wakeAt

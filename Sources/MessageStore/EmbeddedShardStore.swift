@@ -61,6 +61,9 @@ public final class EmbeddedShardStore: ShardStore {
         var firstPiece = 0
         var earlierByteCount = 0
         var operationCount = 0
+        /// The owner of its last operation.
+        var ownerHigh: UInt64 = 0
+        var ownerLow: UInt64 = 0
         /// With its header and what fills it up at its end.
         var batchByteCount = 0
 
@@ -150,7 +153,7 @@ public final class EmbeddedShardStore: ShardStore {
         check(key)
         var wakeAt = wakeAt
         if byteCount > StoreBounds.valueByteCount {
-            let isFit = Self.recordOverhead + Operation.headerByteCount + byteCount <= batchByteCount
+            let isFit = Self.recordOverhead + OperationHeader.largestByteCount + byteCount <= batchByteCount
             tell(isFit ? .largeValue(byteCount: byteCount) : .unfitValue(byteCount: byteCount), key)
             guard isFit else { return ValueLocation(block: core.pointee.batchBlock, offset: 0, byteCount: 0) }
         }
@@ -158,24 +161,24 @@ public final class EmbeddedShardStore: ShardStore {
             tell(.alarm, key)
             wakeAt = 0
         }
-        let header = reserve(Operation.headerByteCount + byteCount, key)
-        let value = UnsafeMutableRawBufferPointer(start: header + Operation.headerByteCount, count: byteCount)
-        write(value)
-        if key.table.isLogged { return putLogged(key, prior, value, to: header) }
+        if key.table.isLogged { return putLogged(key, prior, byteCount, write) }
 
         let number = index.findOrInsert(key)
         let slot = index[number]
-        // What nobody else was lent may be written over: a counters row is written with every message.
+        let former = priorState(slot, prior)
+        let value = writeOperation(
+            .put, key, former, wakeAt: wakeAt, coldAlarm: coldAlarm(slot, prior), byteCount: byteCount)
+        write(value)
+        // What nobody else was lent may be written over: a device's row is written with each change.
         let isInPlace =
             !slot.pointee.isDeleted && !slot.pointee.isCollected && Int(slot.pointee.byteCount) == byteCount
             && slot.pointee.isRewritten
-        let state = enter(slot, prior, keepsPlace: isInPlace)
-        Operation.write(
-            isPut: true, table: key.table.rawValue, prior: state, ownerHigh: key.ownerHigh, ownerLow: key.ownerLow,
-            item: key.item, wakeAt: wakeAt, coldAlarm: slot.pointee.coldAlarm, valueByteCount: byteCount, to: header)
+        enter(slot, prior, keepsPlace: isInPlace)
         if isInPlace {
-            (pool.start(slot.pointee.block) + Int(slot.pointee.offset)).copyMemory(
-                from: UnsafeRawPointer(header) + Operation.headerByteCount, byteCount: byteCount)
+            if let start = value.baseAddress, byteCount > 0 {
+                (pool.start(slot.pointee.block) + Int(slot.pointee.offset))
+                    .copyMemory(from: start, byteCount: byteCount)
+            }
             slot.pointee.wakeAt = wakeAt
             index.touch(number)
             return ValueLocation(
@@ -190,41 +193,68 @@ public final class EmbeddedShardStore: ShardStore {
         } else {
             location = keep(UnsafeRawBufferPointer(value), in: &core.pointee.keepBlock)
         }
-        pool.retain(location.block)
-        slot.pointee.isDeleted = false
+        place(slot, at: location)
         slot.pointee.wakeAt = wakeAt
-        slot.pointee.block = location.block
-        slot.pointee.offset = location.offset
-        slot.pointee.byteCount = location.byteCount
         index.touch(number)
         return location
     }
 
     private func putLogged(
-        _ key: StoreKey, _ prior: PriorRow, _ value: UnsafeMutableRawBufferPointer, to header: UnsafeMutableRawPointer
+        _ key: StoreKey, _ prior: PriorRow, _ byteCount: Int, _ write: (UnsafeMutableRawBufferPointer) -> Void
     ) -> ValueLocation {
         var state = Operation.Prior.nothing
         if case .maybe = prior { state = .maybeCold }
-        Operation.write(
-            isPut: true, table: key.table.rawValue, prior: state, ownerHigh: key.ownerHigh, ownerLow: key.ownerLow,
-            item: key.item, wakeAt: 0, coldAlarm: 0, valueByteCount: value.count, to: header)
+        let value = writeOperation(.put, key, state, wakeAt: 0, coldAlarm: 0, byteCount: byteCount)
+        write(value)
         let location = keep(UnsafeRawBufferPointer(value), in: &core.pointee.logBlock)
         pool.retain(location.block)
         log.append(key, ticket: core.pointee.lastTicket + 1, at: location)
         return location
     }
 
+    public func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void) {
+        check(key)
+        precondition(key.table == .counters, "only rows of counts are added to")
+        let number = index.findOrInsert(key)
+        let slot = index[number]
+        let prior = PriorRow.maybe(wakeAt: 0)
+        let former = priorState(slot, prior)
+        change.write(
+            into: writeOperation(.add, key, former, wakeAt: 0, coldAlarm: 0, byteCount: change.byteCount))
+        if !slot.pointee.isDeleted, !slot.pointee.isCollected, slot.pointee.byteCount == CountersRow.byteCount {
+            // The sum is to leave with the segment of its first change, so its age stays.
+            change.add(
+                to: UnsafeMutableRawBufferPointer(
+                    start: pool.start(slot.pointee.block) + Int(slot.pointee.offset), count: CountersRow.byteCount))
+            return
+        }
+        enter(slot, prior)
+        let location = makeRoom(CountersRow.byteCount, in: &core.pointee.keepBlock)
+        total(
+            UnsafeMutableRawBufferPointer(
+                start: pool.start(location.block) + Int(location.offset), count: CountersRow.byteCount))
+        place(slot, at: location)
+        slot.pointee.wakeAt = 0
+        index.touch(number)
+    }
+
+    private func place(_ slot: UnsafeMutablePointer<YoungSlot>, at location: ValueLocation) {
+        pool.retain(location.block)
+        slot.pointee.isDeleted = false
+        slot.pointee.block = location.block
+        slot.pointee.offset = location.offset
+        slot.pointee.byteCount = location.byteCount
+    }
+
     public func delete(_ key: StoreKey, prior: PriorRow) {
         check(key)
         precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
         if prior == .none, index.find(key) == nil { return }  // nothing here, nothing there
-        let header = reserve(Operation.headerByteCount, key)
         let number = index.findOrInsert(key)
         let slot = index[number]
-        let state = enter(slot, prior)
-        Operation.write(
-            isPut: false, table: key.table.rawValue, prior: state, ownerHigh: key.ownerHigh, ownerLow: key.ownerLow,
-            item: key.item, wakeAt: 0, coldAlarm: slot.pointee.coldAlarm, valueByteCount: 0, to: header)
+        let former = priorState(slot, prior)
+        _ = writeOperation(.delete, key, former, wakeAt: 0, coldAlarm: coldAlarm(slot, prior), byteCount: 0)
+        enter(slot, prior)
         slot.pointee.isDeleted = true
         slot.pointee.wakeAt = 0
         // A row that the ordered store has never had is gone without a trace.
@@ -266,7 +296,7 @@ public final class EmbeddedShardStore: ShardStore {
         core.pointee.pieces[core.pointee.firstPiece].ticket = core.pointee.lastTicket
         RecordHeader.write(
             bodyByteCount: bodyByteCount, bucket: core.pointee.openBucket, operationCount: core.pointee.operationCount,
-            bodyChecksum: checksum,
+            bodyChecksum: checksum, ticket: core.pointee.lastTicket,
             to: core.pointee.pieces[core.pointee.firstPiece].start)
         core.pointee.pieceByteCount += recordByteCount
         let untold = core.pointee.pieceByteCount - core.pointee.announcedByteCount
@@ -325,13 +355,32 @@ public final class EmbeddedShardStore: ShardStore {
         beginRecord()
     }
 
-    /// Room in the batch, its end included.
-    @inline(__always) private func reserve(_ byteCount: Int, _ key: StoreKey) -> UnsafeMutableRawPointer {
+    /// Writes an operation's header, and returns the room for its value behind it.
+    @inline(__always) private func writeOperation(
+        _ kind: Operation.Kind, _ key: StoreKey, _ prior: Operation.Prior, wakeAt: Int64, coldAlarm: Int64,
+        byteCount: Int
+    ) -> UnsafeMutableRawBufferPointer {
+        let most = OperationHeader.largestByteCount + byteCount
         if core.pointee.operationCount == StoreBounds.operationCount
-            || core.pointee.batchByteCount + byteCount > batchByteCount
+            || core.pointee.batchByteCount + most > batchByteCount
         {
             splitBatch(key)
         }
+        let isOwnerAsBefore =
+            core.pointee.operationCount > 0 && core.pointee.ownerLow == key.ownerLow
+            && core.pointee.ownerHigh == key.ownerHigh
+        (core.pointee.ownerHigh, core.pointee.ownerLow) = (key.ownerHigh, key.ownerLow)
+        let header = OperationHeader(
+            kind, table: key.table.rawValue, prior: prior, ownerHigh: key.ownerHigh, ownerLow: key.ownerLow,
+            isOwnerAsBefore: isOwnerAsBefore, item: key.item, wakeAt: wakeAt, coldAlarm: coldAlarm,
+            valueByteCount: byteCount)
+        let start = reserve(header.byteCount + byteCount)
+        header.write(to: start)
+        return UnsafeMutableRawBufferPointer(start: start + header.byteCount, count: byteCount)
+    }
+
+    /// Room in the batch, which has room for it, its end included.
+    @inline(__always) private func reserve(_ byteCount: Int) -> UnsafeMutableRawPointer {
         core.pointee.batchByteCount += byteCount
         if pool.room(core.pointee.batchBlock) < byteCount + 8 {
             let start = pool.start(core.pointee.batchBlock) + core.pointee.pieceOffset
@@ -353,34 +402,51 @@ public final class EmbeddedShardStore: ShardStore {
 
     /// Copies a value to where the longer-lived rows of its kind are.
     private func keep(_ value: UnsafeRawBufferPointer, in current: inout UInt32) -> ValueLocation {
-        if pool.room(current) < value.count {
-            pool.fill(current, lastTicket: 0)
-            current = pool.take(atLeast: value.count, isAwaited: false)
-        }
-        let offset = pool.advance(current, by: value.count)
+        let location = makeRoom(value.count, in: &current)
         if let start = value.baseAddress, !value.isEmpty {
-            (pool.start(current) + offset).copyMemory(from: start, byteCount: value.count)
+            (pool.start(location.block) + Int(location.offset)).copyMemory(from: start, byteCount: value.count)
         }
-        return ValueLocation(block: current, offset: UInt32(offset), byteCount: UInt32(value.count))
+        return location
     }
 
-    /// What a write does to its slot before the new content is known.
+    private func makeRoom(_ byteCount: Int, in current: inout UInt32) -> ValueLocation {
+        if pool.room(current) < byteCount {
+            pool.fill(current, lastTicket: 0)
+            current = pool.take(atLeast: byteCount, isAwaited: false)
+        }
+        let offset = pool.advance(current, by: byteCount)
+        return ValueLocation(block: current, offset: UInt32(offset), byteCount: UInt32(byteCount))
+    }
+
+    /// What stands under a slot's key, as far as the index or else the caller knows.
+    @inline(__always) private func priorState(
+        _ slot: UnsafeMutablePointer<YoungSlot>, _ prior: PriorRow
+    ) -> Operation.Prior {
+        // The index knows better than the caller what the ordered store has.
+        guard slot.pointee.isNew else { return slot.pointee.mayBeCold ? .maybeCold : .journalOnly }
+        return prior == .none ? .nothing : .maybeCold
+    }
+
+    @inline(__always) private func coldAlarm(_ slot: UnsafeMutablePointer<YoungSlot>, _ prior: PriorRow) -> Int64 {
+        guard slot.pointee.isNew, case .maybe(let alarm) = prior else { return slot.pointee.coldAlarm }
+        return alarm
+    }
+
+    /// What a write does to its slot before the new content is in place.
     @inline(__always) private func enter(
         _ slot: UnsafeMutablePointer<YoungSlot>, _ prior: PriorRow, keepsPlace: Bool = false
-    ) -> Operation.Prior {
+    ) {
         slot.pointee.version &+= 1
         slot.pointee.isCollected = false
         slot.pointee.ticket = core.pointee.lastTicket + 1
         guard slot.pointee.isNew else {
-            // The index knows better than the caller what the ordered store has.
             if !slot.pointee.isDeleted, !keepsPlace { pool.release(slot.pointee.block) }
-            return slot.pointee.mayBeCold ? .maybeCold : .journalOnly
+            return
         }
         slot.pointee.isNew = false
-        guard case .maybe(let alarm) = prior else { return .nothing }
+        guard case .maybe(let alarm) = prior else { return }
         slot.pointee.mayBeCold = true
         slot.pointee.coldAlarm = alarm
-        return .maybeCold
     }
 
     // MARK: Young rows

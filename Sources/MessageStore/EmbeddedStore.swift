@@ -124,10 +124,13 @@ public final class EmbeddedStore: @unchecked Sendable {
         database = try RowDatabase(
             path: configuration.folder + "/rows", cacheByteCount: configuration.blockCacheByteCount,
             openFileLimit: configuration.openFileLimit)
-        let run = SortedRun(database: database, folder: configuration.folder + "/spill")
+        let run: SortedRun
         do throws(StoreError) {
             try format.raise(database)
-            try JournalReplay(journal, into: run).perform()
+            let spillFolder = configuration.folder + "/spill"
+            try JournalReplay(
+                journal, into: SortedRun(database: database, folder: spillFolder, run: journal.run)
+            ).perform()
             var hasEphemeral = false
             for family in database.ephemeralFamilies where !hasEphemeral {
                 hasEphemeral = try !database.isEmpty(family.family)
@@ -137,6 +140,7 @@ public final class EmbeddedStore: @unchecked Sendable {
                 try !database.isEmpty(database.rows), try !database.isEmpty(database.start), hasEphemeral
             )
             do throws(JournalError) { ledger = try SegmentLedger(folder: folder) } catch { throw StoreError(error) }
+            run = SortedRun(database: database, folder: spillFolder, run: ledger.run)
         } catch {
             database.close()
             throw error

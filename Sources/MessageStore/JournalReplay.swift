@@ -17,6 +17,8 @@ final class JournalReplay: @unchecked Sendable {
         var rows: SortedRowGroups
         /// The rows' values lie in it.
         var buffer: SegmentBuffer
+        /// So do those of its rows of counts.
+        var memory: CountedMemory
         /// The segment that ends with this piece, if it does.
         var ended: UInt64?
     }
@@ -64,45 +66,63 @@ final class JournalReplay: @unchecked Sendable {
 
     private func read() throws(StoreError) {
         var groups = RowGroups()
+        var counts = CountReplay(run.database, run: journal.run)
         for segment in journal.segments {
             let buffer: SegmentBuffer? = belt.wait(while: { $0.free.isEmpty && $0.failure == nil }) { belt in
                 belt.failure == nil ? belt.free.removeLast() : nil
             }
             guard let buffer else { return }
-            try collect(segment, buffer, &groups)
-            handOver(&groups, buffer, ended: segment.generation)
+            try collect(segment, buffer, &groups, &counts)
+            handOver(&groups, &counts, buffer, ended: segment.generation)
         }
     }
 
     /// The rows of a segment; hands over what gets too many.
     private func collect(
-        _ segment: Recovery.Segment, _ buffer: SegmentBuffer, _ groups: inout RowGroups
+        _ segment: Recovery.Segment, _ buffer: SegmentBuffer, _ groups: inout RowGroups, _ counts: inout CountReplay
     ) throws(StoreError) {
         var unreadable: UInt8?
+        var failure: StoreError?
         do throws(JournalError) {
             try journal.replay(segment, using: buffer) { operation in
                 guard let key = operation.storeKey else {
                     unreadable = operation.table
                     return
                 }
-                if groups.count >= Limits.replayedRowCount { handOver(&groups, buffer, ended: nil) }
+                if groups.count >= Limits.replayedRowCount { handOver(&groups, &counts, buffer, ended: nil) }
+                if key.table == .counters, operation.ticket > 0 {
+                    guard failure == nil else { return }
+                    do throws(StoreError) { try counts.take(operation, key) } catch { failure = error }
+                    return
+                }
+                guard operation.kind != .add else {
+                    unreadable = operation.table
+                    return
+                }
                 groups.append(
                     SpilledRow(
-                        key: key, value: operation.isPut ? operation.value : nil, wakeAt: operation.wakeAt,
+                        key: key, value: operation.kind == .put ? operation.value : nil, wakeAt: operation.wakeAt,
                         coldAlarm: operation.coldAlarm, slot: noSlot,
-                        version: operation.isPut && operation.prior == .nothing ? SortedRows.brandNew : 0, block: 0))
+                        version: operation.kind == .put && operation.prior == .nothing ? SortedRows.brandNew : 0,
+                        block: 0))
             }
         } catch { throw StoreError(error) }
+        if let failure { throw failure }
+        if counts.isDamaged { unreadable = StoreKey.Table.counters.rawValue }
         if let unreadable {
             throw .damagedJournal(
                 file: journal.folder.segmentPath(segment.generation), offset: 0,
-                what: "it has rows of table \(unreadable), which this version does not know")
+                what: "it has rows or changes of table \(unreadable) that this version does not know")
         }
     }
 
-    private func handOver(_ groups: inout RowGroups, _ buffer: SegmentBuffer, ended: UInt64?) {
+    private func handOver(
+        _ groups: inout RowGroups, _ counts: inout CountReplay, _ buffer: SegmentBuffer, ended: UInt64?
+    ) {
+        let (rows, memory) = counts.takeChanged()
+        for row in rows { groups.append(row) }
         let piece = Piece(
-            rows: SortedRowGroups(groups, droppingShortLived: true), buffer: buffer, ended: ended)
+            rows: SortedRowGroups(groups, droppingShortLived: true), buffer: buffer, memory: memory, ended: ended)
         // The next piece has about as many.
         groups = RowGroups(asManyAs: groups)
         belt.wait(while: { $0.ready != nil && $0.failure == nil }) { $0.ready = piece }

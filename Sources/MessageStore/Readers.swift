@@ -94,6 +94,9 @@ final class Readers: Sendable {
 
     private static func row(_ key: StoreKey, _ stored: UnsafeRawBufferPointer, _ operation: ReadOperation) -> ColdRow? {
         guard stored.count >= KeyCoding.rowPrefixByteCount else { return nil }
+        if key.table == .counters {
+            return ColdRow(key: key, wakeAt: 0, value: operation.keep(CountStamp.read(stored).value))
+        }
         return ColdRow(
             key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
             value: operation.keep(UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
@@ -280,6 +283,10 @@ final class Readers: Sendable {
         guard try !database.isEmpty(family) else { return }
         for bucket in buckets {
             try database.visit(table, of: bucket, in: family) { key, stored in
+                if table == .counters {
+                    body(StoredRow(key: key, wakeAt: 0, value: CountStamp.read(stored).value))
+                    return true
+                }
                 body(
                     StoredRow(
                         key: key, wakeAt: stored.loadUnaligned(as: Int64.self),

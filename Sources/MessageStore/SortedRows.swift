@@ -16,6 +16,8 @@ struct SpilledRow: @unchecked Sendable {
     var slot: UInt32
     var version: UInt32
     var block: UInt32
+    /// Of a row of counts: the last batch whose changes it holds; 0 for other rows.
+    var countedUpTo: Ticket = 0
 }
 
 /// Rows by the family they belong to, each in the order they were written.

@@ -9,6 +9,8 @@ struct SortedRun {
     let database: RowDatabase
     /// Where files are made, on the database's file system.
     let folder: String
+    /// Of the journal whose rows these are (`SegmentHeader.run`).
+    let run: UInt64
 
     struct Outcome {
         var rowCount = 0
@@ -55,7 +57,7 @@ struct SortedRun {
         var outcome = Outcome()
         var writer = try SortedFileWriter(database, path: path)
         var scratch = UnsafeMutableRawBufferPointer.allocate(
-            byteCount: KeyCoding.rowPrefixByteCount + StoreBounds.valueByteCount, alignment: 8)
+            byteCount: KeyCoding.rowPrefixByteCount + StoreBounds.valueByteCount + CountStamp.byteCount, alignment: 8)
         let keyBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.rowKeyByteCount, alignment: 8)
         defer {
             scratch.deallocate()
@@ -71,14 +73,20 @@ struct SortedRun {
                 outcome.deletionCount += 1
                 continue
             }
-            if KeyCoding.rowPrefixByteCount + value.count > scratch.count {
+            let most = KeyCoding.rowPrefixByteCount + value.count + CountStamp.byteCount
+            if most > scratch.count {
                 // Beyond the bound for values: the shard has told of it, and what was written is kept.
                 scratch.deallocate()
-                scratch = .allocate(byteCount: KeyCoding.rowPrefixByteCount + value.count, alignment: 8)
+                scratch = .allocate(byteCount: most, alignment: 8)
             }
             scratch.storeBytes(of: row.wakeAt, as: Int64.self)
             UnsafeMutableRawBufferPointer(rebasing: scratch[KeyCoding.rowPrefixByteCount...]).copyMemory(from: value)
-            let stored = scratch[..<(KeyCoding.rowPrefixByteCount + value.count)]
+            var stored = scratch[..<(KeyCoding.rowPrefixByteCount + value.count)]
+            if row.countedUpTo != 0 {
+                scratch.storeBytes(of: row.countedUpTo, as: UInt64.self)
+                scratch.storeBytes(of: run, toByteOffset: stored.count, as: UInt64.self)
+                stored = scratch[..<most]
+            }
             try writer.put(UnsafeRawBufferPointer(keyBytes), UnsafeRawBufferPointer(rebasing: stored))
             outcome.rowCount += 1
         }

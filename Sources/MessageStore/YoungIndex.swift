@@ -39,7 +39,7 @@ struct YoungSlot {
     /// Freshly made by `findOrInsert`.
     var isNew: Bool
 
-    /// Devices and counters are written again and again; other rows once or a few times.
+    /// Devices and counts are changed again and again; other rows once or a few times.
     var isRewritten: Bool {
         table == StoreKey.Table.device.rawValue || table == StoreKey.Table.counters.rawValue
     }

@@ -84,9 +84,9 @@ struct CommitterTests {
     func acrossSegments() throws {
         let fixture = try JournalFixture()
         try fixture.start()
-        #expect(fixture.commit(Array(1...100)))
+        #expect(fixture.commit(Array(1...200)))
         fixture.stop()
         #expect(try fixture.folder.segments().count > 2)
-        #expect(try fixture.recovered() == Array(1...100))
+        #expect(try fixture.recovered() == Array(1...200))
     }
 }

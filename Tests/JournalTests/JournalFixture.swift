@@ -74,22 +74,31 @@ final class JournalFixture {
         var pieces: [BatchPiece] = []
         var byteCount = 0
         for number in numbers {
-            let body = Operation.headerByteCount + valueByteCount
+            let header = Self.header(number, valueByteCount: valueByteCount)
+            let body = header.byteCount + valueByteCount
             let size = RecordHeader.recordByteCount(bodyByteCount: body)
             let start = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 8)
             start.initializeMemory(as: UInt8.self, repeating: UInt8(truncatingIfNeeded: number), count: size)
             memory.append(start)
-            Operation.write(
-                isPut: true, table: 2, prior: .nothing, ownerHigh: 1, ownerLow: 2, item: number, wakeAt: 0,
-                coldAlarm: 0, valueByteCount: valueByteCount, to: start + RecordHeader.byteCount)
+            header.write(to: start + RecordHeader.byteCount)
             let bodyBytes = UnsafeRawBufferPointer(start: start + RecordHeader.byteCount, count: body)
-            RecordHeader.write(
-                bodyByteCount: body, bucket: 7, operationCount: 1, bodyChecksum: Checksum.crc32c(bodyBytes), to: start)
             ticket += 1
+            RecordHeader.write(
+                bodyByteCount: body, bucket: 7, operationCount: 1, bodyChecksum: Checksum.crc32c(bodyBytes),
+                ticket: ticket,
+                to: start)
             pieces.append(BatchPiece(start: start, byteCount: size, recordByteCount: size, ticket: ticket))
             byteCount += size
         }
         committer?.submit(pieces, shard: 0, byteCount: byteCount, isAwaited: isAwaited)
+    }
+
+    /// The header of the one operation of a batch.
+    static func header(_ number: UInt64, valueByteCount: Int) -> OperationHeader {
+        // Items below 2^21 give records of one size.
+        OperationHeader(
+            .put, table: 2, prior: .nothing, ownerHigh: 1, ownerLow: 2, isOwnerAsBefore: false, item: number,
+            wakeAt: 0, coldAlarm: 0, valueByteCount: valueByteCount)
     }
 
     /// Waits until all that was handed over is durable; false if the committer failed.

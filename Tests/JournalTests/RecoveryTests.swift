@@ -17,7 +17,8 @@ struct RecoveryTests {
         let generation = try #require(try fixture.folder.segments().first)
         return (fixture, generation, try fixture.bytes(generation))
     }
-    private static let recordByteCount = RecordHeader.recordByteCount(bodyByteCount: Operation.headerByteCount + 24)
+    private static let recordByteCount = RecordHeader.recordByteCount(
+        bodyByteCount: JournalFixture.header(1, valueByteCount: 24).byteCount + 24)
 
     @Test("what was committed comes back in order, over several segments")
     func roundTrip() throws {

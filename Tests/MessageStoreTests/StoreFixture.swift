@@ -209,6 +209,9 @@ final class CountingStore: ShardStore, ShardStoreObserver {
     ) -> ValueLocation {
         real.put(key, wakeAt: wakeAt, prior: prior, byteCount: byteCount, write: write)
     }
+    func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void) {
+        real.add(key, change, total: total)
+    }
     func delete(_ key: StoreKey, prior: PriorRow) { real.delete(key, prior: prior) }
     func endBatch() -> Ticket {
         lastTicket = real.endBatch()

@@ -28,7 +28,7 @@ public final class MemoryShardStore: ShardStore {
     /// Breaches of the seam's contract by the caller, such as a wrong `PriorRow`; a test expects none.
     public private(set) var violations: [String] = []
 
-    /// Operations of the largest batch so far, and its bytes with a header of 48 each.
+    /// Operations of the largest batch so far, and its bytes with the largest header for each.
     public private(set) var largestBatch = (operations: 0, byteCount: 0)
 
     private struct Row {
@@ -45,6 +45,7 @@ public final class MemoryShardStore: ShardStore {
     private enum Operation {
         case put(StoreKey, Row)
         case delete(StoreKey)
+        case add(StoreKey, CounterChange)
     }
     private enum Request {
         case reads([StoreRead])
@@ -92,6 +93,9 @@ public final class MemoryShardStore: ShardStore {
                 switch operation {
                 case .put(let key, let row): durable[key] = row
                 case .delete(let key): durable[key] = nil
+                case .add(let key, let change):
+                    // As a start does: from what the batches have, not from the sum in memory.
+                    durable[key] = Row(value: change.added(to: durable[key]?.value, key), wakeAt: 0)
                 }
             }
             reached = first.ticket
@@ -209,7 +213,7 @@ public final class MemoryShardStore: ShardStore {
         check(key)
         var wakeAt = wakeAt
         if byteCount > StoreBounds.valueByteCount {
-            let isFit = 96 + byteCount <= batchByteCount
+            let isFit = 48 + StoreBounds.operationByteCount + byteCount <= batchByteCount
             breach(isFit ? .largeValue(byteCount: byteCount) : .unfitValue(byteCount: byteCount), key)
             guard isFit else { return ValueLocation(block: 0, offset: 0, byteCount: 0) }
         }
@@ -217,7 +221,7 @@ public final class MemoryShardStore: ShardStore {
             breach(.alarm, key)
             wakeAt = 0
         }
-        reserve(48 + byteCount, key)
+        reserve(StoreBounds.operationByteCount + byteCount, key)
         judge(prior, of: key)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: max(byteCount, 1), alignment: 8)
         write(UnsafeMutableRawBufferPointer(rebasing: buffer[0..<byteCount]))
@@ -229,10 +233,25 @@ public final class MemoryShardStore: ShardStore {
         return location
     }
 
+    public func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void) {
+        check(key)
+        reserve(StoreBounds.operationByteCount + change.byteCount, key)
+        let stored = change.encoded
+        let sum = change.added(to: visible(key)?.value, key)
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: sum.count, alignment: 8)
+        total(buffer)
+        if !buffer.elementsEqual(sum) { violations.append("the total is not the sum of its changes: \(key)") }
+        values[nextBlock] = buffer
+        let location = ValueLocation(block: nextBlock, offset: 0, byteCount: UInt32(sum.count))
+        nextBlock += 1
+        replace(key, with: location, wakeAt: 0, prior: .maybe(wakeAt: 0))
+        openOperations.append(.add(key, stored.withUnsafeBytes { CounterChange($0) } ?? CounterChange()))
+    }
+
     public func delete(_ key: StoreKey, prior: PriorRow) {
         check(key)
         precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
-        reserve(48, key)
+        reserve(StoreBounds.operationByteCount, key)
         judge(prior, of: key)
         replace(key, with: nil, wakeAt: 0, prior: prior)
         openOperations.append(.delete(key))
@@ -479,4 +498,13 @@ private final class ReplyBytes {
     }
 
     deinit { for buffer in buffers { buffer.deallocate() } }
+}
+
+extension CounterChange {
+    /// The change as a batch has it.
+    public var encoded: [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: byteCount)
+        bytes.withUnsafeMutableBytes { write(into: $0) }
+        return bytes
+    }
 }

@@ -240,7 +240,7 @@ private struct ConformanceDriver {
 
     mutating func step() throws {
         switch Int.random(in: 0..<100, using: &random) {
-        case 0..<48: write()
+        case 0..<48: try write()
         case 48..<64: read()
         case 64..<66: try removeWhileReading()
         case 66..<74: lookUp()
@@ -276,7 +276,29 @@ private struct ConformanceDriver {
             ownerLow: owner, item: table.hasItems ? UInt64.random(in: 0...12, using: &random) : 0)
     }
 
-    private mutating func write() {
+    /// Adds to a row of counts; the store has to find the sum of what it was given.
+    private mutating func count(_ key: StoreKey) throws {
+        var (fields, amounts) = (0, [UInt8]())
+        for field in 0..<20 where Int.random(in: 0..<6, using: &random) == 0 {
+            fields |= 1 << field
+            let amount = Int.random(in: 1...(Bool.random(using: &random) ? 3 : 65_535), using: &random)
+            let parts = [amount & 127, amount >> 7 & 127, amount >> 14]
+            let count = amount < 1 << 7 ? 1 : amount < 1 << 14 ? 2 : 3
+            for place in 0..<count { amounts.append(UInt8(parts[place] | (place + 1 < count ? 128 : 0))) }
+        }
+        let bytes = [UInt8(fields & 255), UInt8(fields >> 8 & 255), UInt8(fields >> 16)] + amounts
+        guard let change = bytes.withUnsafeBytes({ CounterChange($0) }), change.encoded == bytes else {
+            return model.fail("a change is not read as it was written: \(bytes)")
+        }
+        let sum = change.added(to: model.rows[key]?.value, key)
+        harness.store.add(key, change) { $0.copyBytes(from: sum) }
+        guard case .found(let location, wakeAt: 0) = harness.store.young(key) else {
+            return model.fail("a row of counts is not in memory: \(key)")
+        }
+        model.put(key, StoreModel.Row(value: sum, wakeAt: 0), at: location)
+    }
+
+    private mutating func write() throws {
         let bucket = buckets.randomElement(using: &random) ?? Bucket(0)
         let store = harness.store
         store.beginBatch(bucket)
@@ -285,6 +307,10 @@ private struct ConformanceDriver {
             key.bucket = bucket
             if key.table.isEphemeral, model.everWritten.contains(key) { continue }
             let prior = model.prior(of: key)
+            if key.table == .counters, Int.random(in: 0..<100, using: &random) < 80 {
+                try count(key)
+                continue
+            }
             if !key.table.isEphemeral, Int.random(in: 0..<100, using: &random) < 45 {
                 store.delete(key, prior: prior)
                 model.delete(key)
@@ -307,6 +333,8 @@ private struct ConformanceDriver {
         let first = UInt8.random(in: 0...255, using: &random)
         var value = (0..<size).map { first &+ UInt8(truncatingIfNeeded: $0) }
         if key.table == .job, first % 4 != 0 { value = job() }
+        // Changes are added to no other row than one of counts.
+        if key.table == .counters { value = CounterChange().added(to: nil, key) }
         var wakeAt: Int64 = 0
         if key.table.hasAlarms, Bool.random(using: &random) {
             wakeAt = now + Int64.random(in: -300...900, using: &random)

@@ -1,5 +1,5 @@
-// What a shard counts, by bucket, app and UTC day. A batch counts for one bucket and one app, and carries the rows that
-// it changed. So the numbers and the messages that they count are durable together.
+// What a shard counts, by bucket, app and UTC day. A batch counts for one bucket and one app, and carries what it adds
+// (`ShardStore.add`). So the numbers and the messages that they count are durable together.
 //
 // Today's and yesterday's rows are in memory one by one, since a send or an alert counts on the day of the message's
 // acceptance. Earlier days are sums over all buckets of the shard; their rows stay in the store until they are folded
@@ -29,13 +29,18 @@ struct CounterTable: ~Copyable {
     static let removedRowCount = 4_096
     private static let rowsOfBatch = 256
 
+    struct Changed {
+        var slot = UInt32.max
+        var change = CounterChange()
+    }
+
     private var rows = Slab<CountersRow>()
     private var index = WideMap()
     /// A report looks at one app's rows.
     private var slotsByApp: [AppKey: [UInt32]] = [:]
-    /// The rows that the open batch changed: that of today, and that of yesterday.
-    private var changed = UInt32.max
-    private var changedEarlier = UInt32.max
+    /// The rows that the open batch changes, and what it adds: that of today, and that of yesterday.
+    private var today = Changed()
+    private var earlier = Changed()
     /// What this shard counted on days whose rows are not in memory.
     private var pastDays: [CounterDay: CountersRow]
     /// Days that are folded, and those of them whose rows a start found and the shard still has to remove.
@@ -52,15 +57,20 @@ struct CounterTable: ~Copyable {
 
     // MARK: Counting, in the open batch
 
-    mutating func countAccepted(_ scope: Scope) { rows.pointer(today(scope)).pointee.accepted &+= 1 }
+    mutating func countAccepted(_ scope: Scope) {
+        rows.pointer(openToday(scope)).pointee.accepted &+= 1
+        today.change.countAccepted()
+    }
 
     mutating func count(_ state: FinalState, _ scope: Scope) {
-        rows.pointer(today(scope)).pointee.finals[Int(state.rawValue) - 1] &+= 1
+        rows.pointer(openToday(scope)).pointee.finals[Int(state.rawValue) - 1] &+= 1
+        today.change.count(state)
     }
 
     /// Counts something that is neither an acceptance nor an end.
     mutating func count(_ extra: CountersRow.Extra, _ scope: Scope) {
-        rows.pointer(today(scope)).pointee.extra[extra] &+= 1
+        rows.pointer(openToday(scope)).pointee.extra[extra] &+= 1
+        today.change.count(extra)
     }
 
     /// Counts the channels on which a message went out, on the day of its acceptance.
@@ -71,38 +81,44 @@ struct CounterTable: ~Copyable {
         let scope = Scope(app: facts.app, bucket: facts.bucket, now: now)
         let acceptedOn = CountersRow.day(of: facts.acceptedAt)
         if acceptedOn &+ 1 == scope.day, let slot = index[facts.app.word, Self.key(facts.bucket, acceptedOn)] {
-            changedEarlier = slot
+            earlier.slot = slot
+            earlier.change.count(reach)
             rows.pointer(slot).pointee.count(reach)
         } else {
-            rows.pointer(today(scope)).pointee.count(reach)
+            rows.pointer(openToday(scope)).pointee.count(reach)
+            today.change.count(reach)
         }
     }
 
-    /// Writes the rows that changed into the open batch of the store, as its last step.
+    /// Writes what was counted into the open batch of the store, as its last step.
     mutating func writeChanged(_ bucket: Bucket, to store: any ShardStore) {
-        if changed != .max { write(changed, bucket, to: store) }
-        if changedEarlier != .max { write(changedEarlier, bucket, to: store) }
-        (changed, changedEarlier) = (.max, .max)
-    }
-
-    private func write(_ slot: UInt32, _ bucket: Bucket, to store: any ShardStore) {
-        let row = rows.pointer(slot)
-        store.put(
-            CountersRow.key(bucket, app: row.pointee.app, day: row.pointee.day), wakeAt: 0,
-            prior: .maybe(wakeAt: 0), byteCount: CountersRow.byteCount
-        ) { row.pointee.write(into: $0) }
-    }
-
-    /// The row of the batch's bucket, app and day, marked as changed.
-    private mutating func today(_ scope: Scope) -> UInt32 {
-        if changed != .max {
-            assert(rows.pointer(changed).pointee.app == scope.app, "a batch counts for one app")
-            return changed
+        if today.slot != .max {
+            write(today, bucket, to: store)
+            today = Changed()
         }
-        changed =
+        if earlier.slot != .max {
+            write(earlier, bucket, to: store)
+            earlier = Changed()
+        }
+    }
+
+    private func write(_ changed: Changed, _ bucket: Bucket, to store: any ShardStore) {
+        let row = rows.pointer(changed.slot)
+        store.add(CountersRow.key(bucket, app: row.pointee.app, day: row.pointee.day), changed.change) {
+            row.pointee.write(into: $0)
+        }
+    }
+
+    /// The row of the batch's bucket, app and day, which the batch changes.
+    private mutating func openToday(_ scope: Scope) -> UInt32 {
+        if today.slot != .max {
+            assert(rows.pointer(today.slot).pointee.app == scope.app, "a batch counts for one app")
+            return today.slot
+        }
+        today.slot =
             index[scope.app.word, Self.key(scope.bucket, scope.day)]
             ?? keep(CountersRow(app: scope.app, day: scope.day), scope.bucket)
-        return changed
+        return today.slot
     }
 
     @discardableResult

@@ -114,6 +114,5 @@ public enum RowBounds {
         return (all.map(\.operations).max() ?? 0, all.map(\.byteCount).max() ?? 0)
     }
 
-    /// The bytes of an operation's header in a batch.
-    private static let operationByteCount = 48
+    private static let operationByteCount = StoreBounds.operationByteCount
 }

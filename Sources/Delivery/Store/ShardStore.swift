@@ -36,6 +36,8 @@ public struct ValueLocation: Sendable, Equatable {
 public enum StoreBounds {
     /// A row's value: the largest message with its vendor content, and room to grow.
     public static let valueByteCount = 128 << 10
+    /// The most that an operation takes in a batch besides its value.
+    public static let operationByteCount = 49
     /// Operations of one batch.
     public static let operationCount = 65_535
     /// Every store that an operator can configure takes a batch of this many bytes, headers included.
@@ -181,7 +183,7 @@ public protocol ShardStore: AnyObject {
     /// Set once before the first call; a store may hold it until it is closed, and not longer.
     var observer: (any ShardStoreObserver)? { get set }
 
-    /// The bytes that one batch may have, each operation with a header of 48.
+    /// The bytes that one batch may have, each operation with a header of `StoreBounds.operationByteCount`.
     var batchByteCount: Int { get }
 
     /// Starts a batch of rows of one bucket. Batches do not nest.
@@ -203,6 +205,17 @@ public protocol ShardStore: AnyObject {
 
     /// Removes a row in the open batch; removing what is not there is allowed.
     func delete(_ key: StoreKey, prior: PriorRow)
+
+    /// Adds to the row of counts under a key (table `counters`), in the open batch.
+    ///
+    /// The batch has only the change. The store keeps the sum, and writes it when the change leaves the journal.
+    ///
+    /// - Parameters:
+    ///   - key: in the open batch's bucket.
+    ///   - change: what to add.
+    ///   - total: fills in the whole row, this change included (`CountersRow.byteCount` bytes); called only when the store
+    ///     does not have the row in memory.
+    func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void)
 
     /// Closes the batch: it commits or is lost as a whole.
     ///

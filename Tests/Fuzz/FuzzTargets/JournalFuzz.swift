@@ -30,7 +30,7 @@ enum JournalFuzz {
                 try require(segment.end <= bytes.count, "records behind the end of the file")
                 try recovery.replay(segment) { visited.append(Visited($0)) }
             }
-            try require(visited.count * Operation.headerByteCount <= bytes.count, "more operations than bytes")
+            try require(visited.count * 2 <= bytes.count, "more operations than bytes")
             return visited
         } catch let error as JournalError {
             guard case .damaged(let file, let offset, let what) = error else { throw error }
@@ -53,7 +53,7 @@ enum JournalFuzz {
     private static func header(fileByteCount: Int, words: (UInt64, UInt64, UInt64)? = nil) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: SegmentHeader.byteCount)
         let header = SegmentHeader(
-            generation: generation, segmentByteCount: fileByteCount, previousGeneration: 0, previousEnd: 0)
+            generation: generation, run: 1, segmentByteCount: fileByteCount, previousGeneration: 0, previousEnd: 0)
         bytes.withUnsafeMutableBytes { bytes in
             header.write(to: bytes)
             guard let words else { return }
@@ -75,11 +75,11 @@ enum JournalFuzz {
             bytes[RecordHeader.byteCount...].copyBytes(from: body)
             RecordHeader.write(
                 bodyByteCount: body.count, bucket: 7, operationCount: operationCount,
-                bodyChecksum: body.withUnsafeBytes { Checksum.crc32c($0) }, to: start)
+                bodyChecksum: body.withUnsafeBytes { Checksum.crc32c($0) }, ticket: 1, to: start)
             if let bodyByteCount { start.storeBytes(of: bodyByteCount, as: UInt32.self) }
             RecordHeader.seal(start, generation: generation, groupStart: 0)
-            start.storeBytes(of: groupStart, toByteOffset: 24, as: UInt64.self)
-            seal(bytes, byteCount: 32)
+            start.storeBytes(of: UInt32(truncatingIfNeeded: groupStart), toByteOffset: 24, as: UInt32.self)
+            seal(bytes, byteCount: 28)
         }
         return bytes
     }
@@ -142,13 +142,12 @@ enum JournalFuzz {
 
     private static func append(to body: inout [UInt8], _ written: inout [Visited], _ value: [UInt8]) {
         let item = UInt64(written.count)
-        var operation = [UInt8](repeating: 0, count: Operation.headerByteCount)
-        operation.withUnsafeMutableBytes { bytes in
-            guard let start = bytes.baseAddress else { return }
-            Operation.write(
-                isPut: true, table: 2, prior: .nothing, ownerHigh: 1, ownerLow: 2, item: item, wakeAt: 0,
-                coldAlarm: 0, valueByteCount: value.count, to: start)
-        }
+        let header = OperationHeader(
+            .put, table: 2, prior: .nothing, ownerHigh: 1, ownerLow: 2, isOwnerAsBefore: !body.isEmpty, item: item,
+            wakeAt: 0,
+            coldAlarm: 0, valueByteCount: value.count)
+        var operation = [UInt8](repeating: 0, count: header.byteCount)
+        operation.withUnsafeMutableBytes { if let start = $0.baseAddress { header.write(to: start) } }
         body += operation + value
         written.append(Visited(item: item, value: value))
     }

@@ -398,6 +398,7 @@ final class Oracle: StoreWitness {
                     .singleTask:
                     break
                 }
+            case .add: fail(.books, "a change came without its sum")
             case .delete(let key):
                 switch key.table {
                 case .message:

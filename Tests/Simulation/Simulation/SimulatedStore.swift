@@ -34,6 +34,8 @@ public final class SimulatedStore: ShardStore {
     public enum Operation {
         case put(StoreKey, Value)
         case delete(StoreKey)
+        /// The witness gets it as `.put` of the sum.
+        case add(StoreKey, CounterChange)
     }
 
     /// Bytes that nobody changes any more.
@@ -139,14 +141,22 @@ public final class SimulatedStore: ShardStore {
             let batch = waiting[waitingHead]
             waiting[waitingHead].operations = []
             waitingHead += 1
-            for operation in batch.operations {
+            var operations = batch.operations
+            for (index, operation) in operations.enumerated() {
                 switch operation {
                 case .put(let key, let value): cell(key).durable = value
                 case .delete(let key): cells[key]?.durable = nil
+                case .add(let key, let change):
+                    // As a start does: from what the batches have, not from the sum in memory.
+                    let cell = cell(key)
+                    let sum = change.added(to: cell.durable.map { [UInt8]($0.bytes) }, key)
+                    let value = sum.withUnsafeBytes { Value(copying: $0, wakeAt: 0) }
+                    cell.durable = value
+                    operations[index] = .put(key, value)
                 }
             }
             durableTicket = batch.ticket
-            witness?.batchBecameDurable(batch.operations, ticket: batch.ticket)
+            witness?.batchBecameDurable(operations, ticket: batch.ticket)
         }
         if waitingHead > 1_000 || waitingHead == waiting.count {
             waiting.removeFirst(waitingHead)
@@ -303,7 +313,7 @@ public final class SimulatedStore: ShardStore {
         check(key)
         var wakeAt = wakeAt
         if byteCount > StoreBounds.valueByteCount {
-            let isFit = 96 + byteCount <= batchByteCount
+            let isFit = 48 + StoreBounds.operationByteCount + byteCount <= batchByteCount
             breach(isFit ? .largeValue(byteCount: byteCount) : .unfitValue(byteCount: byteCount), key)
             guard isFit else { return ValueLocation(block: 0, offset: 0, byteCount: 0) }
         }
@@ -314,11 +324,22 @@ public final class SimulatedStore: ShardStore {
             breach(.alarm, key)
             wakeAt = 0
         }
-        reserve(48 + byteCount, key)
+        reserve(StoreBounds.operationByteCount + byteCount, key)
         let cell = cell(key)
         judge(prior, cell)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: max(byteCount, 1), alignment: 8)
         write(UnsafeMutableRawBufferPointer(rebasing: buffer[0..<byteCount]))
+        let location = enter(cell, prior, buffer, byteCount: byteCount, wakeAt: wakeAt)
+        let bytes = UnsafeRawBufferPointer(rebasing: buffer[0..<byteCount])
+        openOperations.append(.put(key, Value(copying: bytes, wakeAt: wakeAt)))
+        witness?.rowWritten(key, bytes, ticket: lastTicket + 1)
+        return location
+    }
+
+    /// Gives a cell its new young value.
+    private func enter(
+        _ cell: Cell, _ prior: PriorRow, _ buffer: UnsafeMutableRawBufferPointer, byteCount: Int, wakeAt: Int64
+    ) -> ValueLocation {
         let wasPresent = cell.isPresent
         makeYoung(cell, prior)
         let block: UInt32
@@ -330,19 +351,28 @@ public final class SimulatedStore: ShardStore {
             blocks.append(buffer)
         }
         (cell.block, cell.byteCount, cell.wakeAt) = (block, byteCount, wakeAt)
-        if !wasPresent {
-            insert(cell)
-        }
-        let bytes = UnsafeRawBufferPointer(rebasing: buffer[0..<byteCount])
-        openOperations.append(.put(key, Value(copying: bytes, wakeAt: wakeAt)))
-        witness?.rowWritten(key, bytes, ticket: lastTicket + 1)
+        if !wasPresent { insert(cell) }
         return ValueLocation(block: block, offset: 0, byteCount: UInt32(byteCount))
+    }
+
+    public func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void) {
+        check(key)
+        reserve(StoreBounds.operationByteCount + change.byteCount, key)
+        let cell = cell(key)
+        let before = cell.isYoung ? (cell.block == 0 ? nil : [UInt8](value(cell))) : cell.cold.map { [UInt8]($0.bytes) }
+        let sum = change.added(to: before, key)
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: sum.count, alignment: 8)
+        total(buffer)
+        if !buffer.elementsEqual(sum) { violations.append("the total is not the sum of its changes: \(key)") }
+        _ = enter(cell, .maybe(wakeAt: 0), buffer, byteCount: sum.count, wakeAt: 0)
+        openOperations.append(.add(key, change))
+        witness?.rowWritten(key, UnsafeRawBufferPointer(buffer), ticket: lastTicket + 1)
     }
 
     public func delete(_ key: StoreKey, prior: PriorRow) {
         check(key)
         precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
-        reserve(48, key)
+        reserve(StoreBounds.operationByteCount, key)
         let cell = cell(key)
         judge(prior, cell)
         if cell.isPresent { removeFromPartition(cell) }

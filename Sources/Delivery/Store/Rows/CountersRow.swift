@@ -76,6 +76,16 @@ public struct CountersRow: Equatable, Sendable {
         }
     }
 
+    /// A stored row in the form that `CounterChange.add(to:)` changes: zeros if there is none, or none that can be read.
+    package static func current(_ bytes: [UInt8]?, _ key: StoreKey) -> [UInt8] {
+        if let bytes, bytes.count == byteCount, bytes[0] == version { return bytes }
+        let known = bytes.flatMap { $0.withUnsafeBytes { CountersRow($0) } }
+        let row = known ?? CountersRow(app: AppKey(key.ownerHigh), day: UInt32(truncatingIfNeeded: key.ownerLow))
+        var current = [UInt8](repeating: 0, count: byteCount)
+        current.withUnsafeMutableBytes { row.write(into: $0) }
+        return current
+    }
+
     package func write(into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
         writer.put(Self.version)

@@ -1,0 +1,118 @@
+internal import Wire
+
+/// What one batch adds to a row of counts: the amounts that are not zero, each under its field's number.
+///
+/// Stored as three bytes with a bit for each field, then the amounts in the order of the fields, seven bits a byte.
+public struct CounterChange: Equatable, Sendable {
+    /// Accepted, the nine final states, and the places of `Extra`.
+    static let fieldCount = 1 + 9 + 12
+    /// No change takes more: batches count to 65,535 at most.
+    package static let largestByteCount = 3 + 3 * fieldCount
+
+    private var fields: UInt32 = 0
+    private var amounts = InlineArray<22, UInt16>(repeating: 0)
+
+    public init() {}
+
+    public var isEmpty: Bool { fields == 0 }
+
+    mutating func countAccepted() { add(0) }
+    mutating func count(_ state: FinalState) { add(Int(state.rawValue)) }
+    mutating func count(_ extra: CountersRow.Extra) { add(10 + extra.rawValue) }
+    mutating func count(_ reach: CountersRow.Reach) {
+        if reach.contains(.sent) { count(CountersRow.Extra.sent) }
+        if reach.contains(.alerted) { count(CountersRow.Extra.alerted) }
+        if reach.contains(.reached) { count(CountersRow.Extra.reached) }
+    }
+
+    private mutating func add(_ field: Int) {
+        fields |= 1 << UInt32(field)
+        amounts[field] &+= 1
+    }
+
+    // MARK: Stored
+
+    public var byteCount: Int {
+        var (count, rest) = (3, fields)
+        while rest != 0 {
+            count += Self.byteCount(amounts[rest.trailingZeroBitCount])
+            rest &= rest - 1
+        }
+        return count
+    }
+
+    /// Fills exactly `byteCount` bytes.
+    public func write(into bytes: UnsafeMutableRawBufferPointer) {
+        var writer = RowWriter(bytes)
+        writer.put(UInt16(truncatingIfNeeded: fields))
+        writer.put(UInt8(truncatingIfNeeded: fields >> 16))
+        var rest = fields
+        while rest != 0 {
+            var amount = amounts[rest.trailingZeroBitCount]
+            for _ in 1..<Self.byteCount(amount) {
+                writer.put(UInt8(truncatingIfNeeded: amount) | 128)
+                amount >>= 7
+            }
+            writer.put(UInt8(truncatingIfNeeded: amount))
+            rest &= rest - 1
+        }
+    }
+
+    /// - Returns: `nil` for bytes that are no change.
+    public init?(_ bytes: UnsafeRawBufferPointer) {
+        var reader = RowReader(bytes)
+        guard let low = reader.next(UInt16.self), let high = reader.next(UInt8.self) else { return nil }
+        fields = UInt32(low) | UInt32(high) << 16
+        guard fields >> UInt32(Self.fieldCount) == 0 else { return nil }
+        var rest = fields
+        while rest != 0 {
+            var amount: UInt32 = 0
+            for place in UInt32(0)..<3 {
+                guard let byte = reader.next(UInt8.self) else { return nil }
+                amount |= UInt32(byte & 127) << (7 * place)
+                if byte & 128 == 0 { break }
+                if place == 2 { return nil }
+            }
+            guard let amount = UInt16(exactly: amount), amount > 0 else { return nil }
+            amounts[rest.trailingZeroBitCount] = amount
+            rest &= rest - 1
+        }
+        guard reader.isAtEnd else { return nil }
+    }
+
+    private static func byteCount(_ amount: UInt16) -> Int { amount < 1 << 7 ? 1 : amount < 1 << 14 ? 2 : 3 }
+
+    // MARK: Adding
+
+    /// Adds the amounts to a row of counts where it lies (`CountersRow.byteCount` bytes of the present version).
+    public func add(to row: UnsafeMutableRawBufferPointer) {
+        var rest = fields
+        while rest != 0 {
+            let field = rest.trailingZeroBitCount
+            let amount = amounts[field]
+            if field < 10 {
+                let offset = 16 + 8 * field
+                let value = UInt64(littleEndian: row.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+                row.storeBytes(of: (value &+ UInt64(amount)).littleEndian, toByteOffset: offset, as: UInt64.self)
+            } else {
+                let offset = 96 + 4 * (field - 10)
+                let value = UInt32(littleEndian: row.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
+                row.storeBytes(of: (value &+ UInt32(amount)).littleEndian, toByteOffset: offset, as: UInt32.self)
+            }
+            rest &= rest - 1
+        }
+    }
+
+    /// A stored row with the amounts added; zeros stand for one that is not there.
+    package func added(to row: [UInt8]?, _ key: StoreKey) -> [UInt8] {
+        var sum = CountersRow.current(row, key)
+        sum.withUnsafeMutableBytes { add(to: $0) }
+        return sum
+    }
+
+    public static func == (left: CounterChange, right: CounterChange) -> Bool {
+        guard left.fields == right.fields else { return false }
+        for field in 0..<fieldCount where left.amounts[field] != right.amounts[field] { return false }
+        return true
+    }
+}

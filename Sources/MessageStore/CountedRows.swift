@@ -1,0 +1,142 @@
+// Rows of counts. A batch writes what it adds to them and not the rows themselves. A loop keeps the sums in memory. The
+// spiller writes them when it moves the segment of the first change that the disk has not. A start adds up what the
+// journal has.
+//
+// A segment is replayed as a whole, and a row on the disk may hold changes of segments that are still there. So the
+// stored row names the last batch that it holds, by the number of the run and the shard's ticket. A start passes over
+// every change up to that batch.
+//
+//     ticket u64 · counts · run u64          ticket 0: no run follows (a row of store formats 1 to 6)
+
+internal import Delivery
+internal import Journal
+internal import Wire
+
+/// The last batch whose changes a row of counts holds.
+struct CountStamp: Equatable {
+    /// `SegmentHeader.run`; tickets count anew in each.
+    var run: UInt64
+    var ticket: Ticket
+
+    static let byteCount = 8
+
+    /// A stored row's counts and stamp, if it has one.
+    static func read(_ stored: UnsafeRawBufferPointer) -> (value: UnsafeRawBufferPointer, stamp: CountStamp?) {
+        let ticket = stored.loadUnaligned(as: UInt64.self)
+        let start = KeyCoding.rowPrefixByteCount
+        guard ticket != 0, stored.count >= start + byteCount else {
+            return (UnsafeRawBufferPointer(rebasing: stored[start...]), nil)
+        }
+        let end = stored.count - byteCount
+        return (
+            UnsafeRawBufferPointer(rebasing: stored[start..<end]),
+            CountStamp(run: stored.loadUnaligned(fromByteOffset: end, as: UInt64.self), ticket: ticket)
+        )
+    }
+}
+
+/// The rows of counts of a journal that is replayed; the starting thread's own.
+struct CountReplay: ~Copyable {
+    private struct Row {
+        /// `nil`: there is none, or it was deleted.
+        var value: [UInt8]?
+        /// What the disk has already; changes up to it are passed over.
+        var known: Ticket
+        var last: Ticket = 0
+        var isChanged = false
+    }
+
+    private let database: RowDatabase
+    private let run: UInt64
+    private var rows: [StoreKey: Row] = [:]
+    private var changed: [StoreKey] = []
+    /// A change that is none: the table's number, for the error.
+    private(set) var isDamaged = false
+
+    init(_ database: RowDatabase, run: UInt64) { (self.database, self.run) = (database, run) }
+
+    /// Takes one operation, in the order of the journal.
+    ///
+    /// - Throws: `.database` when the row on the disk cannot be read.
+    mutating func take(_ operation: Operation, _ key: StoreKey) throws(StoreError) {
+        var row: Row
+        if let known = rows[key] {
+            row = known
+        } else {
+            // The writing thread has none of this row yet: it gets what this thread found, and that is nothing so far.
+            row = try load(key)
+        }
+        defer { rows[key] = row }
+        guard operation.ticket > row.known else { return }
+        row.last = operation.ticket
+        if !row.isChanged {
+            row.isChanged = true
+            changed.append(key)
+        }
+        switch operation.kind {
+        case .put: row.value = Array(operation.value)
+        case .delete: row.value = nil
+        case .add:
+            guard let change = CounterChange(operation.value) else {
+                isDamaged = true
+                return
+            }
+            row.value = change.added(to: row.value, key)
+        }
+    }
+
+    private func load(_ key: StoreKey) throws(StoreError) -> Row {
+        var bytes = [UInt8](repeating: 0, count: KeyCoding.rowKeyByteCount)
+        bytes.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(key, to: start) } }
+        var row = Row(value: nil, known: 0)
+        var failure: StoreError?
+        bytes.withUnsafeBytes { keyBytes in
+            do throws(StoreError) {
+                _ = try database.get(keyBytes, in: database.family(of: key.table)) { stored in
+                    guard stored.count >= KeyCoding.rowPrefixByteCount else { return }
+                    let (value, stamp) = CountStamp.read(stored)
+                    row.value = Array(value)
+                    if let stamp, stamp.run == run { row.known = stamp.ticket }
+                }
+            } catch { failure = error }
+        }
+        if let failure { throw failure }
+        return row
+    }
+
+    /// The rows that changed since the last call, with the memory that holds their values.
+    mutating func takeChanged() -> (rows: [SpilledRow], memory: CountedMemory) {
+        let memory = CountedMemory(byteCount: changed.reduce(0) { $0 + (rows[$1]?.value?.count ?? 0) })
+        var spilled: [SpilledRow] = []
+        spilled.reserveCapacity(changed.count)
+        for key in changed {
+            guard let row = rows[key] else { continue }
+            spilled.append(
+                SpilledRow(
+                    key: key, value: row.value.map { memory.keep($0) }, wakeAt: 0, coldAlarm: 0, slot: noSlot,
+                    version: 0,
+                    block: 0, countedUpTo: row.last))
+            rows[key]?.isChanged = false
+        }
+        changed.removeAll(keepingCapacity: true)
+        return (spilled, memory)
+    }
+}
+
+/// The values of rows of counts on their way to the writing thread.
+final class CountedMemory: @unchecked Sendable {
+    // Sound because one thread fills it and then hands it over.
+    private let bytes: UnsafeMutableRawBufferPointer
+    private var used = 0
+
+    init(byteCount: Int) { bytes = .allocate(byteCount: max(1, byteCount), alignment: 8) }
+
+    deinit { bytes.deallocate() }
+
+    func keep(_ value: [UInt8]) -> UnsafeRawBufferPointer {
+        let place = UnsafeMutableRawBufferPointer(rebasing: bytes[used..<used + value.count])
+        place.copyBytes(from: value)
+        used += value.count
+        return UnsafeRawBufferPointer(place)
+    }
+}

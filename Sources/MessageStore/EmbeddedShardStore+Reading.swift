@@ -82,7 +82,7 @@ extension EmbeddedShardStore {
         send(ReadOperation(token: token, epoch: epochs.begin(), mailbox: mailbox, parts: [], alarms: work))
     }
 
-    private func send(_ operation: ReadOperation) { store.readers.submit(operation) }
+    private func send(_ operation: ReadOperation) { rows.submit(operation) }
 
     /// Takes readers' answers one by one, each made only when the one before it was acted on: what that changed must show.
     func deliver(_ operations: [ReadOperation]) {
@@ -122,7 +122,7 @@ extension EmbeddedShardStore {
     private func merge(_ part: ReadOperation.Part, _ operation: ReadOperation) -> StoreReadResult? {
         switch part.request {
         case .get(let key):
-            if key.table.isLogged, let location = log.find(key) {
+            if key.table.isLogged, let location = loggedRows.find(key) {
                 return .row(StoredRow(key: key, wakeAt: 0, value: operation.keep(value(at: location))))
             }
             if let number = index.find(key) {
@@ -213,7 +213,7 @@ extension EmbeddedShardStore {
 
     private func finishAlarms(_ work: ReadOperation.AlarmWork, _ operation: ReadOperation) -> StoreReply {
         clock.finish(work)
-        if !work.stale.isEmpty { store.dropStale(work.stale) }
+        if !work.stale.isEmpty { rows.dropStale(work.stale) }
         // A young row has its alarm with Delivery, or had it cleared.
         for left in work.left where index.find(left.alarm.key) == nil {
             clock.leave(left.alarm, in: left.pile, until: left.until)

@@ -17,9 +17,9 @@ struct CoolingRows {
 extension EmbeddedShardStore {
     func collectSlice() {
         guard let limit = collectUpTo else { return }
-        for _ in 0..<store.sliceRowCount {
-            if let number = log.collect(upTo: limit) {
-                let row = log[number]
+        for _ in 0..<owner.sliceRowCount {
+            if let number = loggedRows.collect(upTo: limit) {
+                let row = loggedRows[number]
                 collected.append(
                     SpilledRow(
                         key: row.pointee.key,
@@ -69,11 +69,11 @@ extension EmbeddedShardStore {
         handOverAfter = nil
         var rows: [SpilledRow] = []
         swap(&rows, &collected)
-        store.collected(rows, from: self)
+        owner.collected(rows, from: self)
     }
 
     func coolSlice() {
-        var budget = store.sliceRowCount
+        var budget = owner.sliceRowCount
         while !cooling.isEmpty, epochs.isOver(cooling[0].epoch) {
             // Taken out by value: an observer may call the store.
             var current = cooling[0]
@@ -94,7 +94,7 @@ extension EmbeddedShardStore {
 
     private func cool(_ row: SpilledRow, period: Int64) {
         if row.key.table.isLogged {
-            log.remove(UInt64(row.version) << 32 | UInt64(row.slot))
+            loggedRows.remove(UInt64(row.version) << 32 | UInt64(row.slot))
             pool.release(row.block)
             noteCold(row.key, wakeAt: 0, period: period)
             return

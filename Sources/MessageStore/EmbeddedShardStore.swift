@@ -12,16 +12,19 @@ internal import Synchronization
 public import Wire
 
 /// The embedded store as one shard sees it; made by `EmbeddedStore.makeShard`.
-public final class EmbeddedShardStore: ShardStore {
+public final class EmbeddedShardStore: LoopStore {
     /// Held until `close()`; a weak reference would make each retain of a loop take the slow path.
     public var observer: (any ShardStoreObserver)?
 
-    let store: EmbeddedStore
+    let owner: any OverlayOwner
+    let log: any DurableLog
+    let rows: any OrderedRows
     let shardIndex: Int
     let shardCount: Int
     public let batchByteCount: Int
     let mailbox: ShardMailbox
-    private let committerShard: Int
+    /// This shard's number in the log.
+    let logNumber: Int
     private let core: UnsafeMutablePointer<Core>
     var clock: AlarmClock
     private var filter = AbsenceFilter()
@@ -82,7 +85,7 @@ public final class EmbeddedShardStore: ShardStore {
         @inline(__always) _modify { yield &core.pointee.index }
     }
 
-    var log: YoungLog {
+    var loggedRows: YoungLog {
         @inline(__always) _read { yield core.pointee.log }
         @inline(__always) _modify { yield &core.pointee.log }
     }
@@ -96,12 +99,13 @@ public final class EmbeddedShardStore: ShardStore {
     public var committedTicket: Ticket { core.pointee.committedTicket }
 
     init(
-        store: EmbeddedStore, shardIndex: Int, shardCount: Int, mailbox: ShardMailbox, committerShard: Int,
-        hasAlarms: Bool, hasColdRows: (StoreKey.Table) -> Bool
+        owner: any OverlayOwner, log: any DurableLog, rows: any OrderedRows, shardIndex: Int, shardCount: Int,
+        mailbox: ShardMailbox, hasAlarms: Bool, hasColdRows: (StoreKey.Table) -> Bool
     ) {
-        (self.store, self.shardIndex, self.shardCount) = (store, shardIndex, shardCount)
-        (self.mailbox, self.committerShard) = (mailbox, committerShard)
-        batchByteCount = store.configuration.segmentByteCount - Self.segmentOverhead
+        (self.owner, self.log, self.rows) = (owner, log, rows)
+        (self.shardIndex, self.shardCount, self.mailbox) = (shardIndex, shardCount, mailbox)
+        logNumber = log.register { mailbox.committed(upTo: $0) }
+        batchByteCount = log.batchByteCount
         clock = AlarmClock(shardIndex: shardIndex, shardCount: shardCount, hasAlarms: hasAlarms)
         mayBeCold = (0...255).map { raw in
             guard let table = StoreKey.Table(rawValue: UInt8(raw)) else { return true }
@@ -144,7 +148,6 @@ public final class EmbeddedShardStore: ShardStore {
 
     /// The header, and zeros up to a multiple of eight.
     private static let recordOverhead = RecordHeader.byteCount + 8
-    private static let segmentOverhead = 64
 
     @discardableResult
     public func put(
@@ -208,7 +211,7 @@ public final class EmbeddedShardStore: ShardStore {
         write(value)
         let location = keep(UnsafeRawBufferPointer(value), in: &core.pointee.logBlock)
         pool.retain(location.block)
-        log.append(key, ticket: core.pointee.lastTicket + 1, at: location)
+        loggedRows.append(key, ticket: core.pointee.lastTicket + 1, at: location)
         return location
     }
 
@@ -302,7 +305,7 @@ public final class EmbeddedShardStore: ShardStore {
         let untold = core.pointee.pieceByteCount - core.pointee.announcedByteCount
         if untold >= Limits.announcedByteCount {
             // A turn may encode far more than the bound allows: the other loops must see it before the turn ends.
-            store.committer.announce(byteCount: untold)
+            log.announce(byteCount: untold)
             core.pointee.announcedByteCount += untold
         }
     }
@@ -314,8 +317,8 @@ public final class EmbeddedShardStore: ShardStore {
     public func turnEnded(awaited: Ticket = .max) {
         precondition(!core.pointee.isBatchOpen, "a batch is open at the end of a turn")
         guard !core.pointee.pieces.isEmpty else { return }
-        store.committer.submit(
-            core.pointee.pieces, shard: committerShard, byteCount: core.pointee.pieceByteCount,
+        log.submit(
+            core.pointee.pieces, shard: logNumber, byteCount: core.pointee.pieceByteCount,
             announcedByteCount: core.pointee.announcedByteCount, isAwaited: awaited > core.pointee.submittedTicket)
         core.pointee.submittedTicket = core.pointee.lastTicket
         core.pointee.pieces.removeAll(keepingCapacity: true)
@@ -329,11 +332,11 @@ public final class EmbeddedShardStore: ShardStore {
         if core.pointee.seconds % Limits.spareSeconds == 0 { pool.dropUnusedSpares() }
     }
 
-    public var acceptsWrites: Bool { store.acceptsWrites(beside: untoldByteCount) }
-    public var isShortOfRoom: Bool { store.isShortOfRoom(beside: untoldByteCount) }
+    public var acceptsWrites: Bool { owner.acceptsWrites(beside: untoldByteCount) }
+    public var isShortOfRoom: Bool { owner.isShortOfRoom(beside: untoldByteCount) }
 
     /// Whether a list may go on: lists leave half of the room to single publishes, which cannot wait for any.
-    public var hasRoomForLists: Bool { store.hasRoomForLists(beside: untoldByteCount) }
+    public var hasRoomForLists: Bool { owner.hasRoomForLists(beside: untoldByteCount) }
 
     /// What this turn has encoded and the committer does not count yet.
     private var untoldByteCount: Int { core.pointee.pieceByteCount - core.pointee.announcedByteCount }
@@ -457,7 +460,7 @@ public final class EmbeddedShardStore: ShardStore {
     }
 
     public func young(_ key: StoreKey) -> YoungLookup {
-        if key.table.isLogged { return log.find(key).map { .found($0, wakeAt: 0) } ?? .unknown }
+        if key.table.isLogged { return loggedRows.find(key).map { .found($0, wakeAt: 0) } ?? .unknown }
         guard let number = index.find(key) else { return .unknown }
         let slot = index[number]
         if slot.pointee.isDeleted { return .deleted }
@@ -474,8 +477,8 @@ public final class EmbeddedShardStore: ShardStore {
         case .unknown: break
         }
         if !mayBeCold[Int(key.table.rawValue)] { return true }
-        guard key.table == .request, store.hasOnlyKnownPeriods else { return false }
-        return !filter.mayContain(key, oldest: store.oldestPeriod)
+        guard key.table == .request, rows.hasOnlyKnownRequests else { return false }
+        return !filter.mayContain(key, oldest: rows.oldestRequestPeriod)
     }
 
     /// A row is in the ordered store alone now.
@@ -486,7 +489,7 @@ public final class EmbeddedShardStore: ShardStore {
     }
 
     /// Young rows and remembered removals.
-    public var youngRowCount: Int { index.slotCount + log.count }
+    public var youngRowCount: Int { index.slotCount + loggedRows.count }
     /// Memory of batches and values.
     public var blockByteCount: Int { pool.byteCount }
 
@@ -498,7 +501,7 @@ public final class EmbeddedShardStore: ShardStore {
     /// - Throws: `.database` when a block cannot be read.
     public func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) throws(StoreError) {
         precondition(core.pointee.lastTicket == 0, "loadAll belongs before the first write")
-        try store.readers.loadAll(
+        try rows.loadAll(
             table: table, buckets: AlarmClock.buckets(shardIndex: shardIndex, shardCount: shardCount), body)
     }
 
@@ -529,7 +532,7 @@ public final class EmbeddedShardStore: ShardStore {
             content.collect = nil
         }
         collectSlice()
-        filter.drop(before: store.oldestPeriod)
+        filter.drop(before: rows.oldestRequestPeriod)
     }
 
     /// Takes the shard out of service on its loop; nothing is delivered to it any more.
@@ -538,10 +541,10 @@ public final class EmbeddedShardStore: ShardStore {
     /// nothing: the journal alone has this shard's young rows.
     public func close() {
         isClosed = true
-        store.committer.announce(byteCount: -core.pointee.announcedByteCount)
+        log.announce(byteCount: -core.pointee.announcedByteCount)
         core.pointee.announcedByteCount = 0
         mailbox.shard = nil
         observer = nil
-        store.retire(self)
+        owner.retire(self)
     }
 }

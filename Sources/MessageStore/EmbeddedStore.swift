@@ -16,7 +16,7 @@ internal import Synchronization
 internal import Wire
 
 /// A folder with everything that Longwire must not forget, opened by this process alone.
-public final class EmbeddedStore: @unchecked Sendable {
+public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable {
     // Sound because `shards` is behind a lock, `threads` and `lock` are used by the opener only (`open` and `close` are
     // called by one thread), and the rest is immutable or synchronizes itself.
 
@@ -92,6 +92,7 @@ public final class EmbeddedStore: @unchecked Sendable {
     let readers: Readers
     let spiller: Spiller
     let database: RowDatabase
+    private let rows: EmbeddedRows
     package let ledger: SegmentLedger
     public let recovery: RecoveryReport
     private let hasAlarms: Bool
@@ -159,6 +160,7 @@ public final class EmbeddedStore: @unchecked Sendable {
         spiller = Spiller(
             run: run, ledger: ledger, committer: committer, configuration: configuration,
             hasUnknownPeriods: hasColdRows.ephemeral)
+        rows = EmbeddedRows(readers, spiller)
         recovery = RecoveryReport(
             segmentCount: journal.segments.count, batchCount: journal.batchCount, byteCount: journal.byteCount,
             hadTornTail: journal.tornTail != nil, cutByteCount: journal.cutByteCount,
@@ -254,14 +256,19 @@ public final class EmbeddedStore: @unchecked Sendable {
     ) -> EmbeddedShardStore {
         precondition(count > 0 && (0..<count).contains(index), "no such shard")
         let mailbox = ShardMailbox(post: post)
-        let number = committer.register { mailbox.committed(upTo: $0) }
         let shard = EmbeddedShardStore(
-            store: self, shardIndex: index, shardCount: count, mailbox: mailbox, committerShard: number,
+            owner: self, log: committer, rows: rows, shardIndex: index, shardCount: count, mailbox: mailbox,
             hasAlarms: hasAlarms, hasColdRows: mayHaveRows)
         shards.withLock { $0[ObjectIdentifier(mailbox)] = mailbox }
-        spiller.add(mailbox, number: number)
+        spiller.add(mailbox, number: shard.logNumber)
         return shard
     }
+
+    public func makeLoopStore(
+        index: Int, of count: Int, post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) -> any LoopStore { makeShard(index: index, of: count, post: post) }
+
+    public var epoch: UInt64 { committer.epoch }
 
     private func mayHaveRows(_ table: StoreKey.Table) -> Bool {
         if table.isEphemeral { return hasColdRows.ephemeral }
@@ -277,8 +284,6 @@ public final class EmbeddedStore: @unchecked Sendable {
     func collected(_ rows: [SpilledRow], from shard: EmbeddedShardStore) {
         spiller.collected(rows, from: shard.mailbox)
     }
-
-    func dropStale(_ alarms: [Alarm]) { spiller.dropStale(alarms) }
 
     /// What is left before `acceptsWrites` ends is for those who need little.
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool {
@@ -308,10 +313,6 @@ public final class EmbeddedStore: @unchecked Sendable {
         if filled > bound { return Limits.sliceRowCount * 32 }
         return Double(filled) > Double(bound) * Limits.spillShare ? Limits.sliceRowCount * 8 : Limits.sliceRowCount
     }
-
-    /// Every period on disk was begun since the start, so that the filters know all its ids.
-    var hasOnlyKnownPeriods: Bool { spiller.hasOnlyKnownPeriods }
-    var oldestPeriod: Int64 { spiller.oldestPeriod }
 
     // MARK: Operating
 
@@ -353,4 +354,29 @@ public final class EmbeddedStore: @unchecked Sendable {
         StandardError.write("longwire: \(error)\n")
         StandardError.exit(code: 74)
     }
+}
+
+extension Committer: DurableLog {
+    var epoch: UInt64 { ledger.run }
+    var batchByteCount: Int { ledger.folder.segmentByteCount - SegmentHeader.byteCount }
+}
+
+/// RocksDB and the threads that read and write it, as a loop's store sees them.
+final class EmbeddedRows: OrderedRows {
+    private let readers: Readers
+    private let spiller: Spiller
+
+    init(_ readers: Readers, _ spiller: Spiller) { (self.readers, self.spiller) = (readers, spiller) }
+
+    func submit(_ operation: ReadOperation) { readers.submit(operation) }
+
+    func loadAll(
+        table: StoreKey.Table, buckets: [UInt16], _ body: (StoredRow) -> Void
+    ) throws(StoreError) {
+        try readers.loadAll(table: table, buckets: buckets, body)
+    }
+
+    func dropStale(_ alarms: [Alarm]) { spiller.dropStale(alarms) }
+    var hasOnlyKnownRequests: Bool { spiller.hasOnlyKnownPeriods }
+    var oldestRequestPeriod: Int64 { spiller.oldestPeriod }
 }

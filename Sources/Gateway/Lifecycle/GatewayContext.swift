@@ -11,7 +11,7 @@ internal import Synchronization
 final class GatewayContext: Sendable {
     let loopCount: Int
     let log: Log
-    let store: EmbeddedStore
+    let store: any StoreEngine
     let isFsync: Bool
     let queueEpoch: UInt64
     let tokenKey: [UInt8]
@@ -42,7 +42,7 @@ final class GatewayContext: Sendable {
     private let boxedMembers = Lock<[GatewayMember]>([])
 
     init(
-        loopCount: Int, log: Log, store: EmbeddedStore, isFsync: Bool, queueEpoch: UInt64, tokenKey: [UInt8],
+        loopCount: Int, log: Log, store: any StoreEngine, isFsync: Bool, queueEpoch: UInt64, tokenKey: [UInt8],
         revokedTokens: Set<TokenID>, startedAt: GatewayTime, bodies: HTTPBodyBudget
     ) throws {
         hookWakeup = try Wakeup()

@@ -4,17 +4,17 @@ internal import MessageStore
 /// The loops and their stores while the gateway is put together; closes them again when that fails.
 final class LoopSet {
     private(set) var loops: [EventLoop] = []
-    private(set) var stores: [EmbeddedShardStore] = []
+    private(set) var stores: [any LoopStore] = []
 
     /// Makes the loops; `posted` is told whenever a thread of the store has work for one.
     func make(
-        _ count: Int, hasOwnTables: Bool, store: EmbeddedStore, posted: (@Sendable () -> Void)? = nil
+        _ count: Int, hasOwnTables: Bool, store: any StoreEngine, posted: (@Sendable () -> Void)? = nil
     ) throws {
         for index in 0..<count {
             let loop = try EventLoop(index: index, hasOwnTable: hasOwnTables)
             loops.append(loop)
             stores.append(
-                store.makeShard(index: index, of: count) { work in
+                store.makeLoopStore(index: index, of: count) { work in
                     loop.submit(work)
                     posted?()
                 })

@@ -30,7 +30,7 @@ package struct MetaRows: Sendable {
     ///
     /// - Parameter store: of the shard that owns bucket 0, before its first write.
     /// - Throws: `.database` when a row cannot be read.
-    init(loading store: EmbeddedShardStore) throws(StoreError) {
+    init(loading store: any LoopStore) throws(StoreError) {
         try store.loadAll(table: .meta) { take($0) }
     }
 

@@ -14,7 +14,7 @@ final class GatewayLoop {
     let loop: EventLoop
     /// What all loops share and none changes.
     let context: GatewayContext
-    let store: EmbeddedShardStore
+    let store: any LoopStore
 
     private(set) var snapshot: GatewaySnapshot
     let core: UnsafeMutablePointer<Core>
@@ -104,7 +104,7 @@ final class GatewayLoop {
 
     /// Made on the thread that starts the gateway, before the loop runs.
     init(
-        index: Int, loop: EventLoop, store: EmbeddedShardStore, context: GatewayContext, snapshot: GatewaySnapshot,
+        index: Int, loop: EventLoop, store: any LoopStore, context: GatewayContext, snapshot: GatewaySnapshot,
         clock: ClockMapping, broadcasts: BroadcastStart, fold: CounterFold
     ) throws {
         (self.index, self.loop, self.store) = (index, loop, store)

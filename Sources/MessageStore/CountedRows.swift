@@ -36,21 +36,27 @@ struct CountStamp: Equatable {
 }
 
 /// The rows of counts of a journal that is replayed; the starting thread's own.
+///
+/// They stay in memory for the whole replay, one for each bucket, app and day that the journal names.
 struct CountReplay: ~Copyable {
     private struct Row {
+        let key: StoreKey
         /// `nil`: there is none, or it was deleted.
         var value: [UInt8]?
+        /// The value has the form that changes are added to.
+        var isCurrent = false
         /// What the disk has already; changes up to it are passed over.
-        var known: Ticket
+        var known: Ticket = 0
         var last: Ticket = 0
         var isChanged = false
     }
 
     private let database: RowDatabase
     private let run: UInt64
-    private var rows: [StoreKey: Row] = [:]
-    private var changed: [StoreKey] = []
-    /// A change that is none: the table's number, for the error.
+    private var rows: [Row] = []
+    private var places: [StoreKey: Int] = [:]
+    private var changed: [Int] = []
+    /// A change could not be read.
     private(set) var isDamaged = false
 
     init(_ database: RowDatabase, run: UInt64) { (self.database, self.run) = (database, run) }
@@ -59,36 +65,42 @@ struct CountReplay: ~Copyable {
     ///
     /// - Throws: `.database` when the row on the disk cannot be read.
     mutating func take(_ operation: Operation, _ key: StoreKey) throws(StoreError) {
-        var row: Row
-        if let known = rows[key] {
-            row = known
+        let place: Int
+        if let known = places[key] {
+            place = known
         } else {
-            // The writing thread has none of this row yet: it gets what this thread found, and that is nothing so far.
-            row = try load(key)
+            // The disk has what it had before the replay: the writing thread got nothing of this row yet.
+            rows.append(try load(key))
+            place = rows.count - 1
+            places[key] = place
         }
-        defer { rows[key] = row }
-        guard operation.ticket > row.known else { return }
-        row.last = operation.ticket
-        if !row.isChanged {
-            row.isChanged = true
-            changed.append(key)
+        guard operation.ticket > rows[place].known else { return }
+        rows[place].last = operation.ticket
+        if !rows[place].isChanged {
+            rows[place].isChanged = true
+            changed.append(place)
         }
         switch operation.kind {
-        case .put: row.value = Array(operation.value)
-        case .delete: row.value = nil
+        case .put: (rows[place].value, rows[place].isCurrent) = (Array(operation.value), false)
+        case .delete: (rows[place].value, rows[place].isCurrent) = (nil, false)
         case .add:
             guard let change = CounterChange(operation.value) else {
                 isDamaged = true
                 return
             }
-            row.value = change.added(to: row.value, key)
+            if !rows[place].isCurrent {
+                rows[place].value = CountersRow.current(rows[place].value, key)
+                rows[place].isCurrent = true
+            }
+            // In place: a journal may have a change for each message.
+            rows[place].value?.withUnsafeMutableBytes { change.add(to: $0) }
         }
     }
 
     private func load(_ key: StoreKey) throws(StoreError) -> Row {
         var bytes = [UInt8](repeating: 0, count: KeyCoding.rowKeyByteCount)
         bytes.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(key, to: start) } }
-        var row = Row(value: nil, known: 0)
+        var row = Row(key: key)
         var failure: StoreError?
         bytes.withUnsafeBytes { keyBytes in
             do throws(StoreError) {
@@ -106,17 +118,16 @@ struct CountReplay: ~Copyable {
 
     /// The rows that changed since the last call, with the memory that holds their values.
     mutating func takeChanged() -> (rows: [SpilledRow], memory: CountedMemory) {
-        let memory = CountedMemory(byteCount: changed.reduce(0) { $0 + (rows[$1]?.value?.count ?? 0) })
+        let memory = CountedMemory(byteCount: changed.reduce(0) { $0 + (rows[$1].value?.count ?? 0) })
         var spilled: [SpilledRow] = []
         spilled.reserveCapacity(changed.count)
-        for key in changed {
-            guard let row = rows[key] else { continue }
+        for place in changed {
+            let row = rows[place]
             spilled.append(
                 SpilledRow(
-                    key: key, value: row.value.map { memory.keep($0) }, wakeAt: 0, coldAlarm: 0, slot: noSlot,
-                    version: 0,
-                    block: 0, countedUpTo: row.last))
-            rows[key]?.isChanged = false
+                    key: row.key, value: row.value.map { memory.keep($0) }, wakeAt: 0, coldAlarm: 0, slot: noSlot,
+                    version: 0, block: 0, countedUpTo: row.last))
+            rows[place].isChanged = false
         }
         changed.removeAll(keepingCapacity: true)
         return (spilled, memory)

@@ -51,4 +51,37 @@ enum EarlierRows {
             LeaseBytes.write(leases, &writer)
         }
     }
+
+    static func message(_ texts: MessageRow.Texts, _ facts: MessageFacts) -> [UInt8] {
+        let vendor = texts.vendor
+        let parts = [texts.payload, texts.collapseKey, texts.alertTitle, texts.alertBody]
+        let vendorParts = vendor.map { [$0.body, $0.collapseID] } ?? []
+        return bytes((parts + vendorParts).reduce(128) { $0 + $1.count }) { writer in
+            var badge: (kind: UInt8, value: Int32) = (0, 0)
+            switch vendor?.badge {
+            case .set(let value): badge = (1, value)
+            case .add(let value): badge = (2, value)
+            default: break
+            }
+            writer.put(UInt8(1))
+            writer.put(facts.flags.rawValue)
+            writer.put(facts.strategy.rawValue)
+            writer.put(vendor.map { $0.tokenKind.rawValue | $0.pushType.rawValue << 4 } ?? 0)
+            writer.put(vendor?.priority ?? 0)
+            writer.put(badge.kind)
+            writer.put(UInt16(texts.collapseKey.count))
+            for count in [
+                texts.payload.count, vendor?.body.count ?? 0, texts.alertTitle.count, texts.alertBody.count,
+            ] { writer.put(UInt32(count)) }
+            writer.put(UInt16(vendor?.collapseID.count ?? 0))
+            writer.put(UInt16(0))
+            for offset in [vendor?.messageIDOffset ?? -1, vendor?.badgeOffset ?? -1, badge.value] { writer.put(offset) }
+            for word in [facts.message.high, facts.message.low, facts.task.high, facts.task.low] { writer.put(word) }
+            for time in [facts.acceptedAt, facts.expiresAt, facts.fallbackAt, facts.wakeAt] { writer.put(time) }
+            writer.put(facts.app.word)
+            writer.put(facts.timeToLive)
+            writer.put(UInt64(0))
+            for part in parts + vendorParts { writer.put(part) }
+        }
+    }
 }

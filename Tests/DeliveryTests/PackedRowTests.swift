@@ -108,7 +108,7 @@ import Wire
     @Test("a trace reads as its earlier form did, whatever the message was; no cut of it is a trace", arguments: seeds)
     func traces(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
-        for _ in 0..<2_000 {
+        for _ in 0..<400 {
             let facts = Self.facts(&random)
             let job = Bool.random(using: &random) ? Self.job(facts, &random) : nil
             let state = FinalState.allCases.randomElement(using: &random) ?? .failed
@@ -145,6 +145,132 @@ import Wire
         let count = TraceRow.byteCount(facts, sentAt: accepted + 1, endedAt: accepted + 60, job: nil, reason: "")
         #expect(count <= 50, "\(count)")
     }
+
+    // MARK: Messages
+
+    private static func part(_ random: inout SeededGenerator) -> [UInt8] {
+        let count = [0, 0, 1, 17, 130, 300].randomElement(using: &random) ?? 0
+        return (0..<count).map { _ in UInt8.random(in: 0...255, using: &random) }
+    }
+
+    /// Calls `body` with texts whose bytes are there until it returns.
+    private static func withTexts<Result>(
+        _ random: inout SeededGenerator, _ body: (MessageRow.Texts) throws -> Result
+    ) rethrows -> Result {
+        let parts = (0..<6).map { _ in part(&random) }
+        var places: [Range<Int>] = []
+        for part in parts {
+            let start = places.last?.upperBound ?? 0
+            places.append(start..<start + part.count)
+        }
+        let value = Int32(truncatingIfNeeded: number(&random))
+        let badges: [VendorContent.Badge] = [.none, .set(value), .add(value)]
+        let offsets = (0..<2).map { _ in Bool.random(using: &random) ? -1 : Int32(number(&random) >> 33) }
+        let hasVendor = Bool.random(using: &random)
+        let (badge, kind) = (badges.randomElement(using: &random), TokenKind.allCases.randomElement(using: &random))
+        let pushType = PushType(rawValue: .random(in: 0...3, using: &random))
+        let priority = UInt8.random(in: 0...255, using: &random)
+        return try parts.flatMap(\.self).withUnsafeBytes { bytes in
+            let texts = places.map { UnsafeRawBufferPointer(rebasing: bytes[$0]) }
+            let vendor = VendorContent(
+                tokenKind: kind ?? .alert, pushType: pushType ?? .alert, priority: priority, badge: badge ?? .none,
+                body: texts[4], messageIDOffset: offsets[0], badgeOffset: offsets[1], collapseID: texts[5])
+            let command = PublishCommand(
+                origin: .none, app: AppKey(1), bucket: Bucket(0), cid: .none, task: .none, messageDigest: 0,
+                strategy: .liveOnly, timeToLive: 0, payload: texts[0], collapseKey: texts[1], alertTitle: texts[2],
+                alertBody: texts[3], vendor: hasVendor ? vendor : nil)
+            return try body(MessageRow.Texts(command))
+        }
+    }
+
+    private static func isSame(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Bool {
+        left.elementsEqual(right)
+    }
+
+    private static func isSame(_ left: VendorContent?, _ right: VendorContent?) -> Bool {
+        guard let left, let right else { return left == nil && right == nil }
+        let fields: [Bool] = [
+            left.tokenKind == right.tokenKind, left.pushType == right.pushType, left.priority == right.priority,
+            left.badge == right.badge, left.messageIDOffset == right.messageIDOffset,
+            left.badgeOffset == right.badgeOffset, isSame(left.body, right.body),
+            isSame(left.collapseID, right.collapseID),
+        ]
+        return !fields.contains(false)
+    }
+
+    private static func isSame(_ left: MessageFacts, _ right: MessageFacts) -> Bool {
+        let fields: [Bool] = [
+            left.message == right.message, left.task == right.task, left.app == right.app,
+            left.strategy == right.strategy, left.flags == right.flags, left.acceptedAt == right.acceptedAt,
+            left.expiresAt == right.expiresAt, left.fallbackAt == right.fallbackAt, left.wakeAt == right.wakeAt,
+            left.timeToLive == right.timeToLive,
+        ]
+        return !fields.contains(false)
+    }
+
+    @Test("a message reads as its earlier form did, and moves from either; no cut is one", arguments: seeds)
+    func messages(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        for _ in 0..<400 {
+            var facts = Self.facts(&random)
+            try Self.withTexts(&random) { texts in
+                if texts.vendor == nil {
+                    facts.flags.remove(.hasVendorContent)
+                } else {
+                    facts.flags.insert(.hasVendorContent)
+                }
+                let written = facts
+                let packed = Self.bytes(MessageRow.byteCount(texts, facts: facts)) {
+                    MessageRow.write(texts, facts: written, into: $0)
+                }
+                let earlier = EarlierRows.message(texts, facts)
+                for bytes in [packed, earlier] {
+                    try bytes.withUnsafeBytes {
+                        let row = try #require(MessageRow($0))
+                        let read = row.facts(cid: facts.cid, table: facts.table, item: facts.item)
+                        #expect(Self.isSame(read, facts) && read.byteCount == UInt32(bytes.count + 85))
+                        #expect(row.messageID == facts.message && row.taskID == facts.task && row.app == facts.app)
+                        #expect(Self.isSame(row.payload, texts.payload))
+                        #expect(Self.isSame(row.collapseKey, texts.collapseKey))
+                        #expect(Self.isSame(row.alertTitle, texts.alertTitle))
+                        #expect(Self.isSame(row.alertBody, texts.alertBody))
+                        #expect(Self.isSame(row.vendor, texts.vendor))
+                        // As a message moves into the live stream.
+                        let moved = MessageRow.Texts(row)
+                        let copy = Self.bytes(MessageRow.byteCount(moved, facts: facts)) {
+                            MessageRow.write(moved, facts: written, into: $0)
+                        }
+                        #expect(copy == packed)
+                    }
+                }
+                let headByteCount = packed.count - texts.payload.count
+                for cut in 0..<headByteCount {
+                    #expect(packed[..<cut].withUnsafeBytes { MessageRow($0) } == nil)
+                }
+            }
+        }
+    }
+
+    @Test("the row of a live message has at most 60 bytes beside its payload")
+    func liveMessage() {
+        var random = SeededGenerator(seed: 5)
+        let accepted: GatewayTime = 1_795_000_000_000
+        var facts = Self.facts(&random)
+        facts.message = MessageID(bucket: Bucket(9), acceptedAt: accepted, digest: .max)
+        facts.task = TaskID(kind: .single, month: 12, day: 31, home: Bucket(9), random: (.max, .max))
+        (facts.acceptedAt, facts.timeToLive, facts.expiresAt) = (accepted, 7_200_000, accepted + 7_200_000)
+        (facts.fallbackAt, facts.wakeAt) = (accepted + 10_000, accepted + 7_200_000)
+        let payload = [UInt8](repeating: 7, count: 200)
+        let count = payload.withUnsafeBytes {
+            let command = PublishCommand(
+                origin: .none, app: AppKey(1), bucket: Bucket(9), cid: .none, task: facts.task, messageDigest: 0,
+                strategy: .liveElseVendor, timeToLive: 7_200_000, payload: $0)
+            return MessageRow.byteCount(MessageRow.Texts(command), facts: facts)
+        }
+        #expect(count - 200 <= 60, "\(count)")
+    }
+
+    // MARK: Numbers
 
     @Test("a number of seven bits a byte takes the bytes that its size asks for, at most ten", arguments: seeds)
     func numbers(seed: UInt64) {

@@ -56,8 +56,22 @@ import Wire
     func message() {
         let target = MessageContent.Target(
             origin: .none, app: AppKey(1), bucket: Bucket(0), cid: .none, task: .none, messageDigest: 0)
-        let byteCount = Self.largestContent().withCommand(for: target) { MessageRow.byteCount($0) }
-        #expect(byteCount == Self.bound(.message))
+        var facts = MessageFacts(
+            message: .none, task: TaskID(high: .max, low: .max), app: AppKey(1), cid: .none, strategy: .vendorElseLive,
+            flags: [], table: .message, item: 1, acceptedAt: .min, expiresAt: 0, fallbackAt: -1, wakeAt: 2,
+            timeToLive: .max, byteCount: 0)
+        let (byteCount, limit) = Self.largestContent().withCommand(for: target) {
+            (MessageRow.byteCount(MessageRow.Texts($0), facts: facts), MessageRow.byteCountLimit($0))
+        }
+        #expect(byteCount <= Self.bound(.message) && byteCount > Self.bound(.message) - 64, "\(byteCount)")
+        // A message as the shard accepts it, with the largest TTL and with deadlines decades ahead.
+        (facts.acceptedAt, facts.timeToLive, facts.fallbackAt) = (0, 1 << 40, 1 << 40)
+        (facts.expiresAt, facts.wakeAt) = (1 << 41 - 1, 1 << 40)
+        let accepted = Self.largestContent().withCommand(for: target) {
+            MessageRow.byteCount(MessageRow.Texts($0), facts: facts)
+        }
+        #expect(accepted <= limit && accepted > limit - 16, "\(accepted), the limit is \(limit)")
+        #expect(limit <= Self.bound(.message))
     }
 
     @Test("a device's row with everything in it")
@@ -114,7 +128,7 @@ import Wire
     func refused() {
         let harness = DeliveryHarness { $0.queuedByteLimit = 1 << 30 }
         let phone = harness.register()
-        let large = String(repeating: "z", count: StoreBounds.valueByteCount - MessageRow.headerByteCount + 1)
+        let large = String(repeating: "z", count: StoreBounds.valueByteCount - 4 - 16 - 16 - 8 - 4 * 6 + 1)
         #expect(harness.publish(phone, large, vendor: false).code == .tooLarge)
         #expect(harness.publish(phone, String(large.dropFirst()), vendor: false).code == .accepted)
         var lengths = MessageContent.Lengths()

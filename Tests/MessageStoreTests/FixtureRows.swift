@@ -111,8 +111,9 @@ enum FixtureRows {
                                 channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .add(1),
                                 body: body,
                                 messageIDOffset: 1, badgeOffset: 2, collapseID: key))
-                        return bytes(MessageRow.byteCount(command)) {
-                            MessageRow.write(command, facts: facts, into: $0)
+                        let texts = MessageRow.Texts(command)
+                        return bytes(MessageRow.byteCount(texts, facts: facts)) {
+                            MessageRow.write(texts, facts: facts, into: $0)
                         }
                     }
                 }

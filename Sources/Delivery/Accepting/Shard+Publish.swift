@@ -18,7 +18,7 @@ extension Shard {
             refuse(command, .busy)
             return
         }
-        guard MessageRow.byteCount(command) <= StoreBounds.valueByteCount else {
+        guard MessageRow.byteCountLimit(command) <= StoreBounds.valueByteCount else {
             refuse(command, .tooLarge)
             return
         }
@@ -165,8 +165,7 @@ extension Shard {
                 message: id, task: command.task, app: command.app, cid: command.cid, strategy: command.strategy,
                 flags: [],
                 table: plan.table, item: id.low, acceptedAt: shard.now, expiresAt: plan.expiresAt,
-                fallbackAt: plan.fallbackAt, wakeAt: 0, timeToLive: command.timeToLive,
-                byteCount: UInt32(truncatingIfNeeded: MessageRow.byteCount(command)))
+                fallbackAt: plan.fallbackAt, wakeAt: 0, timeToLive: command.timeToLive, byteCount: 0)
             if !plan.isLive { facts.flags.insert(.offline) }
             if command.isBulk { facts.flags.insert(.bulk) }
             if let vendor = command.vendor {
@@ -178,6 +177,8 @@ extension Shard {
             facts.wakeAt = facts.firstAlarm
             if !command.revokes.isNone { facts.flags.insert(.revoke) }
             if command.firstAckWins { facts.flags.insert(.firstAckWins) }
+            let byteCount = MessageRow.byteCount(MessageRow.Texts(command), facts: facts)
+            facts.byteCount = MessageRow.charge(byteCount)
             // Such a message gets no place in the stream.
             if plan.endsAs != nil, facts.table == .message { facts.item = 0 }
             shard.countAccepted()
@@ -190,7 +191,7 @@ extension Shard {
             if let state = plan.endsAs {
                 shard.end(facts, state, reason: plan.endReason, message: .max, job: .max, isStored: false)
             } else {
-                listed = shard.store(command, facts, plan, slot, hash: hash)
+                listed = shard.store(command, facts, byteCount: byteCount, plan, slot, hash: hash)
             }
             let outcome = PublishOutcome(
                 code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
@@ -216,7 +217,7 @@ extension Shard {
 
     /// Writes the message's rows in the open batch and brings it into memory.
     private mutating func store(
-        _ command: PublishCommand, _ given: MessageFacts, _ plan: Acceptance, _ slot: UInt32, hash: UInt64
+        _ command: PublishCommand, _ given: MessageFacts, byteCount: Int, _ plan: Acceptance, _ slot: UInt32, hash: UInt64
     ) -> UInt32 {
         let device = devices.pointer(slot)
         var facts = given
@@ -231,8 +232,8 @@ extension Shard {
         let written = facts
         var message = Message(facts: facts, device: slot)
         message.location = store.put(
-            facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: Int(facts.byteCount)
-        ) { MessageRow.write(command, facts: written, into: $0) }
+            facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: byteCount
+        ) { MessageRow.write(MessageRow.Texts(command), facts: written, into: $0) }
         message.ticket = .max  // until the batch is closed
         message.fallbackAt = plan.isArmed ? plan.fallbackAt : 0
         message.collapseHash = hash

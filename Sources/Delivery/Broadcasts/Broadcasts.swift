@@ -159,7 +159,7 @@ final class LiveBroadcast {
     var isOver: Bool { endsAs != nil }
     var number: UInt64 { plan.number }
     var task: TaskID { record.id }
-    var byteCount: UInt32 { UInt32(truncatingIfNeeded: row.count) }
+    var byteCount: UInt32 { MessageRow.charge(row.count) }
 
     init?(_ record: TaskRecord) {
         guard let plan = record.broadcast, plan.number > 0 else { return nil }
@@ -169,18 +169,20 @@ final class LiveBroadcast {
         let target = MessageContent.Target(
             origin: .none, app: record.app, bucket: Bucket(0), cid: .none, task: record.id, messageDigest: 0)
         let made = record.content.withCommand(for: target) { command in
-            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: MessageRow.byteCount(command), alignment: 8)
             var facts = MessageFacts(
                 message: MessageID(bucket: Bucket(0), acceptedAt: plan.launchedAt, digest: 0), task: record.id,
                 app: record.app, cid: .none, strategy: record.content.strategy, flags: [.bulk], table: .broadcast,
                 item: plan.number, acceptedAt: plan.launchedAt, expiresAt: plan.expiresAt, fallbackAt: 0, wakeAt: 0,
-                timeToLive: record.content.timeToLive, byteCount: UInt32(truncatingIfNeeded: bytes.count))
+                timeToLive: record.content.timeToLive, byteCount: 0)
             if let vendor = command.vendor {
                 facts.flags.insert(.hasVendorContent)
                 facts.channels.insert(ChannelSet(vendor.channel))
             }
             if command.collapseKey.count > 0 { facts.flags.insert(.hasCollapseKey) }
-            MessageRow.write(command, facts: facts, into: bytes)
+            let texts = MessageRow.Texts(command)
+            let byteCount = MessageRow.byteCount(texts, facts: facts)
+            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount, alignment: 8)
+            MessageRow.write(texts, facts: facts, into: bytes)
             return (bytes, command.collapseKey.count == 0 ? 0 : Fingerprint.of(command.collapseKey))
         }
         (row, collapseHash) = made

@@ -130,11 +130,11 @@ extension Shard {
             shard.fill(slot, row, profile: profile, wakeAt: stored.wakeAt)
             if case .measure(let count, let bytes, _, _) = reply.results[1] {
                 device.pointee.messageCount = Int32(truncatingIfNeeded: count)
-                device.pointee.messageBytes = Int64(bytes)
+                device.pointee.messageBytes = Int64(bytes + count * MessageRow.chargeBesideRow)
             }
             if case .measure(let count, let bytes, _, _) = reply.results[2] {
                 device.pointee.vendorCount = Int32(truncatingIfNeeded: count)
-                device.pointee.vendorBytes = Int64(bytes)
+                device.pointee.vendorBytes = Int64(bytes + count * MessageRow.chargeBesideRow)
             }
             if device.pointee.messageCount > 0 { device.pointee.flags.insert(.coldAhead) }
             device.pointee.coldKeys = device.pointee.messageCount + device.pointee.vendorCount > 0 ? .max : 0

@@ -415,9 +415,12 @@ extension Shard {
             facts.flags.insert(.offline)
             facts.flags.remove(.isArmed)
             (facts.wakeAt, facts.fallbackAt) = (facts.expiresAt, 0)
+            let texts = MessageRow.Texts(row)
+            let byteCount = MessageRow.byteCount(texts, facts: facts)
+            facts.byteCount = MessageRow.charge(byteCount)
             let stored = facts
-            let location = shard.store.put(facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: bytes.count) {
-                MessageRow.copy(row, facts: stored, into: $0)
+            let location = shard.store.put(facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: byteCount) {
+                MessageRow.write(texts, facts: stored, into: $0)
             }
             shard.store.delete(old.key, prior: .maybe(wakeAt: old.wakeAt))
             entry.pointee.row.facts = facts

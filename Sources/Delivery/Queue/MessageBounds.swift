@@ -47,7 +47,7 @@ public enum RowBounds {
         let task = 80 + group + content + BroadcastPlan.fixedByteCount + audience
         switch table {
         case .device: return deviceByteCount(limits)
-        case .message, .vendorMessage: return MessageRow.headerByteCount + MessageBounds.byteCount
+        case .message, .vendorMessage: return MessageRow.overheadByteCount + MessageBounds.byteCount
         case .job: return JobRow.fixedByteCount + stepsByteCount + leasesByteCount
         case .counters: return CountersRow.byteCount
         case .request:
@@ -91,9 +91,10 @@ public enum RowBounds {
         let end = (operations: 4, byteCount: 2 * Self.operationByteCount + bytes(.trace) + bytes(.taskMessage))
         // The counters of today, and of yesterday for messages accepted then.
         let always = (operations: 4, byteCount: bytes(.device) + 2 * bytes(.counters) + bytes(.tag))
-        // A message displaces at most as many of the smallest as its own row is large (`Shard.accept`); others end
+        // A message displaces at most as many of the smallest as it counts in its queue (`Shard.accept`); others end
         // before it.
-        let displaced = 1 + (byteCount(of: .message, limits) ?? 0) / (MessageRow.headerByteCount + 1)
+        let largest = MessageRow.chargeBesideRow + (byteCount(of: .message, limits) ?? 0)
+        let displaced = 1 + largest / (MessageRow.chargeBesideRow + MessageRow.smallestByteCount)
         let publish = (
             // Its own rows, and one under its collapse key that is marked or ended.
             operations: always.operations + displaced * end.operations + end.operations + 1 + 4,

@@ -141,7 +141,7 @@ extension Shard {
     private mutating func makeQueueRoom(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, brought: [MessageID]) {
         let device = devices.pointer(slot)
         let settings = apps[Int(device.pointee.appIndex)]
-        let size = MessageRow.byteCount(command)
+        let size = Int(MessageRow.charge(MessageRow.byteCountLimit(command)))
         var excess = Excess(
             count: Int(device.pointee.messageCount + device.pointee.vendorCount) + 1 - settings.queuedMessageLimit,
             bytes: Int(device.pointee.messageBytes + device.pointee.vendorBytes) + size - settings.queuedByteLimit)

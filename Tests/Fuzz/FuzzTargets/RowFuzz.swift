@@ -50,7 +50,7 @@ enum RowFuzz {
             let vendor = row.vendor
             let parts = [row.payload, row.collapseKey, row.alertTitle, row.alertBody]
             let total = parts.reduce(0) { $0 + $1.count } + (vendor.map { $0.body.count + $0.collapseID.count } ?? 0)
-            try require(total <= bytes.count - MessageRow.headerByteCount, "parts beyond the row")
+            try require(total <= bytes.count - 43, "parts beyond the row")
             try require(row.messageID.bucket != nil, "a message of no bucket")
             for part in parts { _ = part.reduce(0, &+) }
             _ = (row.taskID, row.acceptedAt, row.expiresAt, row.app, row.strategy)

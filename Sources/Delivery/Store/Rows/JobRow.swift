@@ -130,7 +130,8 @@ package struct JobRow {
         writer.put(facts.fallbackAt)
         writer.put(facts.wakeAt)
         writer.put(facts.timeToLive)
-        writer.put(facts.byteCount)
+        // The row's size alone, as in rows from before a message counted more than that.
+        writer.put(facts.byteCount &- UInt32(MessageRow.chargeBesideRow))
         writer.put(settledOutcome)
         writer.put(channelAndKind)
         writer.put(facts.channels.rawValue)
@@ -175,8 +176,8 @@ package struct JobRow {
                 message: message, task: task, app: AppKey(app), cid: cid, strategy: strategy,
                 flags: MessageFacts.Flags(rawValue: flags), table: table, item: item, acceptedAt: acceptedAt,
                 expiresAt: expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt, timeToLive: timeToLive,
-                byteCount: byteCount, channels: Self.channels(channels, flags, channelAndKind)), state: state,
-            dueAt: dueAt)
+                byteCount: byteCount &+ UInt32(MessageRow.chargeBesideRow),
+                channels: Self.channels(channels, flags, channelAndKind)), state: state, dueAt: dueAt)
         self.attempts = attempts
         (lease, self.leasedUntil) = ((leaseHigh, leaseLow), leasedUntil)
         (settledLease, self.settledOutcome) = ((settledHigh, settledLow), settledOutcome)

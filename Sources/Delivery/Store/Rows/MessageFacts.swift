@@ -39,7 +39,7 @@ struct MessageFacts {
     var wakeAt: GatewayTime
     /// As asked: 0 one live attempt, −1 no offline storage.
     var timeToLive: Int64
-    /// The row's size.
+    /// What it counts in its device's queue and window, see `MessageRow.charge`.
     var byteCount: UInt32
     /// The channels that it has a content for.
     var channels: ChannelSet = []

@@ -1,87 +1,179 @@
 public import Wire
 
-/// A stored message, read in place: a fixed header, then payload, collapse key, alert, vendor body, collapse id.
+/// A stored message, read in place: who and what it is, its times, its texts, its vendors' contents, and its payload.
 ///
-/// A row of the table `message` or `vendorMessage`. The initialiser checks all lengths against each other, so no
-/// accessor can reach outside.
+/// A row of the table `message` or `vendorMessage`. What a message does not have takes no bytes; times are differences
+/// to the acceptance. The initialiser reads the row once and checks all lengths against each other, so no accessor can
+/// reach outside.
 public struct MessageRow {
-    /// The version this code writes, and the only one it reads.
-    public static let version: UInt8 = 1
-    package static let headerByteCount = 128
+    /// Up to store format 6: every field at its full width, 128 bytes before the first text.
+    static let firstVersion: UInt8 = 1
+    /// The version this code writes.
+    public static let version: UInt8 = 2
 
     public let bytes: UnsafeRawBufferPointer
-    private let payloadEnd: Int
-    private let collapseKeyEnd: Int
-    private let titleEnd: Int
-    private let alertBodyEnd: Int
-    private let vendorBodyEnd: Int
+    public let messageID: MessageID
+    public let taskID: TaskID
+    public let app: AppKey
+    public let acceptedAt: GatewayTime
+    public let expiresAt: GatewayTime
+    public let strategy: Strategy
+    private let flags: MessageFacts.Flags
+    private let isFirstVersion: Bool
+    private let timeToLive: Int64
+    private let fallbackAt: GatewayTime
+    private let wakeAt: GatewayTime
+    private let places: Places
+    /// The channels that it has a content for, also those that this version does not know.
+    private let channels: ChannelSet
+
+    /// Where the texts begin and end.
+    private struct Places {
+        var payload = 0
+        var payloadEnd = 0
+        var collapseKey = 0
+        var collapseKeyEnd = 0
+        var title = 0
+        var titleEnd = 0
+        var alertEnd = 0
+        /// The contents for vendors; in a row of the first version the one body.
+        var contents = 0
+        var contentsEnd = 0
+    }
+
+    /// Which fields the row has, and in which form; the strategy is in the lowest four bits.
+    private struct Form: OptionSet {
+        let rawValue: UInt16
+        static let plainTask = Form(rawValue: 1 << 4)
+        /// The end of the TTL is its expiry.
+        static let plainExpiry = Form(rawValue: 1 << 5)
+        /// The TTL is a number of seconds.
+        static let seconds = Form(rawValue: 1 << 6)
+        /// The msgId does not have the time of acceptance.
+        static let otherTime = Form(rawValue: 1 << 7)
+        /// There is a deadline for the live attempt.
+        static let fallback = Form(rawValue: 1 << 8)
+        /// The row's alarm is that deadline, or the expiry; with neither it is a number of its own.
+        static let wakesAtFallback = Form(rawValue: 1 << 9)
+        static let wakesAtExpiry = Form(rawValue: 1 << 10)
+        static let collapseKey = Form(rawValue: 1 << 11)
+        static let alert = Form(rawValue: 1 << 12)
+        static let contents = Form(rawValue: 1 << 13)
+
+        init(rawValue: UInt16) { self.rawValue = rawValue }
+
+        init(_ texts: borrowing Texts, _ facts: MessageFacts) {
+            var form = Form(rawValue: UInt16(facts.strategy.rawValue))
+            if RowWriter.isPlain(facts.task) { form.insert(.plainTask) }
+            if facts.expiresAt == facts.acceptedAt &+ max(0, facts.timeToLive) { form.insert(.plainExpiry) }
+            if facts.timeToLive % 1_000 == 0 { form.insert(.seconds) }
+            if facts.acceptedAt != facts.message.acceptedAtMilliseconds { form.insert(.otherTime) }
+            if facts.fallbackAt != 0 { form.insert(.fallback) }
+            if facts.wakeAt == facts.expiresAt {
+                form.insert(.wakesAtExpiry)
+            } else if facts.wakeAt == facts.fallbackAt {
+                form.insert(.wakesAtFallback)
+            }
+            if texts.collapseKey.count > 0 { form.insert(.collapseKey) }
+            if texts.alertTitle.count + texts.alertBody.count > 0 { form.insert(.alert) }
+            if texts.vendor != nil { form.insert(.contents) }
+            self = form
+        }
+
+        var strategy: Strategy? { Strategy(rawValue: UInt8(rawValue & 15)) }
+    }
 
     /// - Returns: `nil` when the bytes are no message row of a known version.
     public init?(_ bytes: UnsafeRawBufferPointer) {
-        guard bytes.count >= Self.headerByteCount, bytes[0] == Self.version, Strategy(rawValue: bytes[2]) != nil,
-            Bucket(exactly: Self.word(bytes, 40) >> 48) != nil
-        else { return nil }
-        let payload = Int(Self.half(bytes, 8)), vendorBody = Int(Self.half(bytes, 12))
-        let title = Int(Self.half(bytes, 16)), alertBody = Int(Self.half(bytes, 20))
-        let collapseKey = Int(Self.quarter(bytes, 6)), collapseID = Int(Self.quarter(bytes, 24))
-        payloadEnd = Self.headerByteCount + payload
-        collapseKeyEnd = payloadEnd + collapseKey
-        titleEnd = collapseKeyEnd + title
-        alertBodyEnd = titleEnd + alertBody
-        vendorBodyEnd = alertBodyEnd + vendorBody
-        guard vendorBodyEnd + collapseID == bytes.count else { return nil }
-        self.bytes = bytes
+        guard bytes.count > 0 else { return nil }
+        if bytes[0] == Self.version { self.init(packed: bytes) } else { self.init(first: bytes) }
     }
 
-    public var messageID: MessageID { MessageID(high: Self.word(bytes, 40), low: Self.word(bytes, 48)) }
-    public var taskID: TaskID { TaskID(high: Self.word(bytes, 56), low: Self.word(bytes, 64)) }
-    public var acceptedAt: GatewayTime { Int64(bitPattern: Self.word(bytes, 72)) }
-    public var expiresAt: GatewayTime { Int64(bitPattern: Self.word(bytes, 80)) }
-    public var app: AppKey { AppKey(Self.word(bytes, 104)) }
-    public var strategy: Strategy { Strategy(stored: bytes[2]) }
+    @inline(__always)
+    private init?(packed bytes: UnsafeRawBufferPointer) {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == Self.version, let flags = reader.next(UInt8.self),
+            let form = reader.next(UInt16.self).map(Form.init), let strategy = form.strategy,
+            let message = reader.nextIdentifier(MessageID.self), message.bucket != nil,
+            let task = reader.nextTask(isPlain: form.contains(.plainTask)), let app = reader.next(UInt64.self),
+            var timeToLive = reader.nextSigned(),
+            let difference = form.contains(.otherTime) ? reader.nextSigned() : 0
+        else { return nil }
+        if form.contains(.seconds) { timeToLive = timeToLive &* 1_000 }
+        let acceptedAt = message.acceptedAtMilliseconds &+ difference
+        guard let wait = form.contains(.plainExpiry) ? max(0, timeToLive) : reader.nextSigned() else { return nil }
+        let expiresAt = acceptedAt &+ wait
+        var fallbackAt: GatewayTime = 0
+        if form.contains(.fallback) {
+            guard let delay = reader.nextSigned() else { return nil }
+            fallbackAt = acceptedAt &+ delay
+        }
+        var wakeAt = expiresAt
+        if form.contains(.wakesAtFallback) {
+            wakeAt = fallbackAt
+        } else if !form.contains(.wakesAtExpiry) {
+            guard let delay = reader.nextSigned() else { return nil }
+            wakeAt = acceptedAt &+ delay
+        }
+        var places = Places()
+        var channels: ChannelSet = []
+        if form.contains(.collapseKey) {
+            guard let count = reader.nextCount(), reader.skip(count) else { return nil }
+            (places.collapseKey, places.collapseKeyEnd) = (reader.offset - count, reader.offset)
+        }
+        if form.contains(.alert) {
+            guard let titleCount = reader.nextCount(), let bodyCount = reader.nextCount() else { return nil }
+            places.title = reader.offset
+            guard reader.skip(titleCount) else { return nil }
+            places.titleEnd = reader.offset
+            guard reader.skip(bodyCount) else { return nil }
+            places.alertEnd = reader.offset
+        }
+        if form.contains(.contents) {
+            places.contents = reader.offset
+            guard let contentCount = reader.next(UInt8.self) else { return nil }
+            for _ in 0..<contentCount {
+                guard let channel = reader.next(UInt8.self), let count = reader.nextCount(), reader.skip(count) else {
+                    return nil
+                }
+                channels.insert(ChannelSet(rawValue: 1 << UInt16(channel & 15)))
+            }
+            places.contentsEnd = reader.offset
+        }
+        (places.payload, places.payloadEnd) = (reader.offset, bytes.count)
+        self.bytes = bytes
+        (messageID, taskID, self.app) = (message, task, AppKey(app))
+        (self.acceptedAt, self.expiresAt, self.timeToLive) = (acceptedAt, expiresAt, timeToLive)
+        (self.fallbackAt, self.wakeAt, self.strategy) = (fallbackAt, wakeAt, strategy)
+        (self.flags, isFirstVersion, self.places) = (MessageFacts.Flags(rawValue: flags), false, places)
+        self.channels = channels
+    }
+
+    public var payload: UnsafeRawBufferPointer { part(places.payload, places.payloadEnd) }
+    public var collapseKey: UnsafeRawBufferPointer { part(places.collapseKey, places.collapseKeyEnd) }
+    /// Title and body are both empty when the publish had no alert.
+    public var alertTitle: UnsafeRawBufferPointer { part(places.title, places.titleEnd) }
+    public var alertBody: UnsafeRawBufferPointer { part(places.titleEnd, places.alertEnd) }
     /// The task that this message withdraws; `nil` for an ordinary message.
     public var revokedTask: TaskID? {
-        guard MessageFacts.Flags(rawValue: bytes[1]).contains(.revoke), payload.count == 16 else { return nil }
+        guard flags.contains(.revoke), payload.count == 16 else { return nil }
         return TaskID(bytes: payload)
     }
-    public var payload: UnsafeRawBufferPointer { part(Self.headerByteCount, payloadEnd) }
-    public var collapseKey: UnsafeRawBufferPointer { part(payloadEnd, collapseKeyEnd) }
-    /// Title and body are both empty when the publish had no alert.
-    public var alertTitle: UnsafeRawBufferPointer { part(collapseKeyEnd, titleEnd) }
-    public var alertBody: UnsafeRawBufferPointer { part(titleEnd, alertBodyEnd) }
 
-    /// The vendor's content; `nil` when the publish had none.
+    /// The vendor's content; `nil` when the publish had none, or for bytes that are no content.
     package var vendor: VendorContent? {
-        guard MessageFacts.Flags(rawValue: bytes[1]).contains(.hasVendorContent) else { return nil }
-        let badge: VendorContent.Badge =
-            switch bytes[5] {
-            case 1: .set(Int32(bitPattern: Self.half(bytes, 36)))
-            case 2: .add(Int32(bitPattern: Self.half(bytes, 36)))
-            default: .none
-            }
-        // A content for a channel that this version does not know is none.
-        guard let channel = VendorChannel(rawValue: bytes[26]) else { return nil }
-        return VendorContent(
-            channel: channel, tokenKind: TokenKind(rawValue: bytes[3] & 15) ?? .alert, activity: Self.word(bytes, 120),
-            pushType: PushType(rawValue: bytes[3] >> 4) ?? .alert,
-            priority: bytes[4], badge: badge, body: part(alertBodyEnd, vendorBodyEnd),
-            messageIDOffset: Int32(bitPattern: Self.half(bytes, 28)),
-            badgeOffset: Int32(bitPattern: Self.half(bytes, 32)), collapseID: part(vendorBodyEnd, bytes.count))
-    }
-
-    func facts(cid: DeviceID, table: StoreKey.Table, item: UInt64) -> MessageFacts {
-        MessageFacts(
-            message: messageID, task: taskID, app: app, cid: cid, strategy: strategy,
-            flags: MessageFacts.Flags(rawValue: bytes[1]), table: table, item: item, acceptedAt: acceptedAt,
-            expiresAt: expiresAt, fallbackAt: Int64(bitPattern: Self.word(bytes, 88)),
-            wakeAt: Int64(bitPattern: Self.word(bytes, 96)), timeToLive: Int64(bitPattern: Self.word(bytes, 112)),
-            byteCount: UInt32(truncatingIfNeeded: bytes.count), channels: channels)
-    }
-
-    /// The channels that it has a content for, also those that this version does not know.
-    private var channels: ChannelSet {
-        guard MessageFacts.Flags(rawValue: bytes[1]).contains(.hasVendorContent) else { return [] }
-        return ChannelSet(rawValue: 1 << UInt16(bytes[26] & 15))
+        if isFirstVersion { return firstVendor }
+        guard places.contents < places.contentsEnd else { return nil }
+        var reader = RowReader(part(places.contents, places.contentsEnd))
+        guard let contentCount = reader.next(UInt8.self) else { return nil }
+        for _ in 0..<contentCount {
+            guard let channel = reader.next(UInt8.self), let count = reader.nextCount(),
+                let content = reader.next(byteCount: count)
+            else { return nil }
+            // A content for a channel that this version does not know is none.
+            if let channel = VendorChannel(rawValue: channel) { return ContentBytes.read(content, for: channel) }
+        }
+        return nil
     }
 
     /// The content for a channel; `nil` when it has none.
@@ -89,8 +181,274 @@ public struct MessageRow {
         vendor.flatMap { $0.channel == channel ? $0 : nil }
     }
 
+    func facts(cid: DeviceID, table: StoreKey.Table, item: UInt64) -> MessageFacts {
+        MessageFacts(
+            message: messageID, task: taskID, app: app, cid: cid, strategy: strategy, flags: flags, table: table,
+            item: item, acceptedAt: acceptedAt, expiresAt: expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt,
+            timeToLive: timeToLive, byteCount: Self.charge(bytes.count), channels: channels)
+    }
+
     private func part(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(rebasing: bytes[start..<end])
+    }
+}
+
+// MARK: Sizes
+
+extension MessageRow {
+    /// The smallest row: a plain task, a TTL that says everything, and no text.
+    static let smallestByteCount = 4 + 16 + 14 + 8 + 1
+    /// The most that a row has besides the publisher's texts.
+    package static let overheadByteCount =
+        4 + 16 + 16 + 8 + 5 * RowWriter.varintByteCount + 3 * RowWriter.varintByteCount + ContentBytes.overheadByteCount
+
+    /// What a message counts in its device's queue beside its row: its keys, and its places in memory.
+    ///
+    /// With the smallest row that makes 128 bytes a message.
+    static let chargeBesideRow = 128 - smallestByteCount
+
+    /// What a row of some bytes counts in its device's queue.
+    static func charge(_ byteCount: Int) -> UInt32 { UInt32(truncatingIfNeeded: byteCount + chargeBesideRow) }
+
+    /// The most that a command's row may have, before its times are known.
+    static func byteCountLimit(_ command: borrowing PublishCommand) -> Int {
+        // A deadline and an expiry of its own: up to 69 years.
+        let texts = Texts(command)
+        return 4 + 16 + 16 + 8 + 4 * 6 + texts.byteCount
+    }
+}
+
+// MARK: Writing
+
+extension MessageRow {
+    /// What the publisher gave: the texts of a row.
+    struct Texts {
+        var payload: UnsafeRawBufferPointer
+        var collapseKey: UnsafeRawBufferPointer
+        var alertTitle: UnsafeRawBufferPointer
+        var alertBody: UnsafeRawBufferPointer
+        var vendor: VendorContent?
+
+        init(_ command: borrowing PublishCommand) {
+            (payload, collapseKey) = (command.payload, command.collapseKey)
+            (alertTitle, alertBody, vendor) = (command.alertTitle, command.alertBody, command.vendor)
+        }
+
+        /// For a message that moves: its row with other facts.
+        init(_ row: MessageRow) {
+            (payload, collapseKey) = (row.payload, row.collapseKey)
+            (alertTitle, alertBody, vendor) = (row.alertTitle, row.alertBody, row.vendor)
+        }
+
+        var byteCount: Int {
+            var count = payload.count
+            if collapseKey.count > 0 { count += RowWriter.byteCount(part: collapseKey.count) }
+            if alertTitle.count + alertBody.count > 0 {
+                count += RowWriter.byteCount(part: alertTitle.count) + RowWriter.byteCount(part: alertBody.count)
+            }
+            if let vendor {
+                count += 2 + RowWriter.byteCount(part: ContentBytes.byteCount(vendor))
+            }
+            return count
+        }
+    }
+
+    /// The size of the row that `write` makes of the same.
+    static func byteCount(_ texts: borrowing Texts, facts: MessageFacts) -> Int {
+        let form = Form(texts, facts)
+        var count = 4 + 16 + (form.contains(.plainTask) ? 14 : 16) + 8
+        count += RowWriter.byteCount(signed: storedTimeToLive(facts, form))
+        if form.contains(.otherTime) {
+            count += RowWriter.byteCount(signed: facts.acceptedAt &- facts.message.acceptedAtMilliseconds)
+        }
+        if !form.contains(.plainExpiry) { count += RowWriter.byteCount(signed: facts.expiresAt &- facts.acceptedAt) }
+        if form.contains(.fallback) { count += RowWriter.byteCount(signed: facts.fallbackAt &- facts.acceptedAt) }
+        if form.isDisjoint(with: [.wakesAtFallback, .wakesAtExpiry]) {
+            count += RowWriter.byteCount(signed: facts.wakeAt &- facts.acceptedAt)
+        }
+        return count + texts.byteCount
+    }
+
+    /// Fills exactly `byteCount` bytes.
+    static func write(_ texts: borrowing Texts, facts: MessageFacts, into bytes: UnsafeMutableRawBufferPointer) {
+        let form = Form(texts, facts)
+        var writer = RowWriter(bytes)
+        writer.put(version)
+        writer.put(facts.flags.rawValue)
+        writer.put(form.rawValue)
+        writer.put(facts.message.high)
+        writer.put(facts.message.low)
+        writer.put(facts.task, isPlain: form.contains(.plainTask))
+        writer.put(facts.app.word)
+        writer.put(signed: storedTimeToLive(facts, form))
+        if form.contains(.otherTime) {
+            writer.put(signed: facts.acceptedAt &- facts.message.acceptedAtMilliseconds)
+        }
+        if !form.contains(.plainExpiry) { writer.put(signed: facts.expiresAt &- facts.acceptedAt) }
+        if form.contains(.fallback) { writer.put(signed: facts.fallbackAt &- facts.acceptedAt) }
+        if form.isDisjoint(with: [.wakesAtFallback, .wakesAtExpiry]) {
+            writer.put(signed: facts.wakeAt &- facts.acceptedAt)
+        }
+        if form.contains(.collapseKey) { writer.put(part: texts.collapseKey) }
+        if form.contains(.alert) {
+            writer.put(varint: UInt64(texts.alertTitle.count))
+            writer.put(varint: UInt64(texts.alertBody.count))
+            writer.put(texts.alertTitle)
+            writer.put(texts.alertBody)
+        }
+        if let vendor = texts.vendor {
+            writer.put(UInt8(1))
+            writer.put(vendor.channel.rawValue)
+            writer.put(varint: UInt64(ContentBytes.byteCount(vendor)))
+            ContentBytes.write(vendor, &writer)
+        }
+        writer.put(texts.payload)
+    }
+
+    private static func storedTimeToLive(_ facts: MessageFacts, _ form: Form) -> Int64 {
+        form.contains(.seconds) ? facts.timeToLive / 1_000 : facts.timeToLive
+    }
+}
+
+/// One vendor's content in a message's row: after its channel and its length.
+///
+/// So a reader that does not know a channel passes its content by.
+private enum ContentBytes {
+    private struct Form: OptionSet {
+        let rawValue: UInt8
+        static let setsBadge = Form(rawValue: 1)
+        static let addsToBadge = Form(rawValue: 2)
+        static let messageIDHole = Form(rawValue: 4)
+        static let badgeHole = Form(rawValue: 8)
+        static let collapseID = Form(rawValue: 16)
+        static let activity = Form(rawValue: 32)
+
+        init(rawValue: UInt8) { self.rawValue = rawValue }
+
+        init(_ content: VendorContent) {
+            var form: Form = []
+            switch content.badge {
+            case .none: break
+            case .set: form.insert(.setsBadge)
+            case .add: form.insert(.addsToBadge)
+            }
+            if content.messageIDOffset >= 0 { form.insert(.messageIDHole) }
+            if content.badgeOffset >= 0 { form.insert(.badgeHole) }
+            if content.collapseID.count > 0 { form.insert(.collapseID) }
+            if content.activity != 0 { form.insert(.activity) }
+            self = form
+        }
+    }
+
+    /// The most that a content has besides its texts, with the count of contents, its channel and its length.
+    static let overheadByteCount = 2 + RowWriter.varintByteCount + 3 + 8 + 3 * 5 + RowWriter.varintByteCount
+
+    static func byteCount(_ content: VendorContent) -> Int {
+        var count = 3 + content.body.count + (content.activity == 0 ? 0 : 8)
+        switch content.badge {
+        case .none: break
+        case .set(let value), .add(let value): count += RowWriter.byteCount(signed: Int64(value))
+        }
+        for offset in [content.messageIDOffset, content.badgeOffset] where offset >= 0 {
+            count += RowWriter.byteCount(varint: UInt64(offset))
+        }
+        if content.collapseID.count > 0 { count += RowWriter.byteCount(part: content.collapseID.count) }
+        return count
+    }
+
+    static func write(_ content: VendorContent, _ writer: inout RowWriter) {
+        writer.put(Form(content).rawValue)
+        writer.put(content.tokenKind.rawValue | content.pushType.rawValue << 4)
+        writer.put(content.priority)
+        if content.activity != 0 { writer.put(content.activity) }
+        switch content.badge {
+        case .none: break
+        case .set(let value), .add(let value): writer.put(signed: Int64(value))
+        }
+        for offset in [content.messageIDOffset, content.badgeOffset] where offset >= 0 {
+            writer.put(varint: UInt64(offset))
+        }
+        if content.collapseID.count > 0 { writer.put(part: content.collapseID) }
+        writer.put(content.body)
+    }
+
+    /// - Returns: `nil` for bytes that are no such content.
+    static func read(_ bytes: UnsafeRawBufferPointer, for channel: VendorChannel) -> VendorContent? {
+        var reader = RowReader(bytes)
+        guard let form = reader.next(UInt8.self).map(Form.init), let kinds = reader.next(UInt8.self),
+            let tokenKind = TokenKind(rawValue: kinds & 15), let pushType = PushType(rawValue: kinds >> 4),
+            let priority = reader.next(UInt8.self),
+            let activity = form.contains(.activity) ? reader.next(UInt64.self) : 0
+        else { return nil }
+        var badge = VendorContent.Badge.none
+        if !form.isDisjoint(with: [.setsBadge, .addsToBadge]) {
+            guard let value = reader.nextSigned().flatMap({ Int32(exactly: $0) }) else { return nil }
+            badge = form.contains(.setsBadge) ? .set(value) : .add(value)
+        }
+        guard let messageIDOffset = form.contains(.messageIDHole) ? reader.nextOffset() : -1,
+            let badgeOffset = form.contains(.badgeHole) ? reader.nextOffset() : -1,
+            let collapseIDCount = form.contains(.collapseID) ? reader.nextCount() : 0,
+            let collapseID = reader.next(byteCount: collapseIDCount),
+            let body = reader.next(byteCount: bytes.count - reader.offset)
+        else { return nil }
+        return VendorContent(
+            channel: channel, tokenKind: tokenKind, activity: activity, pushType: pushType, priority: priority,
+            badge: badge, body: body, messageIDOffset: messageIDOffset, badgeOffset: badgeOffset,
+            collapseID: collapseID)
+    }
+}
+
+// MARK: The first version
+
+extension MessageRow {
+    /// A fixed header, then payload, collapse key, alert, vendor body, collapse id.
+    private static let firstHeaderByteCount = 128
+
+    private init?(first bytes: UnsafeRawBufferPointer) {
+        guard bytes.count >= Self.firstHeaderByteCount, bytes[0] == Self.firstVersion,
+            let strategy = Strategy(rawValue: bytes[2]), Bucket(exactly: Self.word(bytes, 40) >> 48) != nil
+        else { return nil }
+        var places = Places()
+        places.payload = Self.firstHeaderByteCount
+        places.payloadEnd = places.payload + Int(Self.half(bytes, 8))
+        places.collapseKey = places.payloadEnd
+        places.collapseKeyEnd = places.collapseKey + Int(Self.quarter(bytes, 6))
+        places.title = places.collapseKeyEnd
+        places.titleEnd = places.title + Int(Self.half(bytes, 16))
+        places.alertEnd = places.titleEnd + Int(Self.half(bytes, 20))
+        places.contents = places.alertEnd
+        places.contentsEnd = places.contents + Int(Self.half(bytes, 12))
+        guard places.contentsEnd + Int(Self.quarter(bytes, 24)) == bytes.count else { return nil }
+        self.bytes = bytes
+        messageID = MessageID(high: Self.word(bytes, 40), low: Self.word(bytes, 48))
+        taskID = TaskID(high: Self.word(bytes, 56), low: Self.word(bytes, 64))
+        acceptedAt = Int64(bitPattern: Self.word(bytes, 72))
+        expiresAt = Int64(bitPattern: Self.word(bytes, 80))
+        fallbackAt = Int64(bitPattern: Self.word(bytes, 88))
+        wakeAt = Int64(bitPattern: Self.word(bytes, 96))
+        app = AppKey(Self.word(bytes, 104))
+        timeToLive = Int64(bitPattern: Self.word(bytes, 112))
+        (flags, isFirstVersion, self.places) = (MessageFacts.Flags(rawValue: bytes[1]), true, places)
+        self.strategy = strategy
+        let hasContent = flags.contains(.hasVendorContent)
+        channels = hasContent ? ChannelSet(rawValue: 1 << UInt16(bytes[26] & 15)) : []
+    }
+
+    private var firstVendor: VendorContent? {
+        guard flags.contains(.hasVendorContent) else { return nil }
+        let badge: VendorContent.Badge =
+            switch bytes[5] {
+            case 1: .set(Int32(bitPattern: Self.half(bytes, 36)))
+            case 2: .add(Int32(bitPattern: Self.half(bytes, 36)))
+            default: .none
+            }
+        guard let channel = VendorChannel(rawValue: bytes[26]) else { return nil }
+        return VendorContent(
+            channel: channel, tokenKind: TokenKind(rawValue: bytes[3] & 15) ?? .alert, activity: Self.word(bytes, 120),
+            pushType: PushType(rawValue: bytes[3] >> 4) ?? .alert,
+            priority: bytes[4], badge: badge, body: part(places.contents, places.contentsEnd),
+            messageIDOffset: Int32(bitPattern: Self.half(bytes, 28)),
+            badgeOffset: Int32(bitPattern: Self.half(bytes, 32)), collapseID: part(places.contentsEnd, bytes.count))
     }
 
     private static func word(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt64 {
@@ -103,74 +461,5 @@ public struct MessageRow {
 
     private static func quarter(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt16 {
         UInt16(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt16.self))
-    }
-}
-
-extension MessageRow {
-    /// The size of the row that `write` makes of a command.
-    static func byteCount(_ command: borrowing PublishCommand) -> Int {
-        headerByteCount + command.payload.count + command.collapseKey.count + command.alertTitle.count
-            + command.alertBody.count + (command.vendor.map { $0.body.count + $0.collapseID.count } ?? 0)
-    }
-
-    /// Fills exactly `byteCount(command)` bytes.
-    static func write(
-        _ command: borrowing PublishCommand, facts: MessageFacts, into bytes: UnsafeMutableRawBufferPointer
-    ) {
-        var badge: (kind: UInt8, value: Int32) = (0, 0)
-        switch command.vendor?.badge {
-        case .set(let value): badge = (1, value)
-        case .add(let value): badge = (2, value)
-        default: break
-        }
-        let kinds = command.vendor.map { $0.tokenKind.rawValue | $0.pushType.rawValue << 4 } ?? 0
-        var writer = RowWriter(bytes)
-        writer.put(version)
-        writer.put(facts.flags.rawValue)
-        writer.put(facts.strategy.rawValue)
-        writer.put(kinds)
-        writer.put(command.vendor?.priority ?? 0)
-        writer.put(badge.kind)
-        writer.put(UInt16(truncatingIfNeeded: command.collapseKey.count))
-        writer.put(UInt32(truncatingIfNeeded: command.payload.count))
-        writer.put(UInt32(truncatingIfNeeded: command.vendor?.body.count ?? 0))
-        writer.put(UInt32(truncatingIfNeeded: command.alertTitle.count))
-        writer.put(UInt32(truncatingIfNeeded: command.alertBody.count))
-        writer.put(UInt16(truncatingIfNeeded: command.vendor?.collapseID.count ?? 0))
-        writer.put(UInt16(command.vendor?.channel.rawValue ?? 0))
-        writer.put(command.vendor?.messageIDOffset ?? -1)
-        writer.put(command.vendor?.badgeOffset ?? -1)
-        writer.put(badge.value)
-        writeIdentity(facts, &writer)
-        writer.put(command.vendor?.activity ?? 0)
-        writer.put(command.payload)
-        writer.put(command.collapseKey)
-        writer.put(command.alertTitle)
-        writer.put(command.alertBody)
-        if let vendor = command.vendor {
-            writer.put(vendor.body)
-            writer.put(vendor.collapseID)
-        }
-    }
-
-    /// Copies a row with other facts: for a message that moves from the vendor table into the live stream.
-    static func copy(_ row: MessageRow, facts: MessageFacts, into bytes: UnsafeMutableRawBufferPointer) {
-        bytes.copyMemory(from: row.bytes)
-        bytes[1] = facts.flags.rawValue
-        var writer = RowWriter(UnsafeMutableRawBufferPointer(rebasing: bytes[40...]))
-        writeIdentity(facts, &writer)
-    }
-
-    private static func writeIdentity(_ facts: MessageFacts, _ writer: inout RowWriter) {
-        writer.put(facts.message.high)
-        writer.put(facts.message.low)
-        writer.put(facts.task.high)
-        writer.put(facts.task.low)
-        writer.put(facts.acceptedAt)
-        writer.put(facts.expiresAt)
-        writer.put(facts.fallbackAt)
-        writer.put(facts.wakeAt)
-        writer.put(facts.app.word)
-        writer.put(facts.timeToLive)
     }
 }

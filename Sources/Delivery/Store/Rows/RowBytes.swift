@@ -113,6 +113,30 @@ extension RowReader {
     }
 }
 
+// MARK: Parts of a row, each with its length before it
+
+extension RowWriter {
+    mutating func put(part: UnsafeRawBufferPointer) {
+        put(varint: UInt64(part.count))
+        put(part)
+    }
+
+    static func byteCount(part count: Int) -> Int { byteCount(varint: UInt64(count)) + count }
+}
+
+extension RowReader {
+    /// The length of a part; a length beyond the row ends the reading.
+    mutating func nextCount() -> Int? {
+        guard let count = nextVarint(), count <= UInt64(bytes.count) else { return nil }
+        return Int(count)
+    }
+
+    mutating func nextOffset() -> Int32? { nextVarint().flatMap { Int32(exactly: $0) } }
+
+    /// False when the row has fewer bytes.
+    mutating func skip(_ byteCount: Int) -> Bool { next(byteCount: byteCount) != nil }
+}
+
 // MARK: Task ids
 
 extension RowWriter {

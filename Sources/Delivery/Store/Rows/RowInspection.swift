@@ -82,7 +82,7 @@ package enum RowInspection {
         return Message(
             message: facts.message, strategy: facts.strategy, isOffline: facts.flags.contains(.offline),
             isArmed: facts.flags.contains(.isArmed), acceptedAt: facts.acceptedAt, expiresAt: facts.expiresAt,
-            fallbackAt: facts.fallbackAt, byteCount: bytes.count)
+            fallbackAt: facts.fallbackAt, byteCount: Int(facts.byteCount))
     }
 
     package static func ledger(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Ledger? {

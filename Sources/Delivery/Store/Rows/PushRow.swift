@@ -1,0 +1,140 @@
+package import Wire
+
+/// A push under its request id: the answer that it got, and the message that it became.
+///
+/// The gateway gives a single push a task id that follows from its request id. So this one row is found by the request,
+/// for a repetition, and by the task, for a report, a stop or a revoke.
+package struct PushRow {
+    /// Other than the versions of `RequestRow` and `CallRow`, with which it shares a table.
+    static let version: UInt8 = 3
+
+    package var outcome: PublishOutcome
+    package var digest: UInt64
+    var app: AppKey
+    /// The table of the message at its acceptance, and its place there.
+    var table: StoreKey.Table
+    var item: UInt64
+
+    private struct Form: OptionSet {
+        let rawValue: UInt16
+        static let live = Form(rawValue: 1)
+        static let vendorMessage = Form(rawValue: 2)
+        static let itemOfID = Form(rawValue: 4)
+        /// The key has the task's random bits; the row has its kind and date.
+        static let taskOfKey = Form(rawValue: 8)
+        static let plainTask = Form(rawValue: 16)
+        static let seconds = Form(rawValue: 32)
+    }
+
+    init(_ outcome: PublishOutcome, digest: UInt64, app: AppKey, table: StoreKey.Table, item: UInt64) {
+        (self.outcome, self.digest, self.app, self.table, self.item) = (outcome, digest, app, table, item)
+    }
+
+    /// Where the row of a single push is whose task id follows from its request id.
+    package static func key(_ task: TaskID, in bucket: Bucket) -> StoreKey {
+        StoreKey(bucket, .request, ownerHigh: task.high & 0xFFFF_FFFF, ownerLow: task.low)
+    }
+
+    /// As `RowBounds` has it: the outcome's bits, the digest, message, device, app, task, TTL and place.
+    static let byteCountLimit = 5 + 8 + 6 + 8 + 16 + 8 + 16 + 2 * RowWriter.varintByteCount
+
+    var single: SingleTaskRow {
+        SingleTaskRow(message: outcome.message, cid: outcome.cid, app: app, table: table, item: item)
+    }
+
+    private func form(under key: StoreKey) -> Form {
+        var form: Form = outcome.isLive ? .live : []
+        if table == .vendorMessage { form.insert(.vendorMessage) }
+        if item == outcome.message.low { form.insert(.itemOfID) }
+        if RowWriter.isPlain(outcome.task) { form.insert(.plainTask) }
+        if form.contains(.plainTask), Self.key(outcome.task, in: key.bucket) == key { form.insert(.taskOfKey) }
+        if outcome.timeToLive % 1_000 == 0 { form.insert(.seconds) }
+        return form
+    }
+
+    func byteCount(under key: StoreKey) -> Int {
+        let form = form(under: key)
+        var count = 5 + 8 + 6 + 8 + 16 + 8
+        count += form.contains(.taskOfKey) ? 2 : form.contains(.plainTask) ? 14 : 16
+        count += RowWriter.byteCount(signed: storedTimeToLive(form))
+        if !form.contains(.itemOfID) { count += RowWriter.byteCount(varint: item) }
+        return count
+    }
+
+    /// Fills exactly `byteCount` bytes.
+    func write(under key: StoreKey, into bytes: UnsafeMutableRawBufferPointer) {
+        let form = form(under: key)
+        var writer = RowWriter(bytes)
+        writer.put(Self.version)
+        writer.put(form.rawValue)
+        writer.put(outcome.fallback.rawValue | outcome.fallbackReason.rawValue << 4)
+        writer.put(outcome.endedAs?.rawValue ?? 0)
+        writer.put(digest)
+        writer.put(UInt32(truncatingIfNeeded: outcome.message.high))
+        writer.put(UInt16(truncatingIfNeeded: outcome.message.high >> 32))
+        writer.put(outcome.message.low)
+        writer.put(outcome.cid.high)
+        writer.put(outcome.cid.low)
+        writer.put(app.word)
+        if form.contains(.taskOfKey) {
+            writer.put(RowWriter.plainHead(outcome.task))
+        } else {
+            writer.put(outcome.task, isPlain: form.contains(.plainTask))
+        }
+        writer.put(signed: storedTimeToLive(form))
+        if !form.contains(.itemOfID) { writer.put(varint: item) }
+    }
+
+    private func storedTimeToLive(_ form: Form) -> Int64 {
+        form.contains(.seconds) ? outcome.timeToLive / 1_000 : outcome.timeToLive
+    }
+
+    /// Reads the row that stands under a key, in its device's bucket.
+    ///
+    /// - Returns: `nil` for bytes that are no such row of a known version.
+    package init?(_ bytes: UnsafeRawBufferPointer, under key: StoreKey) {
+        var reader = RowReader(bytes)
+        guard reader.next(UInt8.self) == Self.version, let form = reader.next(UInt16.self).map(Form.init),
+            let answer = reader.next(UInt8.self), let fallback = PublishOutcome.Fallback(rawValue: answer & 15),
+            let reason = PublishOutcome.FallbackReason(rawValue: answer >> 4), let ended = reader.next(UInt8.self),
+            let digest = reader.next(UInt64.self), let timeLow = reader.next(UInt32.self),
+            let timeHigh = reader.next(UInt16.self), let low = reader.next(UInt64.self),
+            let cid = reader.nextIdentifier(DeviceID.self), let app = reader.next(UInt64.self),
+            let task = form.contains(.taskOfKey)
+                ? reader.nextTask(of: key) : reader.nextTask(isPlain: form.contains(.plainTask)),
+            var timeToLive = reader.nextSigned(), let item = form.contains(.itemOfID) ? low : reader.nextVarint(),
+            reader.isAtEnd
+        else { return nil }
+        if form.contains(.seconds) { timeToLive = timeToLive &* 1_000 }
+        let high = UInt64(key.bucket.index) << 48 | UInt64(timeHigh) << 32 | UInt64(timeLow)
+        let outcome = PublishOutcome(
+            code: .accepted, cid: cid, message: MessageID(high: high, low: low), task: task,
+            isLive: form.contains(.live), fallback: fallback, fallbackReason: reason, timeToLive: timeToLive,
+            isRepeat: true, endedAs: FinalState(rawValue: ended))
+        self.init(
+            outcome, digest: digest, app: AppKey(app),
+            table: form.contains(.vendorMessage) ? .vendorMessage : .message, item: item)
+    }
+}
+
+extension TaskID {
+    /// The id of a single push: it follows from its request's digest, its device's bucket and the day.
+    public init(kind: Kind, month: Int, day: Int, home: Bucket, request key: (UInt64, UInt64)) {
+        self.init(
+            kind: kind, month: month, day: day, home: home, random: (UInt32(truncatingIfNeeded: key.0), key.1))
+    }
+
+    /// True when the id follows from the digest of a request for a device of this bucket.
+    func follows(from key: (UInt64, UInt64), in bucket: Bucket) -> Bool {
+        key != (0, 0) && kind == .single
+            && self == TaskID(high: high >> 32 << 32 | UInt64(bucket.index) << 20 | key.0 & 0xF_FFFF, low: key.1)
+    }
+}
+
+extension RowReader {
+    /// A task whose random bits are in the row's key.
+    fileprivate mutating func nextTask(of key: StoreKey) -> TaskID? {
+        guard let head = next(UInt16.self), key.ownerHigh >> 32 == 0 else { return nil }
+        return Self.task(head, random: key.ownerHigh, key.ownerLow)
+    }
+}

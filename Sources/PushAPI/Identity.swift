@@ -105,6 +105,14 @@ extension TaskID {
             random: (UInt32(truncatingIfNeeded: random.next()), random.next()))
     }
 
+    /// The task of a single push: a repeated request of the same day has the same one.
+    ///
+    /// So one row finds the message by its request and by its task (`PushRow`).
+    init(now: GatewayTime, home: Bucket, request key: (UInt64, UInt64)) {
+        let date = CivilDate(millisecondsSince1970: now)
+        self.init(kind: .single, month: date.month, day: date.day, home: home, request: key)
+    }
+
     /// As the other, with a home of the caller's choice.
     init(kind: Kind, now: GatewayTime, home: Bucket, random: RandomWords) {
         let date = CivilDate(millisecondsSince1970: now)

@@ -9,7 +9,6 @@ internal import Wire
 ///
 /// Its scratch memory is reused from push to push.
 struct MessageParser {
-    let random: RandomWords
     let numbers = NumberTexts()
     /// The APNs body of the push at hand.
     private var vendorWriter = JSONWriter(capacity: 4_096)
@@ -18,8 +17,6 @@ struct MessageParser {
 
     /// Keys of the request's `push_channel.ios` that mean nothing here; the answer names them, as they may be mistakes.
     private var passedOver: [String] = []
-
-    init(random: RandomWords) { self.random = random }
 
     /// Begins a request.
     mutating func begin() {
@@ -52,13 +49,13 @@ struct MessageParser {
         let cid = try Self.target(body?["audience"])
         let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
         let bucket = app.bucket(of: cid)
-        let task = TaskID(kind: .single, now: now, home: bucket, random: random)
+        let key = PushAPI.requestKey(app: app.key, endpoint: endpoint, requestID: requestID)
+        let task = TaskID(now: now, home: bucket, request: key)
         let content = try content(body, app: app, task: task, settings: settings)
         return ParsedPush(
             address: DeviceAddress(app: app.key, bucket: bucket, cid: cid), task: task, content: content,
             itemIndex: itemIndex, messageDigest: PushAPI.messageDigest(of: task, for: cid),
-            requestKey: PushAPI.requestKey(app: app.key, endpoint: endpoint, requestID: requestID),
-            requestDigest: requestDigest)
+            requestKey: key, requestDigest: requestDigest)
     }
 
     /// Reads what a message says, for any audience: rendered once, with the task's id in it.

@@ -49,7 +49,7 @@ public final class PublicAPI {
 
     public init(registry: AppRegistry, tokens: TokenAuthority, random: RandomWords = RandomWords()) {
         (self.registry, self.tokens, self.random) = (registry, tokens, random)
-        messages = MessageParser(random: random)
+        messages = MessageParser()
     }
 
     /// Never traps and never throws: whatever the bytes are, there is an answer.

@@ -270,6 +270,49 @@ import Wire
         #expect(count - 200 <= 60, "\(count)")
     }
 
+    // MARK: Requests
+
+    @Test("a push's row reads as it was written, under its task or its request; no cut is one", arguments: seeds)
+    func pushes(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        for _ in 0..<400 {
+            let facts = Self.facts(&random)
+            let outcome = PublishOutcome(
+                code: .accepted, cid: facts.cid, message: facts.message, task: facts.task,
+                isLive: Bool.random(using: &random),
+                fallback: PublishOutcome.Fallback(rawValue: .random(in: 0...2, using: &random)) ?? .none,
+                fallbackReason: PublishOutcome.FallbackReason(rawValue: .random(in: 0...5, using: &random)) ?? .applies,
+                timeToLive: facts.timeToLive, isRepeat: true, endedAs: FinalState.allCases.randomElement(using: &random)
+            )
+            let table: StoreKey.Table = Bool.random(using: &random) ? .message : .vendorMessage
+            let row = PushRow(outcome, digest: Self.number(&random), app: facts.app, table: table, item: facts.item)
+            let full = StoreKey(
+                facts.bucket, .request, ownerHigh: Self.number(&random), ownerLow: Self.number(&random))
+            for key in [PushRow.key(facts.task, in: facts.bucket), full] {
+                let count = row.byteCount(under: key)
+                let bytes = Self.bytes(count) { row.write(under: key, into: $0) }
+                #expect(count <= PushRow.byteCountLimit)
+                let read = try #require(bytes.withUnsafeBytes { PushRow($0, under: key) })
+                #expect(read.outcome == outcome && read.digest == row.digest && read.app == facts.app)
+                #expect(read.table == table && read.item == facts.item)
+                for cut in 0..<count { #expect(bytes[..<cut].withUnsafeBytes { PushRow($0, under: key) } == nil) }
+            }
+        }
+    }
+
+    @Test("a single push has one row of at most 56 bytes beside its message")
+    func singlePush() {
+        var random = SeededGenerator(seed: 5)
+        let facts = Self.facts(&random)
+        let request: (UInt64, UInt64) = (.max, .max)
+        let task = TaskID(kind: .single, month: 12, day: 31, home: facts.bucket, request: request)
+        #expect(task.follows(from: request, in: facts.bucket) && !task.follows(from: (1, .max), in: facts.bucket))
+        let outcome = PublishOutcome(
+            code: .accepted, cid: facts.cid, message: facts.message, task: task, timeToLive: 7_200_000)
+        let row = PushRow(outcome, digest: .max, app: facts.app, table: .message, item: 999)
+        #expect(row.byteCount(under: PushRow.key(task, in: facts.bucket)) <= 60)
+    }
+
     // MARK: Numbers
 
     @Test("a number of seven bits a byte takes the bytes that its size asks for, at most ten", arguments: seeds)

@@ -58,6 +58,10 @@ import Wire
         }
     }
 
+    private static let push = PushRow(
+        PublishOutcome(code: .accepted, cid: facts.cid, task: facts.task), digest: 1, app: facts.app, table: .message,
+        item: 12)
+
     private static func device() -> [UInt8] {
         let profile = DeviceProfile(
             secret: [1, 2, 3],
@@ -256,6 +260,11 @@ import Wire
         let rows = [
             Self.message(), Self.trace(), Self.device(), Self.bytes(job.byteCount) { job.write(into: $0) },
             Self.bytes(CountersRow.byteCount) { CountersRow(app: AppKey(1), day: 2).write(into: $0) },
+            Self.bytes(Self.push.byteCount(under: Self.facts.key)) {
+                Self.push.write(under: Self.facts.key, into: $0)
+            },
+            EarlierRows.trace(
+                Self.facts, .failed, isOffline: true, sentAt: 30, endedAt: 31, job: job, reason: "why"),
             Self.bytes(RequestRow.byteCount) {
                 RequestRow.write(
                     PublishOutcome(code: .accepted, cid: .none, task: .none), digest: 1, into: $0)
@@ -273,6 +282,7 @@ import Wire
                 if DeviceRow.read(bytes) != nil { readable += 1 }
                 if CountersRow(bytes) != nil { readable += 1 }
                 if RequestRow.read(bytes) != nil { readable += 1 }
+                if PushRow(bytes, under: Self.facts.key) != nil { readable += 1 }
                 _ = LateEventRow.read(bytes)
                 return readable
             }

@@ -135,6 +135,11 @@ enum FixtureRows {
         let outcome = PublishOutcome(
             code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: false, fallback: .none,
             fallbackReason: .applies, timeToLive: facts.timeToLive, isRepeat: false)
+        var single = outcome
+        single.task = TaskID(
+            kind: .single, month: 11, day: 18, home: Bucket(1000), request: (number, 0x5151 &* number))
+        let push = PushRow(single, digest: number, app: app, table: .message, item: facts.item)
+        let pushKey = PushRow.key(single.task, in: Bucket(1000))
         let traceByteCount = TraceRow.byteCount(
             facts, sentAt: time, endedAt: time + 9, job: row, reason: "BadDeviceToken")
         let trace = bytes(traceByteCount) {
@@ -147,6 +152,9 @@ enum FixtureRows {
             Row(
                 key: StoreKey(Bucket(1000), .request, ownerHigh: 0x4E4E &* number, ownerLow: number), wakeAt: 0,
                 value: bytes(RequestRow.byteCount) { RequestRow.write(outcome, digest: number, into: $0) }),
+            Row(
+                key: pushKey, wakeAt: 0,
+                value: bytes(push.byteCount(under: pushKey)) { push.write(under: pushKey, into: $0) }),
             Row(key: StoreKey(Bucket(1000), .trace, facts.message), wakeAt: 0, value: trace),
         ]
     }
@@ -282,6 +290,9 @@ enum FixtureRows {
                 guard let row = CountersRow(bytes) else { return "unreadable" }
                 return "day \(row.day), accepted \(row.accepted), ended \(row.ended)"
             case .request:
+                if let row = PushRow(bytes, under: key) {
+                    return "push \(row.outcome.task), digest \(row.digest), message \(row.outcome.message.low)"
+                }
                 guard let row = RequestRow.read(bytes) else { return "unreadable" }
                 return "\(row.outcome.code), digest \(row.digest), message \(row.outcome.message.low)"
             case .trace:

@@ -207,7 +207,7 @@ struct RetentionTests {
             let bucket = Bucket(UInt16.random(in: 0..<UInt16(Bucket.count), using: &random))
             shard.beginBatch(bucket)
             for (table, byteCount) in [
-                (StoreKey.Table.request, RequestRow.byteCount), (.singleTask, SingleTaskRow.byteCount),
+                (StoreKey.Table.request, 57),
                 (.trace, 49),
             ] {
                 let key = StoreKey(
@@ -223,7 +223,7 @@ struct RetentionTests {
         try fixture.spillAll()
         let statistics = fixture.embedded.statistics
         let (requests, traces) = (statistics.requests.byteCount / count, statistics.traces.byteCount / count)
-        #expect((210...240).contains(requests), "\(requests) MB for a million")
+        #expect((90...120).contains(requests), "\(requests) MB for a million")
         #expect((85...110).contains(traces), "\(traces) MB for a million")
     }
 

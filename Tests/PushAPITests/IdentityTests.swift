@@ -25,6 +25,17 @@ struct IdentityTests {
         #expect(messageDigest(of: task, for: Fixture.cid) == 0x1098_5421_CF99_EDE2)
     }
 
+    @Test("a single push's task follows from its request, its device's bucket and the day")
+    func singleTask() {
+        let request: (UInt64, UInt64) = (0xFEED_FACE_CAFE_BEEF, 0x1234_5678_9ABC_DEF0)
+        let task = TaskID(now: 1_795_000_000_000, home: Bucket(0x4F7), request: request)
+        #expect(task == TaskID(high: 0x010B_1200_4F7E_BEEF, low: 0x1234_5678_9ABC_DEF0))
+        #expect(task.home == Bucket(0x4F7) && task.kind == .single)
+        #expect(TaskID(now: 1_795_000_000_001, home: Bucket(0x4F7), request: request) == task)
+        #expect(TaskID(now: 1_795_000_000_000, home: Bucket(0x4F8), request: request) != task)
+        #expect(TaskID(now: 1_795_086_400_000, home: Bucket(0x4F7), request: request) != task)
+    }
+
     @Test(
         "a task is dated in UTC",
         arguments: [

@@ -90,11 +90,8 @@ extension Shard {
     ) {
         let command = kept.command
         let old = command.revokes
-        let key =
-            old.hasLedger
-            ? StoreKey(command.bucket, .taskMessage, old, item: command.revokedDigest)
-            : StoreKey(command.bucket, .singleTask, old)
-        lookUp(key) { shard, found in
+        guard old.hasLedger else { return endWithdrawnSingle(kept, slot, completion: completion) }
+        lookUp(StoreKey(command.bucket, .taskMessage, old, item: command.revokedDigest)) { shard, found in
             let stored: FoundRow
             switch found {
             case .unreadable: return completion(&shard, .unreadable)
@@ -102,34 +99,42 @@ extension Shard {
             case .found(let row): stored = row
             }
             let command = kept.command
-            if old.hasLedger {
-                guard let row = LedgerRow(stored.bytes), row.cid == command.cid, row.app == command.app else {
-                    return completion(&shard, .unseen)
+            guard let row = LedgerRow(stored.bytes), row.cid == command.cid, row.app == command.app else {
+                return completion(&shard, .unseen)
+            }
+            guard row.state == nil else { return completion(&shard, row.wasSeen ? .seen : .unseen) }
+            let id = MessageID(bucket: command.bucket, acceptedAt: row.acceptedAt, digest: command.revokedDigest)
+            shard.endPending(id, row.table, row.item, slot, reason: "") { shard, ended in
+                switch ended {
+                case .found(let wasSeen): completion(&shard, wasSeen ? .seen : .unseen)
+                case .absent: completion(&shard, row.flags.contains(.live) ? .seen : .unseen)
+                case .unreadable: completion(&shard, .unreadable)
                 }
-                guard row.state == nil else { return completion(&shard, row.wasSeen ? .seen : .unseen) }
-                let id = MessageID(bucket: command.bucket, acceptedAt: row.acceptedAt, digest: command.revokedDigest)
-                shard.endPending(id, row.table, row.item, slot, reason: "") { shard, ended in
-                    switch ended {
-                    case .found(let wasSeen): completion(&shard, wasSeen ? .seen : .unseen)
-                    case .absent: completion(&shard, row.flags.contains(.live) ? .seen : .unseen)
-                    case .unreadable: completion(&shard, .unreadable)
-                    }
-                }
-            } else {
-                guard let row = SingleTaskRow(stored.bytes), row.cid == command.cid, row.app == command.app else {
-                    return completion(&shard, .unseen)
-                }
-                shard.endPending(row.message, row.table, row.item, slot, reason: "") { shard, ended in
-                    switch ended {
-                    case .found(let wasSeen): completion(&shard, wasSeen ? .seen : .unseen)
-                    case .unreadable: completion(&shard, .unreadable)
-                    case .absent:
-                        shard.readTrace(row.message, bucket: command.bucket) { shard, trace in
-                            switch trace {
-                            case .found(let trace): completion(&shard, trace.wasSeen ? .seen : .unseen)
-                            case .absent: completion(&shard, .unseen)
-                            case .unreadable: completion(&shard, .unreadable)
-                            }
+            }
+        }
+    }
+
+    private mutating func endWithdrawnSingle(
+        _ kept: KeptPublish, _ slot: UInt32, completion: @escaping (inout Shard, Withdrawal) -> Void
+    ) {
+        findSingle(kept.command.revokes, in: kept.command.bucket) { shard, found in
+            let (command, row): (PublishCommand, SingleTaskRow)
+            switch found {
+            case .unreadable: return completion(&shard, .unreadable)
+            case .absent: return completion(&shard, .unseen)
+            case .found(let single): (command, row) = (kept.command, single)
+            }
+            guard row.cid == command.cid, row.app == command.app else { return completion(&shard, .unseen) }
+            shard.endPending(row.message, row.table, row.item, slot, reason: "") { shard, ended in
+                switch ended {
+                case .found(let wasSeen): completion(&shard, wasSeen ? .seen : .unseen)
+                case .unreadable: completion(&shard, .unreadable)
+                case .absent:
+                    shard.readTrace(row.message, bucket: command.bucket) { shard, trace in
+                        switch trace {
+                        case .found(let trace): completion(&shard, trace.wasSeen ? .seen : .unseen)
+                        case .absent: completion(&shard, .unseen)
+                        case .unreadable: completion(&shard, .unreadable)
                         }
                     }
                 }

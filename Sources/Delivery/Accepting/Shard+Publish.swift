@@ -85,29 +85,45 @@ extension Shard {
         }
         let key = requestKey(command)
         if case .found(let location, _) = store.young(key) {
-            repeatAnswer(command, store.value(at: location))
-        } else if store.isCertainlyAbsent(key) {
+            repeatAnswer(command, key, store.value(at: location))
+            return
+        }
+        // Up to store format 6 the row of every push stood under the whole digest of its request.
+        let former = fullRequestKey(command)
+        guard !store.isCertainlyAbsent(key) || former != key && !store.isCertainlyAbsent(former) else {
             proceed(command, slot)
-        } else {
-            let kept = KeptPublish(command)
-            whileBusy(slot, reading: key) { shard, reply in
-                switch reply.results.first {
-                case .row(let stored?)?: shard.repeatAnswer(kept.command, stored.value)
-                case .row(nil)?: shard.proceed(kept.command, slot)
-                default: shard.refuse(kept.command, .storeFailed)
-                }
+            return
+        }
+        let asked = former == key ? [key] : [key, former]
+        let kept = KeptPublish(command)
+        whileBusy(slot, { shard, done in shard.read(asked.map { .get($0) }, then: done) }) { shard, reply in
+            let rows = reply.results.compactMap { result -> StoredRow? in
+                if case .row(let stored) = result { stored } else { nil }
+            }
+            if let stored = rows.first {
+                shard.repeatAnswer(kept.command, stored.key, stored.value)
+            } else if reply.failure == nil {
+                shard.proceed(kept.command, slot)
+            } else {
+                shard.refuse(kept.command, .storeFailed)
             }
         }
     }
 
     private func requestKey(_ command: PublishCommand) -> StoreKey {
+        command.task.follows(from: command.requestKey, in: command.bucket)
+            ? PushRow.key(command.task, in: command.bucket) : fullRequestKey(command)
+    }
+
+    private func fullRequestKey(_ command: PublishCommand) -> StoreKey {
         StoreKey(
             command.bucket, .request, ownerHigh: command.requestKey.0, ownerLow: command.requestKey.1)
     }
 
-    private mutating func repeatAnswer(_ command: PublishCommand, _ bytes: UnsafeRawBufferPointer) {
-        guard let (outcome, digest) = RequestRow.read(bytes) else {
-            damaged(requestKey(command))
+    private mutating func repeatAnswer(_ command: PublishCommand, _ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
+        let found = PushRow(bytes, under: key).map { ($0.outcome, $0.digest) } ?? RequestRow.read(bytes)
+        guard let (outcome, digest) = found else {
+            damaged(key)
             refuse(command, .storeFailed)
             return
         }
@@ -197,17 +213,9 @@ extension Shard {
                 code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
                 fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive,
                 endedAs: plan.endsAs)
-            if let listed {
-                shard.noteAccepted(shard.messages.pointer(listed).pointee.facts, outcome, isTracked: command.isTracked)
-            } else if command.isTracked, !command.task.hasLedger {
-                // For a task's message that ended at once, the end has written the ledger.
-                shard.noteAccepted(facts, outcome, isTracked: true)
-            }
-            if command.requestKey != (0, 0), !shard.isPlanted(.requestForgotten) {
-                shard.store.put(shard.requestKey(command), wakeAt: 0, prior: .none, byteCount: RequestRow.byteCount) {
-                    RequestRow.write(outcome, digest: command.requestDigest, into: $0)
-                }
-            }
+            let accepted = listed.map { shard.messages.pointer($0).pointee.facts } ?? facts
+            // For a task's message that ended at once, the end has written the ledger.
+            if listed != nil || !command.task.hasLedger { shard.noteAccepted(accepted, outcome, command) }
             return (listed, outcome)
         }
         // Known only now: the gateway's own rows take tickets of the same store, too.
@@ -215,9 +223,25 @@ extension Shard {
         answer(command, outcome, slot: slot)
     }
 
+    /// Writes, in the open batch, what finds an accepted message by its request or by its task.
+    private mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome, _ command: PublishCommand) {
+        let key = requestKey(command)
+        if command.requestKey != (0, 0), !isPlanted(.requestForgotten) {
+            let row = PushRow(
+                outcome, digest: command.requestDigest, app: facts.app, table: facts.table, item: facts.item)
+            store.put(key, wakeAt: 0, prior: .none, byteCount: row.byteCount(under: key)) {
+                row.write(under: key, into: $0)
+            }
+        }
+        // With its row under its request, a push needs none under its task.
+        let isFound = command.task.follows(from: command.requestKey, in: command.bucket)
+        noteAccepted(facts, outcome, isTracked: command.isTracked && !isFound)
+    }
+
     /// Writes the message's rows in the open batch and brings it into memory.
     private mutating func store(
-        _ command: PublishCommand, _ given: MessageFacts, byteCount: Int, _ plan: Acceptance, _ slot: UInt32, hash: UInt64
+        _ command: PublishCommand, _ given: MessageFacts, byteCount: Int, _ plan: Acceptance, _ slot: UInt32,
+        hash: UInt64
     ) -> UInt32 {
         let device = devices.pointer(slot)
         var facts = given

@@ -52,7 +52,7 @@ public enum RowBounds {
         case .counters: return CountersRow.byteCount
         case .request:
             return max(
-                RequestRow.byteCount, CallRow.byteCount(targetCount: TaskBounds.callTargets),
+                PushRow.byteCountLimit, CallRow.byteCount(targetCount: TaskBounds.callTargets),
                 RequestRow.byteCount * TaskBounds.callTargets)
         case .trace:
             return TraceRow.fixedByteCount + reasonByteCount + denseStepsByteCount + leasesByteCount

@@ -163,6 +163,27 @@ extension Shard {
         }
     }
 
+    /// Finds which message a single push became: by the row under its request, or by one under its task.
+    mutating func findSingle(
+        _ task: TaskID, in bucket: Bucket, completion: @escaping (inout Shard, Found<SingleTaskRow>) -> Void
+    ) {
+        let key = PushRow.key(task, in: bucket)
+        lookUp(key) { shard, found in
+            if case .unreadable = found { return completion(&shard, .unreadable) }
+            // Another day's task may have the same random bits.
+            if case .found(let stored) = found, let row = PushRow(stored.bytes, under: key), row.outcome.task == task {
+                return completion(&shard, .found(row.single))
+            }
+            shard.lookUp(StoreKey(bucket, .singleTask, task)) { shard, found in
+                switch found {
+                case .found(let stored): completion(&shard, SingleTaskRow(stored.bytes).map { .found($0) } ?? .absent)
+                case .absent: completion(&shard, .absent)
+                case .unreadable: completion(&shard, .unreadable)
+                }
+            }
+        }
+    }
+
     /// A pending message: its facts, and its place and its job's in memory, or `.max`.
     struct PendingMessage {
         var facts: MessageFacts

@@ -68,6 +68,7 @@ extension World {
             hasVendor: record.hasVendor, badge: record.badge, collapse: record.collapse, isBulk: record.isBulk,
             request: record.request, digest: (chance.next() << 32) | UInt64(records.count),
             payloadCount: record.payloadCount)
+        copy.mayBeRevoked = record.mayBeRevoked
         records.append(copy)
         return copy
     }
@@ -97,7 +98,7 @@ extension World {
                         origin: Origin(route: 1, request: UInt64(record.index)), app: plan.apps[identity.app].key,
                         bucket: identity.bucket, cid: identity.cid, task: task(of: record),
                         messageDigest: record.digest, strategy: record.strategy, timeToLive: record.timeToLive,
-                        requestKey: isDeduplicated ? (UInt64(record.request), 77) : (0, 0),
+                        requestKey: isDeduplicated ? requestKey(of: record) : (0, 0),
                         requestDigest: conflicting ? 2 : 1, isBulk: record.isBulk, payload: payload,
                         collapseKey: key, vendor: record.hasVendor ? content : nil)
                     command.isTracked = true
@@ -115,10 +116,25 @@ extension World {
     }
 
     /// Of a single push, an id that names the bucket of its device.
+    ///
+    /// Every other request's follows from the request, as those of the push API do; its attempts share it.
     func task(of record: Record) -> TaskID {
-        record.broadcast?.task.id ?? record.dealt?.task.id ?? record.task?.id
-            ?? TaskID(
+        if let task = record.broadcast?.task.id ?? record.dealt?.task.id ?? record.task?.id { return task }
+        guard record.request % 2 == 1, !record.isOnce else {
+            return TaskID(
                 kind: .single, month: 0, day: 0, home: record.identity.bucket, random: (0, UInt64(record.index)))
+        }
+        return TaskID(
+            kind: .single, month: 0, day: 0, home: record.identity.bucket, request: requestKey(of: record))
+    }
+
+    private func requestKey(of record: Record) -> (UInt64, UInt64) { (1 << 40 | 77, UInt64(record.request)) }
+
+    /// The attempts at a push that share its task: a revoke may end any of them.
+    func mayBeRevoked(_ record: Record) {
+        record.mayBeRevoked = true
+        guard record.request % 2 == 1, !record.isOnce else { return }
+        for other in records where other.request == record.request { other.mayBeRevoked = true }
     }
 
     /// The record's number, then bytes that follow from it.

@@ -106,7 +106,7 @@ extension World {
         guard isUp, !known.isEmpty else { return }
         let old = chance.one(of: known)
         faults.note(.messageRevoked)
-        old.mayBeRevoked = true
+        mayBeRevoked(old)
         old.task?.isWithdrawn = true
         let record = Record(
             index: records.count, identity: old.identity, strategy: .liveOnly, timeToLive: plan.maximumTimeToLive,

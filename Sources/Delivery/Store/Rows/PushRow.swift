@@ -1,4 +1,4 @@
-package import Wire
+public import Wire
 
 /// A push under its request id: the answer that it got, and the message that it became.
 ///
@@ -52,7 +52,7 @@ package struct PushRow {
         return form
     }
 
-    func byteCount(under key: StoreKey) -> Int {
+    package func byteCount(under key: StoreKey) -> Int {
         let form = form(under: key)
         var count = 5 + 8 + 6 + 8 + 16 + 8
         count += form.contains(.taskOfKey) ? 2 : form.contains(.plainTask) ? 14 : 16
@@ -62,7 +62,7 @@ package struct PushRow {
     }
 
     /// Fills exactly `byteCount` bytes.
-    func write(under key: StoreKey, into bytes: UnsafeMutableRawBufferPointer) {
+    package func write(under key: StoreKey, into bytes: UnsafeMutableRawBufferPointer) {
         let form = form(under: key)
         var writer = RowWriter(bytes)
         writer.put(Self.version)
@@ -127,7 +127,7 @@ extension TaskID {
     /// True when the id follows from the digest of a request for a device of this bucket.
     func follows(from key: (UInt64, UInt64), in bucket: Bucket) -> Bool {
         key != (0, 0) && kind == .single
-            && self == TaskID(high: high >> 32 << 32 | UInt64(bucket.index) << 20 | key.0 & 0xF_FFFF, low: key.1)
+            && self == TaskID(high: high & ~0xFFFF_FFFF | UInt64(bucket.index) << 20 | key.0 & 0xF_FFFF, low: key.1)
     }
 }
 

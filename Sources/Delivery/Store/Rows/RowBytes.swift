@@ -159,7 +159,7 @@ extension RowWriter {
         put(task.low)
     }
 
-    private static func plainHead(_ task: TaskID) -> UInt16 {
+    static func plainHead(_ task: TaskID) -> UInt16 {
         let (kind, month, day) = (task.high >> 56, task.high >> 48 & 0xF, task.high >> 40 & 0x1F)
         return UInt16(truncatingIfNeeded: kind << 9 | month << 5 | day)
     }
@@ -171,7 +171,11 @@ extension RowReader {
         guard let head = next(UInt16.self), let first = next(UInt32.self), let low = next(UInt64.self) else {
             return nil
         }
+        return Self.task(head, random: UInt64(first), low)
+    }
+
+    static func task(_ head: UInt16, random first: UInt64, _ low: UInt64) -> TaskID {
         let (kind, month, day) = (UInt64(head >> 9), UInt64(head >> 5 & 0xF), UInt64(head & 0x1F))
-        return TaskID(high: kind << 56 | month << 48 | day << 40 | UInt64(first), low: low)
+        return TaskID(high: kind << 56 | month << 48 | day << 40 | first, low: low)
     }
 }

@@ -1,0 +1,133 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// A single push whose task id follows from its request id: one row finds its message by either.
+@Suite("Single pushes")
+struct SinglePushTests {
+    private let harness = DeliveryHarness()
+    private static let request: (UInt64, UInt64) = (0xFEED_FACE_CAFE_BEEF, 0x1234_5678_9ABC_DEF0)
+
+    private static func task(_ phone: Phone, day: Int = 18) -> TaskID {
+        TaskID(kind: .single, month: 11, day: day, home: phone.bucket, request: request)
+    }
+
+    @discardableResult
+    private func send(
+        _ phone: Phone, day: Int = 18, digest: UInt64 = 7, revokes: TaskID = .none, timeToLive: Int64 = 7_200_000
+    ) -> PublishOutcome? {
+        let origin = Origin(route: 1, request: UInt64(harness.outcomes.count) + 1 << 40)
+        let isRevoke = !revokes.isNone
+        let payload = isRevoke ? revokes.bytes : Array("p".utf8)
+        let own = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, random: (3, 4))
+        let task = isRevoke ? own : Self.task(phone, day: day)
+        payload.withUnsafeBytes { payload in
+            var command = PublishCommand(
+                origin: origin, app: DeliveryHarness.app, bucket: phone.bucket, cid: phone.cid, task: task,
+                messageDigest: phone.cid.low &+ task.low, strategy: .liveOnly, timeToLive: timeToLive,
+                requestKey: isRevoke ? (0, 0) : Self.request, requestDigest: digest, payload: payload)
+            command.isTracked = true
+            command.revokes = revokes
+            harness.shard.publish(command, now: harness.now)
+        }
+        harness.flush()
+        return harness.outcomes[origin.request]
+    }
+
+    private func ask(_ command: TaskCommand) -> TaskAnswer? {
+        let request = UInt64(harness.taskAnswers.count + 1) << 51
+        harness.shard.task(command, origin: Origin(route: 2, request: request), now: harness.now)
+        harness.flush()
+        return harness.taskAnswers[request]
+    }
+
+    private func pending(_ task: TaskID, _ app: AppKey = DeliveryHarness.app) -> Int? {
+        guard case .totals(let totals)? = ask(.totals(task, app, LoopShare(index: 0, count: 1, bucketCount: 4))) else {
+            return nil
+        }
+        return totals.pending
+    }
+
+    @Test("it has no row under its task; a repetition, a report and a question find it", arguments: [false, true])
+    func oneRow(crashes: Bool) throws {
+        let phone = harness.register(state: .background)
+        let first = try #require(send(phone))
+        #expect(first.code == .accepted && !first.isRepeat)
+        #expect(harness.rowCount(.request) == 1 && harness.rowCount(.singleTask) == 0)
+        if crashes { harness.crash() }
+        // The day after, too, and in its own words: the task of the first call.
+        let again = try #require(send(phone, day: 19))
+        #expect(again.isRepeat && again.message == first.message && again.task == first.task)
+        #expect(again.timeToLive == 7_200_000 && again.isLive == first.isLive)
+        #expect(send(phone, digest: 8)?.code == .requestConflict)
+        #expect(pending(first.task) == 1)
+        #expect(pending(Self.task(phone, day: 19)) == nil, "the same request on another day is another task")
+        #expect(pending(first.task, DeliveryHarness.otherApp) == nil)
+        let count = harness.traces.count
+        for (cid, app) in [
+            (phone.cid, DeliveryHarness.app), (phone.cid, DeliveryHarness.otherApp),
+            (DeviceID(high: 1, low: 1), DeliveryHarness.app),
+        ] { _ = ask(.message(first.task, app, cid: cid, bucket: phone.bucket, digest: 0)) }
+        #expect(harness.traces.count == count + 1 && harness.traces.last??.message == first.message)
+        #expect(harness.store.violations == [])
+    }
+
+    @Test("a stop and a revoke find it by its task", arguments: [false, true], [false, true])
+    func ended(crashes: Bool, isStop: Bool) throws {
+        let phone = harness.register(state: .background)
+        let push = try #require(send(phone))
+        if crashes { harness.crash() }
+        if isStop {
+            guard case .unknown? = ask(.stopSingle(push.task, DeliveryHarness.otherApp)),
+                case .swept(1)? = ask(.stopSingle(push.task, DeliveryHarness.app)),
+                case .swept(0)? = ask(.stopSingle(push.task, DeliveryHarness.app))
+            else {
+                Issue.record("the stop did not find the message")
+                return
+            }
+        } else {
+            #expect(send(phone, revokes: push.task)?.code == .ignored, "the device never saw it")
+        }
+        #expect(harness.finalState(push.message) == .revoked)
+        #expect(harness.imbalance() == nil && harness.store.violations == [])
+    }
+
+    @Test("one that ended at once says so again, and to a report")
+    func endedAtOnce() throws {
+        let phone = harness.register(state: .background)
+        let push = try #require(send(phone, timeToLive: 0))
+        #expect(push.endedAs == .expired && send(phone, timeToLive: 0)?.endedAs == .expired)
+        #expect(pending(push.task) == 0)
+    }
+
+    @Test("the rows that an earlier version wrote answer a repetition and a report")
+    func earlierRows() throws {
+        let phone = harness.register(state: .background)
+        let outcome = PublishOutcome(
+            code: .accepted, cid: phone.cid, message: MessageID(bucket: phone.bucket, acceptedAt: 5, digest: 6),
+            task: TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, random: (1, 2)))
+        let single = SingleTaskRow(
+            message: outcome.message, cid: phone.cid, app: DeliveryHarness.app, table: .message, item: 1)
+        let request = StoreKey(phone.bucket, .request, ownerHigh: Self.request.0, ownerLow: Self.request.1)
+        harness.store.beginBatch(phone.bucket)
+        harness.store.put(request, wakeAt: 0, prior: .none, byteCount: RequestRow.byteCount) {
+            RequestRow.write(outcome, digest: 7, into: $0)
+        }
+        harness.store.put(
+            StoreKey(phone.bucket, .singleTask, outcome.task), wakeAt: 0, prior: .none,
+            byteCount: SingleTaskRow.byteCount
+        ) { single.write(into: $0) }
+        _ = harness.store.endBatch()
+        harness.flush()
+        // As after the start of this version: nothing is young.
+        harness.store.cool()
+        harness.crash()
+        let again = try #require(send(phone))
+        #expect(again.isRepeat && again.message == outcome.message && again.task == outcome.task)
+        #expect(send(phone, digest: 8)?.code == .requestConflict)
+        #expect(pending(outcome.task) == 1)
+        #expect(harness.rowCount(.message) == 0, "nothing was accepted")
+    }
+}

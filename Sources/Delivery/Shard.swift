@@ -51,7 +51,7 @@ public struct Shard: ~Copyable {
     /// Which devices tasks have reached; see `admitOnce`.
     var acceptances: AcceptanceFilter
     var tasks = TaskTable()
-    var broadcasts = BroadcastTable()
+    var broadcasts: BroadcastTable
     /// Frames lent until the next call.
     var heldFrames: [LentFrame] = []
     /// The closure that gets a reader's answer.
@@ -64,8 +64,8 @@ public struct Shard: ~Copyable {
     /// "Sequences, windows and acks").
     public init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
-        queueEpoch: UInt64, counters: CounterStart, broadcasts start: BroadcastStart = BroadcastStart(),
-        now: GatewayTime
+        encoder: any BroadcastEncoder, queueEpoch: UInt64, counters: CounterStart,
+        broadcasts start: BroadcastStart = BroadcastStart(), now: GatewayTime
     ) {
         (self.limits, self.store, self.verifier, self.queueEpoch) = (limits, store, verifier, queueEpoch)
         self.apps = apps
@@ -75,6 +75,7 @@ public struct Shard: ~Copyable {
         sessions = SessionTable(appCount: apps.count)
         messages = MessageTable(now: now)
         jobs = JobTable(appCount: apps.count, now: now)
+        broadcasts = BroadcastTable(encoder: encoder)
         outbox = Outbox(committedTicket: store.committedTicket)
         acceptances = AcceptanceFilter(now: now, byteLimit: limits.acceptanceFilterByteCount)
         numbers.pending = counters.pending
@@ -86,13 +87,14 @@ public struct Shard: ~Copyable {
     /// The same with rows that are not folded.
     public init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
-        queueEpoch: UInt64, counters: [StoredRow], broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
+        encoder: any BroadcastEncoder, queueEpoch: UInt64, counters: [StoredRow],
+        broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
     ) {
         var start = CounterStart(now: now)
         for row in counters { start.take(row) }
         self.init(
-            limits: limits, apps: apps, store: store, verifier: verifier, queueEpoch: queueEpoch, counters: start,
-            broadcasts: broadcasts, now: now)
+            limits: limits, apps: apps, store: store, verifier: verifier, encoder: encoder, queueEpoch: queueEpoch,
+            counters: start, broadcasts: broadcasts, now: now)
     }
 
     /// Exchanges the effects gathered so far for an emptied array; the gateway performs them in order before the next

@@ -52,6 +52,13 @@
     /// The size of the frame, header included.
     public var byteCount: Int { unsafe FrameHeader.byteCount + bodyByteCount }
 
+    /// Where in the frame the sixteen bytes of the msgId are; it must not be `.none`.
+    public var messageIDOffset: Int {
+        var counter = ByteCounter()
+        unsafe writePlace(to: &counter)
+        return FrameHeader.byteCount + counter.byteCount - MessageID.byteCount
+    }
+
     /// Writes the frame at the start of `buffer`.
     ///
     /// - Parameter buffer: `byteCount` bytes or more; fewer is a broken contract and traps.
@@ -67,9 +74,7 @@
     @inline(__always)
     private func write(to sink: inout some ByteSink) {
         typealias Field = Deliver.Field
-        unsafe sink.number(stream, Field.stream)
-        unsafe sink.number(sequence, Field.sequence)
-        unsafe sink.identifier(messageID, Field.msgId)
+        unsafe writePlace(to: &sink)
         unsafe sink.identifier(taskID, Field.taskId)
         unsafe sink.bytes(payload, Field.payload)
         unsafe sink.flag(isOffline, Field.offline)
@@ -83,6 +88,14 @@
         sink.put(varint: Field.alert.tag)
         sink.put(varint: UInt64(counter.byteCount))
         unsafe writeAlert(to: &sink)
+    }
+
+    /// The stream, the sequence in it and the msgId, which comes last.
+    @inline(__always)
+    private func writePlace(to sink: inout some ByteSink) {
+        unsafe sink.number(stream, Deliver.Field.stream)
+        unsafe sink.number(sequence, Deliver.Field.sequence)
+        unsafe sink.identifier(messageID, Deliver.Field.msgId)
     }
 
     @inline(__always)

@@ -42,8 +42,8 @@ struct CounterFoldTests {
                 store.loadAll(table: .counters) { if $0.key.bucket.loop(of: loopCount) == index { start.take($0) } }
                 rowCount += start.rowCount
                 let shard = Shard(
-                    limits: ShardLimits(), apps: [], store: store, verifier: SecretAsProof(), queueEpoch: 7,
-                    counters: start, now: noon(day))
+                    limits: ShardLimits(), apps: [], store: store, verifier: SecretAsProof(),
+                    encoder: TestFrames(), queueEpoch: 7, counters: start, now: noon(day))
                 shards.append(Box(shard, share))
             }
             (self.fold, self.rowCount) = (fold, rowCount)

@@ -67,8 +67,8 @@ struct CounterStartTests {
         #expect(start.current.count == Self.appCount * Bucket.count * 2)
         #expect(start.sums.count == Self.appCount * (1 + 89))
         let shard = Shard(
-            limits: ShardLimits(), apps: [], store: store, verifier: SecretAsProof(), queueEpoch: 7, counters: start,
-            now: Self.noon)
+            limits: ShardLimits(), apps: [], store: store, verifier: SecretAsProof(), encoder: TestFrames(),
+            queueEpoch: 7, counters: start, now: Self.noon)
         #expect(shard.statistics.pending == Int64(Self.appCount * (Bucket.count * 3 + 88 * 5)))
     }
 }

@@ -12,6 +12,23 @@ public final class SecretAsProof: ProofVerifier {
     }
 }
 
+/// Encodes broadcasts as the gateway does.
+public final class TestFrames: BroadcastEncoder {
+    public init() {}
+    public func frame(
+        of row: MessageRow, number: UInt64, isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32
+    ) -> EncodedBroadcast {
+        let frame = DeliverFrame(
+            stream: 1, sequence: number, messageID: MessageID(high: .max, low: .max), taskID: row.taskID,
+            payload: row.payload, isOffline: isOffline, acceptedAt: UInt64(max(0, row.acceptedAt)),
+            alertedAt: UInt64(max(0, alertedAt)), attempt: attempt, collapseKey: row.collapseKey,
+            alertTitle: row.alertTitle, alertBody: row.alertBody)
+        var bytes = [UInt8](repeating: 0, count: frame.byteCount)
+        bytes.withUnsafeMutableBytes { _ = frame.encode(into: $0) }
+        return EncodedBroadcast(bytes: bytes, messageIDOffset: frame.messageIDOffset)
+    }
+}
+
 /// A device as a test plays it.
 public struct Phone {
     public var cid: DeviceID
@@ -85,7 +102,8 @@ public final class DeliveryHarness: ShardStoreObserver {
         configure(&settings)
         apps = [settings, AppSettings(key: Self.otherApp, appID: "other", apnsTopic: "com.example.other")]
         shard = Shard(
-            limits: limits, apps: apps, store: store, verifier: SecretAsProof(), queueEpoch: 7, counters: [], now: now)
+            limits: limits, apps: apps, store: store, verifier: SecretAsProof(), encoder: TestFrames(), queueEpoch: 7,
+            counters: [], now: now)
         store.observer = self
     }
 
@@ -146,7 +164,8 @@ public final class DeliveryHarness: ShardStoreObserver {
         var broadcasts = BroadcastStart()
         store.loadAll(table: .broadcast) { broadcasts.take($0) }
         shard = Shard(
-            limits: limits, apps: apps, store: store, verifier: SecretAsProof(), queueEpoch: 7, counters: rows,
+            limits: limits, apps: apps, store: store, verifier: SecretAsProof(), encoder: TestFrames(), queueEpoch: 7,
+            counters: rows,
             broadcasts: broadcasts, now: now)
         for buffer in kept { buffer.deallocate() }
         store.observer = self

@@ -37,6 +37,10 @@ struct LivePathTests {
                                 collapseKey: key, alertTitle: title, alertBody: body)
                             #expect(frame.byteCount == frame.bodyByteCount + FrameHeader.byteCount)
                             #expect(encoded(frame.byteCount) { frame.encode(into: $0) } == expected)
+                            guard !deliver.messageID.isNone else { return }
+                            let hole = expected[frame.messageIDOffset...].prefix(16)
+                            let words = [deliver.messageID.high, deliver.messageID.low]
+                            #expect(words.flatMap { withUnsafeBytes(of: $0.bigEndian, Array.init) } == Array(hole))
                         }
                     }
                 }

@@ -2,6 +2,7 @@ internal import Wire
 
 /// The live broadcasts of each app, this loop's walks over its sessions, and the devices whose cursor moved.
 struct BroadcastTable {
+    private let encoder: any BroadcastEncoder
     private var logs: [AppKey: BroadcastLog] = [:]
     /// By app index: the head of its log, read with each message of each device.
     private var heads: [UInt64] = []
@@ -9,6 +10,8 @@ struct BroadcastTable {
     /// Devices whose broadcast cursor moved and whose row does not have it yet.
     private var movedCursors: [UInt32] = []
     private(set) var cursorsDueAt = GatewayTime.max
+
+    init(encoder: any BroadcastEncoder) { self.encoder = encoder }
 
     // MARK: Logs
 
@@ -41,7 +44,7 @@ struct BroadcastTable {
 
     /// Keeps a live broadcast at its place in the order of the numbers.
     mutating func keep(_ record: TaskRecord) {
-        guard let live = LiveBroadcast(record) else { return }
+        guard let live = LiveBroadcast(record, encoder: encoder) else { return }
         var log = logs[record.app] ?? BroadcastLog()
         guard log.broadcast(live.number) == nil else { return }
         log.live.insert(live, at: log.live.firstIndex { $0.number > live.number } ?? log.live.count)

@@ -145,8 +145,8 @@ final class LiveBroadcast {
     let plan: BroadcastPlan
     /// A message row whose id has no meaning.
     let row: UnsafeMutableRawBufferPointer
-    let messageIDOffset: Int
-    /// Deliver frames: one for devices that it reaches at once, one for devices that it finds later.
+    private let encoder: any BroadcastEncoder
+    /// Frames: one for devices that it reaches at once, one for devices that it finds later.
     private let frames: [LentFrame]
     let collapseHash: UInt64
     /// Stopped, or its time is over: nothing of it goes out, and a shard that evaluates it now ends the message with
@@ -161,9 +161,9 @@ final class LiveBroadcast {
     var task: TaskID { record.id }
     var byteCount: UInt32 { MessageRow.charge(row.count) }
 
-    init?(_ record: TaskRecord) {
+    init?(_ record: TaskRecord, encoder: any BroadcastEncoder) {
         guard let plan = record.broadcast, plan.number > 0 else { return nil }
-        (self.record, self.plan) = (record, plan)
+        (self.record, self.plan, self.encoder) = (record, plan, encoder)
         endsAs = record.state == .open ? nil : record.state == .stopping ? .revoked : .expired
         allowedAt = plan.launchedAt
         let target = MessageContent.Target(
@@ -186,33 +186,31 @@ final class LiveBroadcast {
             return (bytes, command.collapseKey.count == 0 ? 0 : Fingerprint.of(command.collapseKey))
         }
         (row, collapseHash) = made
-        // The id's place is where two frames with two ids differ first.
-        let first = Self.frame(row, plan, id: MessageID(high: .max, low: .max), isOffline: false)
-        let second = Self.frame(row, plan, id: MessageID(high: 1, low: 1), isOffline: false)
-        messageIDOffset = zip(first, second).enumerated().first { $0.element.0 != $0.element.1 }?.offset ?? 0
-        let flagged = Self.frame(row, plan, id: MessageID(high: .max, low: .max), isOffline: true)
-        frames = [LentFrame(first), LentFrame(flagged)]
+        guard let content = MessageRow(UnsafeRawBufferPointer(row)) else {
+            row.deallocate()
+            return nil
+        }
+        frames = [false, true].map { isOffline in
+            LentFrame(encoder.frame(of: content, number: plan.number, isOffline: isOffline, alertedAt: 0, attempt: 1))
+        }
     }
 
     deinit { row.deallocate() }
 
-    static func frame(
-        _ row: UnsafeMutableRawBufferPointer, _ plan: BroadcastPlan, id: MessageID, isOffline: Bool,
-        alertedAt: GatewayTime = 0, attempt: UInt32 = 1
-    ) -> [UInt8] {
-        guard let message = MessageRow(UnsafeRawBufferPointer(row)) else { return [] }
-        let frame = DeliverFrame(
-            stream: 1, sequence: plan.number, messageID: id, taskID: message.taskID, payload: message.payload,
-            isOffline: isOffline, acceptedAt: UInt64(max(0, message.acceptedAt)),
-            alertedAt: UInt64(max(0, alertedAt)), attempt: attempt, collapseKey: message.collapseKey,
-            alertTitle: message.alertTitle, alertBody: message.alertBody)
-        var bytes = [UInt8](repeating: 0, count: frame.byteCount)
-        bytes.withUnsafeMutableBytes { _ = frame.encode(into: $0) }
-        return bytes
+    /// The frame for a first attempt at a device without an alert.
+    func frame(isOffline: Bool) -> (bytes: UnsafeRawBufferPointer, messageIDOffset: Int) {
+        let frame = frames[isOffline ? 1 : 0]
+        return (frame.bytes, frame.messageIDOffset)
     }
 
-    /// The frame for a first attempt at a device without an alert.
-    func frame(isOffline: Bool) -> UnsafeRawBufferPointer { frames[isOffline ? 1 : 0].bytes }
+    /// The frame for one device.
+    func frame(isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32) -> LentFrame? {
+        MessageRow(UnsafeRawBufferPointer(row)).map { content in
+            LentFrame(
+                encoder.frame(
+                    of: content, number: plan.number, isOffline: isOffline, alertedAt: alertedAt, attempt: attempt))
+        }
+    }
 
     /// A one-shot message has one live attempt, up to this deadline.
     func isAttemptOver(_ now: GatewayTime, deadline: Int64) -> Bool {
@@ -244,11 +242,13 @@ final class LiveBroadcast {
 /// A frame that keeps its address while this object exists.
 final class LentFrame {
     let bytes: UnsafeRawBufferPointer
+    let messageIDOffset: Int
 
-    init(_ frame: [UInt8]) {
-        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, frame.count), alignment: 8)
-        room.copyBytes(from: frame)
-        bytes = UnsafeRawBufferPointer(rebasing: room[..<frame.count])
+    init(_ frame: EncodedBroadcast) {
+        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, frame.bytes.count), alignment: 8)
+        room.copyBytes(from: frame.bytes)
+        bytes = UnsafeRawBufferPointer(rebasing: room[..<frame.bytes.count])
+        messageIDOffset = frame.messageIDOffset
     }
 
     deinit { bytes.deallocate() }

@@ -280,20 +280,18 @@ extension Shard {
         let alertedAt = entry.pointee.job == .max ? 0 : jobs.pointer(entry.pointee.job).pointee.row.alertedAt
         let isAgain = entry.pointee.flags.contains(.sentHere)
         let attempt = isAgain ? UInt32(device.pointee.round) : 1
-        var frame = broadcast.frame(isOffline: entry.pointee.isOffline)
-        if alertedAt > 0 || attempt > 1 {
-            let own = LentFrame(
-                LiveBroadcast.frame(
-                    broadcast.row, broadcast.plan, id: entry.pointee.facts.message,
-                    isOffline: entry.pointee.isOffline, alertedAt: alertedAt, attempt: attempt))
+        var (frame, messageIDOffset) = broadcast.frame(isOffline: entry.pointee.isOffline)
+        if alertedAt > 0 || attempt > 1,
+            let own = broadcast.frame(isOffline: entry.pointee.isOffline, alertedAt: alertedAt, attempt: attempt)
+        {
             heldFrames.append(own)
-            frame = own.bytes
+            (frame, messageIDOffset) = (own.bytes, own.messageIDOffset)
         }
         outbox.send(
             .broadcast(
                 device.pointee.session,
                 BroadcastEffect(
-                    frame: frame, messageIDOffset: broadcast.messageIDOffset, message: entry.pointee.facts.message)))
+                    frame: frame, messageIDOffset: messageIDOffset, message: entry.pointee.facts.message)))
         entry.pointee.flags.insert([.inFlight, .attempted, .sentHere])
         if entry.pointee.sentAt == 0 { entry.pointee.sentAt = now }
         entry.pointee.ackDeadline = ackDeadline(entry, device)

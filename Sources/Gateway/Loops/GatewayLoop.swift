@@ -120,7 +120,8 @@ final class GatewayLoop {
             to: Core(
                 shard: Shard(
                     limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store,
-                    verifier: HelloVerifier(), queueEpoch: context.queueEpoch, counters: counters,
+                    verifier: HelloVerifier(), encoder: BroadcastFrames(), queueEpoch: context.queueEpoch,
+                    counters: counters,
                     broadcasts: broadcasts.of(LoopShare(index: index, count: context.loopCount)), now: now),
                 outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
                 frameByteLimit: snapshot.limits.frameBytes,

@@ -1,5 +1,6 @@
 internal import Cryptography
 internal import Delivery
+internal import TestKit
 internal import Wire
 
 /// One event loop of the simulated gateway: a real shard over the simulated store.
@@ -20,8 +21,8 @@ final class Loop: ShardStoreObserver {
     ) {
         (self.index, self.life, self.store, self.world) = (index, life, store, world)
         shard = Shard(
-            limits: plan.limits, apps: plan.apps, store: store, verifier: Verifier(world), queueEpoch: World.queueEpoch,
-            counters: counters, broadcasts: broadcasts, now: now)
+            limits: plan.limits, apps: plan.apps, store: store, verifier: Verifier(world), encoder: TestFrames(),
+            queueEpoch: World.queueEpoch, counters: counters, broadcasts: broadcasts, now: now)
         store.observer = self
     }
 

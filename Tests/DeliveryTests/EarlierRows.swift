@@ -85,3 +85,41 @@ enum EarlierRows {
         }
     }
 }
+
+extension JobRow {
+    /// The row as the first version wrote it, the last time that it did.
+    var firstVersionBytes: [UInt8] {
+        let count = JobRow.firstByteCount + 5 + StepBytes.byteCount(steps) + LeaseBytes.byteCount(leases)
+        var bytes = [UInt8](repeating: 0, count: count)
+        bytes.withUnsafeMutableBytes { bytes in
+            var writer = RowWriter(bytes)
+            writer.put(JobRow.firstVersion)
+            writer.put(state.rawValue)
+            let bits: [Bool] = [badgeApplied, isCollapsed, isBadgeTakenBack, isAlertCounted]
+            writer.put(bits.enumerated().reduce(UInt8(0)) { $1.element ? $0 | 1 << UInt8($1.offset) : $0 })
+            for byte in [facts.strategy.rawValue, facts.flags.rawValue, facts.table.rawValue] { writer.put(byte) }
+            writer.put(attempts)
+            let words = [
+                facts.message.high, facts.message.low, facts.task.high, facts.task.low, facts.cid.high, facts.cid.low,
+                facts.app.word, facts.item,
+            ]
+            for word in words { writer.put(word) }
+            let times = [facts.acceptedAt, facts.expiresAt, facts.fallbackAt, facts.wakeAt, facts.timeToLive]
+            for time in times { writer.put(time) }
+            writer.put(facts.byteCount)
+            writer.put(settledOutcome)
+            writer.put(channelBits | sentKind.rawValue)
+            writer.put(facts.channels.rawValue)
+            writer.put(dueAt)
+            for word in [lease.0, lease.1] { writer.put(word) }
+            writer.put(leasedUntil)
+            for word in [settledLease.0, settledLease.1, sentToken] { writer.put(word) }
+            writer.put(alertedAt)
+            StepBytes.write(steps, &writer)
+            LeaseBytes.write(leases, &writer)
+            writer.put(badgeChange)
+            writer.put(badgeRound)
+        }
+        return bytes
+    }
+}

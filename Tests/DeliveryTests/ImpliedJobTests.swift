@@ -232,8 +232,9 @@ import Wire
         var row = JobRow(facts: facts, state: .due, dueAt: facts.acceptedAt)
         row.note(.jobDue, facts.acceptedAt)
         harness.store.beginBatch(facts.bucket)
-        harness.store.put(facts.jobKey, wakeAt: row.wakeAt, prior: .none, byteCount: row.byteCount) {
-            row.write(into: $0)
+        let bytes = row.firstVersionBytes
+        harness.store.put(facts.jobKey, wakeAt: row.wakeAt, prior: .none, byteCount: bytes.count) {
+            $0.copyBytes(from: bytes)
         }
         _ = harness.store.endBatch()
         harness.flush()
@@ -246,6 +247,32 @@ import Wire
         harness.advance(7_200_000)
         #expect(harness.finalState(message) == .expired)
         #expect(harness.rowCount(.job) == 0)
+        expectSound(harness)
+    }
+
+    @Test("a page of a queue needs no look for job rows until one of its jobs is leased", arguments: [false, true])
+    func pageReads(isLeased: Bool) {
+        let harness = DeliveryHarness()
+        var phone = absent(harness)
+        for _ in 0..<2 { _ = harness.publish(phone, vendor: false) }
+        _ = harness.publish(phone)
+        if isLeased { #expect(harness.lease().count == 1) }
+        harness.store.cool()
+        harness.advance(1)
+        var before = harness.store.readCount
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().count == 3)
+        #expect(harness.store.readCount - before == (isLeased ? 2 : 1))
+        // An empty queue has no job rows again.
+        harness.acknowledge(phone, 3)
+        harness.disconnect(phone)
+        for _ in 0..<2 { _ = harness.publish(phone, vendor: false) }
+        harness.store.cool()
+        harness.advance(1)
+        before = harness.store.readCount
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().count == 2)
+        #expect(harness.store.readCount - before == 1)
         expectSound(harness)
     }
 }

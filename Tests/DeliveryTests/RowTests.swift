@@ -232,7 +232,7 @@ import Wire
             #expect(try #require(trace.withUnsafeBytes { TraceRow($0, of: facts.message) }).channel == channel)
         }
         // A row from before there were channels: its byte has a kind alone, and no set of channels stands beside it.
-        var old = Self.bytes(job.byteCount) { job.write(into: $0) }
+        var old = job.firstVersionBytes
         (old[118], old[119]) = (0, 0)
         let upgraded = try #require(old.withUnsafeBytes { JobRow($0) })
         #expect(upgraded.channel == .apns && upgraded.sentKind == .voip && upgraded.facts.channels == ChannelSet(.apns))

@@ -13,9 +13,9 @@ struct AlarmPileTests {
 
     /// As much of a job's row as a reader looks at.
     private static func row(due: Int64, expires: Int64, strategy: Strategy, table: StoreKey.Table) -> [UInt8] {
-        var bytes = [UInt8](repeating: 0, count: JobRow.fixedByteCount)
+        var bytes = [UInt8](repeating: 0, count: JobRow.firstByteCount)
         (bytes[0], bytes[1], bytes[3], bytes[5]) = (
-            JobRow.version, JobRow.State.due.rawValue, strategy.rawValue, table.rawValue
+            JobRow.firstVersion, JobRow.State.due.rawValue, strategy.rawValue, table.rawValue
         )
         for (offset, word) in [(56, app.word), (72, 0), (80, UInt64(expires)), (120, UInt64(due))] {
             withUnsafeBytes(of: word.littleEndian) { bytes.replaceSubrange(offset..<offset + 8, with: $0) }

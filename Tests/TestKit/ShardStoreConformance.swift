@@ -348,7 +348,7 @@ private struct ConformanceDriver {
 
     /// A job's row, as far as readers look: one of three apps, due, leased or neither, over or not.
     private mutating func job() -> [UInt8] {
-        var row = [UInt8](repeating: 0, count: JobRow.fixedByteCount + Int.random(in: 0...60, using: &random))
+        var row = [UInt8](repeating: 0, count: JobRow.firstByteCount + Int.random(in: 0...60, using: &random))
         (row[0], row[1]) = (1, UInt8.random(in: 1...3, using: &random))
         row[56] = UInt8.random(in: 1...3, using: &random)
         let expiresAt = now + Int64.random(in: -200...1_200, using: &random)

@@ -121,11 +121,18 @@ extension JobRow {
         /// A job by its own row, or by the row of its message; `nil` for a row without a job.
         init?(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, at time: GatewayTime) {
             switch key.table {
+            case .job where bytes.first == JobRow.version:
+                var reader = RowReader(UnsafeRawBufferPointer(rebasing: bytes.dropFirst()))
+                guard let head = Head(&reader) else { return nil }
+                (app, expiresAt) = (head.app, head.expiresAt)
+                isWaiting = head.state == .due || head.state == .leased
+                guard head.state == .due else { return }
+                wait(head.strategy, in: head.table, since: max(head.acceptedAt, head.dueAt))
             case .job:
-                guard bytes.count >= JobRow.fixedByteCount, bytes[0] == JobRow.version,
+                guard bytes.count >= JobRow.firstByteCount, bytes[0] == JobRow.firstVersion,
                     let state = State(rawValue: bytes[1])
                 else { return nil }
-                // What `JobRow.write` puts at these places.
+                // What rows of the first version have at these places.
                 app = AppKey(Self.word(bytes, 56))
                 isWaiting = state == .due || state == .leased
                 expiresAt = Int64(bitPattern: Self.word(bytes, 80))

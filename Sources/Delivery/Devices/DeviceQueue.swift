@@ -46,6 +46,10 @@ struct DeviceQueue {
     /// Its place in `waitLists`.
     var waiting: UInt32 = .max
     var dropped = DroppedCounts()
+    /// A queued message may have a job row: a page of the queue looks for them.
+    ///
+    /// False from the moment the queue is empty until a job's first row; true for a queue that a load finds on disk.
+    var mayHaveJobRows = false
 
     init(pool: UnsafeMutablePointer<DeviceQueuePool>) { self.pool = pool }
 }
@@ -256,5 +260,10 @@ extension Device {
     var dropped: DroppedCounts {
         @inline(__always) get { queue.pointee.dropped }
         @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.pointee.dropped = newValue } }
+    }
+
+    var mayHaveJobRows: Bool {
+        @inline(__always) get { queue.pointee.mayHaveJobRows }
+        @inline(__always) set { if mayWrite(!newValue) { queue.pointee.mayHaveJobRows = newValue } }
     }
 }

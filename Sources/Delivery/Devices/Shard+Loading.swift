@@ -137,6 +137,7 @@ extension Shard {
                 device.pointee.vendorBytes = Int64(bytes + count * MessageRow.chargeBesideRow)
             }
             if device.pointee.messageCount > 0 { device.pointee.flags.insert(.coldAhead) }
+            device.pointee.mayHaveJobRows = device.pointee.messageCount + device.pointee.vendorCount > 0
             device.pointee.coldKeys = device.pointee.messageCount + device.pointee.vendorCount > 0 ? .max : 0
             let held = AlarmPile(app: row.app, kind: .held)
             if shard.store.alarmPiles.contains(held) { device.pointee.flags.insert(.heldInStore) }
@@ -243,6 +244,7 @@ extension Shard {
                 completion(&shard, .unreadable)
                 return
             }
+            let mayHaveJobRows = shard.devices.pointer(slot).pointee.mayHaveJobRows
             var scanned: [Scanned] = []
             var missing: [Int] = []
             for stored in rows {
@@ -257,7 +259,7 @@ extension Shard {
                     found.jobWakeAt = shard.jobs.pointer(job).pointee.storedWakeAt
                     found.isJobStored = shard.jobs.pointer(job).pointee.isStored
                     found.jobWasListed = true
-                } else {
+                } else if mayHaveJobRows {
                     switch shard.store.young(facts.jobKey) {
                     case .found(let location, let wakeAt):
                         found.takeJob(shard.store.value(at: location), wakeAt)

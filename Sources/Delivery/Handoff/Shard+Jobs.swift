@@ -127,6 +127,9 @@ extension Shard {
     mutating func writeJob(_ slot: UInt32) {
         let entry = jobs.pointer(slot)
         let wakeAt = entry.pointee.row.wakeAt
+        if entry.pointee.row.facts.table != .broadcast {
+            devices.pointer(entry.pointee.device).pointee.mayHaveJobRows = true
+        }
         store.put(
             entry.pointee.row.facts.jobKey, wakeAt: wakeAt,
             // A job's first row is new: a job without a row has never had one.

@@ -30,8 +30,6 @@ public enum RowBounds {
     /// Bytes of a step's detail: the shard cuts the vendor's text at 64; the gateway's own texts are shorter.
     static let stepDetailByteCount = 64
     /// The steps of a message, each with its detail.
-    static let stepsByteCount = 2 + JobRow.stepLimit * (9 + 1 + stepDetailByteCount)
-    /// The same as a trace has them.
     static let denseStepsByteCount =
         RowWriter.varintByteCount + JobRow.stepLimit * (1 + RowWriter.varintByteCount + 1 + stepDetailByteCount)
     /// The leases that a job remembers.
@@ -48,7 +46,7 @@ public enum RowBounds {
         switch table {
         case .device: return deviceByteCount(limits)
         case .message, .vendorMessage: return MessageRow.overheadByteCount + MessageBounds.byteCount
-        case .job: return JobRow.fixedByteCount + stepsByteCount + leasesByteCount
+        case .job: return JobRow.fixedByteCount + denseStepsByteCount + leasesByteCount
         case .counters: return CountersRow.byteCount
         case .request:
             return max(

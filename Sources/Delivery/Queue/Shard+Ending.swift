@@ -53,6 +53,7 @@ extension Shard {
                 device.pointee.vendorCount -= 1
                 device.pointee.vendorBytes -= Int64(facts.byteCount)
             }
+            if device.pointee.messageCount + device.pointee.vendorCount == 0 { device.pointee.mayHaveJobRows = false }
         }
         let (ended, time, key) = (state, now, StoreKey(facts.bucket, .trace, facts.message))
         if let finalRow = row {

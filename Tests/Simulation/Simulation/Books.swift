@@ -143,7 +143,7 @@ final class Identity {
     /// Steps for this device that have reached its loop and are not answered.
     var openSteps: [Int] = []
     var isSuspect = false
-    /// When an update last made it unreachable.
+    /// When an update or the blacklist last made it unreachable.
     var leftAt: GatewayTime = -1
     /// Connections whose Hello the shard is looking at.
     var callers: [Link] = []

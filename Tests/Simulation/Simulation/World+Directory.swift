@@ -189,6 +189,7 @@ extension Oracle {
             world.steps[step].seenAt = ticket
             identity.isBlacklisted = row.isBlacklisted
             identity.wasBlacklisted = true
+            if row.isBlacklisted { identity.leftAt = now }
         }
         if row.badge != identity.badge {
             let step = identity.openSteps.first { number in

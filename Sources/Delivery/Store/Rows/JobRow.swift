@@ -8,7 +8,9 @@ internal import Wire
 package struct JobRow {
     enum State: UInt8 { case due = 1, leased, accepted, rejected, exhausted, cancelled }
 
-    static let version: UInt8 = 1
+    static let version: UInt8 = 2
+    /// Every number at its full width; rows of store formats before 7.
+    static let firstVersion: UInt8 = 1
     static let stepLimit = 48
     /// How many leases the row remembers; a result under an older one is stale.
     static let leaseLimit = 16
@@ -100,59 +102,216 @@ package struct JobRow {
         if let index = leases.firstIndex(where: { $0.id == lease }) { leases[index].take(outcome) }
     }
 
-    package static let fixedByteCount = 184 + 5
+    /// What a row has, and how its numbers stand.
+    struct Parts: OptionSet {
+        let rawValue: UInt16
+        static let badgeApplied = Parts(rawValue: 1)
+        static let collapsed = Parts(rawValue: 2)
+        static let badgeTakenBack = Parts(rawValue: 4)
+        static let alertCounted = Parts(rawValue: 8)
+        /// The task's id is as this version mints them.
+        static let plainTask = Parts(rawValue: 16)
+        /// The item is the low word of the msgId.
+        static let itemOfID = Parts(rawValue: 32)
+        /// The time of acceptance is not the one in the msgId.
+        static let otherTime = Parts(rawValue: 64)
+        /// The message ends as its TTL says.
+        static let plainExpiry = Parts(rawValue: 128)
+        static let fallback = Parts(rawValue: 256)
+        /// The message's row has the alarm that its facts say.
+        static let plainAlarm = Parts(rawValue: 512)
+        /// The current lease is the last of the given ones.
+        static let lastLease = Parts(rawValue: 1024)
+        /// There is a current lease, and it is not the last of the given ones.
+        static let otherLease = Parts(rawValue: 2048)
+        static let leasedUntil = Parts(rawValue: 4096)
+        static let sentToken = Parts(rawValue: 8192)
+        static let alerted = Parts(rawValue: 16384)
+        static let badgeChange = Parts(rawValue: 32768)
+    }
 
-    package var byteCount: Int { Self.fixedByteCount + StepBytes.byteCount(steps) + LeaseBytes.byteCount(leases) }
+    private var parts: Parts {
+        var parts: Parts = []
+        if badgeApplied { parts.insert(.badgeApplied) }
+        if isCollapsed { parts.insert(.collapsed) }
+        if isBadgeTakenBack { parts.insert(.badgeTakenBack) }
+        if isAlertCounted { parts.insert(.alertCounted) }
+        if RowWriter.isPlain(facts.task) { parts.insert(.plainTask) }
+        if facts.item == facts.message.low { parts.insert(.itemOfID) }
+        if facts.acceptedAt != facts.message.acceptedAtMilliseconds { parts.insert(.otherTime) }
+        if facts.expiresAt == facts.acceptedAt &+ facts.timeToLive { parts.insert(.plainExpiry) }
+        if facts.fallbackAt != 0 { parts.insert(.fallback) }
+        if facts.wakeAt == facts.firstAlarm { parts.insert(.plainAlarm) }
+        if let last = leases.last, last.id == lease {
+            parts.insert(.lastLease)
+        } else if lease != (0, 0) {
+            parts.insert(.otherLease)
+        }
+        if leasedUntil != 0 { parts.insert(.leasedUntil) }
+        if sentToken != 0 { parts.insert(.sentToken) }
+        if alertedAt != 0 { parts.insert(.alerted) }
+        if badgeChange != 0 { parts.insert(.badgeChange) }
+        return parts
+    }
+
+    /// Before the steps: the bytes at the head, then those of what is written by difference or only when it is there.
+    static let headByteCount = 6 + 2 + 8 + 16
+    /// The most that a row has besides its steps and its leases.
+    package static let fixedByteCount =
+        headByteCount + 16 + 16 + 12 * RowWriter.varintByteCount + 16 + 8 + 2 + SettledLease.byteCountLimit
+
+    package var byteCount: Int {
+        var meter = RowMeter()
+        writeFields(&meter)
+        return meter.byteCount + DenseSteps.byteCount(steps, since: facts.acceptedAt) + SettledLease(self).byteCount
+            + LeaseBytes.byteCount(leases)
+    }
 
     package func write(into bytes: UnsafeMutableRawBufferPointer) {
         var writer = RowWriter(bytes)
+        writeFields(&writer)
+        DenseSteps.write(steps, since: facts.acceptedAt, &writer)
+        SettledLease(self).write(&writer)
+        LeaseBytes.write(leases, &writer)
+    }
+
+    @inline(__always)
+    private func writeFields(_ writer: inout some RowSink) {
+        let parts = parts
         writer.put(Self.version)
         writer.put(state.rawValue)
-        var bits: UInt8 = badgeApplied ? 1 : 0
-        if isCollapsed { bits |= 2 }
-        if isBadgeTakenBack { bits |= 4 }
-        if isAlertCounted { bits |= 8 }
-        writer.put(bits)
         writer.put(facts.strategy.rawValue)
         writer.put(facts.flags.rawValue)
         writer.put(facts.table.rawValue)
-        writer.put(attempts)
+        writer.put(channelAndKind)
+        writer.put(parts.rawValue)
+        writer.put(facts.app.word)
         writer.put(facts.message.high)
         writer.put(facts.message.low)
-        writer.put(facts.task.high)
-        writer.put(facts.task.low)
+        if parts.contains(.otherTime) {
+            writer.put(signed: facts.acceptedAt &- facts.message.acceptedAtMilliseconds)
+        }
+        writer.put(signed: facts.timeToLive)
+        if !parts.contains(.plainExpiry) { writer.put(signed: facts.expiresAt &- facts.acceptedAt) }
+        writer.put(signed: dueAt &- facts.acceptedAt)
+        writer.put(facts.task, isPlain: parts.contains(.plainTask))
         writer.put(facts.cid.high)
         writer.put(facts.cid.low)
-        writer.put(facts.app.word)
-        writer.put(facts.item)
-        writer.put(facts.acceptedAt)
-        writer.put(facts.expiresAt)
-        writer.put(facts.fallbackAt)
-        writer.put(facts.wakeAt)
-        writer.put(facts.timeToLive)
-        // The row's size alone, as in rows from before a message counted more than that.
-        writer.put(facts.byteCount &- UInt32(MessageRow.chargeBesideRow))
-        writer.put(settledOutcome)
-        writer.put(channelAndKind)
-        writer.put(facts.channels.rawValue)
-        writer.put(dueAt)
-        writer.put(lease.0)
-        writer.put(lease.1)
-        writer.put(leasedUntil)
-        writer.put(settledLease.0)
-        writer.put(settledLease.1)
-        writer.put(sentToken)
-        writer.put(alertedAt)
-        StepBytes.write(steps, &writer)
-        LeaseBytes.write(leases, &writer)
-        writer.put(badgeChange)
+        if !parts.contains(.itemOfID) { writer.put(varint: facts.item) }
+        if parts.contains(.fallback) { writer.put(signed: facts.fallbackAt &- facts.acceptedAt) }
+        if !parts.contains(.plainAlarm) { writer.put(signed: facts.wakeAt &- facts.acceptedAt) }
+        writer.put(varint: UInt64(facts.byteCount))
+        writer.put(varint: UInt64(facts.channels.rawValue))
+        writer.put(varint: UInt64(attempts))
+        if parts.contains(.otherLease) {
+            writer.put(lease.0)
+            writer.put(lease.1)
+        }
+        if parts.contains(.leasedUntil) { writer.put(signed: leasedUntil &- facts.acceptedAt) }
+        if parts.contains(.sentToken) { writer.put(sentToken) }
+        if parts.contains(.alerted) { writer.put(signed: alertedAt &- facts.acceptedAt) }
+        if parts.contains(.badgeChange) { writer.put(signed: Int64(badgeChange)) }
         writer.put(badgeRound)
     }
 
     /// - Returns: `nil` for bytes that are no job row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = RowReader(bytes)
-        guard reader.next(UInt8.self) == Self.version, let state = State(rawValue: reader.next() ?? 0),
+        switch reader.next(UInt8.self) {
+        case Self.version: self.init(packed: &reader)
+        case Self.firstVersion: self.init(first: &reader)
+        default: return nil
+        }
+    }
+
+    /// The fields that a reader of alarms looks at, too, in front of all others.
+    struct Head {
+        var state: State
+        var strategy: Strategy
+        var flags: MessageFacts.Flags
+        var table: StoreKey.Table
+        var channelAndKind: UInt8
+        var parts: Parts
+        var app: AppKey
+        var message: MessageID
+        var acceptedAt: GatewayTime
+        var timeToLive: Int64
+        var expiresAt: GatewayTime
+        var dueAt: GatewayTime
+
+        /// Reads on behind the version.
+        init?(_ reader: inout RowReader) {
+            guard let state = State(rawValue: reader.next() ?? 0),
+                let strategy = Strategy(rawValue: reader.next() ?? 0),
+                let flags = reader.next(UInt8.self), let table = StoreKey.Table(rawValue: reader.next() ?? 0),
+                table == .message || table == .vendorMessage || table == .broadcast,
+                let channelAndKind = reader.next(UInt8.self), let bits = reader.next(UInt16.self),
+                let app = reader.next(UInt64.self), let message = reader.nextIdentifier(MessageID.self),
+                message.bucket != nil
+            else { return nil }
+            (self.state, self.strategy, self.table) = (state, strategy, table)
+            self.channelAndKind = channelAndKind
+            (self.flags, parts) = (MessageFacts.Flags(rawValue: flags), Parts(rawValue: bits))
+            (self.app, self.message) = (AppKey(app), message)
+            guard let other = parts.contains(.otherTime) ? reader.nextSigned() : 0,
+                let timeToLive = reader.nextSigned(),
+                let wait = parts.contains(.plainExpiry) ? timeToLive : reader.nextSigned(),
+                let due = reader.nextSigned()
+            else { return nil }
+            acceptedAt = message.acceptedAtMilliseconds &+ other
+            self.timeToLive = timeToLive
+            (expiresAt, dueAt) = (acceptedAt &+ wait, acceptedAt &+ due)
+        }
+    }
+
+    private init?(packed reader: inout RowReader) {
+        guard let head = Head(&reader), let task = reader.nextTask(isPlain: head.parts.contains(.plainTask)),
+            let cid = reader.nextIdentifier(DeviceID.self),
+            let item = head.parts.contains(.itemOfID) ? head.message.low : reader.nextVarint()
+        else { return nil }
+        let (parts, acceptedAt) = (head.parts, head.acceptedAt)
+        func time(_ part: Bool) -> GatewayTime? { part ? reader.nextSigned().map { acceptedAt &+ $0 } : 0 }
+        guard let fallbackAt = time(parts.contains(.fallback)), let wakeAt = time(!parts.contains(.plainAlarm)),
+            let byteCount = reader.nextVarint().flatMap({ UInt32(exactly: $0) }),
+            let channels = reader.nextVarint().flatMap({ UInt16(exactly: $0) }),
+            let attempts = reader.nextVarint().flatMap({ UInt16(exactly: $0) })
+        else { return nil }
+        var facts = MessageFacts(
+            message: head.message, task: task, app: head.app, cid: cid, strategy: head.strategy, flags: head.flags,
+            table: head.table, item: item, acceptedAt: acceptedAt, expiresAt: head.expiresAt, fallbackAt: fallbackAt,
+            wakeAt: wakeAt, timeToLive: head.timeToLive, byteCount: byteCount,
+            channels: ChannelSet(rawValue: channels))
+        if parts.contains(.plainAlarm) { facts.wakeAt = facts.firstAlarm }
+        self.init(facts: facts, state: head.state, dueAt: head.dueAt)
+        (self.attempts, channelAndKind) = (attempts, head.channelAndKind)
+        if parts.contains(.otherLease) {
+            guard let high = reader.next(UInt64.self), let low = reader.next(UInt64.self) else { return nil }
+            lease = (high, low)
+        }
+        guard let until = time(parts.contains(.leasedUntil)),
+            let token = parts.contains(.sentToken) ? reader.next(UInt64.self) : 0,
+            let alertedAt = time(parts.contains(.alerted)),
+            let change = (parts.contains(.badgeChange) ? reader.nextSigned() : 0).flatMap({ Int32(exactly: $0) }),
+            let round = reader.next(UInt8.self), let steps = DenseSteps.read(&reader, since: acceptedAt),
+            let settled = SettledLease(&reader), let leases = LeaseBytes.read(&reader),
+            let settledLease = settled.lease(among: leases), reader.isAtEnd
+        else { return nil }
+        (leasedUntil, sentToken, self.alertedAt) = (until, token, alertedAt)
+        (badgeChange, badgeRound, self.steps, self.leases) = (change, round, steps, leases)
+        (self.settledLease, settledOutcome) = (settledLease, settled.outcome)
+        if parts.contains(.lastLease) {
+            guard let last = leases.last else { return nil }
+            lease = last.id
+        }
+        (badgeApplied, isCollapsed) = (parts.contains(.badgeApplied), parts.contains(.collapsed))
+        (isBadgeTakenBack, isAlertCounted) = (parts.contains(.badgeTakenBack), parts.contains(.alertCounted))
+    }
+
+    /// The bytes of a row of the first version besides its steps and its leases.
+    package static let firstByteCount = 184
+
+    private init?(first reader: inout RowReader) {
+        guard let state = State(rawValue: reader.next() ?? 0),
             let bits = reader.next(UInt8.self), let strategy = Strategy(rawValue: reader.next() ?? 0),
             let flags = reader.next(UInt8.self), let table = StoreKey.Table(rawValue: reader.next() ?? 0),
             table == .message || table == .vendorMessage || table == .broadcast,
@@ -227,6 +386,54 @@ struct GivenLease: Equatable {
     func hasTaken(_ outcome: JobResult.Outcome) -> Bool { outcomes & 1 << outcome.rawValue != 0 }
 
     mutating func take(_ outcome: JobResult.Outcome) { outcomes |= 1 << outcome.rawValue }
+}
+
+/// The lease whose result was taken last: its outcome and its place among the leases that the row names.
+struct SettledLease {
+    /// The place of a lease that the row does not name, because too many came after it.
+    private static let isApart: UInt8 = 255
+    static let byteCountLimit = 2 + 16
+
+    var outcome: UInt8
+    /// Its index plus 1; 0: none.
+    private var place: UInt8
+    private var apart: (UInt64, UInt64) = (0, 0)
+
+    init(_ job: JobRow) {
+        outcome = job.settledOutcome
+        if job.settledLease == (0, 0) {
+            place = 0
+        } else if let index = job.leases.lastIndex(where: { $0.id == job.settledLease }) {
+            place = UInt8(truncatingIfNeeded: index + 1)
+        } else {
+            (place, apart) = (Self.isApart, job.settledLease)
+        }
+    }
+
+    init?(_ reader: inout RowReader) {
+        guard let outcome = reader.next(UInt8.self), let place = reader.next(UInt8.self) else { return nil }
+        (self.outcome, self.place) = (outcome, place)
+        guard place == Self.isApart else { return }
+        guard let high = reader.next(UInt64.self), let low = reader.next(UInt64.self) else { return nil }
+        apart = (high, low)
+    }
+
+    var byteCount: Int { place == Self.isApart ? Self.byteCountLimit : 2 }
+
+    func write(_ writer: inout RowWriter) {
+        writer.put(outcome)
+        writer.put(place)
+        guard place == Self.isApart else { return }
+        writer.put(apart.0)
+        writer.put(apart.1)
+    }
+
+    /// - Returns: `nil` for a place that the leases do not have.
+    func lease(among leases: [GivenLease]) -> (UInt64, UInt64)? {
+        if place == 0 { return (0, 0) }
+        if place == Self.isApart { return apart }
+        return Int(place) <= leases.count ? leases[Int(place) - 1].id : nil
+    }
 }
 
 /// Given leases as they stand after the steps of job and trace rows; older rows end before them.

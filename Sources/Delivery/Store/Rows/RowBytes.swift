@@ -179,3 +179,25 @@ extension RowReader {
         return TaskID(high: kind << 56 | month << 48 | day << 40 | first, low: low)
     }
 }
+
+// MARK: Sizes
+
+/// What takes the fields of a row: a writer, or a meter that finds out how long they are.
+///
+/// So a row that leaves out what it does not have is described once.
+protocol RowSink {
+    mutating func put<Value: FixedWidthInteger>(_ value: Value)
+    mutating func put(varint value: UInt64)
+    mutating func put(signed value: Int64)
+    mutating func put(_ task: TaskID, isPlain: Bool)
+}
+
+extension RowWriter: RowSink {}
+
+struct RowMeter: RowSink {
+    private(set) var byteCount = 0
+    mutating func put<Value: FixedWidthInteger>(_ value: Value) { byteCount += MemoryLayout<Value>.size }
+    mutating func put(varint value: UInt64) { byteCount += RowWriter.byteCount(varint: value) }
+    mutating func put(signed value: Int64) { byteCount += RowWriter.byteCount(signed: value) }
+    mutating func put(_ task: TaskID, isPlain: Bool) { byteCount += RowWriter.byteCount(task) }
+}

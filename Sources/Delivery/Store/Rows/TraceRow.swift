@@ -257,54 +257,6 @@ package struct TraceRow {
     }
 }
 
-/// The lease whose result was taken last: its outcome and its place among the leases that the row names.
-private struct SettledLease {
-    /// The place of a lease that the row does not name, because too many came after it.
-    private static let isApart: UInt8 = 255
-    static let byteCountLimit = 2 + 16
-
-    var outcome: UInt8
-    /// Its index plus 1; 0: none.
-    private var place: UInt8
-    private var apart: (UInt64, UInt64) = (0, 0)
-
-    init(_ job: JobRow) {
-        outcome = job.settledOutcome
-        if job.settledLease == (0, 0) {
-            place = 0
-        } else if let index = job.leases.lastIndex(where: { $0.id == job.settledLease }) {
-            place = UInt8(truncatingIfNeeded: index + 1)
-        } else {
-            (place, apart) = (Self.isApart, job.settledLease)
-        }
-    }
-
-    init?(_ reader: inout RowReader) {
-        guard let outcome = reader.next(UInt8.self), let place = reader.next(UInt8.self) else { return nil }
-        (self.outcome, self.place) = (outcome, place)
-        guard place == Self.isApart else { return }
-        guard let high = reader.next(UInt64.self), let low = reader.next(UInt64.self) else { return nil }
-        apart = (high, low)
-    }
-
-    var byteCount: Int { place == Self.isApart ? Self.byteCountLimit : 2 }
-
-    func write(_ writer: inout RowWriter) {
-        writer.put(outcome)
-        writer.put(place)
-        guard place == Self.isApart else { return }
-        writer.put(apart.0)
-        writer.put(apart.1)
-    }
-
-    /// - Returns: `nil` for a place that the leases do not have.
-    func lease(among leases: [GivenLease]) -> (UInt64, UInt64)? {
-        if place == 0 { return (0, 0) }
-        if place == Self.isApart { return apart }
-        return Int(place) <= leases.count ? leases[Int(place) - 1].id : nil
-    }
-}
-
 /// Steps as a count, then event, time since the step before and detail of each.
 enum DenseSteps {
     static func byteCount(_ steps: [MessageTrace.Step], since start: GatewayTime) -> Int {

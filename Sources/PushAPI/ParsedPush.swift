@@ -15,7 +15,6 @@ public struct ParsedPush: Sendable {
     public var strategy: Strategy { content.strategy }
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     public var timeToLive: Int64 { content.timeToLive }
-    var vendor: MessageContent.Vendor? { content.vendor }
 
     /// Calls `body` with the command; its pointers die when `body` returns.
     public func withCommand<Result>(origin: Origin, _ body: (PublishCommand) throws -> Result) rethrows -> Result {

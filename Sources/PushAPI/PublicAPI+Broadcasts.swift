@@ -52,7 +52,7 @@ extension PublicAPI {
             content: content)
         record.broadcast = BroadcastPlan(audience: expression, speed: settings.speed)
         let note = content.strategy.fallbackReason(
-            ofTaskWith: content.timeToLive, hasContent: content.vendor != nil)
+            ofTaskWith: content.timeToLive, hasContent: !content.vendors.isEmpty)
         return .campaign(
             .create(
                 NewTask(

@@ -30,7 +30,7 @@ extension PublicAPI {
             id: task, app: app.key, state: settings.scheduleAt > 0 ? .scheduled : .open, createdAt: now,
             validUntil: start + validity, scheduleAt: settings.scheduleAt, group: group, content: content)
         let note = content.strategy.fallbackReason(
-            ofTaskWith: content.timeToLive, hasContent: content.vendor != nil)
+            ofTaskWith: content.timeToLive, hasContent: !content.vendors.isEmpty)
         return .campaign(
             .create(
                 NewTask(

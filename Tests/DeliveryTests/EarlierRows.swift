@@ -53,7 +53,7 @@ enum EarlierRows {
     }
 
     static func message(_ texts: MessageRow.Texts, _ facts: MessageFacts) -> [UInt8] {
-        let vendor = texts.vendor
+        let vendor = texts.contents.first
         let parts = [texts.payload, texts.collapseKey, texts.alertTitle, texts.alertBody]
         let vendorParts = vendor.map { [$0.body, $0.collapseID] } ?? []
         return bytes((parts + vendorParts).reduce(128) { $0 + $1.count }) { writer in
@@ -74,13 +74,13 @@ enum EarlierRows {
                 texts.payload.count, vendor?.body.count ?? 0, texts.alertTitle.count, texts.alertBody.count,
             ] { writer.put(UInt32(count)) }
             writer.put(UInt16(vendor?.collapseID.count ?? 0))
-            writer.put(UInt16(0))
+            writer.put(UInt16(vendor?.channel.rawValue ?? 0))
             for offset in [vendor?.messageIDOffset ?? -1, vendor?.badgeOffset ?? -1, badge.value] { writer.put(offset) }
             for word in [facts.message.high, facts.message.low, facts.task.high, facts.task.low] { writer.put(word) }
             for time in [facts.acceptedAt, facts.expiresAt, facts.fallbackAt, facts.wakeAt] { writer.put(time) }
             writer.put(facts.app.word)
             writer.put(facts.timeToLive)
-            writer.put(UInt64(0))
+            writer.put(vendor?.activity ?? 0)
             for part in parts + vendorParts { writer.put(part) }
         }
     }

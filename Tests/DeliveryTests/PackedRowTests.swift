@@ -170,10 +170,12 @@ import Wire
         let (badge, kind) = (badges.randomElement(using: &random), TokenKind.allCases.randomElement(using: &random))
         let pushType = PushType(rawValue: .random(in: 0...3, using: &random))
         let priority = UInt8.random(in: 0...255, using: &random)
+        let activity = Bool.random(using: &random) ? 0 : number(&random)
         return try parts.flatMap(\.self).withUnsafeBytes { bytes in
             let texts = places.map { UnsafeRawBufferPointer(rebasing: bytes[$0]) }
             let vendor = VendorContent(
-                tokenKind: kind ?? .alert, pushType: pushType ?? .alert, priority: priority, badge: badge ?? .none,
+                channel: .apns, tokenKind: kind ?? .alert, activity: activity, pushType: pushType ?? .alert,
+                priority: priority, badge: badge ?? .none,
                 body: texts[4], messageIDOffset: offsets[0], badgeOffset: offsets[1], collapseID: texts[5])
             let command = PublishCommand(
                 origin: .none, app: AppKey(1), bucket: Bucket(0), cid: .none, task: .none, messageDigest: 0,
@@ -190,6 +192,7 @@ import Wire
     private static func isSame(_ left: VendorContent?, _ right: VendorContent?) -> Bool {
         guard let left, let right else { return left == nil && right == nil }
         let fields: [Bool] = [
+            left.channel == right.channel, left.activity == right.activity,
             left.tokenKind == right.tokenKind, left.pushType == right.pushType, left.priority == right.priority,
             left.badge == right.badge, left.messageIDOffset == right.messageIDOffset,
             left.badgeOffset == right.badgeOffset, isSame(left.body, right.body),
@@ -214,7 +217,7 @@ import Wire
         for _ in 0..<400 {
             var facts = Self.facts(&random)
             try Self.withTexts(&random) { texts in
-                if texts.vendor == nil {
+                if texts.contents.isEmpty {
                     facts.flags.remove(.hasVendorContent)
                 } else {
                     facts.flags.insert(.hasVendorContent)
@@ -234,7 +237,7 @@ import Wire
                         #expect(Self.isSame(row.collapseKey, texts.collapseKey))
                         #expect(Self.isSame(row.alertTitle, texts.alertTitle))
                         #expect(Self.isSame(row.alertBody, texts.alertBody))
-                        #expect(Self.isSame(row.vendor, texts.vendor))
+                        #expect(Self.isSame(row.vendor, texts.contents.first))
                         // As a message moves into the live stream.
                         let moved = MessageRow.Texts(row)
                         let copy = Self.bytes(MessageRow.byteCount(moved, facts: facts)) {

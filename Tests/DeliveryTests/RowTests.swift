@@ -176,9 +176,14 @@ import Wire
     func foreignContents() throws {
         var bytes = Self.message()
         #expect(try #require(bytes.withUnsafeBytes { MessageRow($0)?.vendor?.channel }) == .apns)
-        bytes[26] = 15
+        // One content: its channel, its length, twelve bytes; then the payload of seven.
+        let place = bytes.count - 7 - 12 - 2
+        #expect(Array(bytes[place - 1...place + 1]) == [1, 0, 12])
+        bytes[place] = 15
         bytes.withUnsafeBytes {
             #expect(MessageRow($0)?.vendor == nil && MessageRow($0)?.payload.count == 7)
+            let facts = MessageRow($0)?.facts(cid: .none, table: .message, item: 0)
+            #expect(facts?.channels == ChannelSet(rawValue: 1 << 15))
         }
         var lengths = MessageContent.Lengths()
         (lengths.payload, lengths.vendorBody) = (1, 2)
@@ -200,9 +205,70 @@ import Wire
                     return MessageContent(&reader)
                 }
             }
-            #expect(read() == content && read()?.vendor?.activity == activity)
+            #expect(read() == content && read()?.vendors.first?.activity == activity)
             bytes[2] |= 0xF0
-            #expect(try #require(read()).vendor == nil)
+            #expect(try #require(read()).vendors.isEmpty)
+        }
+    }
+
+    @Test("a task's content for several channels comes back as it was, and its commands carry each")
+    func severalContents() throws {
+        var lengths = MessageContent.Lengths()
+        (lengths.payload, lengths.alertTitle, lengths.vendorBody, lengths.vendorCollapseID) = (2, 3, 6, 1)
+        func vendor(_ activity: UInt64, _ badge: VendorContent.Badge) -> MessageContent.Vendor {
+            MessageContent.Vendor(
+                channel: .apns, tokenKind: .liveActivity, activity: activity, pushType: .background, priority: 5,
+                badge: badge, messageIDOffset: -1, badgeOffset: 3)
+        }
+        let old = TaskID(kind: .list, month: 1, day: 2, random: (3, 4))
+        let new = TaskID(kind: .list, month: 5, day: 6, random: (7, 8))
+        for activity in [0, 5] as [UInt64] {
+            var content = MessageContent(
+                strategy: .vendorElseLive, timeToLive: 9, vendor: vendor(activity, .none), lengths: lengths,
+                arena: Array("ppttt{first}c".utf8.prefix(12)))
+            content.add(vendor(7, .add(-2)), body: Array("{\(old.text)}".utf8), collapseID: Array("second".utf8))
+            content.add(vendor(0, .set(4)), body: [], collapseID: [])
+            var bytes = Self.bytes(content.byteCount) {
+                var writer = RowWriter($0)
+                content.write(&writer)
+                #expect(writer.offset == content.byteCount)
+            }
+            func read() -> MessageContent? {
+                bytes.withUnsafeBytes {
+                    var reader = RowReader($0)
+                    return MessageContent(&reader)
+                }
+            }
+            #expect(try #require(read()) == content)
+            let target = MessageContent.Target(
+                origin: .none, app: AppKey(1), bucket: Bucket(0), cid: .none, task: old, messageDigest: 0)
+            content.renamed(from: old, to: new).withCommand(for: target) { command in
+                var seen: [String] = []
+                KeptPublish(command).command.contents.forEach {
+                    let texts = [$0.body, $0.collapseID].map { String(decoding: $0, as: UTF8.self) }
+                    seen.append("\($0.activity) \($0.badge) \(texts)")
+                }
+                #expect(
+                    seen == [
+                        "\(activity) none \(["{first", "}"])", "7 add(-2) \(["{\(new.text)}", "second"])",
+                        "0 set(4) \(["", ""])",
+                    ])
+                #expect(command.contents.byteCount == 7 + new.text.utf8.count + 2 + 6)
+            }
+            // The first one is for a channel that only a later version knows: the others stay.
+            bytes[2] |= 0x70
+            let rest = try #require(read())
+            #expect(rest.vendors == Array(content.vendors.dropFirst()) && rest.payload.elementsEqual("pp".utf8))
+            rest.withCommand(for: target) {
+                #expect($0.contents[.apns].map { String(decoding: $0.collapseID, as: UTF8.self) } == "second")
+            }
+            for count in 0..<bytes.count {
+                let cut = bytes.prefix(count).withUnsafeBytes { bytes in
+                    var reader = RowReader(bytes)
+                    return MessageContent(&reader)
+                }
+                #expect(cut == nil, "cut at \(count)")
+            }
         }
     }
 

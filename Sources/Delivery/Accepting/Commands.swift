@@ -112,8 +112,9 @@ public struct PublishCommand {
     public var collapseKey: UnsafeRawBufferPointer
     public var alertTitle: UnsafeRawBufferPointer
     public var alertBody: UnsafeRawBufferPointer
-    public var vendor: VendorContent?
+    public var contents: VendorContents
 
+    /// Makes a command with one content for a vendor at most; more are added to `contents`.
     public init(
         origin: Origin, app: AppKey, bucket: Bucket, cid: DeviceID, task: TaskID, messageDigest: UInt64,
         strategy: Strategy, timeToLive: Int64, requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0,
@@ -126,8 +127,13 @@ public struct PublishCommand {
         (self.messageDigest, self.strategy, self.timeToLive) = (messageDigest, strategy, timeToLive)
         (self.requestKey, self.requestDigest, self.isBulk) = (requestKey, requestDigest, isBulk)
         (self.payload, self.collapseKey) = (payload, collapseKey)
-        (self.alertTitle, self.alertBody, self.vendor) = (alertTitle, alertBody, vendor)
+        (self.alertTitle, self.alertBody, self.contents) = (alertTitle, alertBody, VendorContents(vendor))
     }
+}
+
+extension PublishCommand {
+    /// The first of its contents: the one that a message's row has.
+    public var vendor: VendorContent? { contents.first }
 }
 
 /// A device's Hello after its connection reached the device's loop.

@@ -28,17 +28,25 @@ public struct MessageContent: Sendable, Equatable {
         var need: TokenNeed { TokenNeed(channel: channel, kind: tokenKind, activity: activity) }
     }
 
-    /// Lengths of the pieces, in the order they stand in the arena.
+    /// Lengths of the pieces, in the order they stand in the arena; those of further vendors' contents follow.
     public struct Lengths: Sendable, Equatable {
         public var payload = 0
         public var collapseKey = 0
         public var alertTitle = 0
         public var alertBody = 0
+        /// Of the first content for a vendor.
         public var vendorBody = 0
         public var vendorCollapseID = 0
         public init() {}
 
-        public var sum: Int { payload + collapseKey + alertTitle + alertBody + vendorBody + vendorCollapseID }
+        public var sum: Int { texts + vendorBody + vendorCollapseID }
+        fileprivate var texts: Int { payload + collapseKey + alertTitle + alertBody }
+    }
+
+    /// The lengths of a vendor's content.
+    private struct VendorLengths: Equatable {
+        var body: Int
+        var collapseID: Int
     }
 
     /// The device of a message, with its task and request.
@@ -67,7 +75,10 @@ public struct MessageContent: Sendable, Equatable {
     public var strategy: Strategy
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     public var timeToLive: Int64
-    public var vendor: Vendor?
+    /// The contents for vendors, at most one for each channel.
+    public private(set) var vendors: [Vendor]
+    /// Of each content; the pieces stand in this order behind the texts.
+    private var vendorLengths: [VendorLengths]
     /// The task that this message withdraws; its payload is the id's 16 bytes then.
     public var revokes: TaskID
     /// The ack of one device ends the task's messages for the others.
@@ -75,14 +86,28 @@ public struct MessageContent: Sendable, Equatable {
     public private(set) var lengths: Lengths
     public private(set) var arena: [UInt8]
 
-    /// Makes a content; `arena` has the pieces, one after the other, as long as `lengths` say.
+    /// Makes a content with one for a vendor at most; `arena` has the pieces, one after the other, as long as `lengths`
+    /// say.
     public init(
         strategy: Strategy, timeToLive: Int64, vendor: Vendor?, revokes: TaskID = .none, lengths: Lengths,
         arena: [UInt8]
     ) {
         precondition(arena.count == lengths.sum, "the pieces are not as long as announced")
-        (self.strategy, self.timeToLive, self.vendor, self.revokes) = (strategy, timeToLive, vendor, revokes)
+        (self.strategy, self.timeToLive, self.revokes) = (strategy, timeToLive, revokes)
         (self.lengths, self.arena) = (lengths, arena)
+        vendors = vendor.map { [$0] } ?? []
+        vendorLengths =
+            vendor.map { _ in
+                [VendorLengths(body: lengths.vendorBody, collapseID: lengths.vendorCollapseID)]
+            } ?? []
+    }
+
+    /// Adds the content of one more channel.
+    public mutating func add(_ vendor: Vendor, body: [UInt8], collapseID: [UInt8]) {
+        if vendors.isEmpty { (lengths.vendorBody, lengths.vendorCollapseID) = (body.count, collapseID.count) }
+        vendors.append(vendor)
+        vendorLengths.append(VendorLengths(body: body.count, collapseID: collapseID.count))
+        arena += body + collapseID
     }
 
     /// The live channel's bytes.
@@ -100,21 +125,22 @@ public struct MessageContent: Sendable, Equatable {
             let collapseKey = piece(lengths.collapseKey)
             let alertTitle = piece(lengths.alertTitle)
             let alertBody = piece(lengths.alertBody)
-            let vendorBody = piece(lengths.vendorBody)
-            let vendorCollapseID = piece(lengths.vendorCollapseID)
-            let content = vendor.map { vendor in
-                VendorContent(
-                    channel: vendor.channel, tokenKind: vendor.tokenKind, activity: vendor.activity,
-                    pushType: vendor.pushType, priority: vendor.priority, badge: vendor.badge, body: vendorBody,
-                    messageIDOffset: vendor.messageIDOffset, badgeOffset: vendor.badgeOffset,
-                    collapseID: vendorCollapseID)
+            var contents = VendorContents()
+            for (vendor, lengths) in zip(vendors, vendorLengths) {
+                let body = piece(lengths.body)
+                contents.add(
+                    VendorContent(
+                        channel: vendor.channel, tokenKind: vendor.tokenKind, activity: vendor.activity,
+                        pushType: vendor.pushType, priority: vendor.priority, badge: vendor.badge, body: body,
+                        messageIDOffset: vendor.messageIDOffset, badgeOffset: vendor.badgeOffset,
+                        collapseID: piece(lengths.collapseID)))
             }
             var command = PublishCommand(
                 origin: target.origin, app: target.app, bucket: target.bucket, cid: target.cid, task: target.task,
                 messageDigest: target.messageDigest, strategy: strategy, timeToLive: timeToLive,
                 requestKey: target.requestKey, requestDigest: target.requestDigest, isBulk: target.isBulk,
-                payload: payload, collapseKey: collapseKey, alertTitle: alertTitle, alertBody: alertBody,
-                vendor: content)
+                payload: payload, collapseKey: collapseKey, alertTitle: alertTitle, alertBody: alertBody)
+            command.contents = contents
             command.taskCreatedAt = target.taskCreatedAt
             command.isTracked = target.isTracked
             (command.revokes, command.revokedDigest) = (revokes, target.revokedDigest)
@@ -127,11 +153,15 @@ public struct MessageContent: Sendable, Equatable {
     public func renamed(from old: TaskID, to new: TaskID) -> MessageContent {
         var copy = self
         let (name, replacement) = (Array(old.text.utf8), Array(new.text.utf8))
-        guard name.count == replacement.count, lengths.vendorBody >= name.count else { return copy }
-        let start = lengths.sum - lengths.vendorCollapseID - lengths.vendorBody
-        for place in start...(start + lengths.vendorBody - name.count)
-        where arena[place..<place + name.count].elementsEqual(name) {
-            copy.arena.replaceSubrange(place..<place + name.count, with: replacement)
+        guard name.count == replacement.count else { return copy }
+        var start = lengths.texts
+        for lengths in vendorLengths {
+            let end = start + lengths.body
+            for place in stride(from: start, through: end - name.count, by: 1)
+            where arena[place..<place + name.count].elementsEqual(name) {
+                copy.arena.replaceSubrange(place..<place + name.count, with: replacement)
+            }
+            start = end + lengths.collapseID
         }
         return copy
     }
@@ -139,39 +169,44 @@ public struct MessageContent: Sendable, Equatable {
     // MARK: The stored form
 
     static let headerByteCount = 72
-    /// The word of an activity stands behind the arena, if there is one.
+    /// The word of an activity stands behind the pieces, if there is one.
     static let activityByteCount = 8
+    /// What a further content takes besides its pieces.
+    static let furtherByteCount = 32
 
     /// What the second byte of the row says.
     private struct RowFlags: OptionSet {
         let rawValue: UInt8
         static let vendor = RowFlags(rawValue: 1)
         static let activity = RowFlags(rawValue: 2)
+        /// Behind everything else: a count, then each further content with its pieces.
+        static let further = RowFlags(rawValue: 4)
     }
 
-    private var activity: UInt64 { vendor?.activity ?? 0 }
+    private var activity: UInt64 { vendors.first?.activity ?? 0 }
 
-    var byteCount: Int { Self.headerByteCount + arena.count + (activity == 0 ? 0 : Self.activityByteCount) }
+    var byteCount: Int {
+        var count = Self.headerByteCount + arena.count + (activity == 0 ? 0 : Self.activityByteCount)
+        if vendors.count > 1 { count += 1 + (vendors.count - 1) * Self.furtherByteCount }
+        return count
+    }
 
     func write(_ writer: inout RowWriter) {
-        var badge: (kind: UInt8, value: Int32) = (0, 0)
-        switch vendor?.badge {
-        case .set(let value): badge = (1, value)
-        case .add(let value): badge = (2, value)
-        default: break
-        }
-        writer.put(strategy.rawValue)
-        var flags: RowFlags = vendor == nil ? [] : .vendor
+        let first = vendors.first
+        let badge = Self.stored(first?.badge ?? .none)
+        var flags: RowFlags = first == nil ? [] : .vendor
         if activity != 0 { flags.insert(.activity) }
+        if vendors.count > 1 { flags.insert(.further) }
+        writer.put(strategy.rawValue)
         writer.put(flags.rawValue)
-        writer.put(vendor.map { ChannelByte.make($0.channel, $0.tokenKind) } ?? 0)
-        writer.put(vendor?.pushType.rawValue ?? 0)
-        writer.put(vendor?.priority ?? 0)
+        writer.put(first.map { ChannelByte.make($0.channel, $0.tokenKind) } ?? 0)
+        writer.put(first?.pushType.rawValue ?? 0)
+        writer.put(first?.priority ?? 0)
         writer.put(badge.kind)
         writer.put(UInt16(firstAckWins ? 1 : 0))
         writer.put(badge.value)
-        writer.put(vendor?.messageIDOffset ?? -1)
-        writer.put(vendor?.badgeOffset ?? -1)
+        writer.put(first?.messageIDOffset ?? -1)
+        writer.put(first?.badgeOffset ?? -1)
         writer.put(UInt32(0))
         writer.put(timeToLive)
         writer.put(revokes.high)
@@ -180,14 +215,79 @@ public struct MessageContent: Sendable, Equatable {
             lengths.payload, lengths.collapseKey, lengths.alertTitle, lengths.alertBody, lengths.vendorBody,
             lengths.vendorCollapseID,
         ] { writer.put(UInt32(truncatingIfNeeded: length)) }
-        arena.withUnsafeBytes { writer.put($0) }
-        if activity != 0 { writer.put(activity) }
+        arena.withUnsafeBytes { arena in
+            writer.put(UnsafeRawBufferPointer(rebasing: arena[..<lengths.sum]))
+            if activity != 0 { writer.put(activity) }
+            guard vendors.count > 1 else { return }
+            writer.put(UInt8(truncatingIfNeeded: vendors.count - 1))
+            var place = lengths.sum
+            for (vendor, lengths) in zip(vendors, vendorLengths).dropFirst() {
+                Self.write(vendor, lengths, &writer)
+                let end = place + lengths.body + lengths.collapseID
+                writer.put(UnsafeRawBufferPointer(rebasing: arena[place..<end]))
+                place = end
+            }
+        }
+    }
+
+    private static func stored(_ badge: VendorContent.Badge) -> (kind: UInt8, value: Int32) {
+        switch badge {
+        case .none: (0, 0)
+        case .set(let value): (1, value)
+        case .add(let value): (2, value)
+        }
+    }
+
+    private static func badge(_ kind: UInt8, _ value: Int32) -> VendorContent.Badge {
+        kind == 1 ? .set(value) : kind == 2 ? .add(value) : .none
+    }
+
+    /// A further content without its pieces.
+    private static func write(_ vendor: Vendor, _ lengths: VendorLengths, _ writer: inout RowWriter) {
+        let badge = stored(vendor.badge)
+        writer.put(ChannelByte.make(vendor.channel, vendor.tokenKind))
+        writer.put(vendor.pushType.rawValue)
+        writer.put(vendor.priority)
+        writer.put(badge.kind)
+        writer.put(badge.value)
+        writer.put(vendor.messageIDOffset)
+        writer.put(vendor.badgeOffset)
+        writer.put(vendor.activity)
+        writer.put(UInt32(truncatingIfNeeded: lengths.body))
+        writer.put(UInt32(truncatingIfNeeded: lengths.collapseID))
+    }
+
+    /// Reads what further contents there are; one for a channel that this version does not know is none.
+    private mutating func readFurther(_ reader: inout RowReader) -> Bool {
+        guard let count = reader.next(UInt8.self) else { return false }
+        for _ in 0..<count {
+            guard let kindByte = reader.next(UInt8.self), let pushByte = reader.next(UInt8.self),
+                let priority = reader.next(UInt8.self), let badgeKind = reader.next(UInt8.self),
+                let badgeValue = reader.next(Int32.self), let messageIDOffset = reader.next(Int32.self),
+                let badgeOffset = reader.next(Int32.self), let activity = reader.next(UInt64.self),
+                let bodyCount = reader.next(UInt32.self), let collapseIDCount = reader.next(UInt32.self),
+                let body = reader.next(byteCount: Int(bodyCount)),
+                let collapseID = reader.next(byteCount: Int(collapseIDCount))
+            else { return false }
+            guard let channel = ChannelByte.channel(kindByte), let tokenKind = ChannelByte.tokenKind(kindByte),
+                let pushType = PushType(rawValue: pushByte)
+            else { continue }
+            vendors.append(
+                Vendor(
+                    channel: channel, tokenKind: tokenKind, activity: activity, pushType: pushType, priority: priority,
+                    badge: Self.badge(badgeKind, badgeValue), messageIDOffset: messageIDOffset,
+                    badgeOffset: badgeOffset))
+            vendorLengths.append(VendorLengths(body: body.count, collapseID: collapseID.count))
+            arena += body
+            arena += collapseID
+        }
+        return true
     }
 
     init?(_ reader: inout RowReader) {
         guard let strategy = Strategy(rawValue: reader.next() ?? 0), let flagsByte = reader.next(UInt8.self),
-            let kindByte = reader.next(UInt8.self),
-            let pushType = PushType(rawValue: reader.next() ?? .max), let priority = reader.next(UInt8.self),
+            let kindByte = reader.next(UInt8.self), let pushByte = reader.next(UInt8.self),
+            let priority = reader.next(UInt8.self),
             let badgeKind = reader.next(UInt8.self), let choices = reader.next(UInt16.self),
             let badgeValue = reader.next(Int32.self), let messageIDOffset = reader.next(Int32.self),
             let badgeOffset = reader.next(Int32.self), reader.next(UInt32.self) != nil,
@@ -201,7 +301,6 @@ public struct MessageContent: Sendable, Equatable {
             lengths[keyPath: path] = Int(length)
         }
         guard let bytes = reader.next(byteCount: lengths.sum) else { return nil }
-        let badge: VendorContent.Badge = badgeKind == 1 ? .set(badgeValue) : badgeKind == 2 ? .add(badgeValue) : .none
         let flags = RowFlags(rawValue: flagsByte)
         var activity: UInt64 = 0
         if flags.contains(.activity) {
@@ -211,15 +310,23 @@ public struct MessageContent: Sendable, Equatable {
         var vendor: Vendor?
         // A content for a channel that this version does not know is none.
         if flags.contains(.vendor), let channel = ChannelByte.channel(kindByte),
-            let tokenKind = ChannelByte.tokenKind(kindByte)
+            let tokenKind = ChannelByte.tokenKind(kindByte), let pushType = PushType(rawValue: pushByte)
         {
             vendor = Vendor(
                 channel: channel, tokenKind: tokenKind, activity: activity, pushType: pushType, priority: priority,
-                badge: badge, messageIDOffset: messageIDOffset, badgeOffset: badgeOffset)
+                badge: Self.badge(badgeKind, badgeValue), messageIDOffset: messageIDOffset, badgeOffset: badgeOffset)
+        } else {
+            (lengths.vendorBody, lengths.vendorCollapseID) = (0, 0)
         }
         self.init(
             strategy: strategy, timeToLive: timeToLive, vendor: vendor, revokes: revokes, lengths: lengths,
-            arena: Array(bytes))
+            arena: Array(bytes[..<lengths.sum]))
         firstAckWins = choices & 1 != 0
+        guard flags.contains(.further) else { return }
+        // Without the first one, the lengths of the next take its place.
+        guard readFurther(&reader) else { return nil }
+        if vendor == nil, let first = vendorLengths.first {
+            (self.lengths.vendorBody, self.lengths.vendorCollapseID) = (first.body, first.collapseID)
+        }
     }
 }

@@ -149,8 +149,8 @@ extension Shard {
         let strategy = isPlanted(.liveOnlyReachesVendor) ? command.strategy.reachingVendor : command.strategy
         return strategy.accept(
             Submission(
-                now: now, timeToLive: command.timeToLive, hasContent: command.vendor != nil,
-                hasToken: device.pointee.hasToken(for: command.vendor?.need),
+                now: now, timeToLive: command.timeToLive, hasContent: !command.contents.isEmpty,
+                hasToken: command.contents.contains { device.pointee.hasToken(for: $0) },
                 isReachable: device.pointee.isReachable,
                 isPushModeOff: device.pointee.flags.contains(.pushModeOff), isBulk: command.isBulk,
                 liveDeadline: liveDeadline(device), leasable: limits.noStorageLeasable))
@@ -184,10 +184,8 @@ extension Shard {
                 fallbackAt: plan.fallbackAt, wakeAt: 0, timeToLive: command.timeToLive, byteCount: 0)
             if !plan.isLive { facts.flags.insert(.offline) }
             if command.isBulk { facts.flags.insert(.bulk) }
-            if let vendor = command.vendor {
-                facts.flags.insert(.hasVendorContent)
-                facts.channels.insert(ChannelSet(vendor.channel))
-            }
+            if !command.contents.isEmpty { facts.flags.insert(.hasVendorContent) }
+            facts.channels = command.contents.channels
             if hash != 0 { facts.flags.insert(.hasCollapseKey) }
             if plan.isArmed { facts.flags.insert(.isArmed) }
             facts.wakeAt = facts.firstAlarm
@@ -344,7 +342,7 @@ final class KeptPublish {
         var kept = original
         let size =
             original.payload.count + original.collapseKey.count + original.alertTitle.count + original.alertBody.count
-            + (original.vendor.map { $0.body.count + $0.collapseID.count } ?? 0)
+            + original.contents.byteCount
         let room = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, size), alignment: 1)
         bytes = room
         var offset = 0
@@ -358,9 +356,9 @@ final class KeptPublish {
         kept.collapseKey = keep(original.collapseKey)
         kept.alertTitle = keep(original.alertTitle)
         kept.alertBody = keep(original.alertBody)
-        if let vendor = original.vendor {
-            kept.vendor?.body = keep(vendor.body)
-            kept.vendor?.collapseID = keep(vendor.collapseID)
+        kept.contents.change { content in
+            content.body = keep(content.body)
+            content.collapseID = keep(content.collapseID)
         }
         command = kept
     }

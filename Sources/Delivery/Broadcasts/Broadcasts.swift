@@ -65,7 +65,7 @@ extension TaskRecord {
     var needsWalk: Bool {
         guard isStreamed else { return broadcast != nil }
         let reason = content.strategy.fallbackReason(
-            timeToLive: content.timeToLive, hasContent: content.vendor != nil, hasToken: true)
+            timeToLive: content.timeToLive, hasContent: !content.vendors.isEmpty, hasToken: true)
         return reason == .applies
     }
 }
@@ -174,10 +174,8 @@ final class LiveBroadcast {
                 app: record.app, cid: .none, strategy: record.content.strategy, flags: [.bulk], table: .broadcast,
                 item: plan.number, acceptedAt: plan.launchedAt, expiresAt: plan.expiresAt, fallbackAt: 0, wakeAt: 0,
                 timeToLive: record.content.timeToLive, byteCount: 0)
-            if let vendor = command.vendor {
-                facts.flags.insert(.hasVendorContent)
-                facts.channels.insert(ChannelSet(vendor.channel))
-            }
+            if !command.contents.isEmpty { facts.flags.insert(.hasVendorContent) }
+            facts.channels = command.contents.channels
             if command.collapseKey.count > 0 { facts.flags.insert(.hasCollapseKey) }
             let texts = MessageRow.Texts(command)
             let byteCount = MessageRow.byteCount(texts, facts: facts)

@@ -184,9 +184,8 @@ extension Shard {
             }
             return
         }
-        guard device.pointee.hasToken(for: broadcast.record.content.vendor?.need), isTarget(slot, broadcast) else {
-            return
-        }
+        let hasToken = broadcast.record.content.vendors.contains { device.pointee.hasToken(for: $0.need) }
+        guard hasToken, isTarget(slot, broadcast) else { return }
         evaluateUpTo(broadcast, slot)
         step.count += 1
         numbers.broadcastEnumerated &+= 1

@@ -120,9 +120,9 @@ extension Shard {
         numbers.broadcastMessages &+= 1
         let content = broadcast.record.content
         let isAttempted = broadcast.isAttemptOver(now, deadline: limits.liveDeadline)
-        let hasToken = device.pointee.hasToken(for: content.vendor?.need)
+        let hasToken = content.vendors.contains { device.pointee.hasToken(for: $0.need) }
         let reason = content.strategy.fallbackReason(
-            timeToLive: content.timeToLive, hasContent: content.vendor != nil, hasToken: hasToken)
+            timeToLive: content.timeToLive, hasContent: !content.vendors.isEmpty, hasToken: hasToken)
         let isArmed = reason == .applies
         var facts = facts(slot, broadcast)
         let goesOut = isLive && !isAttempted && !broadcast.isOver
@@ -210,7 +210,7 @@ extension Shard {
             acceptedAt: broadcast.plan.launchedAt, expiresAt: broadcast.plan.expiresAt, fallbackAt: 0,
             wakeAt: broadcast.plan.expiresAt, timeToLive: broadcast.record.content.timeToLive,
             byteCount: broadcast.byteCount)
-        if let vendor = broadcast.record.content.vendor {
+        for vendor in broadcast.record.content.vendors {
             facts.flags.insert(.hasVendorContent)
             facts.channels.insert(ChannelSet(vendor.channel))
         }

@@ -183,9 +183,9 @@ struct Device {
         return state == .foreground || state == .background && flags.contains(.keepsRunning)
     }
 
-    /// True when the device has a token that a content may go to; false without a content (`nil`).
-    func hasToken(for need: TokenNeed?) -> Bool {
-        guard let need, flags.contains(.token(need.channel, need.kind)) else { return false }
+    /// True when the device has a token that a content may go to.
+    func hasToken(for need: TokenNeed) -> Bool {
+        guard flags.contains(.token(need.channel, need.kind)) else { return false }
         // The flags do not tell the activities apart.
         return need.activity == 0 || DeviceProfile(profileBytes)?.token(for: need) != nil
     }

@@ -1,3 +1,5 @@
+internal import Wire
+
 /// How large the parts of a message may be: written here once.
 ///
 /// The push API and the native publish refuse larger ones, each with its own error (`PushAPI.Limits` has these numbers
@@ -16,7 +18,8 @@ public enum MessageBounds {
     public static let vendorCollapseIDByteCount = 64
     /// The bytes of all parts of the largest message.
     public static let byteCount =
-        payloadByteCount + collapseKeyByteCount + alertByteCount + vendorVoIPBodyByteCount + vendorCollapseIDByteCount
+        payloadByteCount + collapseKeyByteCount + alertByteCount
+        + VendorChannel.allCases.count * (vendorVoIPBodyByteCount + vendorCollapseIDByteCount)
 }
 
 /// The largest row of each table, from the bounds of its fields.
@@ -40,7 +43,10 @@ public enum RowBounds {
     /// The largest value of a table's rows; `nil` for the gateway's own small facts, which have no common shape.
     public static func byteCount(of table: StoreKey.Table, _ limits: ShardLimits) -> Int? {
         let group = 1 + TaskBounds.groupByteCount
-        let content = MessageContent.headerByteCount + MessageBounds.byteCount + MessageContent.activityByteCount
+        let furtherCount = VendorChannel.allCases.count - 1
+        let further = furtherCount == 0 ? 0 : 1 + furtherCount * MessageContent.furtherByteCount
+        let content =
+            MessageContent.headerByteCount + MessageBounds.byteCount + MessageContent.activityByteCount + further
         let audience = TagExpression.byteCountLimit(tagByteCount: 4 * limits.tagCharacters)
         let task = 80 + group + content + BroadcastPlan.fixedByteCount + audience
         switch table {

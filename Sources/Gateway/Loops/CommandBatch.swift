@@ -8,7 +8,8 @@ final class CommandBatch: @unchecked Sendable {
     private struct Entry {
         var command: PublishCommand
         var offset: Int
-        var byteCounts: (Int32, Int32, Int32, Int32, Int32, Int32)
+        /// Of the texts; a content's lengths are in its own views.
+        var byteCounts: (Int32, Int32, Int32, Int32)
     }
 
     /// A batch over this is closed and the next begun, so that one turn's flood does not become one allocation.
@@ -46,12 +47,13 @@ final class CommandBatch: @unchecked Sendable {
         var copy = copy command
         let offset = byteCount
         let empty = UnsafeRawBufferPointer(start: nil, count: 0)
-        let counts = (
-            add(copy.payload), add(copy.collapseKey), add(copy.alertTitle), add(copy.alertBody),
-            add(copy.vendor?.body ?? empty), add(copy.vendor?.collapseID ?? empty)
-        )
+        let counts = (add(copy.payload), add(copy.collapseKey), add(copy.alertTitle), add(copy.alertBody))
+        // What these views point to is gone when the command is handed out: only their lengths count then.
+        copy.contents.forEach { content in
+            _ = add(content.body)
+            _ = add(content.collapseID)
+        }
         (copy.payload, copy.collapseKey, copy.alertTitle, copy.alertBody) = (empty, empty, empty, empty)
-        if copy.vendor != nil { (copy.vendor!.body, copy.vendor!.collapseID) = (empty, empty) }
         entries.append(Entry(command: copy, offset: offset, byteCounts: counts))
     }
 
@@ -63,17 +65,17 @@ final class CommandBatch: @unchecked Sendable {
             if index + Self.foreseenCount < entries.count { foresee(entries[index + Self.foreseenCount].command.cid) }
             var command = entry.command
             var offset = entry.offset
-            func take(_ count: Int32) -> UnsafeRawBufferPointer {
-                defer { offset += Int(count) }
-                return UnsafeRawBufferPointer(start: arena + offset, count: Int(count))
+            func take(_ count: Int) -> UnsafeRawBufferPointer {
+                defer { offset += count }
+                return UnsafeRawBufferPointer(start: arena + offset, count: count)
             }
-            command.payload = take(entry.byteCounts.0)
-            command.collapseKey = take(entry.byteCounts.1)
-            command.alertTitle = take(entry.byteCounts.2)
-            command.alertBody = take(entry.byteCounts.3)
-            if command.vendor != nil {
-                command.vendor!.body = take(entry.byteCounts.4)
-                command.vendor!.collapseID = take(entry.byteCounts.5)
+            command.payload = take(Int(entry.byteCounts.0))
+            command.collapseKey = take(Int(entry.byteCounts.1))
+            command.alertTitle = take(Int(entry.byteCounts.2))
+            command.alertBody = take(Int(entry.byteCounts.3))
+            command.contents.change { content in
+                content.body = take(content.body.count)
+                content.collapseID = take(content.collapseID.count)
             }
             body(command)
         }

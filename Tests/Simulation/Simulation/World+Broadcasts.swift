@@ -410,7 +410,7 @@ extension World {
         let content = broadcast.task.content
         let record = Record(
             index: records.count, identity: identity, strategy: content.strategy, timeToLive: content.timeToLive,
-            hasVendor: content.vendor != nil, badge: .none, collapse: broadcast.collapse, isBulk: true, request: 0,
+            hasVendor: !content.vendors.isEmpty, badge: .none, collapse: broadcast.collapse, isBulk: true, request: 0,
             digest: (broadcastChance.next() << 32) | UInt64(records.count), payloadCount: 60)
         record.broadcast = broadcast
         records.append(record)

@@ -19,7 +19,7 @@ extension World {
             let content = broadcast.task.content
             let record = Record(
                 index: records.count, identity: identity, strategy: content.strategy, timeToLive: content.timeToLive,
-                hasVendor: content.vendor != nil, badge: .none, collapse: broadcast.collapse, isBulk: true,
+                hasVendor: !content.vendors.isEmpty, badge: .none, collapse: broadcast.collapse, isBulk: true,
                 request: first?.request ?? requestCount,
                 digest: first?.digest ?? (broadcastChance.next() << 32) | UInt64(records.count), payloadCount: 60)
             (record.dealt, record.dealStamp) = (broadcast, broadcast.walkStamp)

@@ -76,7 +76,7 @@ public struct MessageRow {
             }
             if texts.collapseKey.count > 0 { form.insert(.collapseKey) }
             if texts.alertTitle.count + texts.alertBody.count > 0 { form.insert(.alert) }
-            if texts.vendor != nil { form.insert(.contents) }
+            if !texts.contents.isEmpty { form.insert(.contents) }
             self = form
         }
 
@@ -160,26 +160,29 @@ public struct MessageRow {
         return TaskID(bytes: payload)
     }
 
-    /// The vendor's content; `nil` when the publish had none, or for bytes that are no content.
-    package var vendor: VendorContent? {
-        if isFirstVersion { return firstVendor }
-        guard places.contents < places.contentsEnd else { return nil }
+    /// The vendors' contents, without bytes that are no content, and without channels that this version does not know.
+    package var contents: VendorContents {
+        if isFirstVersion { return VendorContents(firstVendor) }
+        var contents = VendorContents()
+        guard places.contents < places.contentsEnd else { return contents }
         var reader = RowReader(part(places.contents, places.contentsEnd))
-        guard let contentCount = reader.next(UInt8.self) else { return nil }
+        guard let contentCount = reader.next(UInt8.self) else { return contents }
         for _ in 0..<contentCount {
             guard let channel = reader.next(UInt8.self), let count = reader.nextCount(),
-                let content = reader.next(byteCount: count)
-            else { return nil }
-            // A content for a channel that this version does not know is none.
-            if let channel = VendorChannel(rawValue: channel) { return ContentBytes.read(content, for: channel) }
+                let bytes = reader.next(byteCount: count)
+            else { break }
+            if let channel = VendorChannel(rawValue: channel), let content = ContentBytes.read(bytes, for: channel) {
+                contents.add(content)
+            }
         }
-        return nil
+        return contents
     }
 
+    /// The first of its contents.
+    package var vendor: VendorContent? { contents.first }
+
     /// The content for a channel; `nil` when it has none.
-    package func content(for channel: VendorChannel) -> VendorContent? {
-        vendor.flatMap { $0.channel == channel ? $0 : nil }
-    }
+    package func content(for channel: VendorChannel) -> VendorContent? { contents[channel] }
 
     func facts(cid: DeviceID, table: StoreKey.Table, item: UInt64) -> MessageFacts {
         MessageFacts(
@@ -200,7 +203,8 @@ extension MessageRow {
     static let smallestByteCount = 4 + 16 + 14 + 8 + 1
     /// The most that a row has besides the publisher's texts.
     package static let overheadByteCount =
-        4 + 16 + 16 + 8 + 5 * RowWriter.varintByteCount + 3 * RowWriter.varintByteCount + ContentBytes.overheadByteCount
+        4 + 16 + 16 + 8 + 5 * RowWriter.varintByteCount + 3 * RowWriter.varintByteCount
+        + VendorChannel.allCases.count * ContentBytes.overheadByteCount
 
     /// What a message counts in its device's queue beside its row: its keys, and its places in memory.
     ///
@@ -227,17 +231,17 @@ extension MessageRow {
         var collapseKey: UnsafeRawBufferPointer
         var alertTitle: UnsafeRawBufferPointer
         var alertBody: UnsafeRawBufferPointer
-        var vendor: VendorContent?
+        var contents: VendorContents
 
         init(_ command: borrowing PublishCommand) {
             (payload, collapseKey) = (command.payload, command.collapseKey)
-            (alertTitle, alertBody, vendor) = (command.alertTitle, command.alertBody, command.vendor)
+            (alertTitle, alertBody, contents) = (command.alertTitle, command.alertBody, command.contents)
         }
 
         /// For a message that moves: its row with other facts.
         init(_ row: MessageRow) {
             (payload, collapseKey) = (row.payload, row.collapseKey)
-            (alertTitle, alertBody, vendor) = (row.alertTitle, row.alertBody, row.vendor)
+            (alertTitle, alertBody, contents) = (row.alertTitle, row.alertBody, row.contents)
         }
 
         var byteCount: Int {
@@ -246,8 +250,9 @@ extension MessageRow {
             if alertTitle.count + alertBody.count > 0 {
                 count += RowWriter.byteCount(part: alertTitle.count) + RowWriter.byteCount(part: alertBody.count)
             }
-            if let vendor {
-                count += 2 + RowWriter.byteCount(part: ContentBytes.byteCount(vendor))
+            if !contents.isEmpty {
+                count += 1
+                contents.forEach { count += 1 + RowWriter.byteCount(part: ContentBytes.byteCount($0)) }
             }
             return count
         }
@@ -296,11 +301,15 @@ extension MessageRow {
             writer.put(texts.alertTitle)
             writer.put(texts.alertBody)
         }
-        if let vendor = texts.vendor {
-            writer.put(UInt8(1))
-            writer.put(vendor.channel.rawValue)
-            writer.put(varint: UInt64(ContentBytes.byteCount(vendor)))
-            ContentBytes.write(vendor, &writer)
+        if form.contains(.contents) {
+            var count: UInt8 = 0
+            texts.contents.forEach { _ in count += 1 }
+            writer.put(count)
+            texts.contents.forEach { content in
+                writer.put(content.channel.rawValue)
+                writer.put(varint: UInt64(ContentBytes.byteCount(content)))
+                ContentBytes.write(content, &writer)
+            }
         }
         writer.put(texts.payload)
     }

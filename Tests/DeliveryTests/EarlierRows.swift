@@ -106,7 +106,7 @@ extension JobRow {
             for word in words { writer.put(word) }
             let times = [facts.acceptedAt, facts.expiresAt, facts.fallbackAt, facts.wakeAt, facts.timeToLive]
             for time in times { writer.put(time) }
-            writer.put(facts.byteCount)
+            writer.put(facts.byteCount &- UInt32(MessageRow.chargeBesideRow))
             writer.put(settledOutcome)
             writer.put(channelBits | sentKind.rawValue)
             writer.put(facts.channels.rawValue)

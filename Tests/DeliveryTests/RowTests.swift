@@ -244,9 +244,12 @@ import Wire
                 origin: .none, app: AppKey(1), bucket: Bucket(0), cid: .none, task: old, messageDigest: 0)
             content.renamed(from: old, to: new).withCommand(for: target) { command in
                 var seen: [String] = []
-                KeptPublish(command).command.contents.forEach {
-                    let texts = [$0.body, $0.collapseID].map { String(decoding: $0, as: UTF8.self) }
-                    seen.append("\($0.activity) \($0.badge) \(texts)")
+                let kept = KeptPublish(command)
+                withExtendedLifetime(kept) {
+                    kept.command.contents.forEach {
+                        let texts = [$0.body, $0.collapseID].map { String(decoding: $0, as: UTF8.self) }
+                        seen.append("\($0.activity) \($0.badge) \(texts)")
+                    }
                 }
                 #expect(
                     seen == [

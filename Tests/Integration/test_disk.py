@@ -21,6 +21,7 @@ from longwire_client import Closed, Device, Sender, pb
 
 CALM = {**QUICK, "liveDeadlineMilliseconds": 600_000, "unannouncedCloseDelayMilliseconds": 300}
 SEGMENT_HEADER = 64
+RECORD_HEADER = 32
 # Variations that the Swift tests cover too, or nearly the same as their neighbours: not in every run.
 THOROUGH = pytest.mark.skipif(os.environ.get("LONGWIRE_FAULTS") != "all", reason="only with LONGWIRE_FAULTS=all")
 
@@ -350,7 +351,7 @@ def last_record(image):
     offset, last = SEGMENT_HEADER, SEGMENT_HEADER
     while (length := int.from_bytes(image[offset : offset + 4], "little")) > 0:
         last = offset
-        offset += (40 + length + 7) & ~7
+        offset += (RECORD_HEADER + length + 7) & ~7
     return last, offset
 
 
@@ -374,8 +375,8 @@ def damage(gateway, what):
             # Old records that stand where the file's last use ended: a copy of our own, of another generation.
             file.seek(SEGMENT_HEADER)
             record = bytearray(file.read(last - SEGMENT_HEADER))
-            generation = int.from_bytes(record[16:24], "little")
-            record[16:24] = (generation - 1 if generation > 1 else 7).to_bytes(8, "little")
+            generation = int.from_bytes(record[12:16], "little")
+            record[12:16] = (generation - 1 if generation > 1 else 7).to_bytes(4, "little")
             file.seek(end)
             file.write(record)
     return path

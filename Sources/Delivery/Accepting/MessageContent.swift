@@ -15,6 +15,9 @@ public struct MessageContent: Sendable, Equatable {
         public var badge: VendorContent.Badge
         public var messageIDOffset: Int32
         public var badgeOffset: Int32
+        /// Of its pieces, which stand behind the texts.
+        fileprivate var bodyByteCount = 0
+        fileprivate var collapseIDByteCount = 0
 
         public init(
             channel: VendorChannel, tokenKind: TokenKind, activity: UInt64 = 0, pushType: PushType, priority: UInt8,
@@ -43,12 +46,6 @@ public struct MessageContent: Sendable, Equatable {
         fileprivate var texts: Int { payload + collapseKey + alertTitle + alertBody }
     }
 
-    /// The lengths of a vendor's content.
-    private struct VendorLengths: Equatable {
-        var body: Int
-        var collapseID: Int
-    }
-
     /// The device of a message, with its task and request.
     public struct Target {
         public var origin: Origin
@@ -75,10 +72,8 @@ public struct MessageContent: Sendable, Equatable {
     public var strategy: Strategy
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     public var timeToLive: Int64
-    /// The contents for vendors, at most one for each channel.
+    /// The contents for vendors, at most one for each channel; their pieces stand in this order.
     public private(set) var vendors: [Vendor]
-    /// Of each content; the pieces stand in this order behind the texts.
-    private var vendorLengths: [VendorLengths]
     /// The task that this message withdraws; its payload is the id's 16 bytes then.
     public var revokes: TaskID
     /// The ack of one device ends the task's messages for the others.
@@ -95,18 +90,18 @@ public struct MessageContent: Sendable, Equatable {
         precondition(arena.count == lengths.sum, "the pieces are not as long as announced")
         (self.strategy, self.timeToLive, self.revokes) = (strategy, timeToLive, revokes)
         (self.lengths, self.arena) = (lengths, arena)
-        vendors = vendor.map { [$0] } ?? []
-        vendorLengths =
-            vendor.map { _ in
-                [VendorLengths(body: lengths.vendorBody, collapseID: lengths.vendorCollapseID)]
-            } ?? []
+        vendors = []
+        guard var vendor else { return }
+        (vendor.bodyByteCount, vendor.collapseIDByteCount) = (lengths.vendorBody, lengths.vendorCollapseID)
+        vendors = [vendor]
     }
 
     /// Adds the content of one more channel.
     public mutating func add(_ vendor: Vendor, body: [UInt8], collapseID: [UInt8]) {
         if vendors.isEmpty { (lengths.vendorBody, lengths.vendorCollapseID) = (body.count, collapseID.count) }
+        var vendor = vendor
+        (vendor.bodyByteCount, vendor.collapseIDByteCount) = (body.count, collapseID.count)
         vendors.append(vendor)
-        vendorLengths.append(VendorLengths(body: body.count, collapseID: collapseID.count))
         arena += body + collapseID
     }
 
@@ -126,14 +121,14 @@ public struct MessageContent: Sendable, Equatable {
             let alertTitle = piece(lengths.alertTitle)
             let alertBody = piece(lengths.alertBody)
             var contents = VendorContents()
-            for (vendor, lengths) in zip(vendors, vendorLengths) {
-                let body = piece(lengths.body)
+            for vendor in vendors {
+                let body = piece(vendor.bodyByteCount)
                 contents.add(
                     VendorContent(
                         channel: vendor.channel, tokenKind: vendor.tokenKind, activity: vendor.activity,
                         pushType: vendor.pushType, priority: vendor.priority, badge: vendor.badge, body: body,
                         messageIDOffset: vendor.messageIDOffset, badgeOffset: vendor.badgeOffset,
-                        collapseID: piece(lengths.collapseID)))
+                        collapseID: piece(vendor.collapseIDByteCount)))
             }
             var command = PublishCommand(
                 origin: target.origin, app: target.app, bucket: target.bucket, cid: target.cid, task: target.task,
@@ -155,13 +150,13 @@ public struct MessageContent: Sendable, Equatable {
         let (name, replacement) = (Array(old.text.utf8), Array(new.text.utf8))
         guard name.count == replacement.count else { return copy }
         var start = lengths.texts
-        for lengths in vendorLengths {
-            let end = start + lengths.body
+        for vendor in vendors {
+            let end = start + vendor.bodyByteCount
             for place in stride(from: start, through: end - name.count, by: 1)
             where arena[place..<place + name.count].elementsEqual(name) {
                 copy.arena.replaceSubrange(place..<place + name.count, with: replacement)
             }
-            start = end + lengths.collapseID
+            start = end + vendor.collapseIDByteCount
         }
         return copy
     }
@@ -221,9 +216,9 @@ public struct MessageContent: Sendable, Equatable {
             guard vendors.count > 1 else { return }
             writer.put(UInt8(truncatingIfNeeded: vendors.count - 1))
             var place = lengths.sum
-            for (vendor, lengths) in zip(vendors, vendorLengths).dropFirst() {
-                Self.write(vendor, lengths, &writer)
-                let end = place + lengths.body + lengths.collapseID
+            for vendor in vendors.dropFirst() {
+                Self.write(vendor, &writer)
+                let end = place + vendor.bodyByteCount + vendor.collapseIDByteCount
                 writer.put(UnsafeRawBufferPointer(rebasing: arena[place..<end]))
                 place = end
             }
@@ -243,7 +238,7 @@ public struct MessageContent: Sendable, Equatable {
     }
 
     /// A further content without its pieces.
-    private static func write(_ vendor: Vendor, _ lengths: VendorLengths, _ writer: inout RowWriter) {
+    private static func write(_ vendor: Vendor, _ writer: inout RowWriter) {
         let badge = stored(vendor.badge)
         writer.put(ChannelByte.make(vendor.channel, vendor.tokenKind))
         writer.put(vendor.pushType.rawValue)
@@ -253,8 +248,8 @@ public struct MessageContent: Sendable, Equatable {
         writer.put(vendor.messageIDOffset)
         writer.put(vendor.badgeOffset)
         writer.put(vendor.activity)
-        writer.put(UInt32(truncatingIfNeeded: lengths.body))
-        writer.put(UInt32(truncatingIfNeeded: lengths.collapseID))
+        writer.put(UInt32(truncatingIfNeeded: vendor.bodyByteCount))
+        writer.put(UInt32(truncatingIfNeeded: vendor.collapseIDByteCount))
     }
 
     /// Reads what further contents there are; one for a channel that this version does not know is none.
@@ -272,12 +267,11 @@ public struct MessageContent: Sendable, Equatable {
             guard let channel = ChannelByte.channel(kindByte), let tokenKind = ChannelByte.tokenKind(kindByte),
                 let pushType = PushType(rawValue: pushByte)
             else { continue }
-            vendors.append(
-                Vendor(
-                    channel: channel, tokenKind: tokenKind, activity: activity, pushType: pushType, priority: priority,
-                    badge: Self.badge(badgeKind, badgeValue), messageIDOffset: messageIDOffset,
-                    badgeOffset: badgeOffset))
-            vendorLengths.append(VendorLengths(body: body.count, collapseID: collapseID.count))
+            var vendor = Vendor(
+                channel: channel, tokenKind: tokenKind, activity: activity, pushType: pushType, priority: priority,
+                badge: Self.badge(badgeKind, badgeValue), messageIDOffset: messageIDOffset, badgeOffset: badgeOffset)
+            (vendor.bodyByteCount, vendor.collapseIDByteCount) = (body.count, collapseID.count)
+            vendors.append(vendor)
             arena += body
             arena += collapseID
         }
@@ -325,8 +319,8 @@ public struct MessageContent: Sendable, Equatable {
         guard flags.contains(.further) else { return }
         // Without the first one, the lengths of the next take its place.
         guard readFurther(&reader) else { return nil }
-        if vendor == nil, let first = vendorLengths.first {
-            (self.lengths.vendorBody, self.lengths.vendorCollapseID) = (first.body, first.collapseID)
+        if vendor == nil, let first = vendors.first {
+            (self.lengths.vendorBody, self.lengths.vendorCollapseID) = (first.bodyByteCount, first.collapseIDByteCount)
         }
     }
 }

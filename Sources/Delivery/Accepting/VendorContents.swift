@@ -34,6 +34,16 @@ public struct VendorContents {
         for index in others.indices { body(&others[index]) }
     }
 
+    /// Points each body and collapse id, in the order of `forEach`, at the bytes that lie one behind the other there.
+    ///
+    /// - Returns: where they end.
+    public mutating func point(at start: UnsafeRawPointer) -> UnsafeRawPointer {
+        guard first != nil else { return start }
+        var end = first!.point(at: start)
+        for index in others.indices { end = others[index].point(at: end) }
+        return end
+    }
+
     /// The channels that there are contents for.
     var channels: ChannelSet {
         var channels: ChannelSet = []
@@ -52,5 +62,13 @@ public struct VendorContents {
     func contains(where isMeant: (TokenNeed) -> Bool) -> Bool {
         if let first, isMeant(first.need) { return true }
         return others.contains { isMeant($0.need) }
+    }
+}
+
+extension VendorContent {
+    fileprivate mutating func point(at start: UnsafeRawPointer) -> UnsafeRawPointer {
+        body = UnsafeRawBufferPointer(start: start, count: body.count)
+        collapseID = UnsafeRawBufferPointer(start: start + body.count, count: collapseID.count)
+        return start + body.count + collapseID.count
     }
 }

@@ -73,10 +73,7 @@ final class CommandBatch: @unchecked Sendable {
             command.collapseKey = take(Int(entry.byteCounts.1))
             command.alertTitle = take(Int(entry.byteCounts.2))
             command.alertBody = take(Int(entry.byteCounts.3))
-            command.contents.change { content in
-                content.body = take(content.body.count)
-                content.collapseID = take(content.collapseID.count)
-            }
+            _ = command.contents.point(at: arena + offset)
             body(command)
         }
     }

@@ -160,7 +160,7 @@ extension Shard {
             if goesOut { shard.countReached([.sent, .reached], of: accepted) }
             shard.noteAccepted(accepted, outcome, isTracked: false)
             let listed = shard.list(message)
-            if isArmed, !goesOut { shard.createBroadcastJob(listed, timedOut: false) }
+            if isArmed, !goesOut { shard.createStoredJob(listed, timedOut: false) }
             return listed
         }
         messages.pointer(listed).pointee.ticket = outbox.lastTicket

@@ -99,19 +99,19 @@ extension Shard {
                     next = entry.pointee.next
                     entry.pointee.flags.insert(.missed)
                     guard entry.pointee.job == .max, entry.pointee.facts.expiresAt > shard.now else { continue }
-                    let isBroadcast = entry.pointee.facts.table == .broadcast
-                    guard isBroadcast || entry.pointee.facts.flags.contains(.isArmed) else { continue }
+                    let isTold = entry.pointee.facts.tellsMissed(at: shard.now)
+                    guard !isTold || entry.pointee.facts.flags.contains(.isArmed) else { continue }
                     count += 1
                     guard count <= shard.limits.sliceCount else {
                         entry.pointee.fallbackAt = shard.now
                         shard.armTimer(message)
                         continue
                     }
-                    if isBroadcast {
-                        shard.nextChange()
-                        shard.createBroadcastJob(message, timedOut: true)
-                    } else {
+                    if isTold {
                         shard.makeDue(message, timedOut: true)
+                    } else {
+                        shard.nextChange()
+                        shard.createStoredJob(message, timedOut: true)
                     }
                     shard.armTimer(message)
                 }

@@ -21,12 +21,12 @@ struct JobAtHand {
 extension Shard {
     /// Makes the job of a message in memory due; without a fallback the message has none.
     ///
-    /// The job has no row while its message's row implies it. A broadcast's message has no row that could, so its job
-    /// is written; without a fallback that row has only the message's place and its steps.
+    /// The job has no row while its message's row implies it. The row of a message that missed its deadline early, since
+    /// its device left, does not; nor has a broadcast's message a row that could. Their jobs are written.
     mutating func makeDue(_ message: UInt32, timedOut: Bool) {
         let entry = messages.pointer(message)
-        guard entry.pointee.facts.table != .broadcast else {
-            inBatch(of: entry.pointee.device) { $0.createBroadcastJob(message, timedOut: timedOut) }
+        guard entry.pointee.facts.tellsMissed(at: now) else {
+            inBatch(of: entry.pointee.device) { $0.createStoredJob(message, timedOut: timedOut) }
             return
         }
         guard entry.pointee.facts.flags.contains(.isArmed) else {
@@ -45,8 +45,10 @@ extension Shard {
         placeJob(slot)
     }
 
-    /// As `makeDue` for a broadcast's message, in the open batch.
-    mutating func createBroadcastJob(_ message: UInt32, timedOut: Bool) {
+    /// As `makeDue` with a row for the job, in the open batch: the message's own row does not tell that it is flagged.
+    ///
+    /// The row of a message without a fallback tells just that.
+    mutating func createStoredJob(_ message: UInt32, timedOut: Bool) {
         let entry = messages.pointer(message)
         let isArmed = entry.pointee.facts.flags.contains(.isArmed)
         var row = JobRow(facts: entry.pointee.facts, state: isArmed ? .due : .cancelled, dueAt: now)

@@ -201,7 +201,11 @@ extension Shard {
         let entry = messages.pointer(slot)
         let device = devices.pointer(entry.pointee.device)
         // The store has reported the alarm and will not do so again: the job stays in its place.
-        if entry.pointee.flags.contains(.reported), entry.pointee.job == .max { makeDue(slot, timedOut: true) }
+        if entry.pointee.flags.contains(.reported), entry.pointee.job == .max,
+            entry.pointee.facts.flags.contains(.isArmed)
+        {
+            makeDue(slot, timedOut: true)
+        }
         if entry.pointee.facts.table == .message {
             device.pointee.flags.insert(.coldAhead)
             device.pointee.departures &+= 1

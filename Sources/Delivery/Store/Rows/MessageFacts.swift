@@ -58,6 +58,11 @@ struct MessageFacts {
     /// An armed message without a job row has a due job from `jobDueAt` on.
     func hasDueJob(at time: GatewayTime) -> Bool { flags.contains(.isArmed) && jobDueAt <= time }
 
+    /// Whether the message's row tells that the message is flagged: a start must flag it again.
+    func tellsMissed(at time: GatewayTime) -> Bool {
+        table != .broadcast && (flags.contains(.offline) || fallbackAt > 0 && fallbackAt <= time)
+    }
+
     /// The alarm of the message's row: its job, or its end when it has none.
     var firstAlarm: GatewayTime { flags.contains(.isArmed) ? jobDueAt : expiresAt }
 

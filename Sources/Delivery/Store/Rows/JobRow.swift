@@ -3,8 +3,8 @@ internal import Wire
 /// A queued message's way to the vendor: its place, the job's state, its lease, and the message's steps so far.
 ///
 /// A job that is only due has no row: the row of its message implies it. The shard writes the job's row when the job
-/// changes on its own: with its first lease, a verdict or a collapse mark. From then on the row is kept until the
-/// message ends. So it also says that the vendor showed an alert (`alertedAt`), or that a newer message collapses it.
+/// changes on its own: with its first lease, a verdict or a collapse mark, or when its device leaves before the
+/// deadline. From then on the row is kept until the message ends. So it also says that the vendor showed an alert (`alertedAt`), or that a newer message collapses it.
 package struct JobRow {
     enum State: UInt8 { case due = 1, leased, accepted, rejected, exhausted, cancelled }
 

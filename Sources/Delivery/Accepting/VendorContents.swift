@@ -1,46 +1,48 @@
 public import Wire
 
-/// A message's contents for vendors, at most one for each channel.
+/// A message's contents for vendors, at most one for each channel, each in its channel's place.
 ///
-/// The first one needs no allocation: most messages have no more.
+/// Without an array: a command is copied as plain bytes wherever it goes.
 public struct VendorContents {
-    private(set) var first: VendorContent?
-    private var others: [VendorContent] = []
+    private var places = PerChannel<VendorContent?> { _ in nil }
 
-    public init(_ content: VendorContent? = nil) { first = content }
+    public init(_ content: VendorContent? = nil) {
+        if let content { add(content) }
+    }
 
-    public var isEmpty: Bool { first == nil }
+    public var isEmpty: Bool { channels.isEmpty }
 
     /// The content for a channel.
-    public subscript(channel: VendorChannel) -> VendorContent? {
-        if let first, first.channel == channel { return first }
-        return others.first { $0.channel == channel }
+    public subscript(channel: VendorChannel) -> VendorContent? { places[channel] }
+
+    /// The content of the lowest channel that has one.
+    var first: VendorContent? {
+        var first: VendorContent?
+        places.forEach { if first == nil { first = $0 } }
+        return first
     }
 
-    /// Adds the content of one more channel.
+    /// Adds the content of one more channel; of two for one channel the first stays.
     public mutating func add(_ content: VendorContent) {
-        if first == nil { first = content } else { others.append(content) }
+        if places[content.channel] == nil { places[content.channel] = content }
     }
 
+    /// Visits the contents in the order of their channels.
     public func forEach(_ body: (VendorContent) -> Void) {
-        if let first { body(first) }
-        for other in others { body(other) }
+        places.forEach { if let content = $0 { body(content) } }
     }
 
     /// Changes each content in its place, in the order of `forEach`.
     public mutating func change(_ body: (inout VendorContent) -> Void) {
-        guard first != nil else { return }
-        body(&first!)
-        for index in others.indices { body(&others[index]) }
+        places.change { if $0 != nil { body(&$0!) } }
     }
 
     /// Points each body and collapse id, in the order of `forEach`, at the bytes that lie one behind the other there.
     ///
     /// - Returns: where they end.
     public mutating func point(at start: UnsafeRawPointer) -> UnsafeRawPointer {
-        guard first != nil else { return start }
-        var end = first!.point(at: start)
-        for index in others.indices { end = others[index].point(at: end) }
+        var end = start
+        change { end = $0.point(at: end) }
         return end
     }
 
@@ -60,8 +62,9 @@ public struct VendorContents {
 
     /// The tokens that the contents go to, each to its own.
     func contains(where isMeant: (TokenNeed) -> Bool) -> Bool {
-        if let first, isMeant(first.need) { return true }
-        return others.contains { isMeant($0.need) }
+        var isFound = false
+        forEach { isFound = isFound || isMeant($0.need) }
+        return isFound
     }
 }
 

@@ -22,9 +22,17 @@ public struct PerChannel<Value> {
         }
     }
 
+    /// Visits the values in the order of their channels.
+    public func forEach(_ body: (Value) -> Void) { body(apns) }
+
+    /// Changes each value in its place, in the order of the channels.
+    public mutating func change(_ body: (inout Value) -> Void) { body(&apns) }
+
     /// Adds up a number of all channels.
     public func sum<Number: AdditiveArithmetic>(_ number: (Value) -> Number) -> Number {
-        VendorChannel.allCases.reduce(.zero) { $0 + number(self[$1]) }
+        var sum = Number.zero
+        forEach { sum += number($0) }
+        return sum
     }
 }
 

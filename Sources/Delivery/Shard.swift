@@ -39,7 +39,7 @@ public struct Shard: ~Copyable {
 
     var batch = OpenBatch()
     /// Until this ticket is durable the shard sends a connected device nothing: see `end`.
-    var walls: [UInt32: Ticket] = [:]
+    var walls: [DeviceSlot: Ticket] = [:]
     var now: GatewayTime
     var alarms = AlarmReading()
     var usage = AppUsage()
@@ -172,7 +172,7 @@ struct PendingEffect {
     /// The rare cases are indirect: the queue is as wide as its widest.
     enum Kind {
         /// Answer, then send what the window admits.
-        case publish(Origin, PublishOutcome, device: UInt32, cid: DeviceID)
+        case publish(Origin, PublishOutcome, device: DeviceSlot, cid: DeviceID)
         indirect case welcome(SessionRef, WelcomeEffect)
         indirect case updated(SessionRef, UpdateResult)
         indirect case leased(Origin, [Job])
@@ -183,7 +183,7 @@ struct PendingEffect {
         indirect case taskDue(TaskRecord)
         indirect case launched(TaskRecord)
         indirect case firstAck(FirstAck)
-        case resume(device: UInt32, cid: DeviceID)
+        case resume(device: DeviceSlot, cid: DeviceID)
         case directory(Origin, DirectoryReply)
     }
     var ticket: Ticket

@@ -6,8 +6,8 @@ struct StreamSide {
     typealias Pointer = UnsafeMutablePointer<StreamSide>
 
     let pool: UnsafeMutablePointer<StreamSidePool>
-    /// Its place in the pool; `.max` for the shared record of nothing.
-    let place: UInt32
+    /// Its place in the pool; `.none` for the shared record of nothing.
+    let place: Slot<StreamSide>
     /// In ticks of the wheel.
     var deadline: UInt32 = 0
     /// Its neighbours in the wheel; `StreamTable.none` for none.
@@ -18,7 +18,9 @@ struct StreamSide {
     var tls: TLSSession?
     var delegate: StreamDelegate?
 
-    init(pool: UnsafeMutablePointer<StreamSidePool>, place: UInt32) { (self.pool, self.place) = (pool, place) }
+    init(pool: UnsafeMutablePointer<StreamSidePool>, place: Slot<StreamSide>) {
+        (self.pool, self.place) = (pool, place)
+    }
 }
 
 /// The sides of one loop's streams; behind a pointer, since every side names it.
@@ -31,7 +33,7 @@ struct StreamSidePool: ~Copyable {
     static func make() -> UnsafeMutablePointer<StreamSidePool> {
         let pool = UnsafeMutablePointer<StreamSidePool>.allocate(capacity: 1)
         let none = StreamSide.Pointer.allocate(capacity: 1)
-        none.initialize(to: StreamSide(pool: pool, place: .max))
+        none.initialize(to: StreamSide(pool: pool, place: .none))
         pool.initialize(to: StreamSidePool(none: none))
         return pool
     }
@@ -45,7 +47,7 @@ struct StreamSidePool: ~Copyable {
 }
 
 extension StreamSlot {
-    private var hasSide: Bool { side.pointee.place != .max }
+    private var hasSide: Bool { side.pointee.place != .none }
 
     /// The stream's own side, made if need be.
     mutating func ownSide() -> StreamSide.Pointer {

@@ -1,4 +1,4 @@
-/// Fixed places for values of one type, named by small numbers.
+/// Fixed places for values of one type, named by slots.
 ///
 /// A slot is used again after its value was removed, and a value never moves: a pointer to it stays good until then.
 /// Memory comes in chunks and is kept for reuse, so that steady work allocates nothing.
@@ -11,18 +11,17 @@
     @usableFromInline var allocatedChunks = 0
     /// One bit a slot, set while it is occupied; room for as many chunks as `chunkCapacity` says.
     @usableFromInline var occupied: UnsafeMutablePointer<UInt64>
-    @usableFromInline var free: [UInt32] = []
+    @usableFromInline var free: [Slot<Element>] = []
 
     /// How many values are held.
     @inlinable public var count: Int { usedCount }
     @usableFromInline var usedCount: Int = 0
 
     /// One above the highest slot ever used.
-    @inlinable public var highWater: UInt32 { usedSlots }
     @usableFromInline var usedSlots: UInt32 = 0
 
     /// The slot that the next `insert` will give.
-    @inlinable public var nextSlot: UInt32 { free.last ?? highWater }
+    @inlinable public var nextSlot: Slot<Element> { free.last ?? Slot(number: usedSlots) }
 
     @inlinable public init() {
         chunkCapacity = 16
@@ -31,57 +30,67 @@
     }
 
     deinit {
-        for slot in 0..<highWater where isOccupied(slot) { pointer(slot).deinitialize(count: 1) }
+        for slot in slots() where isOccupied(slot) { pointer(slot).deinitialize(count: 1) }
         for index in 0..<allocatedChunks { UnsafeMutableRawPointer(chunks[index]).deallocate() }
         chunks.deallocate()
         occupied.deallocate()
     }
 
     /// Stores a value; O(1) but for one chunk allocation every 512 new slots.
-    @inlinable public mutating func insert(_ value: consuming Element) -> UInt32 {
-        let slot: UInt32
+    @inlinable public mutating func insert(_ value: consuming Element) -> Slot<Element> {
+        let slot: Slot<Element>
         if let recycled = free.popLast() {
             slot = recycled
         } else {
-            slot = highWater
-            precondition(slot < UInt32.max - 1, "slab is full")
-            if Int(slot >> Self.chunkShift) == allocatedChunks { addChunk() }
+            slot = Slot(number: usedSlots)
+            precondition(usedSlots < UInt32.max - 1, "slab is full")
+            if Int(usedSlots >> Self.chunkShift) == allocatedChunks { addChunk() }
             usedSlots += 1
         }
         address(slot).initialize(to: value)
-        occupied[Int(slot >> 6)] |= 1 << UInt64(slot & 63)
+        occupied[Int(slot.number >> 6)] |= 1 << UInt64(slot.number & 63)
         usedCount += 1
         return slot
     }
 
     /// Takes a value out; its slot may be used again at once.
     @discardableResult
-    @inlinable public mutating func remove(_ slot: UInt32) -> Element {
+    @inlinable public mutating func remove(_ slot: Slot<Element>) -> Element {
         precondition(isOccupied(slot), "empty slot")
-        occupied[Int(slot >> 6)] &= ~(1 << UInt64(slot & 63))
+        occupied[Int(slot.number >> 6)] &= ~(1 << UInt64(slot.number & 63))
         free.append(slot)
         usedCount -= 1
         return address(slot).move()
     }
 
-    @inlinable public func isOccupied(_ slot: UInt32) -> Bool {
-        slot < highWater && occupied[Int(slot >> 6)] & 1 << UInt64(slot & 63) != 0
+    @inlinable public func isOccupied(_ slot: Slot<Element>) -> Bool {
+        slot.number < usedSlots && occupied[Int(slot.number >> 6)] & 1 << UInt64(slot.number & 63) != 0
+    }
+
+    /// The slots ever used from a given one on, at most `limit`.
+    public func slots(from first: Slot<Element> = .first, limit: UInt32 = .max) -> SlotRange<Element> {
+        SlotRange(first: first.number, end: min(usedSlots, limit > .max - first.number ? .max : first.number + limit))
+    }
+
+    /// The next slot in a circle of all that were ever used.
+    @inlinable public func slot(after slot: Slot<Element>) -> Slot<Element> {
+        slot.number + 1 < usedSlots ? Slot(number: slot.number + 1) : .first
     }
 
     /// The value's place, good until the value is removed.
-    @inlinable public func pointer(_ slot: UInt32) -> UnsafeMutablePointer<Element> {
+    @inlinable public func pointer(_ slot: Slot<Element>) -> UnsafeMutablePointer<Element> {
         precondition(isOccupied(slot), "empty slot")
         return address(slot)
     }
 
-    @inlinable public subscript(slot: UInt32) -> Element {
+    @inlinable public subscript(slot: Slot<Element>) -> Element {
         get { pointer(slot).pointee }
         nonmutating _modify { yield &pointer(slot).pointee }
     }
 
     /// Where a slot is, whether a value is in it or not; below the high water only.
-    @inlinable public func address(_ slot: UInt32) -> UnsafeMutablePointer<Element> {
-        chunks[Int(slot >> Self.chunkShift)] + (Int(slot) & (Self.chunkCount - 1))
+    @inlinable public func address(_ slot: Slot<Element>) -> UnsafeMutablePointer<Element> {
+        chunks[Int(slot.number >> Self.chunkShift)] + (Int(slot.number) & (Self.chunkCount - 1))
     }
 
     @inlinable mutating func addChunk() {

@@ -4,18 +4,18 @@ import Testing
 /// Lists of slots, against an array as the model.
 @Suite("Slot lists") struct SlotListTests {
     private struct Element {
-        var links = SlotLinks()
-        var otherLinks = SlotLinks()
+        var links = SlotLinks<Element>()
+        var otherLinks = SlotLinks<Element>()
     }
 
     private enum Chain: SlotChain {
-        static func links(_ element: UnsafeMutablePointer<Element>) -> UnsafeMutablePointer<SlotLinks> {
+        static func links(_ element: UnsafeMutablePointer<Element>) -> UnsafeMutablePointer<SlotLinks<Element>> {
             withUnsafeMutablePointer(to: &element.pointee.links) { $0 }
         }
     }
 
     private enum OtherChain: SlotChain {
-        static func links(_ element: UnsafeMutablePointer<Element>) -> UnsafeMutablePointer<SlotLinks> {
+        static func links(_ element: UnsafeMutablePointer<Element>) -> UnsafeMutablePointer<SlotLinks<Element>> {
             withUnsafeMutablePointer(to: &element.pointee.otherLinks) { $0 }
         }
     }
@@ -28,13 +28,13 @@ import Testing
             return Int(random >> 33) % bound
         }
         var slab = Slab<Element>()
-        var (ends, otherEnds) = (SlotEnds(), SlotEnds())
-        var (model, otherModel): ([UInt32], [UInt32]) = ([], [])
+        var (ends, otherEnds) = (SlotEnds<Element>(), SlotEnds<Element>())
+        var (model, otherModel): ([Slot<Element>], [Slot<Element>]) = ([], [])
         for _ in 0..<2_000 {
             if model.count < 3 || next(5) < 3 {
                 let slot = slab.insert(Element())
                 let place = next(model.count + 1)
-                slab.link(slot, behind: place == 0 ? .max : model[place - 1], in: &ends, of: Chain.self)
+                slab.link(slot, behind: place == 0 ? .none : model[place - 1], in: &ends, of: Chain.self)
                 model.insert(slot, at: place)
                 slab.link(slot, behind: otherEnds.last, in: &otherEnds, of: OtherChain.self)
                 otherModel.append(slot)
@@ -45,14 +45,14 @@ import Testing
                 slab.unlink(slot, from: &otherEnds, of: OtherChain.self)
                 slab.remove(slot)
             }
-            var (found, backwards): ([UInt32], [UInt32]) = ([], [])
+            var (found, backwards): ([Slot<Element>], [Slot<Element>]) = ([], [])
             var slot = ends.first
-            while slot != .max {
+            while slot != .none {
                 found.append(slot)
                 slot = slab[slot].links.next
             }
             slot = otherEnds.last
-            while slot != .max {
+            while slot != .none {
                 backwards.append(slot)
                 slot = slab[slot].otherLinks.previous
             }

@@ -8,13 +8,29 @@ import Testing
         var slab = Slab<[Int]>()
         let first = slab.insert([1])
         let address = slab.pointer(first)
-        var others: [UInt32] = []
+        var others: [Slot<[Int]>] = []
         for value in 0..<5_000 { others.append(slab.insert([value])) }
         for slot in others { slab.remove(slot) }
         #expect(address == slab.pointer(first))
         #expect(slab[first] == [1])
         #expect(slab.count == 1)
-        #expect(slab.insert([2]) < 5_001)
+        #expect(slab.insert([2]).number < 5_001)
+    }
+
+    @Test("slots come in order, in slices, and in a circle")
+    func order() {
+        var slab = Slab<Int>()
+        #expect(slab.slots().isEmpty)
+        let slots = (0..<5).map { slab.insert($0) }
+        slab.remove(slots[1])
+        #expect(Array(slab.slots()) == slots)
+        let slice = slab.slots(from: slots[1], limit: 3)
+        #expect(Array(slice) == Array(slots[1...3]))
+        #expect(Array(slab.slots(from: slice.end)) == [slots[4]])
+        #expect(slab.slots(from: slab.slots().end).isEmpty)
+        #expect(slots.map { slab.slot(after: $0) } == Array(slots[1...] + [slots[0]]))
+        // A slot of one kind of value is none of another: `slab.isOccupied(Slot<UInt>.first)` does not compile.
+        #expect(MemoryLayout<Slot<[Int]>>.size == 4 && MemoryLayout<SlotLinks<[Int]>>.size == 8)
     }
 
     @Test("values left inside are released with the slab")

@@ -8,7 +8,7 @@ extension Shard {
     ///
     /// Where the first ack wins, that ack may come before a caller repeats a call whose answer was lost. The repeated
     /// call gets the answer of each device that has the message; only new devices are refused.
-    mutating func admitOnce(_ command: PublishCommand, _ slot: UInt32) {
+    mutating func admitOnce(_ command: PublishCommand, _ slot: DeviceSlot) {
         guard !tasks.isStopped(command.task) || command.firstAckWins else {
             refuse(command, .stopped)
             return
@@ -32,7 +32,7 @@ extension Shard {
         }
     }
 
-    private mutating func admitNew(_ command: PublishCommand, _ slot: UInt32) {
+    private mutating func admitNew(_ command: PublishCommand, _ slot: DeviceSlot) {
         guard !tasks.isStopped(command.task) else { return refuse(command, .stopped) }
         proceed(command, slot)
     }
@@ -45,11 +45,11 @@ extension Shard {
         }
         numbers.repeatedRequests &+= 1
         repeatFirstAck(row, command)
-        answer(command, repeated(row, command), slot: .max)
+        answer(command, repeated(row, command), slot: .none)
     }
 
     /// Continues with a message that is new to its device.
-    mutating func proceed(_ command: PublishCommand, _ slot: UInt32) {
+    mutating func proceed(_ command: PublishCommand, _ slot: DeviceSlot) {
         if command.revokes.isNone { makeRoom(command, slot) } else { withdraw(command, slot) }
     }
 
@@ -67,7 +67,7 @@ extension Shard {
     /// Ends the old task's message if it is pending.
     ///
     /// The revoke itself goes on only where the device may have seen it.
-    private mutating func withdraw(_ command: PublishCommand, _ slot: UInt32) {
+    private mutating func withdraw(_ command: PublishCommand, _ slot: DeviceSlot) {
         let kept = KeptPublish(command)
         whileBusy(slot) { shard, done in
             shard.endWithdrawn(kept, slot, completion: done)
@@ -80,13 +80,13 @@ extension Shard {
                 // Nothing to withdraw, or the device has not seen it, or it is ignored. The answer waits until that end
                 // is durable.
                 let outcome = PublishOutcome(code: .ignored, cid: command.cid, task: command.task)
-                shard.answer(command, outcome, slot: .max)
+                shard.answer(command, outcome, slot: .none)
             }
         }
     }
 
     private mutating func endWithdrawn(
-        _ kept: KeptPublish, _ slot: UInt32, completion: @escaping (inout Shard, Withdrawal) -> Void
+        _ kept: KeptPublish, _ slot: DeviceSlot, completion: @escaping (inout Shard, Withdrawal) -> Void
     ) {
         let command = kept.command
         let old = command.revokes
@@ -115,7 +115,7 @@ extension Shard {
     }
 
     private mutating func endWithdrawnSingle(
-        _ kept: KeptPublish, _ slot: UInt32, completion: @escaping (inout Shard, Withdrawal) -> Void
+        _ kept: KeptPublish, _ slot: DeviceSlot, completion: @escaping (inout Shard, Withdrawal) -> Void
     ) {
         findSingle(kept.command.revokes, in: kept.command.bucket) { shard, found in
             let (command, row): (PublishCommand, SingleTaskRow)
@@ -147,7 +147,7 @@ extension Shard {
     /// No row tells of the old task's message then. Without this the device would get it later, as if there were no
     /// revoke.
     private mutating func withdrawUnevaluated(
-        _ kept: KeptPublish, _ slot: UInt32, completion: @escaping (inout Shard, Withdrawal) -> Void
+        _ kept: KeptPublish, _ slot: DeviceSlot, completion: @escaping (inout Shard, Withdrawal) -> Void
     ) {
         let command = kept.command
         let live = broadcasts.log(of: command.app)?.live.first { $0.task == command.revokes && !$0.isOver }
@@ -178,7 +178,7 @@ extension Shard {
     ///
     /// The completion learns whether the device may have seen it. A message that had ended before is absent.
     mutating func endPending(
-        _ id: MessageID, _ table: StoreKey.Table, _ item: UInt64, _ slot: UInt32, reason: String,
+        _ id: MessageID, _ table: StoreKey.Table, _ item: UInt64, _ slot: DeviceSlot, reason: String,
         completion: @escaping (inout Shard, Found<Bool>) -> Void
     ) {
         findPending(id, table: table, item: item, slot) { shard, found in

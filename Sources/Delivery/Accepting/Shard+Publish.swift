@@ -48,7 +48,7 @@ extension Shard {
         }
     }
 
-    func isOwn(_ command: PublishCommand, _ slot: UInt32) -> Bool {
+    func isOwn(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
         apps[Int(devices.pointer(slot).pointee.appIndex)].key == command.app
     }
 
@@ -64,7 +64,7 @@ extension Shard {
     // MARK: Request ids
 
     /// Answers a repeated request as it did before.
-    private mutating func admit(_ command: PublishCommand, _ slot: UInt32) {
+    private mutating func admit(_ command: PublishCommand, _ slot: DeviceSlot) {
         devices.pointer(slot).pointee.flags.insert(.touched)
         guard isOwn(command, slot) else {
             refuse(command, .unknownDevice)
@@ -72,7 +72,7 @@ extension Shard {
         }
         // A revoke goes on: a message that waits for an ignored device must not reach it later.
         guard !isIgnored(slot) || !command.revokes.isNone else {
-            answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .max)
+            answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .none)
             return
         }
         if command.task.hasLedger {
@@ -133,10 +133,10 @@ extension Shard {
         }
         numbers.repeatedRequests &+= 1
         // The first answer may still wait for its commit; this one must not overtake it.
-        answer(command, outcome, slot: .max)
+        answer(command, outcome, slot: .none)
     }
 
-    mutating func answer(_ command: PublishCommand, _ outcome: PublishOutcome, slot: UInt32) {
+    mutating func answer(_ command: PublishCommand, _ outcome: PublishOutcome, slot: DeviceSlot) {
         whenDurable(.publish(command.origin, outcome, device: slot, cid: command.cid))
     }
 
@@ -156,7 +156,7 @@ extension Shard {
                 liveDeadline: liveDeadline(device), leasable: limits.noStorageLeasable))
     }
 
-    mutating func accept(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, dropping: [UInt32]) {
+    mutating func accept(_ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64, dropping: [MessageSlot]) {
         // A stop may have come while the shard made room.
         guard !command.task.hasLedger || !tasks.isStopped(command.task) else {
             refuse(command, .stopped)
@@ -201,9 +201,9 @@ extension Shard {
                 facts.flags.insert(.sendCounted)
                 shard.countReached([.sent, .reached], of: facts)
             }
-            var listed: UInt32?
+            var listed: MessageSlot?
             if let state = plan.endsAs {
-                shard.end(facts, state, reason: plan.endReason, message: .max, job: .max, isStored: false)
+                shard.end(facts, state, reason: plan.endReason, message: .none, job: .none, isStored: false)
             } else {
                 listed = shard.store(command, facts, byteCount: byteCount, plan, slot, hash: hash)
             }
@@ -238,9 +238,9 @@ extension Shard {
 
     /// Writes the message's rows in the open batch and brings it into memory.
     private mutating func store(
-        _ command: PublishCommand, _ given: MessageFacts, byteCount: Int, _ plan: Acceptance, _ slot: UInt32,
+        _ command: PublishCommand, _ given: MessageFacts, byteCount: Int, _ plan: Acceptance, _ slot: DeviceSlot,
         hash: UInt64
-    ) -> UInt32 {
+    ) -> MessageSlot {
         let device = devices.pointer(slot)
         var facts = given
         if facts.table == .message {
@@ -266,7 +266,7 @@ extension Shard {
     }
 
     /// The next sequence of a device's live stream; reserves a new block in the open batch if it must.
-    mutating func giveSequence(_ slot: UInt32) -> UInt64 {
+    mutating func giveSequence(_ slot: DeviceSlot) -> UInt64 {
         let device = devices.pointer(slot)
         if device.pointee.nextSequence > device.pointee.reservedSequence {
             device.pointee.reservedSequence = device.pointee.nextSequence + limits.sequenceBlock - 1
@@ -276,11 +276,11 @@ extension Shard {
     }
 
     /// The device's messages in memory under a collapse key, oldest first.
-    func messages(under hash: UInt64, of slot: UInt32) -> [UInt32] {
-        var found: [UInt32] = []
+    func messages(under hash: UInt64, of slot: DeviceSlot) -> [MessageSlot] {
+        var found: [MessageSlot] = []
         for first in [devices.pointer(slot).pointee.firstMessage, devices.pointer(slot).pointee.firstVendor] {
             var next = first
-            while next != .max {
+            while next != .none {
                 let entry = messages.pointer(next)
                 if entry.pointee.collapseHash == hash { found.append(next) }
                 next = entry.pointee.next
@@ -292,7 +292,7 @@ extension Shard {
     /// Ends messages under a key that an earlier message has collapsed durably and that are not in flight any more.
     ///
     /// There may be any number: their ends need not be in the batch of the newer message.
-    private mutating func endCollapsed(_ slot: UInt32, hash: UInt64) {
+    private mutating func endCollapsed(_ slot: DeviceSlot, hash: UInt64) {
         guard !isPlanted(.collapseKeepsOlder) else { return }
         inBatches(of: slot) { shard in
             for message in shard.messages(under: hash, of: slot) {
@@ -310,7 +310,7 @@ extension Shard {
     ///
     /// One in flight is only marked, durably; it ends when it leaves flight without an ack. One that is marked already
     /// stays as it is, so that few rows are written, whatever the window.
-    private mutating func collapse(_ slot: UInt32, hash: UInt64) {
+    private mutating func collapse(_ slot: DeviceSlot, hash: UInt64) {
         guard !isPlanted(.collapseKeepsOlder) else { return }
         for message in messages(under: hash, of: slot) {
             let entry = messages.pointer(message)
@@ -320,7 +320,7 @@ extension Shard {
             }
             guard !entry.pointee.flags.contains(.collapsed) else { continue }
             entry.pointee.flags.insert(.collapsed)
-            if entry.pointee.job == .max {
+            if entry.pointee.job == .none {
                 let row = JobRow(facts: entry.pointee.facts, state: .cancelled, dueAt: now)
                 _ = adopt(row, storedWakeAt: 0, isStored: false)
             }

@@ -62,7 +62,7 @@ extension Shard {
         switch effect.kind {
         case .publish(let origin, let outcome, let slot, let cid):
             outbox.send(.publishAnswered(origin, outcome))
-            if slot != .max, isDevice(slot, cid) { pump(slot) }
+            if slot != .none, isDevice(slot, cid) { pump(slot) }
         case .welcome(let session, let welcome):
             guard let slot = device(of: session) else { return }
             outbox.send(.welcome(session, welcome))
@@ -97,7 +97,7 @@ extension Shard {
     /// A result went out: the last one opens the device's stream.
     ///
     /// A client drops what it reads before the result of its latest update.
-    private mutating func openGate(_ slot: UInt32) {
+    private mutating func openGate(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         device.pointee.gates -= 1
         guard device.pointee.gates == 0 else { return }
@@ -105,7 +105,7 @@ extension Shard {
         pump(slot)
     }
 
-    func isDevice(_ slot: UInt32, _ cid: DeviceID) -> Bool {
+    func isDevice(_ slot: DeviceSlot, _ cid: DeviceID) -> Bool {
         devices.isOccupied(slot) && devices.pointer(slot).pointee.cid == cid
     }
 
@@ -200,16 +200,16 @@ extension Shard {
         }
     }
 
-    private mutating func actOnAlarm(_ scanned: Scanned, _ slot: UInt32) {
+    private mutating func actOnAlarm(_ scanned: Scanned, _ slot: DeviceSlot) {
         let facts = scanned.facts
         let job = adoptJob(of: scanned)
         if facts.expiresAt <= now {
-            if job != .max, jobs.pointer(job).pointee.row.state == .leased { return }  // its timer handles it
-            let alerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
+            if job != .none, jobs.pointer(job).pointee.row.state == .leased { return }  // its timer handles it
+            let alerted = job != .none && jobs.pointer(job).pointee.row.alertedAt > 0
             inBatch(of: slot) { shard in
-                shard.end(facts, .atExpiry(wasAlerted: alerted), message: .max, job: job)
+                shard.end(facts, .atExpiry(wasAlerted: alerted), message: .none, job: job)
             }
-        } else if job != .max {
+        } else if job != .none {
             if jobs.pointer(job).pointee.isStored { dropJobIfDone(job) } else { impliedJobFired(facts) }
         }
     }
@@ -226,12 +226,12 @@ extension Shard {
     }
 
     /// Removes a device that registered and did not return within a day, once its queue is empty.
-    private mutating func collectIfForgotten(_ slot: UInt32) {
+    private mutating func collectIfForgotten(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         guard !device.pointee.flags.contains(.established) else { return }
         let isDue = device.pointee.lastHeardAt + limits.sessionlessDeviceLifetime <= now
         if !device.pointee.isConnected, isDue, device.pointee.messageCount == 0, device.pointee.vendorCount == 0,
-            device.pointee.firstJob == .max, device.pointee.firstBroadcast == .max
+            device.pointee.firstJob == .none, device.pointee.firstBroadcast == .none
         {
             inBatch(of: slot) { shard in
                 shard.store.delete(device.pointee.key, prior: .maybe(wakeAt: device.pointee.rowWakeAt))

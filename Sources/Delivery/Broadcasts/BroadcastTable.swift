@@ -8,7 +8,7 @@ struct BroadcastTable {
     private var heads: [UInt64] = []
     private var walks: [AppKey: SessionWalk] = [:]
     /// Devices whose broadcast cursor moved and whose row does not have it yet.
-    private var movedCursors: [UInt32] = []
+    private var movedCursors: [DeviceSlot] = []
     private(set) var cursorsDueAt = GatewayTime.max
 
     init(encoder: any BroadcastEncoder) { self.encoder = encoder }
@@ -79,13 +79,13 @@ struct BroadcastTable {
     // MARK: Cursors
 
     /// The row of the device must have the cursor by that time.
-    mutating func cursorMoved(_ device: UInt32, dueAt time: GatewayTime) {
+    mutating func cursorMoved(_ device: DeviceSlot, dueAt time: GatewayTime) {
         movedCursors.append(device)
         cursorsDueAt = min(cursorsDueAt, time)
     }
 
     /// Devices whose cursor is due, at most `limit`; the others stay due.
-    mutating func popMovedCursors(_ limit: Int, now: GatewayTime) -> [UInt32] {
+    mutating func popMovedCursors(_ limit: Int, now: GatewayTime) -> [DeviceSlot] {
         guard cursorsDueAt <= now else { return [] }
         let taken = Array(movedCursors.suffix(limit).reversed())
         movedCursors.removeLast(taken.count)

@@ -24,7 +24,7 @@ extension Shard {
     /// Brings every pending message of a live broadcast into memory, unless it is there.
     ///
     /// The device is ready, and held until the end of this, so that messages in memory stay there.
-    mutating func resolveBroadcasts(_ slot: UInt32, completion: @escaping (inout Shard, Reading) -> Void) {
+    mutating func resolveBroadcasts(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
         guard !devices.pointer(slot).pointee.flags.contains(.resolved) else {
             completion(&self, .whole)
             return
@@ -32,7 +32,7 @@ extension Shard {
         whileBusy(slot, { shard, done in shard.askLedger(slot, completion: done) }, then: completion)
     }
 
-    private mutating func askLedger(_ slot: UInt32, completion: @escaping (inout Shard, Reading) -> Void) {
+    private mutating func askLedger(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
         let device = devices.pointer(slot)
         var asked: [(broadcast: LiveBroadcast, key: StoreKey)] = []
         let resolution = Resolution(endings: device.pointee.endings, completion)
@@ -93,7 +93,7 @@ extension Shard {
     }
 
     /// Looks for the jobs of the messages found, then lists the messages.
-    private mutating func resolved(_ resolution: Resolution, _ slot: UInt32) {
+    private mutating func resolved(_ resolution: Resolution, _ slot: DeviceSlot) {
         for (facts, _) in resolution.found {
             resolution.outstanding += 1
             findJob(facts.message) { shard, job in
@@ -108,7 +108,7 @@ extension Shard {
         listResolved(resolution, slot)
     }
 
-    private mutating func listResolved(_ resolution: Resolution, _ slot: UInt32) {
+    private mutating func listResolved(_ resolution: Resolution, _ slot: DeviceSlot) {
         resolution.outstanding -= 1
         guard resolution.outstanding == 0 else { return }
         let device = devices.pointer(slot)
@@ -136,7 +136,7 @@ extension Shard {
                 // Its live attempt was before the restart, or in an earlier session. It is over if its deadline has
                 // passed or its job exists. The row of a message without a fallback does not have the deadline.
                 let deadline = facts.fallbackAt > 0 ? facts.fallbackAt : facts.acceptedAt + limits.liveDeadline
-                if entry.pointee.job != .max || wasLive && deadline <= now {
+                if entry.pointee.job != .none || wasLive && deadline <= now {
                     entry.pointee.flags.insert(.missed)
                 }
                 armTimer(listed)
@@ -150,7 +150,7 @@ extension Shard {
 
     /// Runs a closure with the device ready and all its pending messages of broadcasts in memory.
     mutating func withBroadcasts(
-        of cid: DeviceID, _ bucket: Bucket, completion: @escaping (inout Shard, UInt32, Readiness) -> Void
+        of cid: DeviceID, _ bucket: Bucket, completion: @escaping (inout Shard, DeviceSlot, Readiness) -> Void
     ) {
         whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
             guard readiness == .ready else { return completion(&shard, slot, readiness) }
@@ -194,7 +194,7 @@ extension Shard {
     }
 
     /// Ends a pending message whose broadcast is not live here any more.
-    private mutating func endForgotten(_ key: StoreKey, _ slot: UInt32) {
+    private mutating func endForgotten(_ key: StoreKey, _ slot: DeviceSlot) {
         whileBusy(slot) { shard, done in
             shard.findForgotten(key, completion: done)
         } then: { shard, found in
@@ -230,12 +230,12 @@ extension Shard {
     }
 
     private mutating func endUnlisted(
-        _ facts: MessageFacts, _ state: FinalState, reason: String, job: UInt32, _ slot: UInt32
+        _ facts: MessageFacts, _ state: FinalState, reason: String, job: JobSlot, _ slot: DeviceSlot
     ) {
-        let wasAlerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
+        let wasAlerted = job != .none && jobs.pointer(job).pointee.row.alertedAt > 0
         inBatch(of: slot) { shard in
             shard.end(
-                facts, state == .expired ? .atExpiry(wasAlerted: wasAlerted) : state, reason: reason, message: .max,
+                facts, state == .expired ? .atExpiry(wasAlerted: wasAlerted) : state, reason: reason, message: .none,
                 job: job)
         }
     }
@@ -260,7 +260,7 @@ extension Shard {
 
     /// As `findPending`, for a broadcast's message that is not in memory and has no job: it has only its ledger row.
     mutating func findPendingBroadcast(
-        _ id: MessageID, number: UInt64, _ slot: UInt32,
+        _ id: MessageID, number: UInt64, _ slot: DeviceSlot,
         completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
     ) {
         let app = apps[Int(devices.pointer(slot).pointee.appIndex)].key
@@ -278,7 +278,7 @@ extension Shard {
     }
 
     /// Withdraws a due job of a broadcast that must not go to the vendor any more.
-    mutating func withdrawLease(_ slot: UInt32, isSuperseded: Bool) {
+    mutating func withdrawLease(_ slot: JobSlot, isSuperseded: Bool) {
         let entry = jobs.pointer(slot)
         let device = entry.pointee.device
         guard isSuperseded else {

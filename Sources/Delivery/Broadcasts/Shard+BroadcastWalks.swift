@@ -132,7 +132,7 @@ extension Shard {
     }
 
     private mutating func visit(_ cid: DeviceID, _ bucket: Bucket, _ step: WalkStep) {
-        let act: (inout Shard, UInt32, Readiness) -> Void = { shard, slot, readiness in
+        let act: (inout Shard, DeviceSlot, Readiness) -> Void = { shard, slot, readiness in
             guard readiness == .ready,
                 shard.apps[Int(shard.devices.pointer(slot).pointee.appIndex)].key == step.walk.record.app
             else {
@@ -169,7 +169,7 @@ extension Shard {
     }
 
     /// Makes the job of a device that is behind.
-    private mutating func enumerate(_ slot: UInt32, _ step: WalkStep) {
+    private mutating func enumerate(_ slot: DeviceSlot, _ step: WalkStep) {
         let app = step.walk.record.app
         guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app),
             !broadcast.isOver, !isOver(broadcast.plan.expiresAt)
@@ -199,7 +199,7 @@ extension Shard {
     }
 
     /// Ends a broadcast for a device that it was not evaluated for, or that has not settled it.
-    private mutating func closeFor(_ slot: UInt32, _ state: FinalState, _ step: WalkStep) {
+    private mutating func closeFor(_ slot: DeviceSlot, _ state: FinalState, _ step: WalkStep) {
         let app = step.walk.record.app
         guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app) else {
             return
@@ -218,7 +218,7 @@ extension Shard {
     ///
     /// A device's messages are for numbers up to `broadcastEvaluated` and for no others. If the device is reachable
     /// after all, the earlier ones wait for their turn as live ones.
-    mutating func evaluateUpTo(_ broadcast: LiveBroadcast, _ slot: UInt32, earlierIsLive: Bool = false) {
+    mutating func evaluateUpTo(_ broadcast: LiveBroadcast, _ slot: DeviceSlot, earlierIsLive: Bool = false) {
         for earlier in broadcasts.log(of: broadcast.record.app)?.live ?? []
         where earlier.number > devices.pointer(slot).pointee.broadcastEvaluated && earlier.number < broadcast.number {
             evaluate(slot, earlier, isLive: earlierIsLive)
@@ -227,14 +227,14 @@ extension Shard {
     }
 
     private mutating func endClosed(
-        _ facts: MessageFacts, _ state: FinalState, _ message: UInt32, _ job: UInt32, _ slot: UInt32
+        _ facts: MessageFacts, _ state: FinalState, _ message: MessageSlot, _ job: JobSlot, _ slot: DeviceSlot
     ) {
-        if state == .expired, job != .max, jobs.pointer(job).pointee.row.state == .leased,
+        if state == .expired, job != .none, jobs.pointer(job).pointee.row.state == .leased,
             jobs.pointer(job).pointee.row.leasedUntil > now
         {
             return  // the job's timer handles the lease's end
         }
-        let wasAlerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
+        let wasAlerted = job != .none && jobs.pointer(job).pointee.row.alertedAt > 0
         inBatch(of: slot) { shard in
             shard.end(
                 facts, state == .expired ? .atExpiry(wasAlerted: wasAlerted) : state,

@@ -39,13 +39,13 @@ extension Shard {
     /// The settled number of the device's row: everything below its first pending message.
     func settledCursor(_ device: UnsafeMutablePointer<Device>) -> UInt64 {
         guard device.pointee.flags.contains(.resolved) else { return device.pointee.broadcastSettled }
-        guard device.pointee.firstBroadcast != .max else { return device.pointee.broadcastEvaluated }
+        guard device.pointee.firstBroadcast != .none else { return device.pointee.broadcastEvaluated }
         let first = messages.pointer(device.pointee.firstBroadcast).pointee.facts.item
         return max(device.pointee.broadcastSettled, min(first &- 1, device.pointee.broadcastEvaluated))
     }
 
     /// Notes that the cursor moved: the shard writes it with the device's next write, or within a second.
-    mutating func cursorMoved(_ slot: UInt32) {
+    mutating func cursorMoved(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         device.pointee.settleBroadcasts(upTo: settledCursor(device))
         guard !device.pointee.flags.contains(.cursorMoved) else { return }
@@ -66,11 +66,11 @@ extension Shard {
     // MARK: Evaluation
 
     /// Sends the device's broadcasts as the window admits, and evaluates new ones for it.
-    mutating func pumpBroadcasts(_ slot: UInt32) {
+    mutating func pumpBroadcasts(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         // Runs with every message of every device: for most, all is evaluated and nothing is pending.
         guard
-            device.pointee.firstBroadcast != .max
+            device.pointee.firstBroadcast != .none
                 || device.pointee.broadcastEvaluated < broadcasts.head(ofAppAt: Int(device.pointee.appIndex)),
             let log = broadcastLog(device), device.pointee.flags.contains(.resolved)
         else { return }
@@ -90,7 +90,7 @@ extension Shard {
     private func waitingBroadcasts(_ device: UnsafeMutablePointer<Device>) -> Int {
         var count = 0
         var next = device.pointee.lastBroadcast
-        while next != .max, !messages.pointer(next).pointee.flags.contains(.sentHere) {
+        while next != .none, !messages.pointer(next).pointee.flags.contains(.sentHere) {
             if !messages.pointer(next).pointee.flags.contains(.passedOver) { count += 1 }
             next = messages.pointer(next).pointee.previous
         }
@@ -98,7 +98,7 @@ extension Shard {
     }
 
     /// Moves the cursor: each broadcast up to this number has its message, or the device is passed over.
-    private mutating func pass(_ slot: UInt32, to number: UInt64) {
+    private mutating func pass(_ slot: DeviceSlot, to number: UInt64) {
         let device = devices.pointer(slot)
         guard number > device.pointee.broadcastEvaluated else { return }
         device.pointee.broadcastEvaluated = number
@@ -109,7 +109,7 @@ extension Shard {
     ///
     /// With `isLive` the device is reachable now, and the message goes out as soon as it is durable. Otherwise the
     /// shard accepts it as for an unreachable device.
-    mutating func evaluate(_ slot: UInt32, _ broadcast: LiveBroadcast, isLive: Bool) {
+    mutating func evaluate(_ slot: DeviceSlot, _ broadcast: LiveBroadcast, isLive: Bool) {
         let device = devices.pointer(slot)
         guard isTarget(slot, broadcast) else {
             numbers.broadcastPassed &+= 1
@@ -146,7 +146,7 @@ extension Shard {
                 if goesOut { shard.countReached([.sent, .reached], of: accepted) }
                 if let endsAs {
                     let reason = endsAs == .revoked ? "stopped" : ""
-                    shard.end(accepted, endsAs, reason: reason, message: .max, job: .max, isStored: false)
+                    shard.end(accepted, endsAs, reason: reason, message: .none, job: .none, isStored: false)
                 }
             }
             pass(slot, to: broadcast.number)
@@ -174,7 +174,7 @@ extension Shard {
     /// True when the live attempt was over before the evaluation: the message is flagged as offline.
     ///
     /// A paced broadcast may come late to a device that was connected all the time.
-    private func isLate(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
+    private func isLate(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> Bool {
         let since = broadcast.plan.speed > 0 ? devices.pointer(slot).pointee.lastLoginAt : now
         return since > broadcast.plan.launchedAt + limits.liveDeadline
     }
@@ -182,7 +182,7 @@ extension Shard {
     /// Whether the broadcast is for the device: its tags and its blacklist flag at the evaluation, once.
     ///
     /// See docs/Semantics.md, "Broadcasts".
-    func isTarget(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
+    func isTarget(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> Bool {
         guard !isIgnored(slot) else { return false }
         let audience = broadcast.plan.audience
         if isPlanted(.broadcastIgnoresTags) { return true }
@@ -192,7 +192,7 @@ extension Shard {
 
     /// True when a newer broadcast under the same key is for the device, too: the older goes out on no channel any
     /// more.
-    func isSuperseded(_ slot: UInt32, _ broadcast: LiveBroadcast) -> Bool {
+    func isSuperseded(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> Bool {
         guard broadcast.collapseHash != 0, let log = broadcasts.log(of: broadcast.record.app) else { return false }
         return log.live.contains {
             $0.number > broadcast.number && !$0.isOver && $0.collapseHash == broadcast.collapseHash
@@ -200,7 +200,7 @@ extension Shard {
         }
     }
 
-    func facts(_ slot: UInt32, _ broadcast: LiveBroadcast) -> MessageFacts {
+    func facts(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> MessageFacts {
         let device = devices.pointer(slot)
         let digest = verifier.messageDigest(of: broadcast.task, for: device.pointee.cid)
         var facts = MessageFacts(
@@ -223,10 +223,10 @@ extension Shard {
     /// Sends, in order, pending messages that this session has not got.
     ///
     /// - Returns: false when the stream must stop here for now.
-    private mutating func offerBroadcasts(_ slot: UInt32) -> Bool {
+    private mutating func offerBroadcasts(_ slot: DeviceSlot) -> Bool {
         let device = devices.pointer(slot)
         var next = device.pointee.firstBroadcast
-        while next != .max {
+        while next != .none {
             let message = next
             let entry = messages.pointer(message)
             next = entry.pointee.next
@@ -274,10 +274,10 @@ extension Shard {
     }
 
     private mutating func send(
-        _ message: UInt32, _ broadcast: LiveBroadcast, _ device: UnsafeMutablePointer<Device>
+        _ message: MessageSlot, _ broadcast: LiveBroadcast, _ device: UnsafeMutablePointer<Device>
     ) {
         let entry = messages.pointer(message)
-        let alertedAt = entry.pointee.job == .max ? 0 : jobs.pointer(entry.pointee.job).pointee.row.alertedAt
+        let alertedAt = entry.pointee.job == .none ? 0 : jobs.pointer(entry.pointee.job).pointee.row.alertedAt
         let isAgain = entry.pointee.flags.contains(.sentHere)
         let attempt = isAgain ? UInt32(device.pointee.round) : 1
         var (frame, messageIDOffset) = broadcast.frame(isOffline: entry.pointee.isOffline)
@@ -323,7 +323,7 @@ extension Shard {
         var settled = 0
         var next = device.pointee.firstBroadcast
         inBatches(of: slot) { shard in
-            while next != .max {
+            while next != .none {
                 let message = next
                 let entry = shard.messages.pointer(message)
                 next = entry.pointee.next
@@ -345,11 +345,11 @@ extension Shard {
     }
 
     /// Ends the messages that a Hello's position in stream 1 names; the device's pending messages are in memory.
-    mutating func settleBroadcastPosition(_ position: StreamPosition, _ slot: UInt32) {
+    mutating func settleBroadcastPosition(_ position: StreamPosition, _ slot: DeviceSlot) {
         let device = devices.pointer(slot)
-        var named: [UInt32] = []
+        var named: [MessageSlot] = []
         var next = device.pointee.firstBroadcast
-        while next != .max {
+        while next != .none {
             let entry = messages.pointer(next)
             if position.names(entry.pointee.facts.item), isEvidence(next) { named.append(next) }
             next = entry.pointee.next
@@ -367,7 +367,7 @@ extension Shard {
     /// Whether a position that names a message is evidence that the device processed it.
     ///
     /// It is not if a session may have passed over the message, before or after a restart.
-    private func isEvidence(_ message: UInt32) -> Bool {
+    private func isEvidence(_ message: MessageSlot) -> Bool {
         let entry = messages.pointer(message)
         let (facts, flags) = (entry.pointee.facts, entry.pointee.flags)
         guard !flags.contains(.passedOver) else { return false }
@@ -380,10 +380,10 @@ extension Shard {
     // MARK: The session's end
 
     /// As `recallInFlight`, for messages of broadcasts.
-    mutating func recallBroadcasts(_ deviceSlot: UInt32, isSessionOver: Bool) {
+    mutating func recallBroadcasts(_ deviceSlot: DeviceSlot, isSessionOver: Bool) {
         let device = devices.pointer(deviceSlot)
         var next = device.pointee.firstBroadcast
-        while next != .max {
+        while next != .none {
             let slot = next
             let entry = messages.pointer(slot)
             next = entry.pointee.next
@@ -400,16 +400,16 @@ extension Shard {
     /// Leaves to its rows what needs no timer, when the device is gone and no step is under way for it.
     ///
     /// Every step ends in `drainWaiting`, which calls this.
-    mutating func leaveBroadcasts(_ deviceSlot: UInt32) {
+    mutating func leaveBroadcasts(_ deviceSlot: DeviceSlot) {
         let flags = devices.pointer(deviceSlot).pointee.flags
         guard !flags.contains(.connected), !devices.pointer(deviceSlot).pointee.isBusy else { return }
         var next = devices.pointer(deviceSlot).pointee.firstBroadcast
-        while next != .max {
+        while next != .none {
             let slot = next
             let entry = messages.pointer(slot)
             next = entry.pointee.next
             // Armed and without a job: its timer makes that job.
-            guard entry.pointee.fallbackAt == 0 || entry.pointee.job != .max else { continue }
+            guard entry.pointee.fallbackAt == 0 || entry.pointee.job != .none else { continue }
             cursorMoved(deviceSlot)
             leaveToStore(slot)
         }

@@ -30,14 +30,14 @@ struct CounterTable: ~Copyable {
     private static let rowsOfBatch = 256
 
     struct Changed {
-        var slot = UInt32.max
+        var slot = CounterSlot.none
         var change = CounterChange()
     }
 
     private var rows = Slab<CountersRow>()
     private var index = WideMap()
     /// A report looks at one app's rows.
-    private var slotsByApp: [AppKey: [UInt32]] = [:]
+    private var slotsByApp: [AppKey: [CounterSlot]] = [:]
     /// The rows that the open batch changes, and what it adds: that of today, and that of yesterday.
     private var today = Changed()
     private var earlier = Changed()
@@ -80,7 +80,7 @@ struct CounterTable: ~Copyable {
         guard !reach.isEmpty else { return }
         let scope = Scope(app: facts.app, bucket: facts.bucket, now: now)
         let acceptedOn = CountersRow.day(of: facts.acceptedAt)
-        if acceptedOn &+ 1 == scope.day, let slot = index[facts.app.word, Self.key(facts.bucket, acceptedOn)] {
+        if acceptedOn &+ 1 == scope.day, let slot = slot(of: facts.app, facts.bucket, acceptedOn) {
             earlier.slot = slot
             earlier.change.count(reach)
             rows.pointer(slot).pointee.count(reach)
@@ -92,11 +92,11 @@ struct CounterTable: ~Copyable {
 
     /// Writes what was counted into the open batch of the store, as its last step.
     mutating func writeChanged(_ bucket: Bucket, to store: any ShardStore) {
-        if today.slot != .max {
+        if today.slot != .none {
             write(today, bucket, to: store)
             today = Changed()
         }
-        if earlier.slot != .max {
+        if earlier.slot != .none {
             write(earlier, bucket, to: store)
             earlier = Changed()
         }
@@ -110,23 +110,27 @@ struct CounterTable: ~Copyable {
     }
 
     /// The row of the batch's bucket, app and day, which the batch changes.
-    private mutating func openToday(_ scope: Scope) -> UInt32 {
-        if today.slot != .max {
+    private mutating func openToday(_ scope: Scope) -> CounterSlot {
+        if today.slot != .none {
             assert(rows.pointer(today.slot).pointee.app == scope.app, "a batch counts for one app")
             return today.slot
         }
         today.slot =
-            index[scope.app.word, Self.key(scope.bucket, scope.day)]
+            slot(of: scope.app, scope.bucket, scope.day)
             ?? keep(CountersRow(app: scope.app, day: scope.day), scope.bucket)
         return today.slot
     }
 
     @discardableResult
-    private mutating func keep(_ row: CountersRow, _ bucket: Bucket) -> UInt32 {
+    private mutating func keep(_ row: CountersRow, _ bucket: Bucket) -> CounterSlot {
         let slot = rows.insert(row)
         slotsByApp[row.app, default: []].append(slot)
-        index.set(row.app.word, Self.key(bucket, row.day), slot)
+        index.set(row.app.word, Self.key(bucket, row.day), slot.number)
         return slot
+    }
+
+    private func slot(of app: AppKey, _ bucket: Bucket, _ day: UInt32) -> CounterSlot? {
+        index[app.word, Self.key(bucket, day)].map { CounterSlot(number: $0) }
     }
 
     private static func key(_ bucket: Bucket, _ day: UInt32) -> UInt64 { UInt64(bucket.index) << 32 | UInt64(day) }
@@ -139,15 +143,16 @@ struct CounterTable: ~Copyable {
         for bucket in UInt16(0)..<UInt16(Bucket.count) {
             for app in apps {
                 for old in stride(from: Int64(yesterday) - 3, to: Int64(yesterday), by: 1) where old >= 0 {
-                    guard let slot = index.remove(app.key.word, Self.key(Bucket(bucket), UInt32(old))) else { continue }
-                    let row = rows.remove(slot)
+                    let key = Self.key(Bucket(bucket), UInt32(old))
+                    guard let number = index.remove(app.key.word, key) else { continue }
+                    let row = rows.remove(CounterSlot(number: number))
                     let day = CounterDay(app: row.app, day: row.day)
                     pastDays[day, default: CountersRow(app: row.app, day: row.day)].add(row)
                 }
             }
         }
         slotsByApp.removeAll(keepingCapacity: true)
-        for slot in 0..<rows.highWater where rows.isOccupied(slot) {
+        for slot in rows.slots() where rows.isOccupied(slot) {
             slotsByApp[rows.pointer(slot).pointee.app, default: []].append(slot)
         }
     }
@@ -177,7 +182,7 @@ struct CounterTable: ~Copyable {
         var sums: [CounterDay: CountersRow] = [:]
         for (day, row) in pastDays where Int64(day.day) + 2 <= today && !foldedDays.contains(day) { sums[day] = row }
         // Rows of an app that is no longer configured leave memory only with the process.
-        for slot in 0..<rows.highWater where rows.isOccupied(slot) {
+        for slot in rows.slots() where rows.isOccupied(slot) {
             let row = rows.pointer(slot)
             let day = CounterDay(app: row.pointee.app, day: row.pointee.day)
             guard Int64(day.day) + 2 <= today, !foldedDays.contains(day) else { continue }

@@ -193,8 +193,8 @@ struct Device {
     /// Nothing refers to the slot's record but itself.
     var isIdle: Bool {
         flags.isDisjoint(with: [.connected, .loading, .dirty, .paging, .cursorMoved]) && !isBusy
-            && firstMessage == .max && firstVendor == .max && firstBroadcast == .max
-            && firstJob == .max && waiting == .max
+            && firstMessage == .none && firstVendor == .none && firstBroadcast == .none
+            && firstJob == .none && waiting == .none
     }
 
     /// Rows that are only on disk.
@@ -234,9 +234,9 @@ struct Message {
     }
 
     var facts: MessageFacts
-    var device: UInt32
-    var links = SlotLinks()
-    var job: UInt32 = .max
+    var device: DeviceSlot
+    var links = SlotLinks<Message>()
+    var job = JobSlot.none
     var flags: Flags = []
     var location = ValueLocation(block: 0, offset: 0, byteCount: 0)
     var ticket: Ticket = 0
@@ -247,10 +247,10 @@ struct Message {
     var collapseHash: UInt64 = 0
 
     /// The next and the previous message in its device's list.
-    var next: UInt32 { links.next }
-    var previous: UInt32 { links.previous }
+    var next: MessageSlot { links.next }
+    var previous: MessageSlot { links.previous }
 
-    init(facts: MessageFacts, device: UInt32) { (self.facts, self.device) = (facts, device) }
+    init(facts: MessageFacts, device: DeviceSlot) { (self.facts, self.device) = (facts, device) }
 
     var isOffline: Bool { facts.flags.contains(.offline) || flags.contains(.missed) }
 }
@@ -260,15 +260,15 @@ struct JobEntry {
     enum Place: UInt8 { case none, due, held, leasing }
 
     var row: JobRow
-    var device: UInt32
+    var device: DeviceSlot
     var appIndex: UInt16
     var place = Place.none
     /// Its message's slot, if the message is in memory.
-    var message: UInt32 = .max
+    var message = MessageSlot.none
     /// In the app's due list.
-    var dueLinks = SlotLinks()
+    var dueLinks = SlotLinks<JobEntry>()
     /// Among the device's jobs.
-    var deviceLinks = SlotLinks()
+    var deviceLinks = SlotLinks<JobEntry>()
     /// The alarm of the row that has the job, as it was last written; 0: no row has it.
     var storedWakeAt: GatewayTime = 0
     /// The job has a row of its own.
@@ -282,9 +282,9 @@ struct JobEntry {
     /// The row that has the job: its own, or its message's.
     var alarmKey: StoreKey { isStored ? row.facts.jobKey : row.facts.key }
 
-    var nextOfDevice: UInt32 { deviceLinks.next }
+    var nextOfDevice: JobSlot { deviceLinks.next }
 
-    init(row: JobRow, device: UInt32, appIndex: UInt16) {
+    init(row: JobRow, device: DeviceSlot, appIndex: UInt16) {
         (self.row, self.device, self.appIndex) = (row, device, appIndex)
     }
 }

@@ -14,12 +14,12 @@ struct DeviceQueue {
     var nextFree: Pointer?
 
     /// The first listed message of the live stream that the shard has not offered to this session.
-    var firstUnsent: UInt32 = .max
+    var firstUnsent = MessageSlot.none
     /// Messages in memory: of the live stream by sequence, of the vendor table, and of broadcasts by number.
-    var streamed = SlotEnds()
-    var unstreamed = SlotEnds()
-    var broadcast = SlotEnds()
-    var jobs = SlotEnds()
+    var streamed = SlotEnds<Message>()
+    var unstreamed = SlotEnds<Message>()
+    var broadcast = SlotEnds<Message>()
+    var jobs = SlotEnds<JobEntry>()
     /// Rows in the stores, young and cold.
     var messageCount: Int32 = 0
     var listedCount: Int32 = 0
@@ -44,7 +44,7 @@ struct DeviceQueue {
     /// Counts messages of the live stream that left memory for the disk: a page asked for before does not have them.
     var departures: UInt32 = 0
     /// Its place in `waitLists`.
-    var waiting: UInt32 = .max
+    var waiting = WaitSlot.none
     var dropped = DroppedCounts()
     /// A queued message may have a job row: a page of the queue looks for them.
     ///
@@ -63,8 +63,8 @@ extension DeviceQueue.Pointer {
     @inline(__always)
     var isEmpty: Bool {
         pointee.messageCount | pointee.vendorCount | Int32(pointee.inFlightCount) == 0
-            && pointee.streamed.first & pointee.broadcast.first & pointee.unstreamed.first == .max
-            && pointee.jobs.first & pointee.waiting == .max
+            && pointee.streamed.first.number & pointee.broadcast.first.number & pointee.unstreamed.first.number == .max
+            && pointee.jobs.first.number & pointee.waiting.number == .max
             && pointee.dropped.expired | pointee.dropped.collapsed | pointee.dropped.overflowed == 0
             && pointee.dropped.revoked | pointee.dropped.failed == 0
     }
@@ -136,20 +136,20 @@ extension Device {
         return true
     }
 
-    var firstUnsent: UInt32 {
+    var firstUnsent: MessageSlot {
         @inline(__always) get { queue.pointee.firstUnsent }
-        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.firstUnsent = newValue } }
+        @inline(__always) set { if mayWrite(newValue == .none) { queue.pointee.firstUnsent = newValue } }
     }
 
-    var firstMessage: UInt32 { @inline(__always) get { queue.pointee.streamed.first } }
-    var firstVendor: UInt32 { @inline(__always) get { queue.pointee.unstreamed.first } }
-    var firstBroadcast: UInt32 { @inline(__always) get { queue.pointee.broadcast.first } }
-    var lastBroadcast: UInt32 { @inline(__always) get { queue.pointee.broadcast.last } }
-    var firstJob: UInt32 { @inline(__always) get { queue.pointee.jobs.first } }
+    var firstMessage: MessageSlot { @inline(__always) get { queue.pointee.streamed.first } }
+    var firstVendor: MessageSlot { @inline(__always) get { queue.pointee.unstreamed.first } }
+    var firstBroadcast: MessageSlot { @inline(__always) get { queue.pointee.broadcast.first } }
+    var lastBroadcast: MessageSlot { @inline(__always) get { queue.pointee.broadcast.last } }
+    var firstJob: JobSlot { @inline(__always) get { queue.pointee.jobs.first } }
 
     /// The list of the device's messages of a table in memory.
     @inline(__always)
-    func messages(of table: StoreKey.Table) -> SlotEnds {
+    func messages(of table: StoreKey.Table) -> SlotEnds<Message> {
         switch table {
         case .message: queue.pointee.streamed
         case .broadcast: queue.pointee.broadcast
@@ -158,7 +158,7 @@ extension Device {
     }
 
     @inline(__always)
-    mutating func setMessages(of table: StoreKey.Table, _ ends: SlotEnds) {
+    mutating func setMessages(of table: StoreKey.Table, _ ends: SlotEnds<Message>) {
         guard mayWrite(ends.isEmpty) else { return }
         switch table {
         case .message: queue.pointee.streamed = ends
@@ -167,7 +167,7 @@ extension Device {
         }
     }
 
-    var jobs: SlotEnds {
+    var jobs: SlotEnds<JobEntry> {
         @inline(__always) get { queue.pointee.jobs }
         @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.pointee.jobs = newValue } }
     }
@@ -252,9 +252,9 @@ extension Device {
         @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.departures = newValue } }
     }
 
-    var waiting: UInt32 {
+    var waiting: WaitSlot {
         @inline(__always) get { queue.pointee.waiting }
-        @inline(__always) set { if mayWrite(newValue == .max) { queue.pointee.waiting = newValue } }
+        @inline(__always) set { if mayWrite(newValue == .none) { queue.pointee.waiting = newValue } }
     }
 
     var dropped: DroppedCounts {

@@ -5,13 +5,15 @@ internal import Wire
 struct SessionTable: ~Copyable {
     private struct Place: BitwiseCopyable {
         /// The shard is checking the Hello, and the gateway has not reported the connection as gone.
-        static let awaited = UInt32.max
+        static var awaited: DeviceSlot { .none }
         /// The session is over, or there never was one.
-        static let over = UInt32.max - 1
+        static var over: DeviceSlot { DeviceSlot(number: .max - 1) }
 
         var stamp: UInt32 = 0
         /// The device's slot, or one of the two above.
         var device = over
+
+        var hasDevice: Bool { device.number < Self.over.number }
     }
 
     private var places = PagedArray(repeating: Place())
@@ -30,16 +32,16 @@ struct SessionTable: ~Copyable {
 
     /// The device of a session, unless the session is over or not known.
     @inline(__always)
-    func device(of session: SessionRef) -> UInt32? {
+    func device(of session: SessionRef) -> DeviceSlot? {
         let place = places[session.slot]
-        return place.stamp == session.stamp && place.device < Place.over ? place.device : nil
+        return place.stamp == session.stamp && place.hasDevice ? place.device : nil
     }
 
     /// The device whose session has this slot.
     @inline(__always)
-    func device(at slot: UInt32) -> UInt32? {
-        let device = places[slot].device
-        return device < Place.over ? device : nil
+    func device(at slot: UInt32) -> DeviceSlot? {
+        let place = places[slot]
+        return place.hasDevice ? place.device : nil
     }
 
     /// Remembers a connection whose Hello the shard is checking: it may close before the check ends.
@@ -54,7 +56,7 @@ struct SessionTable: ~Copyable {
         return place.stamp == session.stamp && place.device != Place.over
     }
 
-    mutating func attach(_ session: SessionRef, to device: UInt32, ofApp app: Int) {
+    mutating func attach(_ session: SessionRef, to device: DeviceSlot, ofApp app: Int) {
         places.pointer(session.slot).pointee.device = device
         count += 1
         countByApp[app] += 1

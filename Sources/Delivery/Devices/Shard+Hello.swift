@@ -6,7 +6,7 @@ internal import Wire
 /// A device's Hello on its way to the Welcome.
 private struct Arrival {
     var command: HelloCommand
-    var slot: UInt32
+    var slot: DeviceSlot
     /// The position in the device's own stream, if it counts for this store.
     var position: StreamPosition?
     /// The same for broadcasts.
@@ -73,7 +73,7 @@ extension Shard {
 
     // MARK: Registration
 
-    private mutating func registerDevice(_ command: HelloCommand) -> UInt32? {
+    private mutating func registerDevice(_ command: HelloCommand) -> DeviceSlot? {
         guard knownDevice(command.cid) == nil, store.acceptsWrites,
             !retiredApps.contains(command.app)
         else {
@@ -108,7 +108,7 @@ extension Shard {
     }
 
     /// Checks the proof first, so that a peer learns nothing about a device of another; then the clock.
-    private mutating func refusal(_ command: HelloCommand, _ slot: UInt32) -> Refusal? {
+    private mutating func refusal(_ command: HelloCommand, _ slot: DeviceSlot) -> Refusal? {
         let device = devices.pointer(slot)
         guard apps[Int(device.pointee.appIndex)].key == command.app else {
             return Refusal(.unknownDevice, "this cid is not known here: register anew")
@@ -130,7 +130,7 @@ extension Shard {
     }
 
     /// The Hello is accepted: an older session of the device ends.
-    private mutating func replaceSession(_ command: HelloCommand, _ slot: UInt32) {
+    private mutating func replaceSession(_ command: HelloCommand, _ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         device.pointee.lastTimestamp = command.hello.timestamp
         device.pointee.flags.insert(.established)
@@ -147,7 +147,7 @@ extension Shard {
     ///
     /// A position that this store never gave means that the store is older than what the device has seen. No position
     /// counts then, and the queue epoch changes.
-    private mutating func arrival(_ command: HelloCommand, _ slot: UInt32) -> Arrival {
+    private mutating func arrival(_ command: HelloCommand, _ slot: DeviceSlot) -> Arrival {
         let device = devices.pointer(slot)
         var arrival = Arrival(command: command, slot: slot)
         guard command.hello.queueEpoch == device.pointee.queueEpoch else { return arrival }
@@ -170,9 +170,9 @@ extension Shard {
         guard let position = arrival.position else { return completion(&self, .whole) }
         let (slot, highest) = (arrival.slot, position.highest)
         let device = devices.pointer(slot)
-        var named: [UInt32] = []
+        var named: [MessageSlot] = []
         var next = device.pointee.firstMessage
-        while next != .max, named.count < limits.sliceCount {
+        while next != .none, named.count < limits.sliceCount {
             let item = messages.pointer(next).pointee.facts.item
             guard item <= highest else { break }
             if position.names(item), mayHaveArrived(next) { named.append(next) }
@@ -192,12 +192,12 @@ extension Shard {
 
     /// Ends the cold rows that a position names, page by page; they are at the head of the queue.
     private mutating func settleCold(
-        _ slot: UInt32, _ position: StreamPosition, from item: UInt64,
+        _ slot: DeviceSlot, _ position: StreamPosition, from item: UInt64,
         completion: @escaping (inout Shard, Reading) -> Void
     ) {
         scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, page in
             guard case .rows(let rows, let isLast) = page else { return completion(&shard, .unreadable) }
-            var named: [UInt32] = []
+            var named: [MessageSlot] = []
             for row in rows where position.names(row.facts.item) {
                 let isKnown = shard.listedMessage(table: .message, item: row.facts.item, of: slot) != nil
                 let message = shard.adoptMessage(row, device: slot)
@@ -220,7 +220,7 @@ extension Shard {
     ///
     /// Positions are cumulative. The stream passes over messages that expired while a lease is out, and over one-shot
     /// messages after their attempt. The client cannot see those gaps.
-    private func mayHaveArrived(_ message: UInt32) -> Bool {
+    private func mayHaveArrived(_ message: MessageSlot) -> Bool {
         let entry = messages.pointer(message)
         if entry.pointee.flags.contains(.passedOver) { return false }
         if entry.pointee.flags.contains(.attempted) { return true }
@@ -232,7 +232,7 @@ extension Shard {
     }
 
     /// Gives acked messages their final state.
-    mutating func endAcked(_ acked: [UInt32], _ slot: UInt32) {
+    mutating func endAcked(_ acked: [MessageSlot], _ slot: DeviceSlot) {
         guard !acked.isEmpty else { return }
         inBatches(of: slot) { shard in
             for message in acked {
@@ -258,7 +258,7 @@ extension Shard {
     }
 
     private mutating func settleOpened(
-        _ opened: ArraySlice<MessageID>, _ slot: UInt32, completion: @escaping (inout Shard) -> Void
+        _ opened: ArraySlice<MessageID>, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void
     ) {
         guard let message = opened.first else { return completion(&self) }
         markOpened(message, slot) { shard in
@@ -268,7 +268,7 @@ extension Shard {
 
     // MARK: Welcome
 
-    private mutating func welcome(_ command: HelloCommand, _ slot: UInt32, isRegistration: Bool) {
+    private mutating func welcome(_ command: HelloCommand, _ slot: DeviceSlot, isRegistration: Bool) {
         // A device that disconnected meanwhile has no session; what its Hello settled stays settled.
         guard sessions.isAwaited(command.session) else { return leaveBroadcasts(slot) }
         let hello = command.hello

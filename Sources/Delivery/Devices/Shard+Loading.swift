@@ -17,17 +17,17 @@ enum Readiness {
 }
 
 extension Shard {
-    typealias Waiter = (inout Shard, UInt32, Readiness) -> Void
+    typealias Waiter = (inout Shard, DeviceSlot, Readiness) -> Void
 
     /// The device's slot, made if there is none: an unloaded slot only holds jobs and waiting commands.
-    mutating func deviceSlot(_ cid: DeviceID, bucket: Bucket) -> UInt32 {
+    mutating func deviceSlot(_ cid: DeviceID, bucket: Bucket) -> DeviceSlot {
         if let slot = knownDevice(cid) { return slot }
         return devices.insert(cid, bucket: bucket)
     }
 
     /// The device's slot, if it has one.
     @inline(__always)  // A call would copy the whole shard.
-    func knownDevice(_ cid: DeviceID) -> UInt32? { devices.find(cid) }
+    func knownDevice(_ cid: DeviceID) -> DeviceSlot? { devices.find(cid) }
 
     /// The app's place; an app that the configuration does not name (any more) gets a place without settings.
     mutating func appIndex(_ key: AppKey) -> UInt16 {
@@ -37,13 +37,13 @@ extension Shard {
         return UInt16(truncatingIfNeeded: apps.count - 1)
     }
 
-    func isFree(_ slot: UInt32) -> Bool {
+    func isFree(_ slot: DeviceSlot) -> Bool {
         let device = devices.pointer(slot)
-        return device.pointee.isLoaded && !device.pointee.isBusy && device.pointee.waiting == .max
+        return device.pointee.isLoaded && !device.pointee.isBusy && device.pointee.waiting == .none
     }
 
     /// Runs a command when the device's record is in memory and no other step is under way: now, or in its turn.
-    mutating func whenReady(_ slot: UInt32, _ command: @escaping Waiter) {
+    mutating func whenReady(_ slot: DeviceSlot, _ command: @escaping Waiter) {
         let device = devices.pointer(slot)
         if isFree(slot) {
             command(&self, slot, .ready)
@@ -58,10 +58,10 @@ extension Shard {
     }
 
     /// Runs the commands that wait for a device, until it is busy again.
-    mutating func drainWaiting(_ slot: UInt32, _ readiness: Readiness = .ready) {
+    mutating func drainWaiting(_ slot: DeviceSlot, _ readiness: Readiness = .ready) {
         while devices.isOccupied(slot) {
             let device = devices.pointer(slot)
-            if readiness == .ready, device.pointee.isBusy, device.pointee.waiting != .max { return }
+            if readiness == .ready, device.pointee.isBusy, device.pointee.waiting != .none { return }
             guard let command = devices.popWaiting(slot) else { break }
             // A command before this one may have removed the device.
             command(&self, slot, readiness == .ready && !device.pointee.isLoaded ? .unknown : readiness)
@@ -100,7 +100,7 @@ extension Shard {
         }
     }
 
-    private mutating func load(_ slot: UInt32) {
+    private mutating func load(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         device.pointee.flags.insert(.loading)
         let (cid, bucket) = (device.pointee.cid, device.pointee.bucket)
@@ -148,7 +148,7 @@ extension Shard {
     }
 
     private mutating func fill(
-        _ slot: UInt32, _ row: DeviceRow, profile: UnsafeRawBufferPointer, wakeAt: GatewayTime
+        _ slot: DeviceSlot, _ row: DeviceRow, profile: UnsafeRawBufferPointer, wakeAt: GatewayTime
     ) {
         let device = devices.pointer(slot)
         device.pointee.appIndex = appIndex(row.app)
@@ -178,18 +178,18 @@ extension Shard {
         devices.noteLoaded(slot)
     }
 
-    func profile(_ slot: UInt32) -> DeviceProfile { devices.profile(slot) }
+    func profile(_ slot: DeviceSlot) -> DeviceProfile { devices.profile(slot) }
 
     // MARK: Leaving memory
 
     /// Frees a slot that holds nothing: no record, no job, no command.
-    mutating func freeIfEmpty(_ slot: UInt32) {
+    mutating func freeIfEmpty(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         guard device.pointee.isIdle, !device.pointee.isLoaded else { return }
         remove(slot)
     }
 
-    mutating func remove(_ slot: UInt32) {
+    mutating func remove(_ slot: DeviceSlot) {
         walls[slot] = nil
         devices.remove(slot)
     }
@@ -233,7 +233,7 @@ extension Shard {
     ///
     /// At the completion the device's slot is still valid; its session may be another.
     mutating func scan(
-        _ slot: UInt32, table: StoreKey.Table, from item: UInt64, rowLimit: Int, byteLimit: Int,
+        _ slot: DeviceSlot, table: StoreKey.Table, from item: UInt64, rowLimit: Int, byteLimit: Int,
         completion: @escaping (inout Shard, Page) -> Void
     ) {
         let device = devices.pointer(slot)
@@ -305,7 +305,7 @@ extension Shard {
     }
 
     /// Brings a scanned message's job into memory, as its row says or as the message's row implies.
-    mutating func adoptJob(of scanned: Scanned) -> UInt32 {
+    mutating func adoptJob(of scanned: Scanned) -> JobSlot {
         let key = scanned.facts.jobKey
         var found = scanned.isJobStored ? scanned.job : nil
         var wakeAt = scanned.jobWakeAt
@@ -316,7 +316,7 @@ extension Shard {
         guard let row = found else {
             if let known = jobs.find(scanned.facts.message) { return known }
             guard scanned.facts.hasDueJob(at: now), scanned.facts.expiresAt > now, !scanned.hasUnreadableJob else {
-                return .max
+                return .none
             }
             let slot = adoptImplied(JobRow(impliedBy: scanned.facts))
             if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
@@ -328,7 +328,7 @@ extension Shard {
     }
 
     /// Brings a scanned message into memory as a cold one, unless it is there already.
-    mutating func adoptMessage(_ scanned: Scanned, device: UInt32) -> UInt32 {
+    mutating func adoptMessage(_ scanned: Scanned, device: DeviceSlot) -> MessageSlot {
         if let known = listedMessage(table: scanned.facts.table, item: scanned.facts.item, of: device) { return known }
         let job = adoptJob(of: scanned)
         var message = Message(facts: scanned.facts, device: device)
@@ -338,10 +338,10 @@ extension Shard {
         message.collapseHash = scanned.row.collapseKey.isEmpty ? 0 : Fingerprint.of(scanned.row.collapseKey)
         // Its live attempt was before the restart, or in an earlier session. It is over if its deadline has passed or
         // its job exists.
-        if job != .max || scanned.facts.fallbackAt > 0 && scanned.facts.fallbackAt <= now {
+        if job != .none || scanned.facts.fallbackAt > 0 && scanned.facts.fallbackAt <= now {
             message.flags.insert(.missed)
         }
-        if job != .max, jobs.pointer(job).pointee.row.isCollapsed { message.flags.insert(.collapsed) }
+        if job != .none, jobs.pointer(job).pointee.row.isCollapsed { message.flags.insert(.collapsed) }
         let slot = list(message)
         armTimer(slot)
         return slot
@@ -349,7 +349,7 @@ extension Shard {
 
     /// Finds a job by its id, in memory or in the store, and brings it in.
     mutating func findJob(
-        _ message: MessageID, completion: @escaping (inout Shard, Found<UInt32>) -> Void
+        _ message: MessageID, completion: @escaping (inout Shard, Found<JobSlot>) -> Void
     ) {
         guard let bucket = message.bucket else {
             completion(&self, .absent)

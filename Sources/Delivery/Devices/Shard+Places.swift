@@ -28,13 +28,13 @@ extension Shard {
             if let device = foreseenDevice(index) { body(Self.place(device.pointee.queue)) }
         }
         for index in 0..<count {
-            guard let device = foreseenDevice(index), device.pointee.firstUnsent != .max else { continue }
+            guard let device = foreseenDevice(index), device.pointee.firstUnsent != .none else { continue }
             body(Self.place(messages.address(device.pointee.firstUnsent)))
         }
     }
 
     private func foreseenDevice(_ index: Int) -> UnsafeMutablePointer<Device>? {
-        guard case .publish(_, _, let slot, _) = outbox.waiting(at: index).pointee.kind, slot != .max else {
+        guard case .publish(_, _, let slot, _) = outbox.waiting(at: index).pointee.kind, slot != .none else {
             return nil
         }
         return devices.address(slot)

@@ -6,7 +6,7 @@ public import Wire
 extension Shard {
     /// The device of a live session, or `nil` when this shard does not know the session (any more).
     @inline(__always)  // A call would copy the whole shard.
-    func device(of session: SessionRef) -> UInt32? {
+    func device(of session: SessionRef) -> DeviceSlot? {
         sessions.device(of: session)
     }
 
@@ -30,7 +30,7 @@ extension Shard {
     }
 
     /// A session's ack is overdue: the shard sends a Ping and counts the device as unreachable meanwhile.
-    mutating func becomeSuspect(_ slot: UInt32) {
+    mutating func becomeSuspect(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         guard device.pointee.isConnected, !device.pointee.flags.contains(.suspect) else { return }
         if !isPlanted(.suspectCountsAsReachable) { device.pointee.flags.insert(.suspect) }
@@ -41,7 +41,7 @@ extension Shard {
     }
 
     /// Counts the device as reachable or not, and places its jobs again.
-    mutating func presenceChanged(_ slot: UInt32) {
+    mutating func presenceChanged(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         let isReachable = device.pointee.isReachable
         if isReachable != device.pointee.flags.contains(.countedReachable) {
@@ -69,7 +69,7 @@ extension Shard {
         endSession(slot, announced: announced)
     }
 
-    mutating func endSession(_ slot: UInt32, announced: Bool) {
+    mutating func endSession(_ slot: DeviceSlot, announced: Bool) {
         let device = devices.pointer(slot)
         guard device.pointee.isConnected else { return }
         sessions.detach(
@@ -87,18 +87,18 @@ extension Shard {
     /// Makes the job of every un-acked message due: the device left.
     ///
     /// One turn makes a slice of them; the timers of the other messages make theirs, a slice a turn.
-    mutating func makeAllDue(_ slot: UInt32) {
+    mutating func makeAllDue(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         var count = 0
         inBatches(of: slot) { shard in
             for first in [device.pointee.firstMessage, device.pointee.firstBroadcast] {
                 var next = first
-                while next != .max {
+                while next != .none {
                     let message = next
                     let entry = shard.messages.pointer(message)
                     next = entry.pointee.next
                     entry.pointee.flags.insert(.missed)
-                    guard entry.pointee.job == .max, entry.pointee.facts.expiresAt > shard.now else { continue }
+                    guard entry.pointee.job == .none, entry.pointee.facts.expiresAt > shard.now else { continue }
                     let isTold = entry.pointee.facts.tellsMissed(at: shard.now)
                     guard !isTold || entry.pointee.facts.flags.contains(.isArmed) else { continue }
                     count += 1
@@ -120,14 +120,14 @@ extension Shard {
     }
 
     /// Makes the jobs due two seconds after the connection broke, unless the device is back by then.
-    private mutating func makeAllDueSoon(_ slot: UInt32) {
+    private mutating func makeAllDueSoon(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         let due = now + limits.unannouncedCloseDelay
         for first in [device.pointee.firstMessage, device.pointee.firstBroadcast] {
             var next = first
-            while next != .max {
+            while next != .none {
                 let entry = messages.pointer(next)
-                if entry.pointee.job == .max {
+                if entry.pointee.job == .none {
                     entry.pointee.fallbackAt = entry.pointee.fallbackAt > 0 ? min(entry.pointee.fallbackAt, due) : due
                     armTimer(next)
                 }
@@ -135,7 +135,7 @@ extension Shard {
             }
         }
         var job = device.pointee.firstJob
-        while job != .max {
+        while job != .none {
             let entry = jobs.pointer(job)
             if entry.pointee.place == .held { entry.pointee.row.dueAt = due }
             job = entry.pointee.nextOfDevice
@@ -205,7 +205,7 @@ extension Shard {
     }
 
     /// Takes the tokens that a client named; an empty one removes those of its channel and kind, or of its activity.
-    mutating func register(_ tokens: [VendorToken], _ slot: UInt32, isAgain: Bool) {
+    mutating func register(_ tokens: [VendorToken], _ slot: DeviceSlot, isAgain: Bool) {
         var profile = profile(slot)
         for token in tokens {
             let kind = TokenKind(rawValue: token.kind.rawValue) ?? .alert
@@ -231,7 +231,7 @@ extension Shard {
 
     // MARK: The session's timers
 
-    mutating func armHeartbeat(_ slot: UInt32) {
+    mutating func armHeartbeat(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         var time = device.pointee.lastHeardAt + Int64(device.pointee.heartbeatSeconds) * 1_500
         if device.pointee.flags.contains(.suspect) {
@@ -240,7 +240,7 @@ extension Shard {
         devices.timers.schedule(slot, at: time)
     }
 
-    mutating func deviceTimerFired(_ slot: UInt32) {
+    mutating func deviceTimerFired(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         guard device.pointee.isConnected else { return }
         if device.pointee.flags.contains(.suspect), device.pointee.suspectSince + limits.suspectSilence <= now {
@@ -258,7 +258,7 @@ extension Shard {
     }
 
     /// Closes a device's session for a reason of the gateway's.
-    mutating func close(_ slot: UInt32, _ code: CloseCode, _ reason: StaticString) {
+    mutating func close(_ slot: DeviceSlot, _ code: CloseCode, _ reason: StaticString) {
         outbox.send(.close(devices.pointer(slot).pointee.session, code, reason: reason))
         endSession(slot, announced: false)
     }
@@ -266,7 +266,7 @@ extension Shard {
     // MARK: Backlog
 
     /// Asks for the next page once half the window is free.
-    mutating func askForPage(_ slot: UInt32) {
+    mutating func askForPage(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         guard !device.pointee.flags.contains(.paging),
             device.pointee.inFlightCount == 0 || device.pointee.inFlightCount <= device.pointee.window / 2,
@@ -293,7 +293,7 @@ extension Shard {
         }
     }
 
-    private mutating func sendPage(_ rows: [Scanned], isComplete: Bool, _ slot: UInt32) {
+    private mutating func sendPage(_ rows: [Scanned], isComplete: Bool, _ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         guard device.pointee.isReachable, !device.pointee.flags.contains(.gated) else { return }
         for row in rows {

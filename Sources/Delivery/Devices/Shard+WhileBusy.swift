@@ -21,7 +21,7 @@ extension Shard {
     /// The device's record is in memory and stays there; `step` hands on the completion that it gets, at once or through
     /// a reader. A step within a step is a part of it: the device is free after the outer one.
     mutating func whileBusy<Value>(
-        _ slot: UInt32, _ step: (inout Shard, @escaping (inout Shard, Value) -> Void) -> Void,
+        _ slot: DeviceSlot, _ step: (inout Shard, @escaping (inout Shard, Value) -> Void) -> Void,
         then finish: @escaping (inout Shard, Value) -> Void
     ) {
         let isOuter = hold(slot)
@@ -34,7 +34,7 @@ extension Shard {
 
     /// The same for a step without a result.
     mutating func whileBusy(
-        _ slot: UInt32, _ step: (inout Shard, @escaping (inout Shard) -> Void) -> Void,
+        _ slot: DeviceSlot, _ step: (inout Shard, @escaping (inout Shard) -> Void) -> Void,
         then finish: @escaping (inout Shard) -> Void
     ) {
         let isOuter = hold(slot)
@@ -46,12 +46,12 @@ extension Shard {
     }
 
     /// The same for one read.
-    mutating func whileBusy(_ slot: UInt32, reading key: StoreKey, then finish: @escaping Continuation) {
+    mutating func whileBusy(_ slot: DeviceSlot, reading key: StoreKey, then finish: @escaping Continuation) {
         whileBusy(slot, { shard, done in shard.read([.get(key)], then: done) }, then: finish)
     }
 
     /// - Returns: false when an outer step holds the device already.
-    private mutating func hold(_ slot: UInt32) -> Bool {
+    private mutating func hold(_ slot: DeviceSlot) -> Bool {
         let device = devices.pointer(slot)
         guard !device.pointee.isBusy else { return false }
         device.pointee.flags.insert(.busy)

@@ -9,21 +9,21 @@ internal import Wire
 struct JobTable: ~Copyable {
     private enum DueChain: SlotChain {
         @inline(__always)
-        static func links(_ job: UnsafeMutablePointer<JobEntry>) -> UnsafeMutablePointer<SlotLinks> {
+        static func links(_ job: UnsafeMutablePointer<JobEntry>) -> UnsafeMutablePointer<SlotLinks<JobEntry>> {
             withUnsafeMutablePointer(to: &job.pointee.dueLinks) { $0 }
         }
     }
 
     private enum DeviceChain: SlotChain {
         @inline(__always)
-        static func links(_ job: UnsafeMutablePointer<JobEntry>) -> UnsafeMutablePointer<SlotLinks> {
+        static func links(_ job: UnsafeMutablePointer<JobEntry>) -> UnsafeMutablePointer<SlotLinks<JobEntry>> {
             withUnsafeMutablePointer(to: &job.pointee.deviceLinks) { $0 }
         }
     }
 
     /// Due jobs of one app, channel and kind, oldest first.
     private struct DueList {
-        var ends = SlotEnds()
+        var ends = SlotEnds<JobEntry>()
         var count = 0
         /// Held jobs of the app, channel and kind, which stand in no list.
         var heldCount = 0
@@ -36,7 +36,7 @@ struct JobTable: ~Copyable {
     private var index = WideMap()
     /// App after app.
     private var lists: [DueList]
-    private var timers: SlotTimers
+    private var timers: SlotTimers<JobEntry>
     private(set) var dueCount = 0
     private(set) var heldCount = 0
     private(set) var leasedCount = PerChannel { _ in 0 }
@@ -52,25 +52,27 @@ struct JobTable: ~Copyable {
     mutating func addApp() { lists += Array(repeating: DueList(), count: Self.listsPerApp) }
 
     var count: Int { entries.count }
-    @inline(__always) func isOccupied(_ slot: UInt32) -> Bool { entries.isOccupied(slot) }
+    @inline(__always) func isOccupied(_ slot: JobSlot) -> Bool { entries.isOccupied(slot) }
     /// The job's place, valid until the job is removed.
-    @inline(__always) func pointer(_ slot: UInt32) -> UnsafeMutablePointer<JobEntry> { entries.pointer(slot) }
+    @inline(__always) func pointer(_ slot: JobSlot) -> UnsafeMutablePointer<JobEntry> { entries.pointer(slot) }
 
     /// The job of a message, if it is in memory.
-    @inline(__always) func find(_ message: MessageID) -> UInt32? { index[message.high, message.low] }
+    @inline(__always) func find(_ message: MessageID) -> JobSlot? {
+        index[message.high, message.low].map { JobSlot(number: $0) }
+    }
 
-    mutating func insert(_ job: JobEntry, of device: UnsafeMutablePointer<Device>) -> UInt32 {
+    mutating func insert(_ job: JobEntry, of device: UnsafeMutablePointer<Device>) -> JobSlot {
         let id = job.row.facts.message
         let slot = entries.insert(job)
-        index.set(id.high, id.low, slot)
+        index.set(id.high, id.low, slot.number)
         var ends = device.pointee.jobs
-        entries.link(slot, behind: .max, in: &ends, of: DeviceChain.self)
+        entries.link(slot, behind: .none, in: &ends, of: DeviceChain.self)
         device.pointee.jobs = ends
         return slot
     }
 
     /// Takes a job out of memory and out of its lists.
-    mutating func remove(_ slot: UInt32, of device: UnsafeMutablePointer<Device>) {
+    mutating func remove(_ slot: JobSlot, of device: UnsafeMutablePointer<Device>) {
         unplace(slot)
         let id = pointer(slot).pointee.row.facts.message
         index.remove(id.high, id.low)
@@ -85,7 +87,7 @@ struct JobTable: ~Copyable {
     /// Puts a job without a place into the due list of its app and channel.
     ///
     /// - Returns: true when the list was empty.
-    mutating func placeDue(_ slot: UInt32, of channel: VendorChannel) -> Bool {
+    mutating func placeDue(_ slot: JobSlot, of channel: VendorChannel) -> Bool {
         let list = Self.list(of: pointer(slot), channel)
         let wasEmpty = lists[list].ends.isEmpty
         entries.link(slot, behind: lists[list].ends.last, in: &lists[list].ends, of: DueChain.self)
@@ -96,20 +98,20 @@ struct JobTable: ~Copyable {
     }
 
     /// Counts a job without a place among the held ones.
-    mutating func placeHeld(_ slot: UInt32, of channel: VendorChannel) {
+    mutating func placeHeld(_ slot: JobSlot, of channel: VendorChannel) {
         lists[Self.list(of: pointer(slot), channel)].heldCount += 1
         heldCount += 1
         pointer(slot).pointee.place = .held
     }
 
-    mutating func countLeased(_ slot: UInt32) {
+    mutating func countLeased(_ slot: JobSlot) {
         guard let channel = pointer(slot).pointee.row.channel else { return }
         pointer(slot).pointee.countsAsLeased = true
         leasedCount[channel] += 1
     }
 
     /// Takes a job out of its place, and stops its timer.
-    mutating func unplace(_ slot: UInt32) {
+    mutating func unplace(_ slot: JobSlot) {
         let entry = pointer(slot)
         // A job of an unknown channel has no place.
         if let channel = entry.pointee.row.channel {
@@ -141,8 +143,8 @@ struct JobTable: ~Copyable {
         app * listsPerApp + Int(channel.rawValue) * 2 + (isBulk ? 1 : 0)
     }
 
-    /// The oldest due job of an app, channel and kind, or `.max`.
-    func firstDue(of app: Int, _ channel: VendorChannel, isBulk: Bool) -> UInt32 {
+    /// The oldest due job of an app, channel and kind, or `.none`.
+    func firstDue(of app: Int, _ channel: VendorChannel, isBulk: Bool) -> JobSlot {
         lists[Self.list(of: app, channel, isBulk: isBulk)].ends.first
     }
 
@@ -172,9 +174,9 @@ struct JobTable: ~Copyable {
 
     // MARK: Timers
 
-    mutating func watch(_ slot: UInt32, until time: GatewayTime) { timers.schedule(slot, at: time) }
+    mutating func watch(_ slot: JobSlot, until time: GatewayTime) { timers.schedule(slot, at: time) }
     mutating func advance(to now: GatewayTime) { timers.advance(to: now) }
-    mutating func popFired() -> UInt32? { timers.popFired() }
+    mutating func popFired() -> JobSlot? { timers.popFired() }
     var hasFired: Bool { timers.hasFired }
     var nextTimer: GatewayTime { timers.earliest }
 }

@@ -89,10 +89,10 @@ extension Shard {
     /// Gives a job that the store has just reported back to it, when its app has too many.
     ///
     /// A job whose end or timeout is due stays: the store would report it again at once, and so on for ever.
-    mutating func leaveIfOverfull(_ slot: UInt32) {
+    mutating func leaveIfOverfull(_ slot: JobSlot) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.place == .due else { return leaveIfHeld(slot) }
-        guard isOverfull(Int(entry.pointee.appIndex)), entry.pointee.isCold, entry.pointee.message == .max,
+        guard isOverfull(Int(entry.pointee.appIndex)), entry.pointee.isCold, entry.pointee.message == .none,
             entry.pointee.row.wakeAt == entry.pointee.storedWakeAt
         else { return }
         let until = entry.pointee.row.mayWait(limits.vendorFirstPatience)
@@ -103,10 +103,10 @@ extension Shard {
     }
 
     /// Gives a held job back to the store when too many are in memory.
-    mutating func leaveIfHeld(_ slot: UInt32) {
+    mutating func leaveIfHeld(_ slot: JobSlot) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.place == .held, entry.pointee.wasReported, entry.pointee.isCold,
-            entry.pointee.message == .max, isHeldOverfull(Int(entry.pointee.appIndex)),
+            entry.pointee.message == .none, isHeldOverfull(Int(entry.pointee.appIndex)),
             entry.pointee.row.wakeAt == entry.pointee.storedWakeAt
         else { return }
         let facts = entry.pointee.row.facts
@@ -119,7 +119,7 @@ extension Shard {
     }
 
     /// Makes the device's held jobs in the store due for a look, unless push mode or the blacklist still silences it.
-    mutating func recallJobs(of slot: UInt32) {
+    mutating func recallJobs(of slot: DeviceSlot) {
         guard devices.isOccupied(slot) else { return }
         let device = devices.pointer(slot)
         guard device.pointee.flags.contains(.heldInStore), device.pointee.flags.isDisjoint(with: .silenced) else {

@@ -54,7 +54,7 @@ extension Shard {
     /// Ends a message as opened if it is the device's own and pending; otherwise that is a late event of its trace.
     ///
     /// The device is ready, and held until the end of this (`whileBusy`).
-    mutating func markOpened(_ message: MessageID, _ slot: UInt32, completion: @escaping (inout Shard) -> Void) {
+    mutating func markOpened(_ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void) {
         guard !devices.pointer(slot).pointee.flags.contains(.replayOpened),
             let shown = Self.lateKey(.shown, message), message.bucket == devices.pointer(slot).pointee.bucket
         else {
@@ -90,7 +90,7 @@ extension Shard {
 
     /// As `markOpened` for a message that is neither in memory nor has a job row: only its device's queue has it.
     private mutating func markColdOpened(
-        _ message: MessageID, _ slot: UInt32, _ wasShown: Bool, completion: @escaping (inout Shard) -> Void
+        _ message: MessageID, _ slot: DeviceSlot, _ wasShown: Bool, completion: @escaping (inout Shard) -> Void
     ) {
         guard maySearchQueue(of: slot, for: message), let bucket = message.bucket else {
             report(.opened, of: message, slot, completion: completion)
@@ -118,10 +118,10 @@ extension Shard {
     }
 
     private mutating func endOpened(
-        _ facts: MessageFacts, message: UInt32, job: UInt32, _ slot: UInt32, _ wasShown: Bool
+        _ facts: MessageFacts, message: MessageSlot, job: JobSlot, _ slot: DeviceSlot, _ wasShown: Bool
     ) {
         inBatch(of: slot) { shard in
-            let isInSteps = job != .max && shard.jobs.pointer(job).pointee.row.steps.contains { $0.event == .shown }
+            let isInSteps = job != .none && shard.jobs.pointer(job).pointee.row.steps.contains { $0.event == .shown }
             shard.count(.clickedVendor)
             if !wasShown, !isInSteps { shard.count(.shownVendor) }
             shard.end(facts, .opened, message: message, job: job)
@@ -132,7 +132,7 @@ extension Shard {
 
     /// Records an event of one of the device's messages, once.
     private mutating func report(
-        _ event: TraceEvent, number: UInt32 = 0, of message: MessageID, _ slot: UInt32,
+        _ event: TraceEvent, number: UInt32 = 0, of message: MessageID, _ slot: DeviceSlot,
         completion: @escaping (inout Shard) -> Void
     ) {
         findReported(message, slot) { shard, found in
@@ -151,14 +151,14 @@ extension Shard {
 
     /// Finds a message of this device: in memory, by its job, by its trace, or among the rows of its queue.
     private mutating func findReported(
-        _ message: MessageID, _ slot: UInt32, completion: @escaping (inout Shard, ReportedMessage?) -> Void
+        _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, ReportedMessage?) -> Void
     ) {
         let device = devices.pointer(slot)
         guard message.bucket == device.pointee.bucket else { return completion(&self, nil) }
         let cid = device.pointee.cid
         if let listed = listedMessage(message, of: slot) {
             let entry = messages.pointer(listed)
-            let row = entry.pointee.job == .max ? nil : jobs.pointer(entry.pointee.job).pointee.row
+            let row = entry.pointee.job == .none ? nil : jobs.pointer(entry.pointee.job).pointee.row
             completion(&self, Self.reported(entry.pointee.facts, row))
             return
         }
@@ -201,7 +201,7 @@ extension Shard {
 
     /// Looks for an un-acked message in the rows of its device's queue, which no id finds; once a second a device.
     private mutating func findQueued(
-        _ message: MessageID, _ slot: UInt32, completion: @escaping (inout Shard, ReportedMessage?) -> Void
+        _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, ReportedMessage?) -> Void
     ) {
         guard maySearchQueue(of: slot, for: message) else { return completion(&self, nil) }
         devices.pointer(slot).pointee.queuedSearchAt = now
@@ -210,7 +210,7 @@ extension Shard {
         }
     }
 
-    private func maySearchQueue(of slot: UInt32, for message: MessageID) -> Bool {
+    private func maySearchQueue(of slot: DeviceSlot, for message: MessageID) -> Bool {
         let device = devices.pointer(slot)
         return device.pointee.coldMessageCount > 0 && device.pointee.queuedSearchAt + 1_000 <= now
             && message.acceptedAtMilliseconds <= now
@@ -218,7 +218,7 @@ extension Shard {
 
     /// Reads the live stream's rows of a device until one is the message; the completion gets `nil` without one.
     private mutating func searchQueue(
-        of slot: UInt32, for message: MessageID, from item: UInt64,
+        of slot: DeviceSlot, for message: MessageID, from item: UInt64,
         completion: @escaping (inout Shard, Scanned?) -> Void
     ) {
         scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, page in
@@ -235,7 +235,7 @@ extension Shard {
 
     /// Records `shown` or `opened`, unless it is recorded already.
     private mutating func reportOnce(
-        _ event: TraceEvent, of found: ReportedMessage, _ slot: UInt32, completion: @escaping (inout Shard) -> Void
+        _ event: TraceEvent, of found: ReportedMessage, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void
     ) {
         guard let key = Self.lateKey(event, found.id), let shown = Self.lateKey(.shown, found.id),
             !found.events.contains(event)
@@ -262,7 +262,8 @@ extension Shard {
         }
     }
 
-    private mutating func writeOnce(_ event: TraceEvent, of found: ReportedMessage, _ slot: UInt32, wasShown: Bool) {
+    private mutating func writeOnce(_ event: TraceEvent, of found: ReportedMessage, _ slot: DeviceSlot, wasShown: Bool)
+    {
         let isOpened = event == .opened
         inBatch(of: slot) { shard in
             if isOpened { shard.count(found.isVendor ? .clickedVendor : .clickedLive) }
@@ -275,7 +276,7 @@ extension Shard {
 
     /// Records a custom action: each number once, and at most `actionsPerMessage` numbers a message.
     private mutating func reportAction(
-        _ number: UInt32, of found: ReportedMessage, _ slot: UInt32, completion: @escaping (inout Shard) -> Void
+        _ number: UInt32, of found: ReportedMessage, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void
     ) {
         guard let key = Self.lateKey(.action, found.id) else { return completion(&self) }
         lookUp(key) { shard, late in
@@ -310,7 +311,7 @@ extension Shard {
     }
 
     private mutating func writeAction(
-        _ number: UInt32, beside known: [MessageTrace.Step], of found: ReportedMessage, _ slot: UInt32
+        _ number: UInt32, beside known: [MessageTrace.Step], of found: ReportedMessage, _ slot: DeviceSlot
     ) {
         inBatch(of: slot) { shard in
             shard.noteTaskEvent(.action, isVendor: found.isVendor, action: number, task: found.task, message: found.id)

@@ -12,8 +12,8 @@ internal import Wire
 
 /// A job in memory whose device is ready.
 struct JobAtHand {
-    var slot: UInt32
-    var device: UInt32
+    var slot: JobSlot
+    var device: DeviceSlot
     /// The message's row, if a reader read it from the disk; valid during the call.
     var coldRow: UnsafeRawBufferPointer?
 }
@@ -23,7 +23,7 @@ extension Shard {
     ///
     /// The job has no row while its message's row implies it. The row of a message that missed its deadline early, since
     /// its device left, does not; nor has a broadcast's message a row that could. Their jobs are written.
-    mutating func makeDue(_ message: UInt32, timedOut: Bool) {
+    mutating func makeDue(_ message: MessageSlot, timedOut: Bool) {
         let entry = messages.pointer(message)
         guard entry.pointee.facts.tellsMissed(at: now) else {
             inBatch(of: entry.pointee.device) { $0.createStoredJob(message, timedOut: timedOut) }
@@ -48,7 +48,7 @@ extension Shard {
     /// As `makeDue` with a row for the job, in the open batch: the message's own row does not tell that it is flagged.
     ///
     /// The row of a message without a fallback tells just that.
-    mutating func createStoredJob(_ message: UInt32, timedOut: Bool) {
+    mutating func createStoredJob(_ message: MessageSlot, timedOut: Bool) {
         let entry = messages.pointer(message)
         let isArmed = entry.pointee.facts.flags.contains(.isArmed)
         var row = JobRow(facts: entry.pointee.facts, state: isArmed ? .due : .cancelled, dueAt: now)
@@ -61,13 +61,13 @@ extension Shard {
     }
 
     /// Brings into memory a job that the row of its message implies, or finds it there.
-    mutating func adoptImplied(_ row: JobRow) -> UInt32 {
+    mutating func adoptImplied(_ row: JobRow) -> JobSlot {
         let slot = adopt(row, storedWakeAt: row.facts.wakeAt, isStored: false)
         let entry = jobs.pointer(slot)
         guard !entry.pointee.isStored else { return slot }
         // A message that is not in memory is on disk.
         entry.pointee.isCold =
-            entry.pointee.message == .max || messages.pointer(entry.pointee.message).pointee.flags.contains(.cold)
+            entry.pointee.message == .none || messages.pointer(entry.pointee.message).pointee.flags.contains(.cold)
         return slot
     }
 
@@ -111,7 +111,7 @@ extension Shard {
     }
 
     /// Brings a job into memory, or finds it there.
-    mutating func adopt(_ row: JobRow, storedWakeAt: GatewayTime, isStored: Bool) -> UInt32 {
+    mutating func adopt(_ row: JobRow, storedWakeAt: GatewayTime, isStored: Bool) -> JobSlot {
         let id = row.facts.message
         if let known = jobs.find(id) { return known }
         let deviceSlot = deviceSlot(row.facts.cid, bucket: row.facts.bucket)
@@ -126,7 +126,7 @@ extension Shard {
     }
 
     /// Writes a job's row in the open batch.
-    mutating func writeJob(_ slot: UInt32) {
+    mutating func writeJob(_ slot: JobSlot) {
         let entry = jobs.pointer(slot)
         let wakeAt = entry.pointee.row.wakeAt
         if entry.pointee.row.facts.table != .broadcast {
@@ -143,7 +143,7 @@ extension Shard {
     }
 
     /// Puts a job into the place of its state: due, held, or only watched by its timer.
-    mutating func placeJob(_ slot: UInt32) {
+    mutating func placeJob(_ slot: JobSlot) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.place != .leasing else { return }
         if entry.pointee.place == .due, entry.pointee.row.state == .due, entry.pointee.row.dueAt <= now, !isHeld(slot) {
@@ -179,7 +179,7 @@ extension Shard {
     /// Held while the device is silenced, or reachable and the ack is not overdue.
     ///
     /// See docs/Semantics.md, "Reachability and fallback".
-    func isHeld(_ slot: UInt32) -> Bool {
+    func isHeld(_ slot: JobSlot) -> Bool {
         let entry = jobs.pointer(slot)
         let device = devices.pointer(entry.pointee.device)
         guard device.pointee.isLoaded, !isPlanted(.jobsNotHeld) else { return false }
@@ -188,16 +188,16 @@ extension Shard {
             entry.pointee.row.facts.strategy.holdsJob(in: entry.pointee.row.facts.table)
         else { return false }
         // A one-shot message whose attempt is over does not go out live again: to hold its job would lose it.
-        guard entry.pointee.message != .max else { return !entry.pointee.row.facts.isOneShot }
+        guard entry.pointee.message != .none else { return !entry.pointee.row.facts.isOneShot }
         let flags = messages.pointer(entry.pointee.message).pointee.flags
         if flags.contains(.inFlight) { return !flags.contains(.overdue) }
         return !entry.pointee.row.facts.isOneShot || flags.isDisjoint(with: [.attempted, .cold])
     }
 
     /// Places all jobs of a device again: its reachability changed.
-    mutating func placeJobs(of device: UInt32) {
+    mutating func placeJobs(of device: DeviceSlot) {
         var slot = devices.pointer(device).pointee.firstJob
-        while slot != .max {
+        while slot != .none {
             let next = jobs.pointer(slot).pointee.nextOfDevice
             placeJob(slot)
             leaveIfHeld(slot)
@@ -207,9 +207,9 @@ extension Shard {
     }
 
     /// Takes a job out of memory; its row stays.
-    mutating func forgetJob(_ slot: UInt32) {
+    mutating func forgetJob(_ slot: JobSlot) {
         let entry = jobs.pointer(slot)
-        if entry.pointee.message != .max { messages.pointer(entry.pointee.message).pointee.job = .max }
+        if entry.pointee.message != .none { messages.pointer(entry.pointee.message).pointee.job = .none }
         let deviceSlot = entry.pointee.device
         jobs.remove(slot, of: devices.pointer(deviceSlot))
         guard !batch.isOpen || batch.device != deviceSlot else { return }
@@ -218,9 +218,9 @@ extension Shard {
     }
 
     /// Leaves a job to the store that only waits for its message's end, once the row that has it is cold.
-    mutating func dropJobIfDone(_ slot: UInt32) {
+    mutating func dropJobIfDone(_ slot: JobSlot) {
         let entry = jobs.pointer(slot)
-        guard entry.pointee.isCold, entry.pointee.message == .max, entry.pointee.place != .leasing else { return }
+        guard entry.pointee.isCold, entry.pointee.message == .none, entry.pointee.place != .leasing else { return }
         switch entry.pointee.place {
         case .due, .held:
             // The store reported its alarm, and takes it back into a pile.
@@ -249,7 +249,7 @@ extension Shard {
 
     // MARK: Timers
 
-    mutating func jobTimerFired(_ slot: UInt32) {
+    mutating func jobTimerFired(_ slot: JobSlot) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.place != .leasing else { return }
         if entry.pointee.row.state == .leased {
@@ -268,7 +268,7 @@ extension Shard {
     }
 
     /// A lease ran out without a result.
-    private mutating func lapse(_ slot: UInt32) {
+    private mutating func lapse(_ slot: JobSlot) {
         let entry = jobs.pointer(slot)
         count(entry.pointee.row) { $0.leasesLapsed &+= 1 }
         entry.pointee.row.note(.leaseLapsed, now)
@@ -288,7 +288,7 @@ extension Shard {
     }
 
     /// The message of a job has expired.
-    private mutating func expireJob(_ slot: UInt32) {
+    private mutating func expireJob(_ slot: JobSlot) {
         let id = jobs.pointer(slot).pointee.row.facts.message
         let device = jobs.pointer(slot).pointee.device
         whenReady(device) { shard, device, readiness in
@@ -322,7 +322,7 @@ extension Shard {
     }
 
     /// The vendor will not carry this message: its strategy decides what follows.
-    mutating func giveUpVendor(_ slot: UInt32, state: JobRow.State, reason: String) {
+    mutating func giveUpVendor(_ slot: JobSlot, state: JobRow.State, reason: String) {
         let id = jobs.pointer(slot).pointee.row.facts.message
         jobs.unplace(slot)
         whenReady(jobs.pointer(slot).pointee.device) { shard, device, readiness in
@@ -378,7 +378,7 @@ extension Shard {
     /// The shard reads the row first. It must not answer a result, or end a lease, before the move is written. Nor must
     /// the move be half done when a reader cannot read the row.
     mutating func withJob(
-        _ id: MessageID, device: UInt32, completion: @escaping (inout Shard, Found<JobAtHand>) -> Void
+        _ id: MessageID, device: DeviceSlot, completion: @escaping (inout Shard, Found<JobAtHand>) -> Void
     ) {
         guard let job = jobs.find(id) else { return completion(&self, .absent) }
         let facts = jobs.pointer(job).pointee.row.facts
@@ -405,7 +405,7 @@ extension Shard {
         }
     }
 
-    private mutating func moveToLive(_ slot: UInt32, device: UInt32, bytes: UnsafeRawBufferPointer) {
+    private mutating func moveToLive(_ slot: JobSlot, device: DeviceSlot, bytes: UnsafeRawBufferPointer) {
         let entry = jobs.pointer(slot)
         let old = entry.pointee.row.facts
         guard let row = MessageRow(bytes) else {
@@ -439,9 +439,9 @@ extension Shard {
             var message = Message(facts: facts, device: device)
             message.collapseHash = row.collapseKey.isEmpty ? 0 : Fingerprint.of(row.collapseKey)
             message.location = location
-            if vendorEntry != .max {
-                entry.pointee.message = .max
-                shard.messages.pointer(vendorEntry).pointee.job = .max
+            if vendorEntry != .none {
+                entry.pointee.message = .none
+                shard.messages.pointer(vendorEntry).pointee.job = .none
                 shard.forgetMessage(vendorEntry)
             }
             return message

@@ -77,7 +77,7 @@ extension Shard {
                 for index in apps.indices where operation.items.count < limit {
                     if let allowed = operation.command.apps, !allowed.contains(apps[index].key) { continue }
                     let slot = jobs.firstDue(of: index, operation.command.channel, isBulk: isBulk)
-                    guard slot != .max else { continue }
+                    guard slot != .none else { continue }
                     jobs.unplace(slot)
                     jobs.pointer(slot).pointee.place = .leasing
                     operation.items.append(jobs.pointer(slot).pointee.row.facts.message)
@@ -107,7 +107,7 @@ extension Shard {
     }
 
     /// Writes one lease and renders its job; `nil` when the job must not be leased after all.
-    private mutating func leaseOne(_ slot: UInt32, _ operation: LeaseOperation) -> Job? {
+    private mutating func leaseOne(_ slot: JobSlot, _ operation: LeaseOperation) -> Job? {
         let entry = jobs.pointer(slot)
         let facts = entry.pointee.row.facts
         guard entry.pointee.row.state == .due, !isOver(facts.expiresAt), !isHeld(slot) else {
@@ -186,14 +186,14 @@ extension Shard {
                 attempt: Int(entry.pointee.row.attempts), acceptedAt: facts.acceptedAt)
         }
         placeJob(slot)
-        if entry.pointee.message != .max { armTimer(entry.pointee.message) }
+        if entry.pointee.message != .none { armTimer(entry.pointee.message) }
         return job
     }
 
     /// Takes back how a job's lease changed its device's badge, or applies that again, with the device's next write.
     ///
     /// The client's own value wins: a value set since the lease stays.
-    mutating func moveBadge(_ slot: UInt32, isTakenBack: Bool) {
+    mutating func moveBadge(_ slot: JobSlot, isTakenBack: Bool) {
         let entry = jobs.pointer(slot)
         guard entry.pointee.row.badgeApplied, entry.pointee.row.isBadgeTakenBack != isTakenBack else { return }
         entry.pointee.row.isBadgeTakenBack = isTakenBack

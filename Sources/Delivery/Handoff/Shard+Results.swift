@@ -75,7 +75,7 @@ extension Shard {
             ) -> Void
     ) {
         findJob(message) { shard, found in
-            let job: UInt32
+            let job: JobSlot
             switch found {
             case .unreadable:
                 operation.verdicts[index].verdict = .storeFailed

@@ -39,7 +39,7 @@ extension Shard {
     }
 
     private mutating func onDevice(
-        _ command: DirectoryCommand, _ cid: DeviceID, _ step: @escaping (inout Shard, UInt32) -> DirectoryReply
+        _ command: DirectoryCommand, _ cid: DeviceID, _ step: @escaping (inout Shard, DeviceSlot) -> DirectoryReply
     ) {
         let (origin, app) = (command.origin, command.app)
         whenReady(deviceSlot(cid, bucket: command.bucket)) { shard, slot, readiness in
@@ -61,7 +61,7 @@ extension Shard {
 
     // MARK: Alias
 
-    private mutating func setAlias(_ slot: UInt32, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
+    private mutating func setAlias(_ slot: DeviceSlot, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
         // A search for stale reservations depends on it: a device never takes an old one.
         guard now <= stamp + limits.aliasReservationLifetime else { return .late }
         var profile = profile(slot)
@@ -84,7 +84,7 @@ extension Shard {
         return .aliasSet(previous: previous?.name, stamp: previous?.stamp ?? 0)
     }
 
-    private mutating func clearAlias(_ slot: UInt32, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
+    private mutating func clearAlias(_ slot: DeviceSlot, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
         var profile = profile(slot)
         guard let given = profile.names.held(name) else { return notHeld(stamp) }
         profile.names.giveUpAlias(ofType: name.type, forgettingBefore: now - limits.aliasReservationLifetime)
@@ -98,7 +98,7 @@ extension Shard {
 
     // MARK: Tags
 
-    private mutating func replaceTags(_ slot: UInt32, _ tags: [TagName]) -> DirectoryReply {
+    private mutating func replaceTags(_ slot: DeviceSlot, _ tags: [TagName]) -> DirectoryReply {
         var profile = profile(slot)
         guard fits(tags) else { return .tooMany }
         let today = CountersRow.day(of: now)
@@ -109,7 +109,7 @@ extension Shard {
         return .done
     }
 
-    private mutating func addTag(_ slot: UInt32, _ tag: TagName) -> DirectoryReply {
+    private mutating func addTag(_ slot: DeviceSlot, _ tag: TagName) -> DirectoryReply {
         var profile = profile(slot)
         guard !profile.names.tags.contains(tag) else { return .done }
         let tags = profile.names.tags + [tag]
@@ -118,7 +118,7 @@ extension Shard {
         return .done
     }
 
-    private mutating func removeTag(_ slot: UInt32, _ tag: TagName) -> DirectoryReply {
+    private mutating func removeTag(_ slot: DeviceSlot, _ tag: TagName) -> DirectoryReply {
         var profile = profile(slot)
         guard profile.names.tags.contains(tag) else { return .done }
         change(&profile, to: profile.names.tags.filter { $0 != tag }, slot)
@@ -131,7 +131,7 @@ extension Shard {
     }
 
     /// Writes the device row and the rows of the tags that come and go, in one batch.
-    private mutating func change(_ profile: inout DeviceProfile, to tags: [TagName], _ slot: UInt32) {
+    private mutating func change(_ profile: inout DeviceProfile, to tags: [TagName], _ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         let (old, new) = (Set(profile.names.tags), Set(tags))
         profile.names.tags = tags
@@ -165,7 +165,7 @@ extension Shard {
     }
 
     /// Removes a device from the roster and from its tags' rows, in the open batch.
-    func strike(_ slot: UInt32) {
+    func strike(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         for digest in [0] + profile(slot).names.tags.map(\.digest) {
             store.delete(tagKey(device, digest), prior: .maybe(wakeAt: 0))
@@ -177,14 +177,14 @@ extension Shard {
     /// Blacklisted or long inactive: a publish gets an answer but makes no message.
     ///
     /// See docs/Semantics.md, "Collapse, overflow and revoke".
-    func isIgnored(_ slot: UInt32) -> Bool {
+    func isIgnored(_ slot: DeviceSlot) -> Bool {
         let device = devices.pointer(slot)
         if device.pointee.flags.contains(.blacklisted) { return true }
         guard !device.pointee.isConnected else { return false }
         return device.pointee.lastHeardAt + limits.inactiveDeviceLifetime < now
     }
 
-    private mutating func setBlacklisted(_ slot: UInt32, _ isOn: Bool) -> DirectoryReply {
+    private mutating func setBlacklisted(_ slot: DeviceSlot, _ isOn: Bool) -> DirectoryReply {
         let device = devices.pointer(slot)
         guard isOn != device.pointee.flags.contains(.blacklisted) else { return .done }
         let wasReachable = device.pointee.isReachable
@@ -197,7 +197,7 @@ extension Shard {
         return .done
     }
 
-    private mutating func setBadge(_ slot: UInt32, _ change: BadgeChange) -> DirectoryReply {
+    private mutating func setBadge(_ slot: DeviceSlot, _ change: BadgeChange) -> DirectoryReply {
         let device = devices.pointer(slot)
         switch change {
         case .set(let value): device.pointee.setBadge(value)
@@ -207,7 +207,7 @@ extension Shard {
         return .done
     }
 
-    private func detail(_ slot: UInt32) -> DeviceDetail {
+    private func detail(_ slot: DeviceSlot) -> DeviceDetail {
         let device = devices.pointer(slot)
         let profile = profile(slot)
         let settings = apps[Int(device.pointee.appIndex)]
@@ -225,12 +225,12 @@ extension Shard {
             topic: topic.isEmpty ? settings.apnsTopic : topic)
     }
 
-    private mutating func save(_ profile: DeviceProfile, _ slot: UInt32) {
+    private mutating func save(_ profile: DeviceProfile, _ slot: DeviceSlot) {
         devices.keepProfile(slot, profile)
         save(slot)
     }
 
-    private mutating func save(_ slot: UInt32) {
+    private mutating func save(_ slot: DeviceSlot) {
         inBatch(of: slot) { shard in
             shard.devices.pointer(slot).pointee.flags.insert(.dirty)
         }

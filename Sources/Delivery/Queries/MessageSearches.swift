@@ -1,3 +1,4 @@
+internal import Structures
 internal import Wire
 
 /// A walk over the messages in memory, to find one by its id alone.
@@ -5,7 +6,7 @@ struct MessageWalk {
     var message: MessageID
     var origin: Origin
     /// The slot where it continues.
-    var next: UInt32 = 0
+    var next = MessageSlot.first
 }
 
 /// A message that only a reader can find, since no row leads from it to its device.

@@ -64,21 +64,23 @@ extension Shard {
     }
 
     private mutating func look(_ walk: MessageWalk) {
-        let end = min(messages.highWater, walk.next + searches.sliceCount)
-        for slot in walk.next..<max(walk.next, end)
+        let slots = messages.slots(from: walk.next, limit: searches.sliceCount)
+        for slot in slots
         where messages.isOccupied(slot) && messages.pointer(slot).pointee.facts.message == walk.message {
             return tellPending(slot, walk.origin)
         }
         // A message that comes into memory behind the walk is found in the store, or was accepted after the question.
-        guard end < messages.highWater else { return traceStored(walk.message, mayBePending: true, walk.origin) }
+        guard !messages.slots(from: slots.end, limit: 1).isEmpty else {
+            return traceStored(walk.message, mayBePending: true, walk.origin)
+        }
         var rest = walk
-        rest.next = end
+        rest.next = slots.end
         if !searches.wait(rest) { tell(.messageTrace(walk.origin, .unreadable)) }
     }
 
-    private mutating func tellPending(_ slot: UInt32, _ origin: Origin) {
+    private mutating func tellPending(_ slot: MessageSlot, _ origin: Origin) {
         let entry = messages.pointer(slot)
-        let row = entry.pointee.job == .max ? nil : jobs.pointer(entry.pointee.job).pointee.row
+        let row = entry.pointee.job == .none ? nil : jobs.pointer(entry.pointee.job).pointee.row
         var steps = row?.steps ?? []
         if entry.pointee.sentAt > 0, !steps.contains(where: { $0.event == .sent }) {
             steps.insert(MessageTrace.Step(event: .sent, time: entry.pointee.sentAt), at: 0)

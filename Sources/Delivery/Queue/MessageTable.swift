@@ -8,32 +8,34 @@ internal import Wire
 struct MessageTable: ~Copyable {
     private enum Chain: SlotChain {
         @inline(__always)
-        static func links(_ message: UnsafeMutablePointer<Message>) -> UnsafeMutablePointer<SlotLinks> {
+        static func links(_ message: UnsafeMutablePointer<Message>) -> UnsafeMutablePointer<SlotLinks<Message>> {
             withUnsafeMutablePointer(to: &message.pointee.links) { $0 }
         }
     }
 
     private var entries = Slab<Message>()
-    var timers: SlotTimers
+    var timers: SlotTimers<Message>
 
     init(now: GatewayTime) { timers = SlotTimers(resolution: 1, now: now) }
 
     var count: Int { entries.count }
-    /// One above the highest slot ever used.
-    var highWater: UInt32 { entries.highWater }
-    @inline(__always) func isOccupied(_ slot: UInt32) -> Bool { entries.isOccupied(slot) }
+    /// The slots ever used from a given one on, at most `limit`.
+    func slots(from first: MessageSlot, limit: UInt32) -> SlotRange<Message> {
+        entries.slots(from: first, limit: limit)
+    }
+    @inline(__always) func isOccupied(_ slot: MessageSlot) -> Bool { entries.isOccupied(slot) }
     /// The message's place, valid until the message is removed.
-    @inline(__always) func pointer(_ slot: UInt32) -> UnsafeMutablePointer<Message> { entries.pointer(slot) }
-    @inline(__always) func address(_ slot: UInt32) -> UnsafeMutablePointer<Message> { entries.address(slot) }
+    @inline(__always) func pointer(_ slot: MessageSlot) -> UnsafeMutablePointer<Message> { entries.pointer(slot) }
+    @inline(__always) func address(_ slot: MessageSlot) -> UnsafeMutablePointer<Message> { entries.address(slot) }
 
     /// Puts a message into memory and into its device's list.
-    mutating func insert(_ message: Message, of device: UnsafeMutablePointer<Device>) -> UInt32 {
+    mutating func insert(_ message: Message, of device: UnsafeMutablePointer<Device>) -> MessageSlot {
         let (table, item) = (message.facts.table, message.facts.item)
         let slot = entries.insert(message)
         var ends = device.pointee.messages(of: table)
         var earlier = ends.last
         if table != .vendorMessage {
-            while earlier != .max, pointer(earlier).pointee.facts.item > item {
+            while earlier != .none, pointer(earlier).pointee.facts.item > item {
                 earlier = pointer(earlier).pointee.previous
             }
         }
@@ -54,8 +56,8 @@ struct MessageTable: ~Copyable {
 
     /// Takes a message out of memory, out of its list and out of the messages in flight.
     ///
-    /// - Returns: its job's slot, or `.max`.
-    mutating func remove(_ slot: UInt32, of device: UnsafeMutablePointer<Device>) -> UInt32 {
+    /// - Returns: its job's slot, or `.none`.
+    mutating func remove(_ slot: MessageSlot, of device: UnsafeMutablePointer<Device>) -> JobSlot {
         let entry = pointer(slot)
         let table = entry.pointee.facts.table
         switch table {
@@ -77,10 +79,10 @@ struct MessageTable: ~Copyable {
     }
 
     /// The device's message under an id.
-    func find(_ message: MessageID, of device: UnsafeMutablePointer<Device>) -> UInt32? {
+    func find(_ message: MessageID, of device: UnsafeMutablePointer<Device>) -> MessageSlot? {
         for first in [device.pointee.firstMessage, device.pointee.firstVendor, device.pointee.firstBroadcast] {
             var slot = first
-            while slot != .max {
+            while slot != .none {
                 if pointer(slot).pointee.facts.message == message { return slot }
                 slot = pointer(slot).pointee.next
             }
@@ -89,13 +91,13 @@ struct MessageTable: ~Copyable {
     }
 
     /// The device's message under a row's key.
-    func find(table: StoreKey.Table, item: UInt64, of device: UnsafeMutablePointer<Device>) -> UInt32? {
+    func find(table: StoreKey.Table, item: UInt64, of device: UnsafeMutablePointer<Device>) -> MessageSlot? {
         let ends = device.pointee.messages(of: table)
         // Most lookups are for the newest message, by its own job; next for the oldest, when it turns cold.
-        if ends.last != .max, pointer(ends.last).pointee.facts.item == item { return ends.last }
+        if ends.last != .none, pointer(ends.last).pointee.facts.item == item { return ends.last }
         let isOrdered = table != .vendorMessage
         var slot = ends.first
-        while slot != .max {
+        while slot != .none {
             let found = pointer(slot).pointee.facts.item
             if found == item { return slot }
             if isOrdered, found > item { return nil }

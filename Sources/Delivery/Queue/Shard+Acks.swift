@@ -26,7 +26,7 @@ extension Shard {
         var settled = 0
         var next = device.pointee.firstMessage
         inBatches(of: slot) { shard in
-            while next != .max {
+            while next != .none {
                 let message = next
                 let entry = shard.messages.pointer(message)
                 next = entry.pointee.next

@@ -7,17 +7,17 @@ internal import Wire
 extension Shard {
     /// Gives a message its final state, in the open batch: its rows go, the trace and the count come.
     ///
-    /// `message` and `job` are their slots in memory, or `.max`. The caller has brought an existing job row into
+    /// `message` and `job` are their slots in memory, or `.none`. The caller has brought an existing job row into
     /// memory. `isStored` is false for a message that ends in the batch that accepts it and has no row.
     mutating func end(
-        _ facts: MessageFacts, _ state: FinalState, reason: String = "", message: UInt32, job: UInt32,
+        _ facts: MessageFacts, _ state: FinalState, reason: String = "", message: MessageSlot, job: JobSlot,
         isStored: Bool = true
     ) {
         let device = devices.pointer(batch.device)
         var sentAt: GatewayTime = 0
         var isOffline = facts.flags.contains(.offline)
         var isRemembered = false
-        if message != .max {
+        if message != .none {
             let pointer = messages.pointer(message)
             isRemembered = !pointer.pointee.flags.contains(.cold)
             sentAt = pointer.pointee.sentAt
@@ -30,9 +30,9 @@ extension Shard {
         }
         var row: JobRow?
         let keepsJob = isPlanted(.ackKeepsJob) && (state == .delivered || state == .deliveredOffline)
-        if job != .max, !keepsJob {
+        if job != .none, !keepsJob {
             let entry = jobs.pointer(job)
-            if message == .max { isOffline = true }
+            if message == .none { isOffline = true }
             if entry.pointee.row.state == .leased || entry.pointee.row.state == .due {
                 entry.pointee.row.note(.cancelled, now)
             }
@@ -91,8 +91,8 @@ extension Shard {
         if wasSent || wasAlerted, !isSendCounted, !isAlertCounted { reach.insert(.reached) }
         countEnded(state, reach, facts)
         if device.pointee.dropped.count(state) { device.pointee.flags.insert(.dirty) }
-        if job != .max, !keepsJob { forgetJob(job) }
-        if message != .max { forgetMessage(message) }
+        if job != .none, !keepsJob { forgetJob(job) }
+        if message != .none { forgetMessage(message) }
     }
 
     /// Notes, in the open batch, an event of a message apart from its job and its end; `known` is already in the row.

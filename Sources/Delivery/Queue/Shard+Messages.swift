@@ -6,7 +6,7 @@ internal import Wire
 
 extension Shard {
     /// Puts a message into memory and into its device's list.
-    mutating func list(_ value: Message) -> UInt32 {
+    mutating func list(_ value: Message) -> MessageSlot {
         let slot = messages.insert(value, of: devices.pointer(value.device))
         if let job = jobs.find(value.facts.message) {
             messages.pointer(slot).pointee.job = job
@@ -16,30 +16,30 @@ extension Shard {
     }
 
     /// Takes a message out of memory; its rows stay.
-    mutating func forgetMessage(_ slot: UInt32) {
+    mutating func forgetMessage(_ slot: MessageSlot) {
         let job = messages.remove(slot, of: devices.pointer(messages.pointer(slot).pointee.device))
-        guard job != .max else { return }
-        jobs.pointer(job).pointee.message = .max
+        guard job != .none else { return }
+        jobs.pointer(job).pointee.message = .none
         dropJobIfDone(job)
     }
 
     /// The device's message under an id, if it is in memory.
-    func listedMessage(_ message: MessageID, of device: UInt32) -> UInt32? {
+    func listedMessage(_ message: MessageID, of device: DeviceSlot) -> MessageSlot? {
         messages.find(message, of: devices.pointer(device))
     }
 
     /// The device's message under a row's key, if it is in memory.
-    func listedMessage(table: StoreKey.Table, item: UInt64, of device: UInt32) -> UInt32? {
+    func listedMessage(table: StoreKey.Table, item: UInt64, of device: DeviceSlot) -> MessageSlot? {
         messages.find(table: table, item: item, of: devices.pointer(device))
     }
 
     /// Sets the message's timer to its next event.
-    mutating func armTimer(_ slot: UInt32) {
+    mutating func armTimer(_ slot: MessageSlot) {
         let entry = messages.pointer(slot)
         var time = entry.pointee.facts.expiresAt
         // After its end a message only waits for its lease.
         let isOver = time <= now
-        if entry.pointee.job != .max {
+        if entry.pointee.job != .none {
             let row = jobs.pointer(entry.pointee.job)
             if row.pointee.row.state == .leased { time = max(time, row.pointee.row.leasedUntil) }
         }
@@ -49,7 +49,7 @@ extension Shard {
         }
         if entry.pointee.flags.contains(.inFlight) {
             if !entry.pointee.flags.contains(.overdue) { time = min(time, entry.pointee.ackDeadline) }
-        } else if entry.pointee.fallbackAt > 0, entry.pointee.job == .max {
+        } else if entry.pointee.fallbackAt > 0, entry.pointee.job == .none {
             time = min(time, entry.pointee.fallbackAt)
         }
         messages.timers.schedule(slot, at: time)
@@ -63,7 +63,7 @@ extension Shard {
     /// The ack deadline of a message sent now: at least a second before its end if possible, in time for the vendor.
     func ackDeadline(_ entry: UnsafeMutablePointer<Message>, _ device: UnsafeMutablePointer<Device>) -> GatewayTime {
         let (deadline, last) = (now + liveDeadline(device), entry.pointee.facts.expiresAt - Self.lastFallback)
-        guard entry.pointee.fallbackAt > 0, entry.pointee.job == .max, last > now else { return deadline }
+        guard entry.pointee.fallbackAt > 0, entry.pointee.job == .none, last > now else { return deadline }
         return min(deadline, last)
     }
 
@@ -73,7 +73,7 @@ extension Shard {
     // MARK: Sending
 
     /// Sends committed messages in order, as the window admits.
-    mutating func pump(_ slot: UInt32) {
+    mutating func pump(_ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         guard device.pointee.isReachable, !device.pointee.flags.contains(.gated) || isPlanted(.gateIgnored) else {
             return
@@ -88,7 +88,7 @@ extension Shard {
                 return
             }
             let next = device.pointee.firstUnsent
-            guard next != .max else {
+            guard next != .none else {
                 // Single pushes go before broadcasts.
                 pumpBroadcasts(slot)
                 return
@@ -106,7 +106,7 @@ extension Shard {
     /// Sends one message, or ends it or passes over it if the shard may not send it.
     ///
     /// - Returns: false when the stream must stop here for now.
-    mutating func offer(_ slot: UInt32, device deviceSlot: UInt32, bytes: UnsafeRawBufferPointer?) -> Bool {
+    mutating func offer(_ slot: MessageSlot, device deviceSlot: DeviceSlot, bytes: UnsafeRawBufferPointer?) -> Bool {
         let device = devices.pointer(deviceSlot)
         let entry = messages.pointer(slot)
         guard entry.pointee.ticket <= outbox.committedTicket || isPlanted(.deliverBeforeSync), !isWalled(deviceSlot)
@@ -137,7 +137,7 @@ extension Shard {
             device.pointee.inFlightCount == 0
                 || Int(device.pointee.inFlightBytes) + Int(byteCount) <= limits.windowByteCount
         else { return false }
-        let alertedAt = entry.pointee.job == .max ? 0 : jobs.pointer(entry.pointee.job).pointee.row.alertedAt
+        let alertedAt = entry.pointee.job == .none ? 0 : jobs.pointer(entry.pointee.job).pointee.row.alertedAt
         let attempt = sequence < device.pointee.resentBelow ? UInt32(device.pointee.round) : 1
         outbox.send(
             .deliver(
@@ -164,17 +164,17 @@ extension Shard {
     }
 
     /// Ends a message in memory that has expired, unless its job is leased.
-    mutating func expireListed(_ slot: UInt32) {
+    mutating func expireListed(_ slot: MessageSlot) {
         let entry = messages.pointer(slot)
         let job = entry.pointee.job
-        if job != .max, jobs.pointer(job).pointee.row.state == .leased, jobs.pointer(job).pointee.row.leasedUntil > now
+        if job != .none, jobs.pointer(job).pointee.row.state == .leased, jobs.pointer(job).pointee.row.leasedUntil > now
         {
             let device = devices.pointer(entry.pointee.device)
             if device.pointee.firstUnsent == slot { device.pointee.firstUnsent = entry.pointee.next }
             armTimer(slot)
             return
         }
-        let alerted = job != .max && jobs.pointer(job).pointee.row.alertedAt > 0
+        let alerted = job != .none && jobs.pointer(job).pointee.row.alertedAt > 0
         let device = entry.pointee.device
         inBatch(of: device) { shard in
             shard.end(entry.pointee.facts, .atExpiry(wasAlerted: alerted), message: slot, job: job)
@@ -190,18 +190,18 @@ extension Shard {
         let entry = messages.pointer(slot)
         entry.pointee.flags.insert(.cold)
         let job = entry.pointee.job
-        if job != .max, !jobs.pointer(job).pointee.isStored { jobs.pointer(job).pointee.isCold = true }
+        if job != .none, !jobs.pointer(job).pointee.isStored { jobs.pointer(job).pointee.isCold = true }
         guard entry.pointee.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
         leaveToStore(slot)
         devices.releaseQueue(deviceSlot)
     }
 
     /// Forgets a message that is on disk; the store reports its alarm from now on.
-    mutating func leaveToStore(_ slot: UInt32) {
+    mutating func leaveToStore(_ slot: MessageSlot) {
         let entry = messages.pointer(slot)
         let device = devices.pointer(entry.pointee.device)
         // The store has reported the alarm and will not do so again: the job stays in its place.
-        if entry.pointee.flags.contains(.reported), entry.pointee.job == .max,
+        if entry.pointee.flags.contains(.reported), entry.pointee.job == .none,
             entry.pointee.facts.flags.contains(.isArmed)
         {
             makeDue(slot, timedOut: true)
@@ -223,10 +223,10 @@ extension Shard {
     ///
     /// A collapsed message has had its attempt and ends here. While the session continues, messages that it sent stay
     /// in memory: an ack may be on its way.
-    mutating func recallInFlight(_ deviceSlot: UInt32, isSessionOver: Bool) {
+    mutating func recallInFlight(_ deviceSlot: DeviceSlot, isSessionOver: Bool) {
         let device = devices.pointer(deviceSlot)
         var slot = device.pointee.firstMessage
-        while slot != .max {
+        while slot != .none {
             let entry = messages.pointer(slot)
             let next = entry.pointee.next
             if entry.pointee.flags.contains(.sentHere) {
@@ -241,7 +241,7 @@ extension Shard {
                         shard.end(entry.pointee.facts, .collapsed, message: slot, job: entry.pointee.job)
                     }
                 } else if isSessionOver, entry.pointee.flags.contains(.cold) {
-                    if entry.pointee.fallbackAt > 0, entry.pointee.job == .max { makeDue(slot, timedOut: false) }
+                    if entry.pointee.fallbackAt > 0, entry.pointee.job == .none { makeDue(slot, timedOut: false) }
                     leaveToStore(slot)
                 } else {
                     armTimer(slot)
@@ -260,7 +260,7 @@ extension Shard {
 
     // MARK: Timers
 
-    mutating func messageTimerFired(_ slot: UInt32) {
+    mutating func messageTimerFired(_ slot: MessageSlot) {
         let entry = messages.pointer(slot)
         if isOver(entry.pointee.facts.expiresAt) {
             expireListed(slot)
@@ -271,7 +271,7 @@ extension Shard {
             if entry.pointee.ackDeadline <= now, !entry.pointee.flags.contains(.overdue) {
                 entry.pointee.flags.insert([.overdue, .missed])
                 numbers.missedAckDeadlines &+= 1
-                if entry.pointee.job == .max {
+                if entry.pointee.job == .none {
                     makeDue(slot, timedOut: true)
                 } else {
                     jobs.pointer(entry.pointee.job).pointee.row.note(.timedOut, now)
@@ -279,7 +279,7 @@ extension Shard {
                 }
                 becomeSuspect(deviceSlot)
             }
-        } else if entry.pointee.fallbackAt > 0, entry.pointee.fallbackAt <= now, entry.pointee.job == .max {
+        } else if entry.pointee.fallbackAt > 0, entry.pointee.fallbackAt <= now, entry.pointee.job == .none {
             if !devices.pointer(deviceSlot).pointee.isReachable { entry.pointee.flags.insert(.missed) }
             makeDue(slot, timedOut: entry.pointee.flags.contains(.missed))
         }

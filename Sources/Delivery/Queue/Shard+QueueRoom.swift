@@ -54,13 +54,13 @@ private final class Shedding {
 /// Where the next turn continues with a queue in memory.
 private struct ShedPlace {
     var isVendor = false
-    var slot = UInt32.max
+    var slot = MessageSlot.none
     var message: MessageID?
 }
 
 extension Shard {
     /// Makes the room that the device's queue needs, then decides.
-    mutating func makeRoom(_ command: PublishCommand, _ slot: UInt32) {
+    mutating func makeRoom(_ command: PublishCommand, _ slot: DeviceSlot) {
         guard standingExcess(slot).isAny else {
             bringCollapsible(command, slot)
             return
@@ -78,7 +78,7 @@ extension Shard {
     }
 
     /// Brings into memory the cold messages that this one may end, then decides.
-    private mutating func bringCollapsible(_ command: PublishCommand, _ slot: UInt32) {
+    private mutating func bringCollapsible(_ command: PublishCommand, _ slot: DeviceSlot) {
         let device = devices.pointer(slot)
         let hash = command.collapseKey.isEmpty ? 0 : Fingerprint.of(command.collapseKey)
         if hash != 0, device.pointee.coldKeys & Self.keyBit(hash) != 0,
@@ -102,7 +102,7 @@ extension Shard {
 
     /// Looks through all cold rows for a collapse key, page by page, and notes which keys there are.
     private mutating func findCold(
-        _ search: ColdSearch, _ slot: UInt32, table: StoreKey.Table, from item: UInt64,
+        _ search: ColdSearch, _ slot: DeviceSlot, table: StoreKey.Table, from item: UInt64,
         completion: @escaping (inout Shard, Reading) -> Void
     ) {
         scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, page in
@@ -128,7 +128,7 @@ extension Shard {
     }
 
     /// Cold messages that were brought in and did not end leave memory again.
-    private mutating func leaveBrought(_ brought: [MessageID], of device: UInt32) {
+    private mutating func leaveBrought(_ brought: [MessageID], of device: DeviceSlot) {
         for id in brought {
             guard let slot = listedMessage(id, of: device) else { continue }
             let entry = messages.pointer(slot)
@@ -138,7 +138,9 @@ extension Shard {
 
     /// Refuses, or ends the oldest that are neither sent nor leased (docs/Semantics.md, "Collapse, overflow and
     /// revoke").
-    private mutating func makeQueueRoom(_ command: PublishCommand, _ slot: UInt32, hash: UInt64, brought: [MessageID]) {
+    private mutating func makeQueueRoom(
+        _ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64, brought: [MessageID]
+    ) {
         let device = devices.pointer(slot)
         let settings = apps[Int(device.pointee.appIndex)]
         let size = Int(MessageRow.charge(MessageRow.byteCountLimit(command)))
@@ -163,10 +165,10 @@ extension Shard {
             }
             return
         }
-        var dropping: [UInt32] = []
+        var dropping: [MessageSlot] = []
         for first in [device.pointee.firstMessage, device.pointee.firstVendor] {
             var oldest = first
-            while excess.isAny, oldest != .max {
+            while excess.isAny, oldest != .none {
                 let entry = messages.pointer(oldest)
                 if mayDrop(oldest), hash == 0 || entry.pointee.collapseHash != hash {
                     dropping.append(oldest)
@@ -182,17 +184,17 @@ extension Shard {
         accept(command, slot, hash: hash, dropping: dropping)
     }
 
-    func mayDrop(_ slot: UInt32) -> Bool {
+    func mayDrop(_ slot: MessageSlot) -> Bool {
         let entry = messages.pointer(slot)
         if entry.pointee.flags.contains(.inFlight), !isPlanted(.overflowDropsInFlight) { return false }
-        guard entry.pointee.job != .max else { return true }
+        guard entry.pointee.job != .none else { return true }
         return jobs.pointer(entry.pointee.job).pointee.row.state != .leased
             && jobs.pointer(entry.pointee.job).pointee.place != .leasing
     }
 
     /// Finds the oldest messages on disk and in memory, page by page, until there is room or no row is left.
     private mutating func findColdOldest(
-        _ overflow: Overflow, _ slot: UInt32, table: StoreKey.Table, from item: UInt64,
+        _ overflow: Overflow, _ slot: DeviceSlot, table: StoreKey.Table, from item: UInt64,
         completion: @escaping (inout Shard, Reading) -> Void
     ) {
         scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, page in
@@ -225,7 +227,7 @@ extension Shard {
     }
 
     /// Accepts the message in place of the oldest that were found, if they make room enough.
-    private mutating func dropFound(_ overflow: Overflow, _ slot: UInt32, _ reading: Reading) {
+    private mutating func dropFound(_ overflow: Overflow, _ slot: DeviceSlot, _ reading: Reading) {
         // The vendor table is not in the order of acceptance: its oldest are known only after all rows.
         overflow.candidates.sort { $0.acceptedAt < $1.acceptedAt }
         for facts in overflow.candidates where overflow.excess.isAny {
@@ -233,7 +235,7 @@ extension Shard {
             overflow.excess.take(away: Excess(count: 1, bytes: Int(facts.byteCount)))
         }
         // Some may have ended, or been sent, during the read of the next page.
-        var dropping: [UInt32] = []
+        var dropping: [MessageSlot] = []
         for id in overflow.dropping {
             if let message = listedMessage(id, of: slot), mayDrop(message) { dropping.append(message) }
         }
@@ -247,7 +249,7 @@ extension Shard {
     }
 
     /// What collapse would free.
-    private func collapsible(_ slot: UInt32, hash: UInt64) -> Excess {
+    private func collapsible(_ slot: DeviceSlot, hash: UInt64) -> Excess {
         var sum = Excess(count: 0, bytes: 0)
         for message in messages(under: hash, of: slot) {
             let entry = messages.pointer(message)
@@ -266,7 +268,7 @@ extension Shard {
     private static var shedLooksPerEnd: Int { 16 }
 
     /// How far the queue is over its bounds now, if the app's policy is to drop the oldest.
-    func standingExcess(_ slot: UInt32) -> Excess {
+    func standingExcess(_ slot: DeviceSlot) -> Excess {
         let device = devices.pointer(slot)
         let settings = apps[Int(device.pointee.appIndex)]
         guard settings.overflowPolicy == .dropOldest else { return Excess(count: 0, bytes: 0) }
@@ -278,7 +280,7 @@ extension Shard {
     /// Ends the oldest messages that are neither sent nor leased until the queue is within its bounds, or none is left.
     ///
     /// The device is held until the end of this (`whileBusy`).
-    mutating func shed(_ slot: UInt32, completion: @escaping (inout Shard, Reading) -> Void) {
+    mutating func shed(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
         let device = devices.pointer(slot)
         guard device.pointee.coldMessageCount == 0, device.pointee.coldVendorCount == 0 else {
             shedPages(Shedding(completion), slot, from: 0)
@@ -289,7 +291,7 @@ extension Shard {
 
     /// The same for a queue in memory: a slice a turn, counted by the messages that it looks at.
     private mutating func shedYoung(
-        _ slot: UInt32, from start: ShedPlace, completion: @escaping (inout Shard, Reading) -> Void
+        _ slot: DeviceSlot, from start: ShedPlace, completion: @escaping (inout Shard, Reading) -> Void
     ) {
         let device = devices.pointer(slot)
         var place = start
@@ -303,8 +305,8 @@ extension Shard {
         }
         var looks = limits.sliceCount * Self.shedLooksPerEnd
         inBatches(of: slot) { shard in
-            while excess.isAny, looks > 0, next != .max || !place.isVendor {
-                guard next != .max else {
+            while excess.isAny, looks > 0, next != .none || !place.isVendor {
+                guard next != .none else {
                     place.isVendor = true
                     next = device.pointee.firstVendor
                     continue
@@ -320,11 +322,11 @@ extension Shard {
             }
         }
         // A look that stops behind the last of the first list goes on with the second, not with the first again.
-        if next == .max, !place.isVendor {
+        if next == .none, !place.isVendor {
             place.isVendor = true
             next = device.pointee.firstVendor
         }
-        guard excess.isAny, next != .max else { return completion(&self, .whole) }
+        guard excess.isAny, next != .none else { return completion(&self, .whole) }
         place.slot = next
         place.message = messages.pointer(next).pointee.facts.message
         later { shard in
@@ -337,14 +339,14 @@ extension Shard {
         }
     }
 
-    private mutating func endShed(_ message: UInt32) {
+    private mutating func endShed(_ message: MessageSlot) {
         nextChange()
         let entry = messages.pointer(message)
         end(entry.pointee.facts, .overflowed, message: message, job: entry.pointee.job)
     }
 
     /// The same for rows on disk: first those of the live stream, which are in order, a page a turn.
-    private mutating func shedPages(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
+    private mutating func shedPages(_ shedding: Shedding, _ slot: DeviceSlot, from item: UInt64) {
         scan(slot, table: .message, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
             shard, page in
             guard case .rows(let rows, let isLast) = page else { return shedding.completion(&shard, .unreadable) }
@@ -359,7 +361,7 @@ extension Shard {
     }
 
     /// Then those of the vendor table: the oldest are known only after all rows.
-    private mutating func findVendor(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
+    private mutating func findVendor(_ shedding: Shedding, _ slot: DeviceSlot, from item: UInt64) {
         scan(slot, table: .vendorMessage, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
             shard, page in
             guard case .rows(let rows, let isLast) = page else { return shedding.completion(&shard, .unreadable) }
@@ -380,7 +382,7 @@ extension Shard {
         }
     }
 
-    private mutating func shedVendor(_ shedding: Shedding, _ slot: UInt32, from item: UInt64) {
+    private mutating func shedVendor(_ shedding: Shedding, _ slot: DeviceSlot, from item: UInt64) {
         scan(slot, table: .vendorMessage, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
             shard, page in
             guard case .rows(let rows, let isLast) = page else { return shedding.completion(&shard, .unreadable) }
@@ -393,7 +395,7 @@ extension Shard {
     }
 
     /// Ends the chosen messages of a page while the queue is over its bounds.
-    private mutating func endPage(_ rows: [Scanned], _ slot: UInt32, where isChosen: (MessageFacts) -> Bool) {
+    private mutating func endPage(_ rows: [Scanned], _ slot: DeviceSlot, where isChosen: (MessageFacts) -> Bool) {
         inBatches(of: slot) { shard in
             for row in rows where isChosen(row.facts) && shard.standingExcess(slot).isAny {
                 let known = shard.listedMessage(table: row.facts.table, item: row.facts.item, of: slot)

@@ -184,18 +184,18 @@ extension Shard {
         }
     }
 
-    /// A pending message: its facts, and its place and its job's in memory, or `.max`.
+    /// A pending message: its facts, and its place and its job's in memory, or `.none`.
     struct PendingMessage {
         var facts: MessageFacts
-        var message = UInt32.max
-        var job = UInt32.max
+        var message = MessageSlot.none
+        var job = JobSlot.none
     }
 
     /// Finds a message that may be pending.
     ///
     /// The device is held until the end of this (`whileBusy`). A message that has ended is absent.
     mutating func findPending(
-        _ id: MessageID, table: StoreKey.Table, item: UInt64, _ slot: UInt32,
+        _ id: MessageID, table: StoreKey.Table, item: UInt64, _ slot: DeviceSlot,
         completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
     ) {
         if let listed = listedMessage(id, of: slot) {
@@ -232,8 +232,8 @@ extension Shard {
     }
 
     /// True when the device may have seen a pending message: it was sent, or its job was leased.
-    func mayHaveBeenSeen(_ facts: MessageFacts, message: UInt32, job: UInt32) -> Bool {
-        if message != .max {
+    func mayHaveBeenSeen(_ facts: MessageFacts, message: MessageSlot, job: JobSlot) -> Bool {
+        if message != .none {
             let entry = messages.pointer(message)
             if entry.pointee.sentAt > 0 || entry.pointee.flags.contains(.attempted) { return true }
             // In memory from before the restart: it went out then, if the device was reachable at acceptance.
@@ -241,7 +241,7 @@ extension Shard {
         } else if !facts.flags.contains(.offline) {
             return true
         }
-        guard job != .max else { return false }
+        guard job != .none else { return false }
         let row = jobs.pointer(job).pointee.row
         return row.alertedAt > 0 || row.attempts > 0 || row.steps.contains { $0.event == .sent }
     }

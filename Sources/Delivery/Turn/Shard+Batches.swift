@@ -5,14 +5,14 @@ internal import Wire
 
 /// The batch that is being written.
 struct OpenBatch {
-    var device: UInt32 = .max
+    var device: DeviceSlot = .none
     /// The device of the series of batches that is open.
-    var series: UInt32 = .max
+    var series: DeviceSlot = .none
     var rowCount = 0
     /// A message of a connected device ended in the batch, and the device may not have seen it.
     var endsUnseen = false
 
-    var isOpen: Bool { device != .max }
+    var isOpen: Bool { device != .none }
 
     /// A batch with this many rows fits well into one block of the journal; longer work continues in another batch.
     static let rowLimit = 96
@@ -23,7 +23,7 @@ extension Shard {
     ///
     /// Only this and `inBatches` change a device's rows. An effect that tells of the change waits for `lastTicket`.
     @discardableResult
-    mutating func inBatch<Result>(of device: UInt32, _ change: (inout Shard) -> Result) -> Result {
+    mutating func inBatch<Result>(of device: DeviceSlot, _ change: (inout Shard) -> Result) -> Result {
         openBatch(device)
         let result = change(&self)
         closeBatch()
@@ -31,18 +31,18 @@ extension Shard {
     }
 
     /// Writes any number of independent changes of one device in short batches; `nextChange` begins each change.
-    mutating func inBatches(of device: UInt32, _ changes: (inout Shard) -> Void) {
-        precondition(batch.series == .max, "series of batches do not nest")
+    mutating func inBatches(of device: DeviceSlot, _ changes: (inout Shard) -> Void) {
+        precondition(batch.series == .none, "series of batches do not nest")
         batch.series = device
         changes(&self)
-        batch.series = .max
+        batch.series = .none
         if batch.isOpen { closeBatch() }
     }
 
     /// Begins the next change of a series: in the open batch, or in a new one when the open one is long.
     mutating func nextChange() {
         let device = batch.series
-        precondition(device != .max, "a change of a series that has not begun")
+        precondition(device != .none, "a change of a series that has not begun")
         if batch.isOpen {
             guard batch.rowCount >= OpenBatch.rowLimit else { return }
             closeBatch()
@@ -61,7 +61,7 @@ extension Shard {
         return result
     }
 
-    private mutating func openBatch(_ device: UInt32) {
+    private mutating func openBatch(_ device: DeviceSlot) {
         precondition(!batch.isOpen, "batches do not nest")
         batch.device = device
         batch.rowCount = 0
@@ -74,7 +74,7 @@ extension Shard {
         let device = devices.pointer(slot)
         if device.pointee.flags.contains(.dirty) { writeDevice(device) }
         counters.writeChanged(device.pointee.bucket, to: store)
-        batch.device = .max
+        batch.device = .none
         outbox.wrote(store.endBatch())
         if batch.endsUnseen { raiseWall(slot) }
         devices.releaseQueue(slot)
@@ -85,13 +85,13 @@ extension Shard {
     ///
     /// What the shard sends from here on moves the device's position past the message that ended. If a crash took the
     /// end back, that position would still cover the message: it would count as delivered and never come.
-    private mutating func raiseWall(_ slot: UInt32) {
+    private mutating func raiseWall(_ slot: DeviceSlot) {
         walls[slot] = outbox.lastTicket
         outbox.hold(.resume(device: slot, cid: devices.pointer(slot).pointee.cid))
     }
 
     /// True while the device's stream waits for an end to be durable.
-    mutating func isWalled(_ slot: UInt32) -> Bool {
+    mutating func isWalled(_ slot: DeviceSlot) -> Bool {
         guard !walls.isEmpty, let wall = walls[slot] else { return false }
         guard wall <= outbox.committedTicket else { return true }
         walls[slot] = nil

@@ -92,12 +92,16 @@ extension Shard {
     }
 
     /// This young row is on disk now; its location is no longer valid.
-    public mutating func cooled(_ key: StoreKey) {
+    ///
+    /// - Returns: whether there are effects, which is rare.
+    @discardableResult
+    public mutating func cooled(_ key: StoreKey) -> Bool {
         switch key.table {
         case .message, .vendorMessage: messageCooled(key)
         case .job: jobCooled(key)
         default: break
         }
+        return outbox.hasEffects
     }
 
     private mutating func load(_ slot: DeviceSlot) {

@@ -51,7 +51,7 @@ extension GatewayLoop {
         var figures = LoopFigures()
         figures.metrics = metrics
         figures.shard = statistics
-        figures.apps = core.pointee.shard.statistics(of: apps)
+        figures.apps = core.pointee.seat.statistics(of: apps)
         (figures.deviceSessions, figures.senderSessions) = (sessions.count, senders.count)
         (figures.httpConnections, figures.adminConnections) = (publicRoom.count, adminRoom.count)
         (figures.httpDisplaced, figures.adminDisplaced) = (publicRoom.displacedCount, adminRoom.displacedCount)

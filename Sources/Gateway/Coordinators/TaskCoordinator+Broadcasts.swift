@@ -60,7 +60,7 @@ extension TaskCoordinator {
         ask(home: record.id, .change(record.id, record.app, change)) { [weak self] answer in
             if case .record = answer, let self {
                 for member in owner.context.members {
-                    member.submit { $0.core.pointee.shard.forgetBroadcast(record.id, record.app) }
+                    member.submit { loop in loop.withShard { $0.forgetBroadcast(record.id, record.app) } }
                 }
             }
             done(answer)

@@ -214,7 +214,7 @@ final class DeviceSessions: StreamDelegate {
     override func foresee(_ tag: UInt32) {
         guard let record = table.pointee.records.existing(tag) else { return }
         prefetch(record, byteCount: MemoryLayout<Record>.size)
-        if let place = owner.core.pointee.shard.place(ofSession: tag)?.baseAddress {
+        if let place = owner.core.pointee.seat.place(ofSession: tag)?.baseAddress {
             prefetch(place, byteCount: GatewayLoop.recordByteCount)
         }
     }

@@ -7,21 +7,10 @@ internal import Wire
 // Effects of this loop's shard, and answers on their way back to the loop that asked: a new effect or `LoopAnswer`
 // needs its lines here and nowhere else.
 extension GatewayLoop {
-    /// Performs everything the shard wants done, then what must not happen in the midst of it.
-    ///
-    /// While effects are performed the shard is not called: their bytes would move. An answer for this loop itself may
-    /// lead to the next command, so it is put off until they are done.
-    func perform() {
-        core.pointee.shard.takeEffects(into: &core.pointee.effects)
-        let count = core.pointee.effects.count
-        for index in 0..<count {
-            if index + 2 < count { foresee(index + 2, isNext: true) }
-            if index + 6 < count { foresee(index + 6, isNext: false) }
-            perform(core.pointee.effects[index])
-        }
-        core.pointee.effects.removeAll(keepingCapacity: true)
+    /// What waits until the effects of a call are performed: it may call the shard.
+    func performed() {
         answerDeferred()
-        if core.pointee.shard.hasSlicesAtHand { continueWork() }
+        if core.pointee.seat.hasSlicesAtHand { continueWork() }
         if !launches.isEmpty { passLaunches() }
         guard !dueTasks.isEmpty || !firstAcks.isEmpty else { return }
         let (due, first) = (dueTasks, firstAcks)
@@ -29,17 +18,6 @@ extension GatewayLoop {
         firstAcks.removeAll()
         for record in due { campaigns.coordinator.taskDue(record) }
         for ack in first { campaigns.coordinator.endSiblings(of: ack) }
-    }
-
-    /// Fetches what an effect will use: its session's record first, and when that is here the stream.
-    private func foresee(_ index: Int, isNext: Bool) {
-        guard case .deliver(let session, let deliver) = core.pointee.effects[index] else { return }
-        if isNext {
-            sessions.foreseeStream(session)
-        } else {
-            sessions.foreseeRecord(session)
-            if let row = deliver.row.baseAddress { prefetch(row, byteCount: min(deliver.row.count, 512)) }
-        }
     }
 
     /// Tells every loop of new broadcasts, this one last: it begins at once.
@@ -63,7 +41,7 @@ extension GatewayLoop {
         }
     }
 
-    private func perform(_ effect: Effect) {
+    func perform(_ effect: Effect) {
         switch effect {
         case .deliver(let session, let deliver):
             sessions.send(session, deliver)
@@ -158,11 +136,10 @@ extension GatewayLoop {
 
 extension GatewayLoop: ShardStoreObserver {
     func storeCommitted(upTo ticket: Ticket) {
-        core.pointee.shard.visitPlaces(awaiting: ticket) { place in
+        core.pointee.seat.visitPlaces(awaiting: ticket) { place in
             if let start = place.baseAddress { prefetch(start, byteCount: min(place.count, Self.recordByteCount)) }
         }
-        core.pointee.shard.committed(upTo: ticket, now: now)
-        perform()
+        withShard { $0.committed(upTo: ticket, now: now) }
         while let first = metaWaiters.first, first.ticket <= ticket {
             metaWaiters.removeFirst()
             first.done()
@@ -172,11 +149,10 @@ extension GatewayLoop: ShardStoreObserver {
 
     func storeReplied(_ reply: StoreReply) {
         metrics.count(.coldReads)
-        core.pointee.shard.replied(reply, now: now)
-        perform()
+        withShard { $0.replied(reply, now: now) }
     }
 
-    func storeCooled(_ key: StoreKey) { core.pointee.shard.cooled(key) }
+    func storeCooled(_ key: StoreKey) { withQuietShard { $0.cooled(key) } }
 
     /// Comes within a call of the shard, which must be left alone.
     func storeBreached(_ breach: StoreBreach) {

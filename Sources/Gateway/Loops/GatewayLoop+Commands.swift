@@ -10,8 +10,7 @@ extension GatewayLoop {
     func publish(_ command: borrowing PublishCommand) {
         let target = command.bucket.loop(of: loopCount)
         if target == index {
-            core.pointee.shard.publish(command, now: now)
-            perform()
+            publishHere(command)
             return
         }
         let batch =
@@ -27,7 +26,7 @@ extension GatewayLoop {
 
     /// Fetches the record of a device that a command will be about, if it is here.
     func foresee(_ cid: DeviceID) {
-        guard let place = core.pointee.shard.place(of: cid)?.baseAddress else { return }
+        guard let place = core.pointee.seat.place(of: cid)?.baseAddress else { return }
         prefetch(place, byteCount: Self.recordByteCount)
     }
 
@@ -37,47 +36,40 @@ extension GatewayLoop {
     func queryStatus(of device: DeviceAddress, origin: Origin) {
         let target = device.bucket.loop(of: loopCount)
         guard target == index else { return send(.deviceStatus(device, origin), to: target) }
-        core.pointee.shard.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: now)
-        perform()
+        withShard { $0.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: now) }
     }
 
     func queryTrace(of message: MessageID, bucket: Bucket, origin: Origin) {
         let target = bucket.loop(of: loopCount)
         guard target == index else { return send(.trace(message, origin), to: target) }
-        core.pointee.shard.trace(of: message, origin: origin, now: now)
-        perform()
+        withShard { $0.trace(of: message, origin: origin, now: now) }
     }
 
     /// One step of a directory operation.
     func direct(_ command: DirectoryCommand, to target: Int) {
         guard target == index else { return send(.directory(command), to: target) }
-        core.pointee.shard.directory(command, now: now)
-        perform()
+        withShard { $0.directory(command, now: now) }
     }
 
     func task(_ command: TaskCommand, on target: Int, origin: Origin) {
         guard target == index else { return send(.task(command, origin), to: target) }
-        core.pointee.shard.task(command, origin: origin, now: now)
-        perform()
+        withShard { $0.task(command, origin: origin, now: now) }
     }
 
     /// A broadcast is out: this loop's devices meet it.
     func launch(_ record: TaskRecord) {
-        core.pointee.shard.launch(record, loopCount: loopCount, now: now)
-        perform()
+        withShard { $0.launch(record, loopCount: loopCount, now: now) }
         continueWork()
     }
 
     func lease(on target: Int, _ command: LeaseCommand) {
         guard target == index else { return send(.lease(command), to: target) }
-        core.pointee.shard.lease(command, now: now)
-        perform()
+        withShard { $0.lease(command, now: now) }
     }
 
     func settle(on target: Int, _ results: [JobResult], _ apps: Set<AppKey>?, _ origin: Origin) {
         guard target == index else { return send(.settle(results, apps: apps, origin), to: target) }
-        core.pointee.shard.settle(results, apps: apps, origin: origin, now: now)
-        perform()
+        withShard { $0.settle(results, apps: apps, origin: origin, now: now) }
     }
 
     func extend(
@@ -86,9 +78,10 @@ extension GatewayLoop {
         guard target == index else {
             return send(.extend(items, milliseconds: milliseconds, apps: apps, origin), to: target)
         }
-        core.pointee.shard.extend(
-            items.map { ($0.job, $0.leaseID) }, milliseconds: milliseconds, apps: apps, origin: origin, now: now)
-        perform()
+        withShard {
+            $0.extend(
+                items.map { ($0.job, $0.leaseID) }, milliseconds: milliseconds, apps: apps, origin: origin, now: now)
+        }
     }
 
     /// Sends a connection to its device's loop.
@@ -148,10 +141,7 @@ extension GatewayLoop {
         for message in messages {
             switch message {
             case .publishes(let batch):
-                batch.forEach(foresee: { foresee($0) }) { command in
-                    core.pointee.shard.publish(command, now: now)
-                    perform()
-                }
+                batch.forEach(foresee: { foresee($0) }) { publishHere($0) }
                 context.spares.keep(batch)
             case .answers(let answers):
                 answers.forEach { take($0) }
@@ -167,8 +157,7 @@ extension GatewayLoop {
             case .deviceStatus(let device, let origin):
                 queryStatus(of: device, origin: origin)
             case .trace(let message, let origin):
-                core.pointee.shard.trace(of: message, origin: origin, now: now)
-                perform()
+                withShard { $0.trace(of: message, origin: origin, now: now) }
             case .directory(let command):
                 direct(command, to: index)
             case .charge(let app, let call, let origin):

@@ -118,44 +118,40 @@ extension GatewayLoop {
     // MARK: What a session says
 
     func hello(_ command: HelloCommand) {
-        core.pointee.shard.hello(command, now: now)
-        perform()
+        withShard { $0.hello(command, now: now) }
     }
 
     func heard(_ session: SessionRef) {
-        // Hardly ever anything; but what there is points to bytes that the next call may free.
-        if core.pointee.shard.heard(session, now: now) { perform() }
+        withQuietShard { $0.heard(session, now: now) }
     }
 
     func acknowledge(_ session: SessionRef, _ ack: borrowing AckView) {
-        ack.withRanges { ranges in
-            core.pointee.shard.acknowledge(session, cumulative: ack.sequence, ranges: ranges, now: now)
+        withShard { shard in
+            ack.withRanges { shard.acknowledge(session, cumulative: ack.sequence, ranges: $0, now: now) }
         }
-        perform()
         if ack.hasBroadcasts {
-            core.pointee.shard.acknowledgeBroadcasts(
-                session, cumulative: ack.broadcastSequence, ranges: ack.broadcastRanges, now: now)
-            perform()
+            withShard {
+                $0.acknowledgeBroadcasts(
+                    session, cumulative: ack.broadcastSequence, ranges: ack.broadcastRanges, now: now)
+            }
         }
         for rejected in ack.rejected where rejected.stream <= 1 {
-            core.pointee.shard.reject(
-                session, stream: rejected.stream, sequence: rejected.sequence, reason: rejected.reason, now: now)
-            perform()
+            withShard {
+                $0.reject(
+                    session, stream: rejected.stream, sequence: rejected.sequence, reason: rejected.reason, now: now)
+            }
         }
     }
 
     func update(_ session: SessionRef, _ update: DeviceUpdate) {
-        core.pointee.shard.update(session, update, now: now)
-        perform()
+        withShard { $0.update(session, update, now: now) }
     }
 
     func feedback(_ session: SessionRef, _ feedback: Feedback) {
-        core.pointee.shard.feedback(session, feedback, now: now)
-        perform()
+        withShard { $0.feedback(session, feedback, now: now) }
     }
 
     func sessionEnded(_ session: SessionRef, announced: Bool) {
-        core.pointee.shard.sessionEnded(session, announced: announced, now: now)
-        perform()
+        withShard { $0.sessionEnded(session, announced: announced, now: now) }
     }
 }

@@ -24,7 +24,7 @@ extension GatewayLoop {
     /// The next portion for which there is room: a list waits where its app's single publishes would be refused.
     private func nextPortion() -> FanoutQueue.Portion? {
         guard store.hasRoomForLists else { return nil }
-        return lists.popPortion { core.pointee.shard.mayAccept($0) }
+        return lists.popPortion { core.pointee.seat.mayAccept($0) }
     }
 
     /// Publishes what the store has room for; goes on in the next turn, or when something was committed.
@@ -35,10 +35,7 @@ extension GatewayLoop {
         var count = 0
         while count < slice, let portion = nextPortion() {
             count += portion.part.count
-            portion.forEach { command in
-                core.pointee.shard.publish(command, now: now)
-                perform()
-            }
+            portion.forEach { publishHere($0) }
         }
         isDealing = false
         // Short of the slice, there was no room: the next commit or tick goes on.

@@ -7,8 +7,8 @@ internal import Wire
 
 /// One event loop with everything it owns: a delivery shard, its store, sessions, HTTP exchanges in flight.
 ///
-/// Confined to its loop's thread. Other loops reach it through its mailbox only. After every call into the shard the
-/// shard's effects are performed at once, since the bytes they point to are valid until the next call.
+/// Confined to its loop's thread. Other loops reach it through its mailbox only. The loop calls its shard through
+/// `withShard`, which performs the effects of the call at once (ShardSeat).
 final class GatewayLoop {
     let index: Int
     let loop: EventLoop
@@ -62,8 +62,7 @@ final class GatewayLoop {
     /// It stands behind a pointer, because each access to a class's own variable is checked at run time for overlaps
     /// with others: at some 90 instructions an access those checks were a sixth of what a message cost.
     struct Core: ~Copyable {
-        var shard: Shard
-        var effects: [Effect] = []
+        var seat: ShardSeat
         var deferred: [LoopAnswer] = []
         var round: [LoopAnswer] = []
         var isAnswering = false
@@ -118,11 +117,12 @@ final class GatewayLoop {
         core = .allocate(capacity: 1)
         core.initialize(
             to: Core(
-                shard: Shard(
-                    limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store,
-                    verifier: HelloVerifier(), encoder: BroadcastFrames(), queueEpoch: context.queueEpoch,
-                    counters: counters,
-                    broadcasts: broadcasts.of(LoopShare(index: index, count: context.loopCount)), now: now),
+                seat: ShardSeat(
+                    Shard(
+                        limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store,
+                        verifier: HelloVerifier(), encoder: BroadcastFrames(), queueEpoch: context.queueEpoch,
+                        counters: counters,
+                        broadcasts: broadcasts.of(LoopShare(index: index, count: context.loopCount)), now: now)),
                 outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
                 frameByteLimit: snapshot.limits.frameBytes,
                 deviceFrameByteLimit: min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)))
@@ -172,7 +172,7 @@ final class GatewayLoop {
     var limits: GatewayLimits { snapshot.limits }
     var registry: AppRegistry { snapshot.registry }
     var log: Log { context.log }
-    var statistics: ShardStatistics { core.pointee.shard.statistics }
+    var statistics: ShardStatistics { core.pointee.seat.statistics }
 
     /// The control thread moved the clock's mapping.
     func setClock(_ mapping: ClockMapping) {
@@ -183,8 +183,7 @@ final class GatewayLoop {
     // MARK: Turn
 
     private func tick() {
-        core.pointee.shard.advance(to: now)
-        perform()
+        withShard { $0.advance(to: now) }
         continueWork()
         campaigns.coordinator.tick(now: loop.now)
         tickLists()
@@ -192,7 +191,7 @@ final class GatewayLoop {
         while let connection = senderHandshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         if loop.now >= lastSecond + 1_000 {
             lastSecond = loop.now
-            context.activity.note(core.pointee.shard.publishingApps, now: loop.now)
+            context.activity.note(core.pointee.seat.publishingApps, now: loop.now)
             handoff.tick(now: Int64(loop.now))
             reportAcceptFailures()
             store.secondPassed()
@@ -209,7 +208,7 @@ final class GatewayLoop {
             handoff.jobsAvailable(jobNews, now: Int64(loop.now))
         }
         // The gateway's own rows are few, and the writer of each waits for it.
-        store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)
+        store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.seat.awaitedTicket : .max)
         for target in core.pointee.outgoing.indices where target != index { dispatch(to: target) }
         core.pointee.cachedNow = 0
         metrics.count(.turns)
@@ -229,14 +228,13 @@ final class GatewayLoop {
 
     /// Goes on with the shard's longer work, a slice a turn.
     func continueWork() {
-        guard !isWorking, core.pointee.shard.hasWorkAtHand else { return }
+        guard !isWorking, core.pointee.seat.hasWorkAtHand else { return }
         isWorking = true
         let member = LoopBound(self, on: loop)
         loop.submit {
             let member = member.wrapped
             member.isWorking = false
-            member.core.pointee.shard.continueWork(now: member.now)
-            member.perform()
+            member.withShard { $0.continueWork(now: member.now) }
             member.continueWork()
         }
     }
@@ -246,7 +244,7 @@ final class GatewayLoop {
         self.snapshot = snapshot
         core.pointee.frameByteLimit = snapshot.limits.frameBytes
         core.pointee.deviceFrameByteLimit = min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)
-        core.pointee.shard.reload(apps: snapshot.settings, limits: snapshot.limits.shardLimits)
+        withShard { $0.reload(apps: snapshot.settings, limits: snapshot.limits.shardLimits) }
         publicFront.reload(snapshot)
         adminFront.reload(snapshot)
     }
@@ -270,7 +268,7 @@ final class GatewayLoop {
         senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
         return isSenderOwed || publicFront.hasWorkUnderWay || directoryFront.hasWorkUnderWay
             || handoff.hasWorkUnderWay || campaigns.coordinator.hasWorkUnderWay
-            || core.pointee.shard.statistics.pendingEffects > 0
+            || statistics.pendingEffects > 0
     }
 
     /// Tells every connection that the gateway stops.

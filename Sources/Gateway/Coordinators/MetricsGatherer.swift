@@ -11,20 +11,12 @@ enum MetricsGatherer {
     /// `scope`: the apps that the page may name; `nil`: all.
     static func gather(_ asker: GatewayLoop, scope: Set<AppKey>?, complete: @escaping ([UInt8]) -> Void) {
         let context = asker.context
-        let askingLoop = asker.loop
         let apps = asker.snapshot.settings.filter { scope?.contains($0.key) ?? true }.prefix(MetricFigures.appLimit)
         let (keys, ids) = (apps.map(\.key), apps.map(\.appID))
-        let gathering = Gathering<LoopFigures>(count: context.loopCount) { parts in
+        asker.askAll({ $0.figures(of: keys) }) { parts in
             var figures = context.figures
             (figures.loops, figures.appIDs) = (parts, ids)
             complete(MetricsPage.render(figures))
-        }
-        let asking = LoopBound(gathering, on: askingLoop)
-        for (place, member) in context.members.enumerated() {
-            member.submit { member in
-                let part = member.figures(of: keys)
-                askingLoop.submit { asking.wrapped.take(part, at: place) }
-            }
         }
     }
 }

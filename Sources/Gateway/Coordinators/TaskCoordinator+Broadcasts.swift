@@ -59,8 +59,8 @@ extension TaskCoordinator {
     private func finish(_ record: TaskRecord, _ change: TaskChange, _ done: @escaping (TaskAnswer) -> Void) {
         ask(home: record.id, .change(record.id, record.app, change)) { [weak self] answer in
             if case .record = answer, let self {
-                for member in owner.context.members {
-                    member.submit { loop in loop.withShard { $0.forgetBroadcast(record.id, record.app) } }
+                owner.context.tellAll { loop in
+                    loop.withShard { $0.forgetBroadcast(record.id, record.app) }
                 }
             }
             done(answer)

@@ -105,7 +105,7 @@ final class TaskCoordinator {
     }
 
     func forgetEverywhere(_ task: TaskID) {
-        for member in owner.context.members { member.submit { $0.campaigns.coordinator.forget(task) } }
+        owner.context.tellAll { $0.campaigns.coordinator.forget(task) }
     }
 
     /// The task's row, from this loop's cache if it is one that takes targets.

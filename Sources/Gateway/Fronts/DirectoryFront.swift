@@ -15,21 +15,18 @@ final class DirectoryFront {
         var complete: (DirectoryOperation) -> Void
     }
 
-    private struct Charge {
-        var complete: (QuotaVerdict) -> Void
-    }
-
     /// Operations under way at once on one loop; more are told to come back.
     static let pendingLimit = 16_384
 
     private unowned let owner: GatewayLoop
     private var operations = StampedTable<Pending>(limit: DirectoryFront.pendingLimit)
-    private var charges = StampedTable<Charge>(limit: DirectoryFront.pendingLimit)
+    /// Calls that wait until another loop has counted them.
+    private var chargeCount = 0
     private var counts = CallCounts()
 
     init(_ owner: GatewayLoop) { self.owner = owner }
 
-    var hasWorkUnderWay: Bool { operations.count > 0 || charges.count > 0 }
+    var hasWorkUnderWay: Bool { operations.count > 0 || chargeCount > 0 }
 
     // MARK: Operations
 
@@ -84,18 +81,19 @@ final class DirectoryFront {
             complete(count(call, app: app))
             return true
         }
-        guard let (slot, stamp) = charges.insert(Charge(complete: complete)) else { return false }
-        let route = Route(.quota, loop: owner.index, slot: slot, stamp: stamp)
-        owner.send(.charge(app, call, route.origin(0)), to: target)
+        guard chargeCount < Self.pendingLimit else { return false }
+        chargeCount += 1
+        owner.ask(target) {
+            $0.directoryFront.count(call, app: app)
+        } then: { [unowned self] verdict in
+            chargeCount -= 1
+            complete(verdict)
+        }
         return true
     }
 
     /// On the loop that counts.
-    func count(_ call: CountedCall, app: AppKey) -> QuotaVerdict {
+    private func count(_ call: CountedCall, app: AppKey) -> QuotaVerdict {
         counts.charge(app, call, owner.limits.quota(of: call), now: owner.now)
-    }
-
-    func charged(_ route: Route, _ verdict: QuotaVerdict) {
-        charges.remove(route.slot, route.stamp)?.complete(verdict)
     }
 }

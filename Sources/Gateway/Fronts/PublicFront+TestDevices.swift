@@ -46,18 +46,17 @@ extension PublicFront {
     ///
     /// What each finds may rest on changes that are not durable yet, so every answer waits until all of them are.
     private func perform(_ exchange: HTTPExchange, _ request: TestDeviceRequest, known: Set<DeviceID>) {
-        let answer = LoopBound(
-            { [weak self] (response: APIResponse) in self?.respond(exchange, response) }, on: owner.loop)
-        let (asker, context, limit) = (owner.loop, owner.context, owner.limits.users.testDevices)
-        context.members[Bucket(0).loop(of: owner.loopCount)].submit { keeper in
-            guard request.isQuestion || context.store.acceptsWrites else {
-                return asker.submit { answer.wrapped(.busy) }
-            }
+        let (context, limit) = (owner.context, owner.limits.users.testDevices)
+        let change: @Sendable (GatewayLoop, @escaping @Sendable (APIResponse) -> Void) -> Void = { keeper, reply in
+            guard request.isQuestion || context.store.acceptsWrites else { return reply(.busy) }
             let (changes, result) = context.testDevices.perform(
                 request, known: known, limit: limit, now: keeper.now)
             let response = TestDeviceAnswer.render(request, result)
             for change in changes { MetaRows.write(change, app: request.app, on: keeper) }
-            keeper.afterMeta { asker.submit { answer.wrapped(response) } }
+            keeper.afterMeta { reply(response) }
+        }
+        owner.ask(Bucket(0).loop(of: owner.loopCount), waiting: change) { [weak self] response in
+            self?.respond(exchange, response)
         }
     }
 }

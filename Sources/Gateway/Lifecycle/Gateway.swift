@@ -289,7 +289,7 @@ final class Gateway {
             status.clockOffset = offset
             status.isClockStepRefused = offset > ClockLimits.forwardStep
         }
-        for member in context.members { member.submit { $0.setClock(mapping) } }
+        context.tellAll { $0.setClock(mapping) }
         hook?.tend()
         if context.store.acceptsWrites == isStoreBusy {
             isStoreBusy.toggle()
@@ -333,7 +333,7 @@ final class Gateway {
                 for (loop, server) in httpTLS { loop.submit { server.wrapped.renewTLS(newHTTPTLS) } }
             }
             let snapshot = GatewaySnapshot(next, descriptors)
-            for member in context.members { member.submit { $0.reload(snapshot) } }
+            context.tellAll { $0.reload(snapshot) }
             hook?.update(next.hook)
             log.setLevel(next.logging.level)
             context.status.withLock { status in
@@ -364,7 +364,7 @@ final class Gateway {
         hook?.stop(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 500)
         let closings = listeners.map { LoopClosing(loop: $0.loop, close: $0.close) }
         for closing in closings { closing.run() }
-        for member in context.members { member.submit { $0.beginStop() } }
+        context.tellAll { $0.beginStop() }
         let deadline = ClockReader.monotonic() + configuration.limits.stopTimeoutSeconds * 1_000
         while ClockReader.monotonic() < deadline, isAnyLoop({ $0.hasWorkUnderWay }) { usleep(20_000) }
         // What was answered must get there, too; a peer that is out of reach is not waited for longer than at any close.
@@ -385,11 +385,9 @@ final class Gateway {
     /// Asks every loop; one that does not answer within a second counts as a yes.
     private func isAnyLoop(_ condition: @escaping @Sendable (GatewayLoop) -> Bool) -> Bool {
         let answers = Lock((count: 0, hasYes: false))
-        for member in context.members {
-            member.submit { loop in
-                let isTrue = condition(loop)
-                answers.withLock { $0 = ($0.count + 1, $0.hasYes || isTrue) }
-            }
+        context.tellAll { loop in
+            let isTrue = condition(loop)
+            answers.withLock { $0 = ($0.count + 1, $0.hasYes || isTrue) }
         }
         let deadline = ClockReader.monotonic() + 1_000
         while answers.withLock({ $0.count }) < members.count {

@@ -126,8 +126,6 @@ extension GatewayLoop {
             }
         case .directory(let origin, let reply):
             directoryFront.answered(route, origin.request, reply)
-        case .charged(_, let verdict):
-            directoryFront.charged(route, verdict)
         case .task(_, let said):
             campaigns.coordinator.answered(route, .task(said))
         }

@@ -126,7 +126,7 @@ extension GatewayLoop {
                     answer(.published(command.origin, outcome))
                 }
             case .list(let fanout): fanout.forEach { answerBusy($0) }
-            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .charge, .task, .answers,
+            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .task, .answers,
                 .jobsAvailable, .launched:
                 kept.append(message)
             }
@@ -160,8 +160,6 @@ extension GatewayLoop {
                 withShard { $0.trace(of: message, origin: origin, now: now) }
             case .directory(let command):
                 direct(command, to: index)
-            case .charge(let app, let call, let origin):
-                answer(.charged(origin, directoryFront.count(call, app: app)))
             case .task(let command, let origin): task(command, on: index, origin: origin)
             case .list(let fanout): publish(fanout, on: index)
             case .launched(let record): launch(record)

@@ -41,10 +41,9 @@ extension GatewayLoop {
         // Short of the slice, there was no room: the next commit or tick goes on.
         guard !lists.isEmpty, count >= slice, !isDealingLater else { return }
         isDealingLater = true
-        let member = LoopBound(self, on: loop)
-        loop.submit {
-            member.wrapped.isDealingLater = false
-            member.wrapped.dealLists()
+        inNextTurn { member in
+            member.isDealingLater = false
+            member.dealLists()
         }
     }
 
@@ -63,7 +62,6 @@ extension GatewayLoop {
     /// Takes answers to this loop itself once the caller has returned.
     func answerDeferredSoon() {
         guard !core.pointee.deferred.isEmpty else { return }
-        let member = LoopBound(self, on: loop)
-        loop.submit { member.wrapped.answerDeferred() }
+        inNextTurn { $0.answerDeferred() }
     }
 }

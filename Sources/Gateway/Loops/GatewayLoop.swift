@@ -219,10 +219,9 @@ final class GatewayLoop {
 
     /// Senders that have rested read on, and requests that waited go on, in a turn of its own.
     private func resume(_ rested: [AppShares.Connection]) {
-        let member = LoopBound(self, on: loop)
-        loop.submit {
-            for connection in rested { member.wrapped.senders[connection.slot, connection.stamp]?.rested() }
-            member.wrapped.publicFront.goOn()
+        inNextTurn { member in
+            for connection in rested { member.senders[connection.slot, connection.stamp]?.rested() }
+            member.publicFront.goOn()
         }
     }
 
@@ -230,9 +229,7 @@ final class GatewayLoop {
     func continueWork() {
         guard !isWorking, core.pointee.seat.hasWorkAtHand else { return }
         isWorking = true
-        let member = LoopBound(self, on: loop)
-        loop.submit {
-            let member = member.wrapped
+        inNextTurn { member in
             member.isWorking = false
             member.withShard { $0.continueWork(now: member.now) }
             member.continueWork()
@@ -251,15 +248,14 @@ final class GatewayLoop {
 
     /// Voids a push token: durably first, then on every loop, then `done` on this one.
     func revoke(_ token: TokenID, done: @escaping () -> Void) {
-        let answer = LoopBound(done, on: loop)
-        let (asker, context) = (loop, context)
-        context.members[Bucket(0).loop(of: loopCount)].submit { keeper in
+        let write: @Sendable (GatewayLoop, @escaping @Sendable (Bool) -> Void) -> Void = { keeper, reply in
             MetaRows.write(token, on: keeper) {
-                for member in context.members { member.submit { $0.publicFront.revoke(token) } }
-                // Behind the revocation in every loop's queue, this one's own included.
-                asker.submit { answer.wrapped() }
+                keeper.context.tellAll { $0.publicFront.revoke(token) }
+                // Behind the revocation in every loop's queue, the asking one's included.
+                reply(true)
             }
         }
+        ask(Bucket(0).loop(of: loopCount), waiting: write) { _ in done() }
     }
 
     /// A caller waits for an answer that is not out yet.

@@ -1,6 +1,5 @@
 internal import Campaigns
 internal import Delivery
-internal import Directory
 internal import EventLoops
 internal import PushAPI
 internal import Wire
@@ -20,8 +19,6 @@ enum LoopMessage: Sendable {
     case trace(MessageID, Origin)
     /// A step of an operation on aliases, tags, blacklist or badge.
     case directory(DirectoryCommand)
-    /// May the app make one more of these calls?
-    case charge(AppKey, CountedCall, Origin)
     /// Something about a task, for the receiving loop's shard.
     case task(TaskCommand, Origin)
     /// A list's devices of the receiving loop.
@@ -46,14 +43,12 @@ enum LoopAnswer: Sendable {
     indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
     indirect case trace(Origin, TraceAnswer)
     indirect case directory(Origin, DirectoryReply)
-    indirect case charged(Origin, QuotaVerdict)
     indirect case task(Origin, TaskAnswer)
 
     var origin: Origin {
         switch self {
         case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _),
-            .deviceStatus(let origin, _, _), .directory(let origin, _), .charged(let origin, _),
-            .task(let origin, _):
+            .deviceStatus(let origin, _, _), .directory(let origin, _), .task(let origin, _):
             origin
         }
     }

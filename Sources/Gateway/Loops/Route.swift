@@ -17,8 +17,6 @@ struct Route: Equatable, Sendable {
         case handoff
         /// A step of a directory operation; the slot is the operation's, `Origin.request` the step's number.
         case directory
-        /// A call to be counted; the slot is the waiting call's.
-        case quota
         /// A question about a task; the slot is the task coordinator's.
         case task
         /// A device of a list; the slot is the pending list's, `Origin.request` the device's place.

@@ -1,0 +1,46 @@
+internal import EventLoops
+
+// What one loop wants of another beside the messages in its mailbox: the only file that submits work to a loop and has
+// the answer come back. A shard answers through effects, which carry an origin; so what a shard is asked goes through
+// the mailbox, which is bounded. What the gateway itself answers is asked here.
+extension GatewayLoop {
+    /// Runs `work` on a loop, then `then` with its answer on this one; each in a turn of its own.
+    func ask<Answer: Sendable>(
+        _ target: Int, _ work: @escaping @Sendable (GatewayLoop) -> Answer, then: @escaping (Answer) -> Void
+    ) {
+        ask(target, waiting: { member, reply in reply(work(member)) }, then: then)
+    }
+
+    /// The same where the answer comes later: `work` keeps `reply` and calls it once.
+    func ask<Answer: Sendable>(
+        _ target: Int,
+        waiting work: @escaping @Sendable (GatewayLoop, _ reply: @escaping @Sendable (Answer) -> Void) -> Void,
+        then: @escaping (Answer) -> Void
+    ) {
+        let (asker, bound) = (loop, LoopBound(then, on: loop))
+        context.members[target].submit { member in
+            work(member) { answer in asker.submit { bound.wrapped(answer) } }
+        }
+    }
+
+    /// Asks every loop, this one included; `then` gets all answers, in the order of the loops.
+    func askAll<Answer: Sendable>(
+        _ work: @escaping @Sendable (GatewayLoop) -> Answer, then: @escaping ([Answer]) -> Void
+    ) {
+        let gathering = Gathering(count: loopCount, done: then)
+        for target in 0..<loopCount { ask(target, work) { gathering.take($0, at: target) } }
+    }
+
+    /// Runs `work` on this loop in its next turn, when the caller has returned.
+    func inNextTurn(_ work: @escaping (GatewayLoop) -> Void) {
+        let bound = LoopBound((member: self, work: work), on: loop)
+        loop.submit { bound.wrapped.work(bound.wrapped.member) }
+    }
+}
+
+extension GatewayContext {
+    /// Runs `work` on every loop; from any thread, which waits for nothing.
+    func tellAll(_ work: @escaping @Sendable (GatewayLoop) -> Void) {
+        for member in members { member.submit(work) }
+    }
+}

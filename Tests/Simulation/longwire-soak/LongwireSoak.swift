@@ -1,8 +1,9 @@
 // Runs seeds of the simulation until the time is over, and writes what was covered.
 //
 //   longwire-soak [--seed FIRST] [--seeds COUNT | --seconds N] [--events EACH] [--planted FAULT] [--server no]
-//                 [--json FILE]
+//                 [--json FILE] [--digests yes]
 //
+// With --digests each seed's digest is printed: a change of the simulation that keeps what seeds do keeps these lines.
 // A fault can be planted in a debug build only; the run then ends at the first seed that catches it.
 
 internal import Delivery
@@ -21,6 +22,7 @@ enum LongwireSoak {
         var json: String?
         var planted: PlantedFault?
         var hasServer = true
+        var printsDigests = false
         var arguments = ArgumentReader(CommandLine.arguments.dropFirst()) { $0 }
         do throws(ArgumentFault) {
             while let word = try arguments.next() {
@@ -33,6 +35,7 @@ enum LongwireSoak {
                 case .option("--events"): events = try arguments.value(as: Int.self)
                 case .option("--json"): json = try arguments.value()
                 case .option("--server"): hasServer = try arguments.value() != "no"
+                case .option("--digests"): printsDigests = try arguments.value() != "no"
                 case .option("--planted"):
                     let name = try arguments.value()
                     planted = PlantedFault(rawValue: name)
@@ -43,7 +46,7 @@ enum LongwireSoak {
         } catch { refuse(error.description) }
         run(
             first: first, count: count, seconds: seconds, events: events, json: json, planted: planted,
-            hasServer: hasServer)
+            hasServer: hasServer, printsDigests: printsDigests)
     }
 
     private static func refuse(_ text: String) -> Never {
@@ -53,7 +56,7 @@ enum LongwireSoak {
 
     private static func run(
         first: UInt64, count: UInt64, seconds: Double, events: Int, json: String?, planted: PlantedFault?,
-        hasServer: Bool
+        hasServer: Bool, printsDigests: Bool
     ) {
         var summary = SoakSummary()
         let clock = ContinuousClock()
@@ -67,6 +70,7 @@ enum LongwireSoak {
             }
             world.run(events: events)
             summary.add(world)
+            if printsDigests { print("seed \(seed): \(world.eventCount) events, digest \(world.fingerprint)") }
             if let report = world.report { print(report) }
             if planted != nil, world.violation != nil { break }
             seed += 1

@@ -53,20 +53,10 @@ public final class World {
     var requestCount = 0
     /// An app's server with its calls about names, blacklist and badge.
     let hasServer: Bool
-    var directoryChance: Chance
+    var names: NamesModel
     let hasBroadcasts: Bool
-    var broadcastChance: Chance
-    var broadcasts: [SimulatedBroadcast] = []
-    var winnerChance: Chance
-    /// First acks that the gateway was told of.
-    var wins: [SimulatedWin] = []
-    /// By loop: nothing that is said later arrives before this.
-    var launchTimes = [Int64](repeating: 0, count: 8)
-    var rangeStart: [Int: Int] = [:]
-    /// Calls for broadcasts that are not answered yet.
-    var openCreates = 0
-    var operations: [(app: Int, operation: DirectoryOperation)] = []
-    var steps: [SimulatedStep] = []
+    var broadcasting: BroadcastModel
+    var firstAcks: FirstAckModel
     var senders: [SimulatedSender] = []
     /// Faults have stopped.
     var isHealing = false
@@ -82,11 +72,11 @@ public final class World {
         self.seed = seed
         self.hasServer = hasServer
         self.hasBroadcasts = hasBroadcasts
-        broadcastChance = Chance(seed: seed ^ World.broadcastSeed)
-        winnerChance = Chance(seed: seed ^ World.winnerSeed)
+        broadcasting = BroadcastModel(seed: seed)
+        firstAcks = FirstAckModel(seed: seed)
         chance = Chance(seed: seed)
         plan = Plan(&chance)
-        directoryChance = Chance(seed: seed ^ World.directorySeed)
+        names = NamesModel(seed: seed)
         adjust(&plan.limits)
         oracle.world = self
         startLoops(rows: [:], count: plan.loopCount)
@@ -176,9 +166,9 @@ public final class World {
         case .operation:
             guard !isHealing else { return }
             operate()
-            if hasServer, directoryChance.perMille(80) { directSomething() }
-            if hasBroadcasts, broadcastChance.perMille(12) { broadcastSomething() }
-            if hasBroadcasts, winnerChance.perMille(12) { pushToSome() }
+            if hasServer, names.isTime() { directSomething() }
+            if hasBroadcasts, broadcasting.isTime() { broadcastSomething() }
+            if hasBroadcasts, firstAcks.isTime() { pushToSome() }
             queue.add(.operation, at: now + chance.time(0, plan.operationGap))
         case .segment(let link, let toGateway, let offset, let bytes):
             arrive(links[link], toGateway: toGateway, offset: offset, bytes: bytes)
@@ -312,7 +302,7 @@ public final class World {
             start.take(StoredRow(key: key, wakeAt: value.wakeAt, value: value.bytes))
             found(key, value.bytes)
         }
-        (launchTimes, openCreates) = ([Int64](repeating: 0, count: 8), 0)
+        broadcasting.processStarted()
         for index in 0..<count {
             let store = SimulatedStore()
             for table in StoreKey.Table.allCases {

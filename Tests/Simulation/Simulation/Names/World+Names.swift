@@ -22,11 +22,22 @@ struct SimulatedStep {
     var reply: DirectoryReply?
 }
 
+/// What the app's server asks of the directory.
+struct NamesModel {
+    /// Draws of its own.
+    fileprivate var chance: Chance
+    fileprivate var operations: [(app: Int, operation: DirectoryOperation)] = []
+    fileprivate var steps: [SimulatedStep] = []
+
+    init(seed: UInt64) { chance = Chance(seed: seed ^ 0xD19E_C704) }
+
+    /// The server makes a call now.
+    mutating func isTime() -> Bool { chance.perMille(80) }
+}
+
 // An app's server: names, blacklist, badge. It draws from its own generator, so that it does not change what the others
 // draw; steps travel through mailboxes, so those of several operations interleave.
 extension World {
-    static let directorySeed: UInt64 = 0xD19E_C704
-
     func alias(_ app: Int, _ number: Int) -> AliasName {
         AliasName(
             high: UInt64(app * 2_000 + number * 601 + 17) << 52 | 1, low: UInt64(app << 8 | number), text: "n\(number)")
@@ -36,28 +47,28 @@ extension World {
 
     func directSomething() {
         guard !identities.isEmpty, isUp else { return }
-        let identity = directoryChance.one(of: identities)
+        let identity = names.chance.one(of: identities)
         guard identity.isDurable else { return }
         eventCount += 1
         let place = DevicePlace(cid: identity.cid, bucket: identity.bucket)
-        switch directoryChance.below(10) {
+        switch names.chance.below(10) {
         case 0, 1:
-            let number = Int32(directoryChance.between(-3, 20))
-            let change: BadgeChange = directoryChance.perMille(500) ? .set(number) : .add(number)
+            let number = Int32(names.chance.between(-3, 20))
+            let change: BadgeChange = names.chance.perMille(500) ? .set(number) : .add(number)
             send(.setBadge(identity.cid, change), .badge(change), to: identity)
         case 2, 3:
-            let isOn = directoryChance.perMille(350)
+            let isOn = names.chance.perMille(350)
             send(.setBlacklisted(identity.cid, isOn), .blacklist(isOn), to: identity)
         case 4, 5:
-            let tag = tag(directoryChance.below(3))
-            let adds = directoryChance.perMille(600)
+            let tag = tag(names.chance.below(3))
+            let adds = names.chance.perMille(600)
             send(adds ? .addTag(identity.cid, tag) : .removeTag(identity.cid, tag), .tag, to: identity)
-        case 6: begin(.unbindAll(alias(identity.app, directoryChance.below(3))), app: identity.app)
+        case 6: begin(.unbindAll(alias(identity.app, names.chance.below(3))), app: identity.app)
         case 7:
-            let item = AliasItem(device: place, name: alias(identity.app, directoryChance.below(3)))
+            let item = AliasItem(device: place, name: alias(identity.app, names.chance.below(3)))
             begin(.unbind([item]), app: identity.app)
         default:
-            let item = AliasItem(device: place, name: alias(identity.app, directoryChance.below(3)))
+            let item = AliasItem(device: place, name: alias(identity.app, names.chance.below(3)))
             begin(.bind([item]), app: identity.app)
         }
     }
@@ -71,8 +82,8 @@ extension World {
     private func begin(_ work: DirectoryOperation.Work, app: Int) {
         var operation = DirectoryOperation(work, loopCount: loops.count)
         let steps = operation.start()
-        operations.append((app, operation))
-        post(steps, of: operations.count - 1)
+        names.operations.append((app, operation))
+        post(steps, of: names.operations.count - 1)
     }
 
     private func post(_ next: [StepToSend], of operation: Int) {
@@ -80,19 +91,19 @@ extension World {
             guard case .bucket(let bucket) = step.target else { continue }
             post(
                 SimulatedStep(
-                    app: operations[operation].app, bucket: bucket, step: step.step,
+                    app: names.operations[operation].app, bucket: bucket, step: step.step,
                     purpose: .operation(operation, request: step.request)))
         }
     }
 
     private func post(_ step: SimulatedStep) {
-        steps.append(step)
-        queue.add(.directoryStep(steps.count - 1, life: life), at: now + directoryChance.time(0, 60))
+        names.steps.append(step)
+        queue.add(.directoryStep(names.steps.count - 1, life: life), at: now + names.chance.time(0, 60))
     }
 
     /// The step's loop takes it from its mailbox.
     func carryOut(_ number: Int) {
-        let step = steps[number]
+        let step = names.steps[number]
         log.note(now, "step", Int64(number), Int64(step.identity?.index ?? -1))
         step.identity?.openSteps.append(number)
         let loop = loop(of: step.bucket)
@@ -105,17 +116,19 @@ extension World {
 
     /// Within the performing of effects: the reply travels back first.
     func directed(_ number: Int, _ reply: DirectoryReply, _ loop: Loop) {
-        if steps[number].reply != nil { fail(.request, "step \(number) was answered twice") }
-        steps[number].reply = reply
+        if names.steps[number].reply != nil { fail(.request, "step \(number) was answered twice") }
+        names.steps[number].reply = reply
         oracle.directed(number, reply, loop)
-        queue.add(.directoryReply(number, life: life), at: now + directoryChance.time(0, 60))
+        queue.add(.directoryReply(number, life: life), at: now + names.chance.time(0, 60))
     }
 
     func takeReply(_ number: Int) {
-        guard case .operation(let index, let request) = steps[number].purpose, let reply = steps[number].reply else {
+        guard case .operation(let index, let request) = names.steps[number].purpose,
+            let reply = names.steps[number].reply
+        else {
             return
         }
-        post(operations[index].operation.receive(request, reply), of: index)
+        post(names.operations[index].operation.receive(request, reply), of: index)
     }
 
     // MARK: The end
@@ -132,7 +145,9 @@ extension World {
         for _ in 0..<4 where violation == nil {
             begin(.resolve([name]), app: app)
             pass(milliseconds: 20_000)
-            guard let operation = operations.last?.1, operation.isDone, operation.outcomes == [.done] else { continue }
+            guard let operation = names.operations.last?.1, operation.isDone, operation.outcomes == [.done] else {
+                continue
+            }
             let found = Set(operation.members[0].map(\.cid))
             let expected = Set(identities.filter { $0.app == app && $0.durableAlias == name }.map(\.cid))
             if found != expected {
@@ -151,7 +166,7 @@ extension World {
         for app in plan.apps.indices {
             for number in 0..<3 { checkAlias(alias(app, number), app) }
         }
-        let firstStep = steps.count
+        let firstStep = names.steps.count
         for identity in identities.suffix(60) {
             let tag = tag(identity.index % 3)
             var expression = TagExpression()
@@ -165,7 +180,7 @@ extension World {
                     app: identity.app, bucket: identity.bucket, step: step, purpose: .count(expected: expected)))
         }
         pass(milliseconds: 120_000)
-        for step in steps[firstStep...] {
+        for step in names.steps[firstStep...] {
             guard case .count(let expected) = step.purpose else { continue }
             guard case .count(let found)? = step.reply else { return fail(.progress, "a tag was not counted") }
             if found != expected { fail(.books, "\(found) of a bucket have a tag, the rows say \(expected)") }
@@ -178,22 +193,24 @@ extension Oracle {
     func serverChanged(_ identity: Identity, _ row: RowInspection.Device, ticket: Ticket) {
         if row.isBlacklisted != identity.isBlacklisted {
             let step = identity.openSteps.first { number in
-                if case .blacklist(let isOn) = world.steps[number].purpose {
-                    return isOn == row.isBlacklisted && world.steps[number].seenAt == nil
+                if case .blacklist(let isOn) = world.names.steps[number].purpose {
+                    return isOn == row.isBlacklisted && world.names.steps[number].seenAt == nil
                 }
                 return false
             }
             guard let step else {
                 return fail(.content, "device \(identity.index) was blacklisted by nobody, or freed")
             }
-            world.steps[step].seenAt = ticket
+            world.names.steps[step].seenAt = ticket
             identity.isBlacklisted = row.isBlacklisted
             identity.wasBlacklisted = true
             if row.isBlacklisted { identity.leftAt = now }
         }
         if row.badge != identity.badge {
             let step = identity.openSteps.first { number in
-                guard case .badge(let change) = world.steps[number].purpose, world.steps[number].seenAt == nil else {
+                guard case .badge(let change) = world.names.steps[number].purpose,
+                    world.names.steps[number].seenAt == nil
+                else {
                     return false
                 }
                 switch change {
@@ -203,13 +220,13 @@ extension Oracle {
             }
             // Otherwise the badge is wrong, as the caller finds.
             guard let step else { return }
-            world.steps[step].seenAt = ticket
+            world.names.steps[step].seenAt = ticket
             identity.badge = row.badge
         }
     }
 
     func directed(_ number: Int, _ reply: DirectoryReply, _ loop: Loop) {
-        let step = world.steps[number]
+        let step = world.names.steps[number]
         guard let identity = step.identity else { return }
         identity.openSteps.removeAll { $0 == number }
         if reply == .unknown { fail(.refusal, "device \(identity.index) is unknown to a step") }
@@ -217,7 +234,7 @@ extension Oracle {
             let other = identity.openSteps.first(where: { isLike(step, $0) && mayHaveDone($0, reply, loop) })
         {
             // Its answer was on the way when the other one did the same, and what that one had done was this one's.
-            world.steps[other].seenAt = ticket
+            world.names.steps[other].seenAt = ticket
         } else if let ticket = step.seenAt {
             if reply != .done { fail(.request, "step \(number) was carried out, but answered \(reply)") }
             if ticket > loop.store.durableTicket {
@@ -227,13 +244,13 @@ extension Oracle {
     }
     /// The other one is not known to have done anything, or did what this reply tells of.
     private func mayHaveDone(_ other: Int, _ reply: DirectoryReply, _ loop: Loop) -> Bool {
-        guard let ticket = world.steps[other].seenAt else { return true }
+        guard let ticket = world.names.steps[other].seenAt else { return true }
         return reply == .done && ticket <= loop.store.durableTicket
     }
 
     /// What the row showed may as well have been the other step's doing.
     private func isLike(_ step: SimulatedStep, _ other: Int) -> Bool {
-        switch (step.purpose, world.steps[other].purpose) {
+        switch (step.purpose, world.names.steps[other].purpose) {
         case (.badge, .badge): return true
         case (.blacklist(let one), .blacklist(let two)): return one == two
         default: return false

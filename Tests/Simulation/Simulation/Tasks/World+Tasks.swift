@@ -1,32 +1,6 @@
 internal import Delivery
 internal import Wire
 
-/// A task of several messages as the simulator knows it.
-final class SimulatedTask {
-    let index: Int
-    let id: TaskID
-    let app: Int
-    let createdAt: GatewayTime
-    /// The first attempt for each device.
-    var records: [Record] = []
-    var isStopped = false
-    var isWithdrawn = false
-    /// The first device that acks ends the others' messages.
-    var firstAckWins = false
-    /// Its calls, the first and those that repeat it.
-    var calls: [[Record]] = []
-    /// When the first ack was durable, in the simulation's time; 0: nobody has acked.
-    var wonAt: Int64 = 0
-    /// Shards that have not said yet that nothing of it is pending, and the run in which they were asked.
-    var sweepsMissing = 0
-    var sweepLife = 0
-    var hasSweepFailed = false
-
-    init(index: Int, id: TaskID, app: Int, createdAt: GatewayTime) {
-        (self.index, self.id, self.app, self.createdAt) = (index, id, app, createdAt)
-    }
-}
-
 // Lists to several devices, calls made again, stops and revokes.
 extension World {
     func publishList() {
@@ -151,52 +125,5 @@ extension World {
             }
         }
         pass(milliseconds: 30_000)
-    }
-}
-
-extension Oracle {
-    /// A stop was answered: nothing of the task is left to be delivered.
-    func stopped(_ task: SimulatedTask) {
-        for record in task.records where record.durableTable != nil {
-            fail(.finalState, "message \(record.index) is pending though its task was stopped")
-        }
-    }
-
-    /// A revoke was answered: what it withdraws is over.
-    func revoked(_ record: Record, _ old: Record) {
-        if !old.isOnce, requestsForgotten { return }
-        // A list that is still being dealt out may reach the device after a revoke of its task.
-        if old.everDurable, old.durableTable != nil, old.durableSince < record.askedAt {
-            fail(.finalState, "message \(old.index) is pending though message \(record.index) revoked it")
-        }
-    }
-
-    func total(_ task: SimulatedTask, _ totals: TaskTotals) {
-        taskTotals[task.index, default: TaskTotals()].add(totals)
-    }
-
-    /// Every task's report is the sum of its messages' ends.
-    func checkTaskTotals() {
-        world.askTotals()
-        for task in world.tasks {
-            let accepted = task.records.filter { $0.everDurable && $0.durableFinal != nil }
-            guard let totals = taskTotals[task.index] else {
-                return fail(.progress, "task \(task.index) was not reported")
-            }
-            if totals.accepted != accepted.count || totals.pending != 0 {
-                let ends = accepted.map { "\($0.index) \($0.durableFinal.map { "\($0)" } ?? "")" }
-                return fail(
-                    .books,
-                    "task \(task.index): \(totals.accepted) reported, \(totals.pending) of them pending, \(ends) were accepted"
-                )
-            }
-            for state in FinalState.allCases {
-                let count = accepted.count { $0.durableFinal == state }
-                if totals[state] != count {
-                    return fail(
-                        .books, "task \(task.index): \(totals[state]) reported as \(state), there were \(count)")
-                }
-            }
-        }
     }
 }

@@ -1,84 +1,8 @@
 internal import Delivery
 internal import Wire
 
-/// A broadcast as the simulator knows it.
-final class SimulatedBroadcast {
-    let index: Int
-    let app: Int
-    let task: TaskRecord
-    /// The number of the tag that a device must have, or must not have; `nil`: everybody.
-    let tag: (number: Int, isWanted: Bool)?
-    let collapse: UInt8
-    /// Its message for each device that the gateway has thought of.
-    var records: [DeviceID: Record] = [:]
-    /// As the gateway told of it when it was durable.
-    var launched: TaskRecord?
-    var launchedAt: Int64 = 0
-    /// When it was asked for first.
-    var madeAt: Int64 = 0
-    var isCreated = false
-    var isStopped = false
-    /// The caller of the stop has swept, and the home was told to go on.
-    var isStopTold = false
-    /// Loops whose part of the caller's sweep is under way, whether one failed, and in which run that is.
-    var callersSweepMissing = 0
-    var hasCallersSweepFailed = false
-    var callersRun = 0
-    /// Every shard has swept it since it was stopped, in one run of the process: nothing of it goes out any more.
-    var isSwept = false
-    var isOver = false
-    /// Strategies 2 and 4: dealt out as messages of each device's own.
-    var isDealt: Bool { task.content.strategy == .vendorOnly || task.content.strategy == .vendorElseLive }
-    /// The walk has been to all its devices.
-    var isDealtOut = false
-    /// Devices whose queue was full, say.
-    var refusedBy: Set<DeviceID> = []
-    /// Its launch was found out by a start: it may have been earlier.
-    var wasFound = false
-    /// The walk that is under way: its state and where it is; one at a time, as on the gateway's coordinator.
-    var walk: SimulatedWalk?
-    /// Tells the answers of one walk from those of the one before.
-    var walkStamp = 0
-    var walkRequest: Int { index | walkStamp << 32 }
-    var totals = TaskTotals()
-
-    init(index: Int, app: Int, task: TaskRecord, tag: (number: Int, isWanted: Bool)?, collapse: UInt8) {
-        (self.index, self.app, self.task, self.tag, self.collapse) = (index, app, task, tag, collapse)
-    }
-
-    var byteCount: Int { 128 + task.content.lengths.sum }
-    var payload: [UInt8] { World.payload(index | 1 << 24, 60) }
-}
-
-/// What the coordinator does for a broadcast, step by step.
-final class SimulatedWalk {
-    let record: TaskRecord
-    let life: Int
-    var position: Int
-    var isSweeping = false
-    /// Its place is being written down; the last word is.
-    var isAdvancing = false
-    var isFinishing = false
-    /// What the step has found is being sent to.
-    var isDealing = false
-    var isStopped = false
-    var found: [DeviceID] = []
-    var askedAt: Int64 = 0
-    /// `speed`: so long until the next step.
-    var pause: Int64 = 0
-    var missing = 0
-    var hasFailed = false
-
-    init(_ record: TaskRecord, life: Int) {
-        (self.record, self.life) = (record, life)
-        position = record.broadcast?.position ?? 0
-    }
-}
-
 // Broadcasts to all and to tags, their stops, and what the gateway's coordinator does for them. Draws from its own generator.
 extension World {
-    static let broadcastSeed: UInt64 = 0xB0AD_CA57
-
     private static let routes = (
         create: UInt64(21), stop: UInt64(22), walk: UInt64(23), totals: UInt64(24), state: UInt64(25),
         callersSweep: UInt64(26)
@@ -87,30 +11,30 @@ extension World {
     func broadcastSomething() {
         guard isUp, !identities.isEmpty else { return }
         eventCount += 1
-        if broadcastChance.perMille(150) { return stopSomeBroadcast() }
-        let app = broadcastChance.below(2)
+        if broadcasting.chance.perMille(150) { return stopSomeBroadcast() }
+        let app = broadcasting.chance.below(2)
         let key = plan.apps[app].key
-        let strategy = broadcastChance.one(of: [
+        let strategy = broadcasting.chance.one(of: [
             Strategy.liveElseVendor, .liveElseVendor, .liveElseVendor, .liveOnly, .vendorOnly, .vendorElseLive,
         ])
         let isDealt = strategy == .vendorOnly || strategy == .vendorElseLive
-        let timeToLive = broadcastChance.one(of: [
+        let timeToLive = broadcasting.chance.one(of: [
             plan.maximumTimeToLive, plan.maximumTimeToLive, 30_000, 15_000, 0, -1,
         ])
         var tag: (number: Int, isWanted: Bool)?
         var audience = TagExpression()
-        if hasServer, broadcastChance.perMille(500) {
-            let chosen = (number: broadcastChance.below(3), isWanted: broadcastChance.perMille(600))
+        if hasServer, broadcasting.chance.perMille(500) {
+            let chosen = (number: broadcasting.chance.below(3), isWanted: broadcasting.chance.perMille(600))
             _ = audience.add(chosen.isWanted ? .all : .none, [self.tag(chosen.number)])
             tag = chosen
         }
         // What is dealt out shares its device's queue with the messages of single pushes.
-        let keyNumber = isDealt ? UInt8(broadcastChance.between(1, 3)) : 9
-        let collapse: UInt8 = plan.collapses && broadcastChance.perMille(200) ? keyNumber : 0
-        let index = broadcasts.count
+        let keyNumber = isDealt ? UInt8(broadcasting.chance.between(1, 3)) : 9
+        let collapse: UInt8 = plan.collapses && broadcasting.chance.perMille(200) ? keyNumber : 0
+        let index = broadcasting.all.count
         let payload = World.payload(index | 1 << 24, 60)
         let body = Array(#"{"aps":{"alert":"x"}}"#.utf8)
-        let hasVendor = broadcastChance.perMille(800)
+        let hasVendor = broadcasting.chance.perMille(800)
         var lengths = MessageContent.Lengths()
         (lengths.payload, lengths.collapseKey) = (payload.count, collapse == 0 ? 0 : 1)
         lengths.vendorBody = hasVendor ? body.count : 0
@@ -124,33 +48,35 @@ extension World {
         var record = TaskRecord(
             id: id, app: key, state: .open, createdAt: gatewayNow, validUntil: gatewayNow, content: content)
         record.broadcast = BroadcastPlan(
-            audience: audience, speed: broadcastChance.perMille(200) ? Int64(broadcastChance.between(1, 20)) : 0)
+            audience: audience, speed: broadcasting.chance.perMille(200) ? Int64(broadcasting.chance.between(1, 20)) : 0
+        )
         let broadcast = SimulatedBroadcast(index: index, app: app, task: record, tag: tag, collapse: collapse)
         broadcast.madeAt = now
-        broadcasts.append(broadcast)
+        broadcasting.add(broadcast)
         faults.note(strategy == .vendorOnly ? .dealtVendorOnly : isDealt ? .dealtVendorFirst : .broadcastMade)
         submit(broadcast)
-        queue.add(.retryBroadcast(index, attempt: 1), at: now + broadcastChance.time(0, 8_000))
+        queue.add(.retryBroadcast(index, attempt: 1), at: now + broadcasting.chance.time(0, 8_000))
     }
 
     /// A call that got no answer is made again; some that got one are, too.
     ///
     /// Always under the same request.
     func retryBroadcast(_ index: Int, attempt: Int) {
-        let broadcast = broadcasts[index]
+        let broadcast = broadcasting.all[index]
         // Without its request's row the gateway would make another one.
-        guard !isHealing, !oracle.requestsForgotten, !broadcast.isCreated || broadcastChance.perMille(300) else {
+        guard !isHealing, !oracle.requests.areForgotten, !broadcast.isCreated || broadcasting.chance.perMille(300)
+        else {
             return
         }
         if isUp { submit(broadcast) }
         if attempt < 3 {
-            queue.add(.retryBroadcast(index, attempt: attempt + 1), at: now + broadcastChance.time(0, 8_000))
+            queue.add(.retryBroadcast(index, attempt: attempt + 1), at: now + broadcasting.chance.time(0, 8_000))
         }
     }
 
     private func submit(_ broadcast: SimulatedBroadcast) {
         log.note(now, "broadcast", Int64(broadcast.index), Int64(broadcast.app))
-        openCreates += 1
+        broadcasting.asked()
         let home = broadcast.task.id.home
         let key = (UInt64(home.index) << 52 | UInt64(broadcast.index + 1), UInt64(0xB0AD))
         ask(
@@ -159,14 +85,15 @@ extension World {
     }
 
     private func stopSomeBroadcast() {
-        guard let broadcast = broadcasts.suffix(6).first(where: { $0.isCreated && !$0.isStopped && !$0.isOver }) else {
+        guard let broadcast = broadcasting.all.suffix(6).first(where: { $0.isCreated && !$0.isStopped && !$0.isOver })
+        else {
             return
         }
         stopBroadcast(broadcast.index)
     }
 
     func stopBroadcast(_ index: Int) {
-        let broadcast = broadcasts[index]
+        let broadcast = broadcasting.all[index]
         guard broadcast.isCreated, !broadcast.isStopped, !broadcast.isOver else { return }
         faults.note(.broadcastStopped)
         broadcast.isStopped = true
@@ -188,7 +115,7 @@ extension World {
         if let before = broadcast.launched, before.broadcast?.number != record.broadcast?.number {
             fail(.sequence, "broadcast \(broadcast.index) has two numbers")
         }
-        for other in broadcasts where other.app == broadcast.app && other !== broadcast {
+        for other in broadcasting.all where other.app == broadcast.app && other !== broadcast {
             if let number = other.launched?.broadcast?.number, number >= record.broadcast?.number ?? 0,
                 broadcast.launched == nil
             {
@@ -199,8 +126,8 @@ extension World {
         }
         if broadcast.launched == nil { (broadcast.launched, broadcast.launchedAt) = (record, now) }
         for loop in loops {
-            launchTimes[loop.index] = max(launchTimes[loop.index], now + broadcastChance.time(0, 4))
-            queue.add(.launch(loop: loop.index, life: life, broadcast: broadcast.index), at: launchTimes[loop.index])
+            let time = broadcasting.launchTime(loop: loop.index, now: now)
+            queue.add(.launch(loop: loop.index, life: life, broadcast: broadcast.index), at: time)
         }
     }
 
@@ -213,7 +140,7 @@ extension World {
     }
 
     func launch(_ index: Int, on loop: Loop) {
-        guard let record = broadcasts[index].launched else { return }
+        guard let record = broadcasting.all[index].launched else { return }
         loop.shard.launch(record, loopCount: loops.count, now: gatewayNow)
         loop.perform()
     }
@@ -233,7 +160,7 @@ extension World {
     /// `request` names the walk, too: what was meant for the one before does not concern it.
     func broadcastStep(_ request: Int) {
         let index = request & 0xFFFF_FFFF
-        let broadcast = broadcasts[index]
+        let broadcast = broadcasting.all[index]
         guard let walk = broadcast.walk, walk.life == life, walk.missing == 0, request == broadcast.walkRequest else {
             return
         }
@@ -246,7 +173,7 @@ extension World {
             for loop in loops { ask(loop, .sweep(task, app, share(of: loop)), Self.routes.walk, broadcast.walkRequest) }
             return
         }
-        let end = min(World.bucketCount, walk.position + broadcastChance.between(1, 10))
+        let end = min(World.bucketCount, walk.position + broadcasting.chance.between(1, 10))
         let purpose: BroadcastWalk.Purpose =
             switch walk.record.state {
             case .open: broadcast.isDealt ? .deal : .enumerate
@@ -255,7 +182,7 @@ extension World {
             }
         let range = min(walk.position, World.bucketCount)..<end
         // Answers may come at once.
-        rangeStart[index] = range.lowerBound
+        broadcasting.stepBegan(index, at: range.lowerBound)
         walk.position = end
         walk.missing = loops.count
         for loop in loops {
@@ -269,8 +196,8 @@ extension World {
     // MARK: Answers
 
     func broadcastAnswered(_ origin: Origin, _ answer: TaskAnswer) {
-        let broadcast = broadcasts[Int(origin.request & 0xFFFF_FFFF)]
-        if origin.route == Self.routes.create { openCreates -= 1 }
+        let broadcast = broadcasting.all[Int(origin.request & 0xFFFF_FFFF)]
+        if origin.route == Self.routes.create { broadcasting.answered() }
         switch (origin.route, answer) {
         case (Self.routes.create, .created(let id, _)):
             if id != broadcast.task.id { fail(.request, "broadcast \(broadcast.index) was made under another id") }
@@ -329,9 +256,9 @@ extension World {
         walk.missing -= 1
         guard walk.missing <= 0 else { return }
         walk.missing = 0
-        let next = now + 1 + broadcastChance.time(0, 200)
+        let next = now + 1 + broadcasting.chance.time(0, 200)
         if walk.hasFailed {
-            if !walk.isSweeping, !walk.isAdvancing { walk.position = rangeStart[broadcast.index] ?? 0 }
+            if !walk.isSweeping, !walk.isAdvancing { walk.position = broadcasting.stepStart(broadcast.index) }
             walk.isAdvancing = false
             let again: Event =
                 walk.isFinishing
@@ -375,7 +302,7 @@ extension World {
 
     /// Writes down where the walk is, or that all is done.
     func broadcastAdvance(_ request: Int) {
-        let broadcast = broadcasts[request & 0xFFFF_FFFF]
+        let broadcast = broadcasting.all[request & 0xFFFF_FFFF]
         guard let walk = broadcast.walk, walk.life == life, walk.missing == 0, request == broadcast.walkRequest else {
             return
         }
@@ -399,8 +326,8 @@ extension World {
 
     func broadcast(_ task: TaskID) -> SimulatedBroadcast? {
         let index = Int(task.low & 0xFFFF_FFFF)
-        return task.kind == .app && index < broadcasts.count && broadcasts[index].task.id == task
-            ? broadcasts[index] : nil
+        return task.kind == .app && index < broadcasting.all.count && broadcasting.all[index].task.id == task
+            ? broadcasting.all[index] : nil
     }
 
     /// The tail of the msgId of a broadcast's message for one device: made with the record of it.
@@ -411,7 +338,7 @@ extension World {
         let record = Record(
             index: records.count, identity: identity, strategy: content.strategy, timeToLive: content.timeToLive,
             hasVendor: !content.vendors.isEmpty, badge: .none, collapse: broadcast.collapse, isBulk: true, request: 0,
-            digest: (broadcastChance.next() << 32) | UInt64(records.count), payloadCount: 60)
+            digest: (broadcasting.chance.next() << 32) | UInt64(records.count), payloadCount: 60)
         record.broadcast = broadcast
         records.append(record)
         broadcast.records[cid] = record
@@ -420,7 +347,7 @@ extension World {
 
     /// Its last word may have been durable when the process died, and its answer lost: the row tells.
     func askBroadcastStates() {
-        for broadcast in broadcasts where broadcast.launched != nil && !broadcast.isOver {
+        for broadcast in broadcasting.all where broadcast.launched != nil && !broadcast.isOver {
             ask(
                 loop(of: broadcast.task.id.home), .load(broadcast.task.id, broadcast.task.app), Self.routes.state,
                 broadcast.index)
@@ -429,7 +356,7 @@ extension World {
     }
 
     func askBroadcastTotals() {
-        for broadcast in broadcasts {
+        for broadcast in broadcasting.all {
             for loop in loops {
                 ask(
                     loop, .totals(broadcast.task.id, broadcast.task.app, share(of: loop)), Self.routes.totals,
@@ -437,105 +364,5 @@ extension World {
             }
         }
         pass(milliseconds: 30_000)
-    }
-}
-
-extension Oracle {
-    /// A broadcast's message for one device is accepted, or has changed: the ledger tells.
-    func ledgerWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, _ ticket: Ticket) {
-        guard let row = RowInspection.ledger(key, bytes), row.isBroadcast else { return }
-        guard let record = record(row.message), let broadcast = record.broadcast else {
-            return fail(.content, "a ledger row of a broadcast that nobody made")
-        }
-        let identity = record.identity
-        if row.cid != identity.cid { fail(.content, "message \(record.index) is in the ledger for another device") }
-        guard !record.everMet else {
-            // A pending row is written again when the vendor accepts its message, and for no other reason.
-            if row.finalState == nil, !row.isAlerted { fail(.request, "message \(record.index) was accepted twice") }
-            return
-        }
-        (record.everMet, record.rowTicket, record.rowLife) = (true, ticket, world.life)
-        streamTickets.insert(ticket)
-        (record.id, record.acceptedAt, record.sequence) = (row.message, row.acceptedAt, row.number)
-        record.byteCount = broadcast.byteCount
-        guard let launched = broadcast.launched, let plan = launched.broadcast else {
-            return fail(.beforeSync, "message \(record.index) was accepted before its broadcast was out")
-        }
-        if plan.number != row.number { fail(.sequence, "message \(record.index) has a number of its own") }
-        record.expiresAt = plan.expiresAt
-        if identity.registeredAt > broadcast.launchedAt + 50 {
-            fail(.content, "message \(record.index): its device registered after broadcast \(broadcast.index)")
-        }
-        if identity.isBlacklisted {
-            fail(.strategy, "message \(record.index) was accepted for a blacklisted device")
-        }
-        if let tag = broadcast.tag, identity.tags.contains(world.tag(tag.number)) != tag.isWanted {
-            fail(.content, "message \(record.index) was accepted for a device that its broadcast does not mean")
-        }
-        guard row.finalState == nil else { return }
-        if broadcast.isSwept {
-            fail(.finalState, "message \(record.index) was accepted after broadcast \(broadcast.index) was stopped")
-        }
-        record.wasAcceptedOffline = !row.isLive
-        record.table = .broadcast
-        if identity.callers.isEmpty, row.isLive, !identity.isReachable {
-            fail(.offlineFlag, "message \(record.index) was accepted as live")
-        }
-    }
-
-    func ledgerBecameDurable(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
-        guard let row = RowInspection.ledger(key, bytes), row.isBroadcast, row.finalState == nil,
-            let record = record(row.message)
-        else { return }
-        if !record.everDurable { durableAccepted[record.identity.app] += 1 }
-        if record.durableTable == nil { notePending(record, 1) }
-        record.everDurable = true
-        (record.durableTable, record.durableSequence) = (.broadcast, row.number)
-    }
-
-    /// All shards have swept a stopped broadcast.
-    func swept(_ broadcast: SimulatedBroadcast) {
-        for record in broadcast.records.values where record.durableTable != nil && record.durableFinal == nil {
-            fail(.finalState, "message \(record.index) is pending though broadcast \(broadcast.index) was stopped")
-        }
-    }
-
-    /// Every broadcast's report is the sum of its messages' ends, and nobody it meant is left out.
-    func checkBroadcasts() {
-        // Where little is read ahead, jobs that nobody leased may have held up the tasks' alarms behind them: documented.
-        if world.broadcasts.contains(where: { $0.launched != nil && !$0.isOver }) { world.pass(milliseconds: 400_000) }
-        world.askBroadcastStates()
-        world.askBroadcastTotals()
-        for broadcast in world.broadcasts where broadcast.launched != nil {
-            let name = "broadcast \(broadcast.index)"
-            if !broadcast.isOver { return fail(.progress, "\(name) has not ended") }
-            let accepted = broadcast.records.values.filter { $0.durableFinal != nil }
-            if broadcast.totals.accepted != accepted.count || broadcast.totals.pending != 0 {
-                return fail(
-                    .books,
-                    "\(name): \(broadcast.totals.accepted) reported, \(broadcast.totals.pending) of them pending, \(accepted.count) were accepted"
-                )
-            }
-            for state in FinalState.allCases {
-                let count = accepted.count { $0.durableFinal == state }
-                if broadcast.totals[state] != count {
-                    return fail(.books, "\(name): \(broadcast.totals[state]) as \(state), there were \(count)")
-                }
-            }
-            // What is dealt out reaches whom the walk came to before its end.
-            guard broadcast.tag == nil, !broadcast.isDealt || broadcast.isDealtOut && !broadcast.isStopped,
-                !broadcast.isDealt || !broadcast.wasFound
-            else { continue }
-            for identity in world.identities
-            where identity.app == broadcast.app && identity.registeredAt > 0 && !identity.wasBlacklisted
-                && identity.registeredAt < broadcast.launchedAt - 50 && identity.isDurable && !identity.wasLost
-                && broadcast.records[identity.cid]?.durableFinal == nil
-                && !broadcast.refusedBy.contains(identity.cid)
-                // A walk goes by the time at which it was numbered, which is before that was durable.
-                && (!broadcast.isDealt || identity.registeredAt < broadcast.madeAt - 50)
-            {
-                return fail(.progress, "\(name) has left out device \(identity.index)")
-            }
-        }
     }
 }

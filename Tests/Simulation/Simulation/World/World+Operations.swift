@@ -88,7 +88,7 @@ extension World {
             slew(chance.time(-50_000, 50_000))
         case 9:
             // A call that looks for its request's row meanwhile would make its task a second time, under the same id.
-            guard openCreates == 0 else { return }
+            guard !broadcasting.hasOpenCalls else { return }
             faults.note(.ephemeralRowsDropped)
             oracle.ephemeralRowsDropped()
             for loop in loops { loop.store.dropEphemeralRows() }

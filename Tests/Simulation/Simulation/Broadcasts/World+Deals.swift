@@ -8,8 +8,8 @@ extension World {
         let found = walk.found
         (walk.found, walk.isDealing) = ([], true)
         walk.missing = found.count
-        if !isHealing, broadcastChance.perMille(80) {
-            queue.add(.stopBroadcast(broadcast.index, life: life), at: now + broadcastChance.time(0, 100))
+        if !isHealing, broadcasting.chance.perMille(80) {
+            queue.add(.stopBroadcast(broadcast.index, life: life), at: now + broadcasting.chance.time(0, 100))
         }
         for cid in found {
             guard let identity = identity(cid) else { return fail(.content, "a walk has found a device of nobody's") }
@@ -21,7 +21,7 @@ extension World {
                 index: records.count, identity: identity, strategy: content.strategy, timeToLive: content.timeToLive,
                 hasVendor: !content.vendors.isEmpty, badge: .none, collapse: broadcast.collapse, isBulk: true,
                 request: first?.request ?? requestCount,
-                digest: first?.digest ?? (broadcastChance.next() << 32) | UInt64(records.count), payloadCount: 60)
+                digest: first?.digest ?? (broadcasting.chance.next() << 32) | UInt64(records.count), payloadCount: 60)
             (record.dealt, record.dealStamp) = (broadcast, broadcast.walkStamp)
             if content.timeToLive > 0 {
                 record.timeToLive = max(1, (walk.record.broadcast?.expiresAt ?? 0) - gatewayNow)
@@ -32,7 +32,7 @@ extension World {
             if first == nil { broadcast.records[cid] = record }
             queue.add(
                 .submit(record: record.index, life: life),
-                at: now + broadcastChance.time(0, broadcastChance.perMille(100) ? 4_000 : 6))
+                at: now + broadcasting.chance.time(0, broadcasting.chance.perMille(100) ? 4_000 : 6))
         }
     }
 
@@ -59,12 +59,12 @@ extension World {
         if walk.isStopped {
             broadcast.walk = nil
         } else if walk.hasFailed {
-            walk.position = rangeStart[broadcast.index] ?? 0
+            walk.position = broadcasting.stepStart(broadcast.index)
             queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: now + 1_000)
         } else {
             if let speed = broadcast.task.broadcast?.speed, speed > 0 {
                 // As if now and then there were thousands in a bucket.
-                walk.pause = broadcastChance.perMille(50) ? broadcastChance.time(0, 90_000) : 1_000 / speed
+                walk.pause = broadcasting.chance.perMille(50) ? broadcasting.chance.time(0, 90_000) : 1_000 / speed
             }
             dealtTo(broadcast, walk)
             queue.add(.broadcastAdvance(broadcast.walkRequest, life: life), at: now + 1)
@@ -75,16 +75,5 @@ extension World {
     func dealtTo(_ broadcast: SimulatedBroadcast, _ walk: SimulatedWalk) {
         guard walk.position >= World.bucketCount, walk.record.state == .open else { return }
         broadcast.isDealtOut = true
-    }
-}
-
-extension Oracle {
-    /// A walk names a device: it is meant, if its tags have not changed since the walk asked for them.
-    func found(_ broadcast: SimulatedBroadcast, _ identity: Identity, askedAt: Int64) {
-        if identity.app != broadcast.app { fail(.content, "broadcast \(broadcast.index) found another app's device") }
-        guard let tag = broadcast.tag, identity.tagsChangedAt < askedAt else { return }
-        if identity.tags.contains(world.tag(tag.number)) != tag.isWanted {
-            fail(.content, "broadcast \(broadcast.index) found device \(identity.index), which it does not mean")
-        }
     }
 }

@@ -1,0 +1,11 @@
+/// Messages that overflowed while they were in flight: their session must have ended by the end of the call.
+struct OverflowModel {
+    private var inFlight: [(message: Int, link: Int)] = []
+
+    mutating func note(message: Int, link: Int) { inFlight.append((message, link)) }
+
+    mutating func takeAll() -> [(message: Int, link: Int)] {
+        defer { inFlight.removeAll(keepingCapacity: true) }
+        return inFlight
+    }
+}

@@ -133,7 +133,7 @@ extension EmbeddedShardStore {
             var rows: [StoredRow] = []
             var byteCount = 0
             var isCut = false
-            walk(part, from: start) { key, wakeAt, value, number in
+            visitRows(part, from: start) { key, wakeAt, value, number in
                 if !rows.isEmpty, rows.count >= rowLimit || byteCount + value.count > byteLimit {
                     isCut = true
                     return false
@@ -150,7 +150,7 @@ extension EmbeddedShardStore {
             return .rows(rows, isComplete: part.isComplete && !isCut)
         case .measure(let start, let rowLimit):
             var (rowCount, byteCount, first, last) = (0, 0, UInt64(0), UInt64(0))
-            walk(part, from: start) { key, _, value, _ in
+            visitRows(part, from: start) { key, _, value, _ in
                 guard rowCount < rowLimit else { return false }
                 if rowCount == 0 { first = key.item }
                 last = key.item
@@ -170,7 +170,7 @@ extension EmbeddedShardStore {
     }
 
     /// Visits what the partition holds now, in item order, as far as the part's rows tell about the disk.
-    private func walk(
+    private func visitRows(
         _ part: ReadOperation.Part, from start: StoreKey,
         _ visit: (StoreKey, Int64, UnsafeRawBufferPointer, UInt32?) -> Bool
     ) {

@@ -1,6 +1,6 @@
 // Young rows that are written once and hardly ever looked up: how messages ended, and which message a single push became.
 // There is one for each message that passes, so here a row costs one place at the end of a page and the head of its
-// bucket's chain: no hash table, no neighbours, no memory that has grown cold. A lookup walks its bucket's chain.
+// bucket's chain: no hash table, no neighbours, no memory that has grown cold. A lookup follows its bucket's chain.
 
 internal import Delivery
 internal import Wire

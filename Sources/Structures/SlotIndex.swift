@@ -7,7 +7,7 @@
     /// Slots must be below this.
     @inlinable public static var slotLimit: UInt32 { 1 << 26 }
 
-    /// Walks the slots that may be the one sought; keep it for one look-up only.
+    /// Visits the slots that may be the one sought; keep it for one look-up only.
     @frozen public struct Probe {
         @usableFromInline var segment: UnsafeMutablePointer<UInt32>
         @usableFromInline var index: Int

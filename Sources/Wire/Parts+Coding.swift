@@ -138,7 +138,7 @@ extension StreamPosition: MessageBody {
 extension SequenceRange {
     /// Throws unless the range is not empty and lies beyond `floor`, which then becomes its end.
     ///
-    /// So a caller that walks the ranges of a decoded message may rely on `first <= last` and on their order.
+    /// So a caller that reads the ranges of a decoded message may rely on `first <= last` and on their order.
     func check(beyond floor: inout UInt64) throws(WireError) {
         guard first > floor, last >= first else { throw .badRange(field: StreamPosition.Field.ranges.rawValue) }
         floor = last

@@ -417,7 +417,7 @@ def instants(log, book, root, count, seed, rules=RULES, again=0.2):
 
 
 def states(log, root, cuts, lies=None):
-    """Each cut with the folder that it leaves; in one walk through the log."""
+    """Each cut with the folder that it leaves; in one pass through the log."""
     disk, records = Disk(root, lies), log.records()
     record = next(records, None)
     for cut in cuts:

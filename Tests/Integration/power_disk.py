@@ -403,18 +403,18 @@ class Disk:
     def state(self, names_of, content_of):
         tree, contents = [], {}
 
-        def walk(folder, path):
+        def list_names(folder, path):
             for name, node in sorted(names_of(folder).items()):
                 if node.is_folder:
                     tree.append((f"{path}{name}", node, None))
-                    walk(node, f"{path}{name}/")
+                    list_names(node, f"{path}{name}/")
                     continue
                 # A file under two names has one content.
                 if id(node) not in contents:
                     contents[id(node)] = content_of(node)
                 tree.append((f"{path}{name}", node, contents[id(node)]))
 
-        walk(self.top, "")
+        list_names(self.top, "")
         return State(tree)
 
 

@@ -293,7 +293,7 @@ class Rounds:
         api.close()
 
     def reports(self, names):
-        """What the gateway reports of these tasks, by name; each takes a walk over the whole app."""
+        """What the gateway reports of these tasks, by name; each takes a scan of the whole app."""
         api, found = self.push_api(), {}
         for start in range(0, len(names), 5):
             path = f"/v2/{APP['appId']}/report/push/task/{','.join(names[start : start + 5])}"

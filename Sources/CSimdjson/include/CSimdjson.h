@@ -1,7 +1,7 @@
 // JSON parsing by simdjson's DOM parser, with a plain C face.
 //
 // A parsed document is simdjson's tape: an array of 64-bit words, type in the top byte, payload in the low 56 bits
-// (described in simdjson's own doc/tape.md). The caller walks it directly, so that reading a field costs no call.
+// (described in simdjson's own doc/tape.md). The caller reads it directly, so that reading a field costs no call.
 #ifndef LONGWIRE_CSIMDJSON_H
 #define LONGWIRE_CSIMDJSON_H
 

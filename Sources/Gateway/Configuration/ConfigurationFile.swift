@@ -37,17 +37,17 @@ package enum ConfigurationFile {
             let problem = ConfigurationProblem(path: "", position: error.position, text: error.reason)
             throw ConfigurationError(file: file, problems: [problem])
         }
-        let walk = ConfigurationWalk()
+        let problems = ConfigurationProblems()
         guard case .object(let members) = root.value else {
             let text = "\(ConfigurationObject.shown(root)) is not allowed; an object"
             let problem = ConfigurationProblem(path: "", position: root.position, text: text)
             throw ConfigurationError(file: file, problems: [problem])
         }
-        let object = ConfigurationObject(members, path: "", position: root.position, walk: walk)
-        let reader = ConfigurationReader(file: file, walk: walk, isReadableByOthers: isReadableByOthers)
+        let object = ConfigurationObject(members, path: "", position: root.position, problems: problems)
+        let reader = ConfigurationReader(file: file, problems: problems, isReadableByOthers: isReadableByOthers)
         let configuration = reader.read(object)
-        guard walk.problems.isEmpty else {
-            throw ConfigurationError(file: file, problems: walk.sortedProblems)
+        guard problems.all.isEmpty else {
+            throw ConfigurationError(file: file, problems: problems.sorted)
         }
         return configuration
     }
@@ -58,7 +58,7 @@ package enum ConfigurationFile {
 /// Turns the tree into a configuration, section by section.
 struct ConfigurationReader {
     let file: String
-    let walk: ConfigurationWalk
+    let problems: ConfigurationProblems
     let isReadableByOthers: Bool
 
     func read(_ root: ConfigurationObject) -> GatewayConfiguration {
@@ -66,7 +66,7 @@ struct ConfigurationReader {
         configuration.file = file
         configuration.storePath = resolved("longwire-data")
         configuration.loopCount = ConfigurationFile.coreCount
-        var secrets = SecretReader(folder: folder, walk: walk)
+        var secrets = SecretReader(folder: folder, problems: problems)
 
         readListeners(root, into: &configuration)
         if let store = root.object("store") {
@@ -190,7 +190,7 @@ struct ConfigurationReader {
             guard let address, address.port != 0 else { continue }
             if let owner = owners[address] {
                 // SO_REUSEPORT would let both bind, and the kernel would deal connections to either at random.
-                walk.report(key, at: nil, "\(address) is not allowed; \(owner) listens there")
+                problems.report(key, at: nil, "\(address) is not allowed; \(owner) listens there")
             }
             owners[address] = key
         }
@@ -246,7 +246,7 @@ struct ConfigurationReader {
     }
 
     private func checkApps(_ root: ConfigurationObject, _ configuration: GatewayConfiguration) {
-        if !configuration.usesDemoApp, !root.has("apps") || configuration.apps.isEmpty && walk.problems.isEmpty {
+        if !configuration.usesDemoApp, !root.has("apps") || configuration.apps.isEmpty && problems.all.isEmpty {
             root.report("apps", "missing; name at least one app, or set demo: true for a generated one")
         }
         var seen: Set<String> = []
@@ -332,7 +332,7 @@ struct ConfigurationReader {
             }
         }
         if configuration.credentials.isEmpty, !configuration.admin.isLoopback {
-            walk.report(
+            problems.report(
                 "admin.listen", at: nil,
                 "\(configuration.admin) is not allowed without credentials; a loopback address, or configure credentials"
             )

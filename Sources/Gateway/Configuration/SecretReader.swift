@@ -1,11 +1,11 @@
 /// Reads secrets: `key` inline or `keyFile` from files, one or several that overlap while they are changed.
 struct SecretReader {
     let folder: String
-    let walk: ConfigurationWalk
+    let problems: ConfigurationProblems
     private(set) var hasInline = false
     private(set) var warnings: [String] = []
 
-    init(folder: String, walk: ConfigurationWalk) { (self.folder, self.walk) = (folder, walk) }
+    init(folder: String, problems: ConfigurationProblems) { (self.folder, self.problems) = (folder, problems) }
 
     /// The secrets under `key` or `keyFile`, newest first; `nil` when there is none or one is wrong (reported).
     ///

@@ -21,14 +21,15 @@ final class HandoffCoordinator {
         var complete: ([Job]) -> Void
     }
 
-    private struct Walk {
+    /// One call's round of the loops.
+    private struct Round {
         var call: LeaseCall
         var jobs: [Job] = []
-        /// How many shards this walk has asked.
+        /// How many shards this round has asked.
         var asked = 0
         /// True between a question and its answer.
         var isAsking = false
-        /// Jobs were reported while the walk was under way: it may have passed them.
+        /// Jobs were reported while the round was under way: it may have passed them.
         var wasHinted = false
     }
 
@@ -47,23 +48,23 @@ final class HandoffCoordinator {
     }
 
     /// Above any `limits.longPolls`, which the admin front keeps for its callers.
-    static let walkLimit = 1 << 17
+    static let roundLimit = 1 << 17
     /// Settlements last a commit; more than this at once means that a caller has gone wrong.
     static let settlementLimit = 1_024
 
     private let loop: Int
     private let loopCount: Int
-    private var walks = StampedTable<Walk>(limit: HandoffCoordinator.walkLimit)
+    private var rounds = StampedTable<Round>(limit: HandoffCoordinator.roundLimit)
     private var settlements = StampedTable<Settlement>(limit: HandoffCoordinator.settlementLimit)
     var outlet: Outlet?
 
     init(loop: Int, loopCount: Int) { (self.loop, self.loopCount) = (loop, loopCount) }
 
-    var waitingCount: Int { walks.count }
+    var waitingCount: Int { rounds.count }
 
     /// False when too many are waiting already; `complete` is not called then.
     func lease(_ call: LeaseCall, now: Int64) -> Bool {
-        guard let (slot, stamp) = walks.insert(Walk(call: call)) else { return false }
+        guard let (slot, stamp) = rounds.insert(Round(call: call)) else { return false }
         step(slot, stamp, now: now)
         return true
     }
@@ -89,11 +90,11 @@ final class HandoffCoordinator {
 
     /// A shard's answer to a lease command.
     func leased(_ origin: Origin, _ jobs: [Job], now: Int64) {
-        guard let route = Route(origin.route), var walk = walks[route.slot, route.stamp] else { return }
-        walk.isAsking = false
-        walk.asked += 1
-        walk.jobs += jobs
-        walks[route.slot, route.stamp] = walk
+        guard let route = Route(origin.route), var round = rounds[route.slot, route.stamp] else { return }
+        round.isAsking = false
+        round.asked += 1
+        round.jobs += jobs
+        rounds[route.slot, route.stamp] = round
         step(route.slot, route.stamp, now: now)
     }
 
@@ -116,7 +117,7 @@ final class HandoffCoordinator {
     func tick(now: Int64) { lookAgain(now: now) { _ in true } }
 
     /// True while a caller waits for the answer to something that a shard was asked.
-    var hasWorkUnderWay: Bool { walks.count > 0 || settlements.count > 0 }
+    var hasWorkUnderWay: Bool { rounds.count > 0 || settlements.count > 0 }
 
     /// Ends all waiting; for a stop.
     ///
@@ -125,62 +126,62 @@ final class HandoffCoordinator {
     func drain() {
         var idle: [(UInt32, UInt32)] = []
         var busy: [(UInt32, UInt32)] = []
-        walks.forEach { slot, stamp, walk in
-            if walk.isAsking { busy.append((slot, stamp)) } else { idle.append((slot, stamp)) }
+        rounds.forEach { slot, stamp, round in
+            if round.isAsking { busy.append((slot, stamp)) } else { idle.append((slot, stamp)) }
         }
-        for (slot, stamp) in busy { walks[slot, stamp]?.call.deadline = 0 }
+        for (slot, stamp) in busy { rounds[slot, stamp]?.call.deadline = 0 }
         for (slot, stamp) in idle {
-            guard let walk = walks.remove(slot, stamp) else { continue }
-            walk.call.complete(walk.jobs)
+            guard let round = rounds.remove(slot, stamp) else { continue }
+            round.call.complete(round.jobs)
         }
     }
 
     private func lookAgain(now: Int64, where isMeant: (LeaseCall) -> Bool) {
         var idle: [(UInt32, UInt32)] = []
         var busy: [(UInt32, UInt32)] = []
-        walks.forEach { slot, stamp, walk in
-            guard isMeant(walk.call) else { return }
-            if walk.isAsking { busy.append((slot, stamp)) } else { idle.append((slot, stamp)) }
+        rounds.forEach { slot, stamp, round in
+            guard isMeant(round.call) else { return }
+            if round.isAsking { busy.append((slot, stamp)) } else { idle.append((slot, stamp)) }
         }
-        for (slot, stamp) in busy { walks[slot, stamp]?.wasHinted = true }
+        for (slot, stamp) in busy { rounds[slot, stamp]?.wasHinted = true }
         for (slot, stamp) in idle {
-            walks[slot, stamp]?.asked = 0
+            rounds[slot, stamp]?.asked = 0
             step(slot, stamp, now: now)
         }
     }
 
-    /// Moves one walk on: asks the next shard, finishes it, or leaves it waiting.
+    /// Moves one round on: asks the next shard, finishes it, or leaves it waiting.
     private func step(_ slot: UInt32, _ stamp: UInt32, now: Int64) {
-        guard var walk = walks[slot, stamp], !walk.isAsking else { return }
-        if walk.asked >= loopCount && walk.jobs.isEmpty && walk.wasHinted {
-            walk.wasHinted = false
-            walk.asked = 0
+        guard var round = rounds[slot, stamp], !round.isAsking else { return }
+        if round.asked >= loopCount && round.jobs.isEmpty && round.wasHinted {
+            round.wasHinted = false
+            round.asked = 0
         }
-        let isFull = walk.jobs.count >= walk.call.limit
-        if isFull || walk.asked >= loopCount {
-            if walk.jobs.isEmpty && now < walk.call.deadline {
-                walks[slot, stamp] = walk  // waits for a hint or the tick
+        let isFull = round.jobs.count >= round.call.limit
+        if isFull || round.asked >= loopCount {
+            if round.jobs.isEmpty && now < round.call.deadline {
+                rounds[slot, stamp] = round  // waits for a hint or the tick
                 return
             }
-            walks.remove(slot, stamp)
-            walk.call.complete(walk.jobs)
+            rounds.remove(slot, stamp)
+            round.call.complete(round.jobs)
             return
         }
-        guard walk.call.isCallerPresent() else {
-            walks.remove(slot, stamp)
-            walk.call.complete(walk.jobs)
+        guard round.call.isCallerPresent() else {
+            rounds.remove(slot, stamp)
+            round.call.complete(round.jobs)
             return
         }
-        let target = (loop + walk.asked) % loopCount
-        walk.isAsking = true
-        walks[slot, stamp] = walk
+        let target = (loop + round.asked) % loopCount
+        round.isAsking = true
+        rounds[slot, stamp] = round
         let route = Route(.handoff, loop: loop, slot: slot, stamp: stamp)
         outlet?.lease(
             target,
             LeaseCommand(
-                origin: route.origin(0), channel: walk.call.channel, apps: walk.call.apps,
-                limit: walk.call.limit - walk.jobs.count,
-                leaseMilliseconds: walk.call.leaseMilliseconds, leaseID: walk.call.leaseID))
+                origin: route.origin(0), channel: round.call.channel, apps: round.call.apps,
+                limit: round.call.limit - round.jobs.count,
+                leaseMilliseconds: round.call.leaseMilliseconds, leaseID: round.call.leaseID))
     }
 
     private func spread(

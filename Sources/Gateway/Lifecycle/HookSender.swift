@@ -23,7 +23,10 @@ final class HookSender: Sendable {
         var isStopping = false
     }
 
-    /// The channel whose jobs the hook gets; each delivery names it.
+    /// The only channel whose jobs the hook leases; each delivery names it.
+    ///
+    /// Jobs of every other channel are leased through the handoff API alone. A hook for several channels would lease
+    /// once for each of them, because a lease is of one channel.
     private static let channel = VendorChannel.apns
     private static let leaseMilliseconds: Int64 = 300_000
     private static let prolongMilliseconds: Int64 = 120_000

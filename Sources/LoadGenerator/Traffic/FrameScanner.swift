@@ -16,7 +16,7 @@ struct FrameHead: Equatable {
     }
 }
 
-/// Walks the fields of a body.
+/// Reads the fields of a body one by one.
 struct FieldScanner {
     private let bytes: UnsafeRawBufferPointer
     private var offset = 0

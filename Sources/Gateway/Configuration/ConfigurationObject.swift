@@ -1,14 +1,14 @@
 /// Gathers problems while the tree is read, so that one run names all of them.
-final class ConfigurationWalk {
-    private(set) var problems: [ConfigurationProblem] = []
+final class ConfigurationProblems {
+    private(set) var all: [ConfigurationProblem] = []
 
     func report(_ path: String, at position: TextPosition?, _ text: String) {
-        problems.append(ConfigurationProblem(path: path, position: position, text: text))
+        all.append(ConfigurationProblem(path: path, position: position, text: text))
     }
 
     /// Problems in the order of the file.
-    var sortedProblems: [ConfigurationProblem] {
-        problems.sorted { left, right in
+    var sorted: [ConfigurationProblem] {
+        all.sorted { left, right in
             guard let first = left.position else { return right.position != nil }
             guard let second = right.position else { return false }
             return (first.line, first.column) < (second.line, second.column)
@@ -18,16 +18,16 @@ final class ConfigurationWalk {
 
 /// One object of the tree while it is read: each key is taken once, and what nobody took is unknown.
 final class ConfigurationObject {
-    let walk: ConfigurationWalk
+    let problems: ConfigurationProblems
     let path: String
     let position: TextPosition
     private let members: [String: JSON5Member]
     private var asked: [String] = []
 
-    init(_ members: [JSON5Member], path: String, position: TextPosition, walk: ConfigurationWalk) {
+    init(_ members: [JSON5Member], path: String, position: TextPosition, problems: ConfigurationProblems) {
         // The parser refuses repeated keys.
         self.members = Dictionary(members.map { ($0.key, $0) }, uniquingKeysWith: { first, _ in first })
-        (self.path, self.position, self.walk) = (path, position, walk)
+        (self.path, self.position, self.problems) = (path, position, problems)
     }
 
     func path(of key: String) -> String { path.isEmpty ? key : "\(path).\(key)" }
@@ -36,7 +36,7 @@ final class ConfigurationObject {
     func has(_ key: String) -> Bool { members[key].map { $0.node.value != .null } ?? false }
 
     func report(_ key: String, _ text: String) {
-        walk.report(path(of: key), at: members[key]?.keyPosition ?? position, text)
+        problems.report(path(of: key), at: members[key]?.keyPosition ?? position, text)
     }
 
     /// The node under `key`; `nil` when it is absent or null, which mean the same.
@@ -49,7 +49,7 @@ final class ConfigurationObject {
     /// The object under `key`; `nil` when it is absent or no object (reported).
     func object(_ key: String) -> ConfigurationObject? {
         guard let node = node(key) else { return nil }
-        return Self.object(node, path: path(of: key), walk: walk)
+        return Self.object(node, path: path(of: key), problems: problems)
     }
 
     /// The objects in the array under `key`; `nil` when it is absent or no array (reported).
@@ -61,16 +61,17 @@ final class ConfigurationObject {
         }
         if nodes.count > limit { report(key, "\(nodes.count) entries are not allowed; at most \(limit)") }
         return nodes.prefix(limit).enumerated().compactMap { index, node in
-            Self.object(node, path: "\(path(of: key))[\(index)]", walk: walk)
+            Self.object(node, path: "\(path(of: key))[\(index)]", problems: problems)
         }
     }
 
-    private static func object(_ node: JSON5Node, path: String, walk: ConfigurationWalk) -> ConfigurationObject? {
+    private static func object(_ node: JSON5Node, path: String, problems: ConfigurationProblems) -> ConfigurationObject?
+    {
         guard case .object(let members) = node.value else {
-            walk.report(path, at: node.position, "\(shown(node)) is not allowed; an object")
+            problems.report(path, at: node.position, "\(shown(node)) is not allowed; an object")
             return nil
         }
-        return ConfigurationObject(members, path: path, position: node.position, walk: walk)
+        return ConfigurationObject(members, path: path, position: node.position, problems: problems)
     }
 
     func boolean(_ key: String) -> Bool? {
@@ -143,7 +144,7 @@ final class ConfigurationObject {
         for member in members.values where !asked.contains(member.key) {
             let near = known.min { Self.distance($0, member.key) < Self.distance($1, member.key) }
             let hint = near.flatMap { Self.distance($0, member.key) <= 3 ? "; did you mean \($0)?" : nil } ?? ""
-            walk.report(
+            problems.report(
                 path(of: member.key), at: member.keyPosition,
                 "unknown key\(hint)\(hint.isEmpty ? "; " : " ")allowed here: \(known.joined(separator: ", "))")
         }

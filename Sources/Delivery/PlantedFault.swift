@@ -94,9 +94,9 @@ public enum PlantedFault: String, CaseIterable, Sendable {
     case broadcastGoesOnAfterStop
     /// The enumerator makes a job for every device that it finds, whether the device is behind or not.
     case enumeratorAlertsAll
-    /// A broadcast that a walk sends as ordinary messages reaches devices that registered after it, too.
+    /// A broadcast that a scan sends as ordinary messages reaches devices that registered after it, too.
     case dealtToNewcomers
-    /// Such a walk passes over a device whose record a reader could not read.
+    /// Such a scan passes over a device whose record a reader could not read.
     case dealtPastUnread
 
     // First acks.

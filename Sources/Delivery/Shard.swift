@@ -113,7 +113,7 @@ public struct Shard: ~Copyable {
 
     /// No timer of this shard is due before this; the gateway calls `advance(to:)` then, and at least once a second.
     public var nextTimer: GatewayTime {
-        if hasSlicesAtHand || searches.hasWalks { return now }
+        if hasSlicesAtHand || searches.hasMemorySearches { return now }
         let alarm = alarms.mayAsk(now) ? min(store.nextAlarm, nextPileAlarm) : .max
         let task = tasks.nextDue
         let broadcast = min(broadcasts.cursorsDueAt, broadcasts.nextStep)

@@ -195,27 +195,27 @@ import Wire
         harness.shard.searches.sliceCount = 2
         // With the device given: at once, however many messages there are.
         harness.shard.trace(of: outcomes[5].message, cid: phones[5].cid, origin: .none, now: harness.now)
-        #expect(harness.shard.searches.walks.count == 0)
+        #expect(harness.shard.searches.inMemory.count == 0)
         harness.flush()
         #expect(harness.traces.last??.message == outcomes[5].message)
         // With the id alone: some in each turn, and the answer has an end in between.
         for index in [1, 5] {
             harness.shard.trace(of: outcomes[index].message, origin: .none, now: harness.now)
         }
-        #expect(harness.shard.searches.walks.count == 1)
+        #expect(harness.shard.searches.inMemory.count == 1)
         harness.acknowledge(phones[5], 1)
         for _ in 0..<3 {
             let next = harness.shard.nextTimer
-            #expect(next <= harness.now || harness.shard.searches.walks.count == 0)
+            #expect(next <= harness.now || harness.shard.searches.inMemory.count == 0)
             harness.shard.advance(to: harness.now)
         }
         harness.flush()
-        #expect(harness.shard.searches.walks.count == 0)
+        #expect(harness.shard.searches.inMemory.count == 0)
         #expect(harness.traces.suffix(2).map { $0?.message } == [outcomes[1].message, outcomes[5].message])
         #expect(harness.traces.last??.finalState == .delivered)
         // More of them than may wait are told to come again.
         for _ in 0..<70 { harness.shard.trace(of: outcomes[4].message, origin: .none, now: harness.now) }
-        #expect(harness.shard.searches.walks.count == 64)
+        #expect(harness.shard.searches.inMemory.count == 64)
         for _ in 0..<300 { harness.shard.advance(to: harness.now) }
         harness.flush()
         #expect(harness.traceAnswers.suffix(70).count { if case .unreadable = $0 { true } else { false } } == 6)

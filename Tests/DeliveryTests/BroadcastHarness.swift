@@ -3,7 +3,7 @@ import Wire
 
 @testable import Delivery
 
-/// What a test says about broadcasts, and the gateway's part in their walks.
+/// What a test says about broadcasts, and the gateway's part in their scans.
 final class BroadcastHarness {
     let harness: DeliveryHarness
     private var nextTask: UInt64 = 0
@@ -68,29 +68,29 @@ final class BroadcastHarness {
         return record
     }
 
-    /// Does what the gateway's coordinator does about tasks that are due, whole walks at a time.
-    func runWalks() {
+    /// Does what the gateway's coordinator does about tasks that are due, whole scans at a time.
+    func runScans() {
         let due = harness.dueTasks
         harness.dueTasks.removeAll()
         for record in due {
             switch record.state {
             case .open:
-                ask(.walk(walk(record, .enumerate)))
+                ask(.scan(scan(record, .enumerate)))
                 ask(.advance(record.id, record.app, position: Bucket.count, during: .open))
             case .ending:
-                ask(.walk(walk(record, .close(.expired))))
+                ask(.scan(scan(record, .close(.expired))))
                 finish(record, .ended)
             case .stopping:
                 ask(.sweep(record.id, record.app, Self.whole))
-                ask(.walk(walk(record, .close(.revoked))))
+                ask(.scan(scan(record, .close(.revoked))))
                 finish(record, .stopped)
             default: break
             }
         }
     }
 
-    func walk(_ record: TaskRecord, _ purpose: BroadcastWalk.Purpose) -> BroadcastWalk {
-        BroadcastWalk(record: record, purpose: purpose, buckets: 0..<Bucket.count, share: Self.whole)
+    func scan(_ record: TaskRecord, _ purpose: BroadcastScan.Purpose) -> BroadcastScan {
+        BroadcastScan(record: record, purpose: purpose, buckets: 0..<Bucket.count, share: Self.whole)
     }
 
     private func finish(_ record: TaskRecord, _ change: TaskChange) {
@@ -100,7 +100,7 @@ final class BroadcastHarness {
 
     func advance(_ milliseconds: Int64) {
         harness.advance(milliseconds)
-        runWalks()
+        runScans()
     }
 
     /// Past the live deadline, when the enumerator starts.

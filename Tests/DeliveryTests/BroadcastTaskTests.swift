@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// Broadcasts in their home: numbers, requests, times, stops, walks that go on after a restart, bounds.
+/// Broadcasts in their home: numbers, requests, times, stops, scans that go on after a restart, bounds.
 @Suite("Broadcast tasks")
 struct BroadcastTaskTests {
     private let world: BroadcastHarness
@@ -118,8 +118,8 @@ struct BroadcastTaskTests {
         // Two of the three buckets that the devices are in, and the place is written down.
         for buckets in [0..<1, 1..<2] {
             world.ask(
-                .walk(
-                    BroadcastWalk(
+                .scan(
+                    BroadcastScan(
                         record: due, purpose: .enumerate, buckets: buckets, share: BroadcastHarness.whole)))
             world.ask(.advance(record.id, record.app, position: buckets.upperBound, during: .open))
         }
@@ -133,26 +133,26 @@ struct BroadcastTaskTests {
         harness.dueTasks = []
         harness.advance(10)
         #expect(harness.dueTasks.map { $0.broadcast?.position } == [2], "at once, not when a minute is over")
-        world.runWalks()
+        world.runScans()
         let rest = harness.lease()
         #expect(rest.count == 2 && Set((first + rest).map(\.cid)) == Set(phones.map(\.cid)))
         #expect(world.totals(record).accepted == 6)
         for job in rest { harness.settle(job, .accepted) }
         harness.store.cool()
         harness.advance(7_300_000)
-        world.runWalks()
+        world.runScans()
         let totals = world.totals(record)
         #expect(totals[.handedOff] == 6 && totals.vendor.sent == 6 && totals.all.sent == 6 && totals.pending == 0)
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("a walk done again finds everybody as they are")
-    func repeatedWalk() {
+    @Test("a scan done again finds everybody as they are")
+    func repeatedScan() {
         let phone = harness.register(token: "t")
         harness.disconnect(phone)
         let record = world.send()
         harness.advance(10_100)
-        for _ in 0..<3 { world.ask(.walk(world.walk(harness.dueTasks[0], .enumerate))) }
+        for _ in 0..<3 { world.ask(.scan(world.scan(harness.dueTasks[0], .enumerate))) }
         #expect(harness.lease().count == 1 && world.totals(record).accepted == 1)
     }
 

@@ -319,7 +319,7 @@ struct BroadcastTests {
     }
 
     @Test(
-        "strategies 2 and 4 are dealt out by a walk, to those that were there",
+        "strategies 2 and 4 are dealt out by a scan, to those that were there",
         arguments: [Strategy.vendorOnly, .vendorElseLive])
     func dealt(strategy: Strategy) {
         let phones = (0..<3).map { _ in harness.register(token: "t") }
@@ -330,8 +330,8 @@ struct BroadcastTests {
         #expect(harness.dueTasks.map(\.id) == [record.id])
         harness.letTimePass(5)
         let late = harness.register(token: "t")
-        guard case .walked(_, let found)? = world.ask(.walk(world.walk(harness.dueTasks[0], .deal))) else {
-            Issue.record("not walked")
+        guard case .scanned(_, let found)? = world.ask(.scan(world.scan(harness.dueTasks[0], .deal))) else {
+            Issue.record("not scanned")
             return
         }
         #expect(Set(found) == Set(phones[..<2].map(\.cid)) && !found.contains(late.cid))

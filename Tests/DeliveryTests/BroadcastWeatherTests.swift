@@ -30,7 +30,7 @@ struct BroadcastWeatherTests {
         harness.store.sync()
     }
 
-    @Test("a walk passes over a device whose row is damaged, and reaches everybody else")
+    @Test("a scan passes over a device whose row is damaged, and reaches everybody else")
     func damagedRow() throws {
         let phones = (0..<4).map { _ in harness.register(token: "t") }
         for phone in phones { harness.disconnect(phone) }
@@ -39,20 +39,20 @@ struct BroadcastWeatherTests {
         harness.crash()
         harness.advance(10_100)
         let due = try #require(harness.dueTasks.first)
-        guard case .walked(3, _)? = world.ask(.walk(world.walk(due, .enumerate))) else {
-            Issue.record("one damaged row holds up the walk")
+        guard case .scanned(3, _)? = world.ask(.scan(world.scan(due, .enumerate))) else {
+            Issue.record("one damaged row holds up the scan")
             return
         }
         #expect(Set(harness.lease().map(\.cid)) == Set([phones[0], phones[2], phones[3]].map(\.cid)))
         #expect(harness.logs.contains { "\($0.name)" == "damagedRow" }, "\(harness.logs.map(\.name))")
-        guard case .walked? = world.ask(.walk(world.walk(due, .close(.expired)))) else {
+        guard case .scanned? = world.ask(.scan(world.scan(due, .close(.expired)))) else {
             Issue.record("one damaged row holds up the close")
             return
         }
         #expect(world.totals(record).accepted == 3)
     }
 
-    @Test("a read that fails holds a walk up, which does the step again")
+    @Test("a read that fails holds a scan up, which does the step again")
     func unread() throws {
         let phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -61,13 +61,13 @@ struct BroadcastWeatherTests {
         harness.advance(10_100)
         let due = try #require(harness.dueTasks.first)
         harness.store.readsFailFrom = harness.store.readCount + 2
-        guard case .busy? = world.ask(.walk(world.walk(due, .enumerate))) else {
+        guard case .busy? = world.ask(.scan(world.scan(due, .enumerate))) else {
             Issue.record("a device that could not be read was passed over")
             return
         }
         harness.store.readsFailFrom = .max
-        guard case .walked(1, _)? = world.ask(.walk(world.walk(due, .enumerate))) else {
-            Issue.record("not walked")
+        guard case .scanned(1, _)? = world.ask(.scan(world.scan(due, .enumerate))) else {
+            Issue.record("not scanned")
             return
         }
         #expect(world.totals(record).accepted == 1)
@@ -91,7 +91,7 @@ struct BroadcastWeatherTests {
         #expect(world.imbalance([record]) == nil)
     }
 
-    @Test("walks rest while the store takes no writes, and go on when it does")
+    @Test("scans rest while the store takes no writes, and go on when it does")
     func storeBehind() throws {
         let phones = (0..<5).map { _ in harness.register() }
         let away = harness.register(token: "t")
@@ -108,7 +108,7 @@ struct BroadcastWeatherTests {
         for _ in 0..<10 { harness.advance(20) }
         #expect(harness.delivered.isEmpty && world.totals(record).accepted == 0)
         var launched = try #require(harness.launched.first)
-        guard case .busy? = world.ask(.walk(world.walk(launched, .enumerate))) else {
+        guard case .busy? = world.ask(.scan(world.scan(launched, .enumerate))) else {
             Issue.record("rows were written that the store does not want")
             return
         }
@@ -128,13 +128,13 @@ struct BroadcastWeatherTests {
         harness.advance(10_100)
         let due = try #require(harness.dueTasks.first)
         #expect(harness.delivered.isEmpty)
-        // The update is on its way to the disk, so that nothing is sent yet; then comes the walk, whose batch is behind it.
+        // The update is on its way to the disk, so that nothing is sent yet; then comes the scan, whose batch is behind it.
         var update = DeviceUpdate()
         update.applicationState = .foreground
         update.badge = 3
         harness.shard.update(phone.session, update, now: harness.now)
         harness.shard.task(
-            .walk(world.walk(due, .enumerate)), origin: Origin(route: 3, request: 2), now: harness.now)
+            .scan(world.scan(due, .enumerate)), origin: Origin(route: 3, request: 2), now: harness.now)
         while harness.store.waitingReadCount > 0 { harness.store.deliverReplies() }
         let first = harness.store.committedTicket + 1
         #expect(harness.store.waitingBatchCount == 2, "the update's and the message's")

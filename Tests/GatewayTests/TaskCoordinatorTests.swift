@@ -69,12 +69,12 @@ struct TaskCoordinatorTests {
             record.broadcast = BroadcastPlan(audience: TagExpression(), speed: 0)
             record.broadcast?.number = 4
             record.broadcast?.expiresAt = .max
-            let walked = record
+            let scanned = record
             let isDone = Flag()
             gateway.context.members[0].submit { loop in
-                loop.campaigns.coordinator.broadcastDue(walked) { _ in isDone.set() }
+                loop.campaigns.coordinator.broadcastDue(scanned) { _ in isDone.set() }
             }
-            #expect(isSet(isDone), "the walk goes on though no such broadcast is live")
+            #expect(isSet(isDone), "the scan goes on though no such broadcast is live")
         }
     }
 }

@@ -297,7 +297,7 @@ public struct ShardLimits: Sendable {
     public var taskPatience: Int64 = 60_000
     /// Memory for the filter of devices that a task has not reached yet.
     public var acceptanceFilterByteCount = 32 << 20
-    /// Live broadcasts of one app; and how many devices a walk over sessions evaluates them for in one turn.
+    /// Live broadcasts of one app; and how many devices a scan of sessions evaluates them for in one turn.
     public var liveBroadcasts = 512
     public var broadcastSlice = 512
     /// How long a device's broadcast cursor may be ahead of its row.

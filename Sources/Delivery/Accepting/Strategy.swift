@@ -276,7 +276,7 @@ extension Strategy {
 // MARK: Broadcasts
 
 extension Strategy {
-    /// Whether a broadcast travels in stream 1; otherwise a walk fans it out as messages of single devices.
+    /// Whether a broadcast travels in stream 1; otherwise a scan fans it out as messages of single devices.
     package var isStreamed: Bool {
         switch self {
         case .liveElseVendor, .liveOnly: true

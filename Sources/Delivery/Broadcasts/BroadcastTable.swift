@@ -1,12 +1,12 @@
 internal import Wire
 
-/// The live broadcasts of each app, this loop's walks over its sessions, and the devices whose cursor moved.
+/// The live broadcasts of each app, this loop's scans of its sessions, and the devices whose cursor moved.
 struct BroadcastTable {
     private let encoder: any BroadcastEncoder
     private var logs: [AppKey: BroadcastLog] = [:]
     /// By app index: the head of its log, read with each message of each device.
     private var heads: [UInt64] = []
-    private var walks: [AppKey: SessionWalk] = [:]
+    private var scans: [AppKey: SessionScan] = [:]
     /// Devices whose broadcast cursor moved and whose row does not have it yet.
     private var movedCursors: [DeviceSlot] = []
     private(set) var cursorsDueAt = GatewayTime.max
@@ -58,23 +58,23 @@ struct BroadcastTable {
 
     mutating func forget(_ task: TaskID, _ app: AppKey) { logs[app]?.live.removeAll { $0.task == task } }
 
-    // MARK: Walks over sessions
+    // MARK: Scans of sessions
 
-    /// A walk over all sessions of this loop, which evaluates an app's new broadcasts.
+    /// A scan of all sessions of this loop, which evaluates an app's new broadcasts.
     ///
-    /// Each app has a walk of its own, so one app's `speed` delays no other app.
-    mutating func walk(_ app: AppKey, slotCount: Int, loopCount: Int) {
-        walks[app] = SessionWalk(left: slotCount, loopCount: loopCount)
+    /// Each app has a scan of its own, so one app's `speed` delays no other app.
+    mutating func scan(_ app: AppKey, slotCount: Int, loopCount: Int) {
+        scans[app] = SessionScan(left: slotCount, loopCount: loopCount)
     }
 
-    func walk(of app: AppKey) -> SessionWalk? { walks[app] }
-    mutating func setWalk(of app: AppKey, _ walk: SessionWalk?) { walks[app] = walk }
+    func scan(of app: AppKey) -> SessionScan? { scans[app] }
+    mutating func setScan(of app: AppKey, _ scan: SessionScan?) { scans[app] = scan }
 
-    /// Apps with a walk, in an order that is the same in each run.
-    var walkedApps: [AppKey] { walks.isEmpty ? [] : walks.keys.sorted { $0.word < $1.word } }
+    /// Apps with a scan, in an order that is the same in each run.
+    var scannedApps: [AppKey] { scans.isEmpty ? [] : scans.keys.sorted { $0.word < $1.word } }
 
-    /// When the next step of a walk is due.
-    var nextStep: GatewayTime { walks.isEmpty ? .max : walks.values.reduce(.max) { min($0, $1.pausedUntil) } }
+    /// When the next step of a scan is due.
+    var nextStep: GatewayTime { scans.isEmpty ? .max : scans.values.reduce(.max) { min($0, $1.pausedUntil) } }
 
     // MARK: Cursors
 

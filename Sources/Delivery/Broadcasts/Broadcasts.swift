@@ -17,7 +17,7 @@ public struct BroadcastPlan: Sendable, Equatable {
     public var launchedAt: GatewayTime = 0
     /// Nothing of it goes out after this.
     public var expiresAt: GatewayTime = 0
-    /// The walk that is under way has finished the buckets below this.
+    /// The scan that is under way has finished the buckets below this.
     public var position: Int = 0
 
     public init(audience: TagExpression, speed: Int64) { (self.audience, self.speed) = (audience, speed) }
@@ -53,7 +53,7 @@ extension AppKey {
 }
 
 extension TaskRecord {
-    /// True for a broadcast that travels in stream 1; a walk fans the others out as ordinary messages.
+    /// True for a broadcast that travels in stream 1; a scan fans the others out as ordinary messages.
     ///
     /// Strategies 2 and 4 begin with the vendor, whose jobs are each device's own. A revoke concerns only devices that
     /// had the old message.
@@ -61,8 +61,8 @@ extension TaskRecord {
         broadcast != nil && content.revokes.isNone && content.strategy.isStreamed
     }
 
-    /// Some of its devices may need a handoff job, or a walk fans it out.
-    var needsWalk: Bool {
+    /// Some of its devices may need a handoff job, or a scan fans it out.
+    var needsScan: Bool {
         guard isStreamed else { return broadcast != nil }
         let reason = content.strategy.fallbackReason(
             timeToLive: content.timeToLive, hasContent: !content.vendors.isEmpty, hasToken: true)
@@ -70,8 +70,8 @@ extension TaskRecord {
     }
 }
 
-/// A step of a broadcast's walk, for the shard that has these buckets.
-public struct BroadcastWalk: Sendable {
+/// A step of a broadcast's scan, for the shard that has these buckets.
+public struct BroadcastScan: Sendable {
     public enum Purpose: Sendable, Equatable {
         /// Makes jobs for devices that are behind.
         case enumerate
@@ -95,7 +95,7 @@ public struct BroadcastWalk: Sendable {
 public struct BroadcastStart: Sendable {
     fileprivate(set) var heads: [AppKey: UInt64] = [:]
     fileprivate(set) var records: [TaskRecord] = []
-    /// The buckets whose walks the shard resumes: its own.
+    /// The buckets whose scans the shard resumes: its own.
     var share = LoopShare(index: 0, count: 1)
     /// Rows whose bytes are not what they should be.
     public private(set) var damagedRows = 0
@@ -227,7 +227,7 @@ final class LiveBroadcast {
         allowedAt = now
     }
 
-    func mayWalk(_ now: GatewayTime, share: Int) -> Bool {
+    func mayScan(_ now: GatewayTime, share: Int) -> Bool {
         guard plan.speed > 0 else { return true }
         grow(now, share: share)
         return allowance >= 1_000
@@ -252,13 +252,13 @@ final class LentFrame {
     deinit { bytes.deallocate() }
 }
 
-/// The walk over this loop's sessions that evaluates new broadcasts for one app's devices.
-struct SessionWalk {
+/// The scan of this loop's sessions that evaluates new broadcasts for one app's devices.
+struct SessionScan {
     /// The next session slot to look at.
     var place = 0
     /// Slots that are left.
     var left = 0
-    /// The walk pauses for the broadcast's speed, or for the store, until this time.
+    /// The scan pauses for the broadcast's speed, or for the store, until this time.
     var pausedUntil: GatewayTime = 0
     /// The number of loops; each has its share of a broadcast's speed.
     var loopCount = 1

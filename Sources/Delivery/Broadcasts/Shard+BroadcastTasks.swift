@@ -1,5 +1,5 @@
 // A broadcast in its app's home bucket. The shard numbers it, writes it to the log and launches it at its time. Then it
-// moves the broadcast from walk to walk until it is evaluated for every device.
+// moves the broadcast from scan to scan until it is evaluated for every device.
 
 internal import Structures
 internal import Wire
@@ -32,14 +32,14 @@ extension Shard {
         case 0: plan.expiresAt = now + limits.liveDeadline
         default: plan.expiresAt = now + limits.liveDeadline + limits.noStorageLeasable
         }
-        plan.position = record.needsWalk ? 0 : Bucket.count
+        plan.position = record.needsScan ? 0 : Bucket.count
         record.broadcast = plan
         record.state = .open
         record.firedAt = record.scheduleAt > 0 ? now : 0
         record.validUntil = plan.expiresAt
-        // The live channel has one deadline; a walk that fans out begins at once.
-        let walkAt = record.isStreamed ? now + limits.liveDeadline : now
-        record.resumeAt = record.needsWalk ? min(walkAt, plan.expiresAt) : plan.expiresAt
+        // The live channel has one deadline; a scan that fans out begins at once.
+        let scanAt = record.isStreamed ? now + limits.liveDeadline : now
+        record.resumeAt = record.needsScan ? min(scanAt, plan.expiresAt) : plan.expiresAt
     }
 
     /// Writes, in the open batch, the log's row of a broadcast, or removes it when the broadcast is over.
@@ -98,7 +98,7 @@ extension Shard {
         }
     }
 
-    /// Notes that a walk has come to this position.
+    /// Notes that a scan has come to this position.
     mutating func advance(
         _ task: TaskID, _ app: AppKey, _ position: Int, _ state: TaskState, _ origin: Origin
     ) {

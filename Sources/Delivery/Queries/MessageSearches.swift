@@ -1,8 +1,8 @@
 internal import Structures
 internal import Wire
 
-/// A walk over the messages in memory, to find one by its id alone.
-struct MessageWalk {
+/// A search of the messages in memory, to find one by its id alone.
+struct MemorySearch {
     var message: MessageID
     var origin: Origin
     /// The slot where it continues.
@@ -16,24 +16,24 @@ struct MessageSearch {
     var origin: Origin
 }
 
-/// Queries for messages by id alone: walks over those in memory, a slice a turn, and one search by a reader.
+/// Queries for messages by id alone: searches of those in memory, a slice a turn, and one search by a reader.
 struct MessageSearches {
     /// How many of each wait.
     private static let waitingCount = 64
 
     /// Messages in memory that one turn compares.
     var sliceCount: UInt32 = 16_384
-    private(set) var walks: [MessageWalk] = []
+    private(set) var inMemory: [MemorySearch] = []
     private(set) var isSearching = false
     private var searches: [MessageSearch] = []
 
-    var hasWalks: Bool { !walks.isEmpty }
-    mutating func popWalk() -> MessageWalk? { walks.isEmpty ? nil : walks.removeFirst() }
+    var hasMemorySearches: Bool { !inMemory.isEmpty }
+    mutating func popMemorySearch() -> MemorySearch? { inMemory.isEmpty ? nil : inMemory.removeFirst() }
 
     /// False when too many wait.
-    mutating func wait(_ walk: MessageWalk) -> Bool {
-        guard walks.count < Self.waitingCount else { return false }
-        walks.append(walk)
+    mutating func wait(_ search: MemorySearch) -> Bool {
+        guard inMemory.count < Self.waitingCount else { return false }
+        inMemory.append(search)
         return true
     }
 

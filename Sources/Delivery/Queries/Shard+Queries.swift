@@ -55,27 +55,27 @@ extension Shard {
             }
             return traceStored(message, mayBePending: mayBePending, origin)
         }
-        look(MessageWalk(message: message, origin: origin))
+        look(MemorySearch(message: message, origin: origin))
     }
 
-    /// Continues the oldest walk over the messages in memory.
-    mutating func walkMessages() {
-        if let walk = searches.popWalk() { look(walk) }
+    /// Continues the oldest search of the messages in memory.
+    mutating func searchMemory() {
+        if let search = searches.popMemorySearch() { look(search) }
     }
 
-    private mutating func look(_ walk: MessageWalk) {
-        let slots = messages.slots(from: walk.next, limit: searches.sliceCount)
+    private mutating func look(_ search: MemorySearch) {
+        let slots = messages.slots(from: search.next, limit: searches.sliceCount)
         for slot in slots
-        where messages.isOccupied(slot) && messages.pointer(slot).pointee.facts.message == walk.message {
-            return tellPending(slot, walk.origin)
+        where messages.isOccupied(slot) && messages.pointer(slot).pointee.facts.message == search.message {
+            return tellPending(slot, search.origin)
         }
-        // A message that comes into memory behind the walk is found in the store, or was accepted after the question.
+        // A message that comes into memory behind the search is found in the store, or was accepted after the question.
         guard !messages.slots(from: slots.end, limit: 1).isEmpty else {
-            return traceStored(walk.message, mayBePending: true, walk.origin)
+            return traceStored(search.message, mayBePending: true, search.origin)
         }
-        var rest = walk
+        var rest = search
         rest.next = slots.end
-        if !searches.wait(rest) { tell(.messageTrace(walk.origin, .unreadable)) }
+        if !searches.wait(rest) { tell(.messageTrace(search.origin, .unreadable)) }
     }
 
     private mutating func tellPending(_ slot: MessageSlot, _ origin: Origin) {

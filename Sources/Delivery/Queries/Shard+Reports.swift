@@ -3,8 +3,8 @@
 internal import Structures
 internal import Wire
 
-/// A walk over a task's partitions in many buckets, a bounded number at a time.
-private final class TaskWalk {
+/// A scan of a task's partitions in many buckets, a bounded number at a time.
+private final class TaskScan {
     var left: [StoreKey]
     var visit: (inout Shard, [StoredRow]) -> Void
     var finish: (inout Shard, Reading) -> Void
@@ -101,16 +101,16 @@ private final class Gathering {
 
 extension Shard {
     /// Reads a task's rows bucket by bucket.
-    private mutating func walk(_ walk: TaskWalk) {
-        guard !walk.left.isEmpty else {
-            walk.finish(&self, .whole)
+    private mutating func scan(_ scan: TaskScan) {
+        guard !scan.left.isEmpty else {
+            scan.finish(&self, .whole)
             return
         }
-        let round = Array(walk.left.suffix(TaskWalk.partitionLimit).reversed())
-        walk.left.removeLast(round.count)
-        read(round.map { .scan(partition: $0, rowLimit: TaskWalk.rowLimit, byteLimit: 64 << 10) }) { shard, reply in
+        let round = Array(scan.left.suffix(TaskScan.partitionLimit).reversed())
+        scan.left.removeLast(round.count)
+        read(round.map { .scan(partition: $0, rowLimit: TaskScan.rowLimit, byteLimit: 64 << 10) }) { shard, reply in
             guard reply.failure == nil, reply.results.count == round.count else {
-                walk.finish(&shard, .unreadable)
+                scan.finish(&shard, .unreadable)
                 return
             }
             for (start, result) in zip(round, reply.results) {
@@ -118,11 +118,11 @@ extension Shard {
                 if !isComplete, let last = rows.last {
                     var next = start
                     next.item = last.key.item &+ 1
-                    walk.left.append(next)
+                    scan.left.append(next)
                 }
-                if !rows.isEmpty { walk.visit(&shard, rows) }
+                if !rows.isEmpty { scan.visit(&shard, rows) }
             }
-            shard.walk(walk)
+            shard.scan(scan)
         }
     }
 
@@ -138,8 +138,8 @@ extension Shard {
             return
         }
         let gathering = Gathering()
-        walk(
-            TaskWalk(
+        scan(
+            TaskScan(
                 Self.partitions(task, share, [.taskMessage, .taskEvent]),
                 visit: { shard, rows in
                     for stored in rows {
@@ -242,8 +242,8 @@ extension Shard {
         tasks.stop(task, until: now + 24 * 3_600_000)
         closeBroadcast(task, app, .revoked)
         let sweep = Sweep(origin: origin)
-        walk(
-            TaskWalk(
+        scan(
+            TaskScan(
                 Self.partitions(task, share, [.taskMessage]),
                 visit: { shard, rows in
                     for stored in rows {

@@ -1,4 +1,4 @@
-// Tasks in their home bucket: made, looked up, moved on; and the walks over all buckets that a stop and a report need.
+// Tasks in their home bucket: made, looked up, moved on; and the scans of all buckets that a stop and a report need.
 //
 // A change reads the row and writes it in one step on its loop, so that two changes cannot cross. An answer waits until
 // the write that it tells of is durable.
@@ -17,7 +17,7 @@ extension Shard {
         case .change(let task, let app, let change): self.change(task, app, change, origin)
         case .park(let task, let app, let targets): park(task, app, targets, origin)
         case .targets(let task, let from): readTargets(task, from: from, origin)
-        case .walk(let walk): self.walk(walk, origin)
+        case .scan(let scan): self.scan(scan, origin)
         case .advance(let task, let app, let position, let state): advance(task, app, position, state, origin)
         case .sweep(let task, let app, let share): sweep(task, app, share, origin)
         case .totals(let task, let app, let share): totals(of: task, app, share, origin)

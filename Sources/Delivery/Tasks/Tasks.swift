@@ -31,7 +31,7 @@ public enum TaskState: UInt8, Sendable, CaseIterable {
     case stopped
     /// Its schedule was deleted before its time.
     case cancelled
-    /// A broadcast whose time is over, while a walk ends it for devices that never had it; becomes `ended`.
+    /// A broadcast whose time is over, while a scan ends it for devices that never had it; becomes `ended`.
     case ending
     case ended
 }
@@ -68,7 +68,7 @@ public struct TaskRecord: Sendable, Equatable {
 public struct LoopShare: Sendable, Equatable {
     public var index: Int
     public var count: Int
-    /// A simulated world has few buckets, so that walks over all of them stay short.
+    /// A simulated world has few buckets, so that scans of all of them stay short.
     public var bucketCount: Int
     public init(index: Int, count: Int, bucketCount: Int = Bucket.count) {
         (self.index, self.count, self.bucketCount) = (index, count, bucketCount)
@@ -90,9 +90,9 @@ public enum TaskCommand: Sendable {
     case park(TaskID, AppKey, [DeviceID])
     /// A page of a scheduled task's devices, from a place on.
     case targets(TaskID, from: UInt64)
-    /// Walks over a broadcast's devices in some buckets.
-    case walk(BroadcastWalk)
-    /// A broadcast's walk has come to this bucket; at `Bucket.count` it is over.
+    /// Scans of a broadcast's devices in some buckets.
+    case scan(BroadcastScan)
+    /// A broadcast's scan has come to this bucket; at `Bucket.count` it is over.
     case advance(TaskID, AppKey, position: Int, during: TaskState)
     /// Ends every pending message of a task in these buckets, and refuses later ones.
     case sweep(TaskID, AppKey, LoopShare)
@@ -176,8 +176,8 @@ public enum TaskAnswer: Sendable {
     case targets([DeviceID], next: UInt64?)
     /// How many messages it ended.
     case swept(Int)
-    /// The number of jobs made or messages ended, and the devices that a walk is to fan a broadcast out to.
-    case walked(Int, [DeviceID])
+    /// The number of jobs made or messages ended, and the devices that a scan is to fan a broadcast out to.
+    case scanned(Int, [DeviceID])
     /// The app has as many live broadcasts as it may.
     case full
     /// Its row would exceed the store's bounds.

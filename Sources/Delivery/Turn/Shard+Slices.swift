@@ -19,7 +19,7 @@ extension Shard {
     public mutating func continueWork(now: Int64) {
         begin(now)
         goOn()
-        walkSessions()
+        scanSessions()
         releaseDue()
     }
 

@@ -3,19 +3,19 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-// Broadcasts on the loop of their home: their walks over the buckets, some buckets at a time, each step's place written
+// Broadcasts on the loop of their home: their scans of the buckets, some buckets at a time, each step's place written
 // down before the next begins.
 extension TaskCoordinator {
-    /// One walk under way.
+    /// One scan under way.
     final class BroadcastRun {
         var record: TaskRecord
-        let purpose: BroadcastWalk.Purpose
-        /// Where the walk is, and how far that is written down.
+        let purpose: BroadcastScan.Purpose
+        /// Where the scan is, and how far that is written down.
         var position: Int
         var written: Int
         let done: (Bool) -> Void
 
-        init(_ record: TaskRecord, _ purpose: BroadcastWalk.Purpose, done: @escaping (Bool) -> Void) {
+        init(_ record: TaskRecord, _ purpose: BroadcastScan.Purpose, done: @escaping (Bool) -> Void) {
             (self.record, self.purpose, self.done) = (record, purpose, done)
             position = record.broadcast?.position ?? 0
             written = position
@@ -24,7 +24,7 @@ extension TaskCoordinator {
 
     /// Buckets of one step; with a speed one at a time, so that a step's jobs come in their time.
     static let bucketsPerStep = 16
-    /// The walk's place is written down at least so often.
+    /// The scan's place is written down at least so often.
     static let bucketsPerWrite = 64
 
     /// A broadcast's home says what is to be done for it now.
@@ -94,9 +94,9 @@ extension TaskCoordinator {
             self?.stepped(run, answers, to: range.upperBound)
         }
         for loop in loops {
-            let walk = BroadcastWalk(
+            let scan = BroadcastScan(
                 record: run.record, purpose: run.purpose, buckets: range, share: LoopShare(index: loop, count: count))
-            ask(loop, .walk(walk)) { gathering.take($0) }
+            ask(loop, .scan(scan)) { gathering.take($0) }
         }
     }
 
@@ -104,7 +104,7 @@ extension TaskCoordinator {
         var (count, found): (Int, [DeviceID]) = (0, [])
         var isWhole = true
         for answer in answers {
-            guard case .walked(let part, let cids) = answer else {
+            guard case .scanned(let part, let cids) = answer else {
                 isWhole = false
                 continue
             }
@@ -112,7 +112,7 @@ extension TaskCoordinator {
             found += cids
         }
         guard isWhole else {
-            // Asks, too, whether the task is still where it was: the walk may be one that is over.
+            // Asks, too, whether the task is still where it was: the scan may be one that is over.
             return later(1_000) { [weak self] in self?.write(run, then: { [weak self] in self?.run(run) }) }
         }
         guard !found.isEmpty else { return went(run, count, to: end) }
@@ -150,7 +150,7 @@ extension TaskCoordinator {
         write(run, then: goOn)
     }
 
-    /// Writes down where the walk is; a task that was stopped or has ended meanwhile ends the walk.
+    /// Writes down where the scan is; a task that was stopped or has ended meanwhile ends the scan.
     private func write(_ run: BroadcastRun, then goOn: (() -> Void)? = nil) {
         let place = TaskCommand.advance(
             run.record.id, run.record.app, position: run.position, during: run.record.state)

@@ -176,7 +176,7 @@ final class TaskCoordinator {
             case .record(let record) where record.state == .stopping && record.broadcast != nil:
                 sweepBroadcast(record) { [weak self] answer in
                     told(answer)
-                    // Only now does the home close it: what the closing walk ended is in nobody's count.
+                    // Only now does the home close it: what the closing scan ended is in nobody's count.
                     guard case .swept = answer, let self else { return }
                     ask(home: task, .change(task, app, .swept)) { (_: TaskAnswer) in }
                 }

@@ -191,7 +191,7 @@ package enum MetricCatalogue {
             .sum { $0.shard.broadcastDelivers }),
         Metric(
             "longwire_broadcast_enumerated_total", .counter,
-            "Devices out of reach that a walk over all devices' rows brought a broadcast to, for the vendor's job.",
+            "Devices out of reach that a scan of all devices' rows brought a broadcast to, for the vendor's job.",
             .sum { $0.shard.broadcastEnumerated }),
         Metric(
             "longwire_broadcast_passed_total", .counter,

@@ -85,7 +85,7 @@ extension Oracle {
                     return fail(.books, "\(name): \(broadcast.totals[state]) as \(state), there were \(count)")
                 }
             }
-            // What is dealt out reaches whom the walk came to before its end.
+            // What is dealt out reaches whom the scan came to before its end.
             guard broadcast.tag == nil, !broadcast.isDealt || broadcast.isDealtOut && !broadcast.isStopped,
                 !broadcast.isDealt || !broadcast.wasFound
             else { continue }
@@ -94,7 +94,7 @@ extension Oracle {
                 && identity.registeredAt < broadcast.launchedAt - 50 && identity.isDurable && !identity.wasLost
                 && broadcast.records[identity.cid]?.durableFinal == nil
                 && !broadcast.refusedBy.contains(identity.cid)
-                // A walk goes by the time at which it was numbered, which is before that was durable.
+                // A scan goes by the time at which it was numbered, which is before that was durable.
                 && (!broadcast.isDealt || identity.registeredAt < broadcast.madeAt - 50)
             {
                 return fail(.progress, "\(name) has left out device \(identity.index)")
@@ -127,7 +127,7 @@ extension Oracle {
         if highest > given.max() ?? 0 { fail(.sequence, "an ack of broadcast \(highest) was taken") }
     }
 
-    /// A walk names a device: it is meant, if its tags have not changed since the walk asked for them.
+    /// A scan names a device: it is meant, if its tags have not changed since the scan asked for them.
     func found(_ broadcast: SimulatedBroadcast, _ identity: Identity, askedAt: Int64) {
         if identity.app != broadcast.app { fail(.content, "broadcast \(broadcast.index) found another app's device") }
         guard let tag = broadcast.tag, identity.tagsChangedAt < askedAt else { return }

@@ -29,17 +29,17 @@ final class SimulatedBroadcast {
     var isOver = false
     /// Strategies 2 and 4: dealt out as messages of each device's own.
     var isDealt: Bool { task.content.strategy == .vendorOnly || task.content.strategy == .vendorElseLive }
-    /// The walk has been to all its devices.
+    /// The scan has been to all its devices.
     var isDealtOut = false
     /// Devices whose queue was full, say.
     var refusedBy: Set<DeviceID> = []
     /// Its launch was found out by a start: it may have been earlier.
     var wasFound = false
-    /// The walk that is under way: its state and where it is; one at a time, as on the gateway's coordinator.
-    var walk: SimulatedWalk?
-    /// Tells the answers of one walk from those of the one before.
-    var walkStamp = 0
-    var walkRequest: Int { index | walkStamp << 32 }
+    /// The scan that is under way: its state and where it is; one at a time, as on the gateway's coordinator.
+    var scan: SimulatedScan?
+    /// Tells the answers of one scan from those of the one before.
+    var scanStamp = 0
+    var scanRequest: Int { index | scanStamp << 32 }
     var totals = TaskTotals()
 
     init(index: Int, app: Int, task: TaskRecord, tag: (number: Int, isWanted: Bool)?, collapse: UInt8) {
@@ -51,7 +51,7 @@ final class SimulatedBroadcast {
 }
 
 /// What the coordinator does for a broadcast, step by step.
-final class SimulatedWalk {
+final class SimulatedScan {
     let record: TaskRecord
     let life: Int
     var position: Int

@@ -4,7 +4,7 @@ internal import Wire
 // Broadcasts to all and to tags, their stops, and what the gateway's coordinator does for them. Draws from its own generator.
 extension World {
     private static let routes = (
-        create: UInt64(21), stop: UInt64(22), walk: UInt64(23), totals: UInt64(24), state: UInt64(25),
+        create: UInt64(21), stop: UInt64(22), scan: UInt64(23), totals: UInt64(24), state: UInt64(25),
         callersSweep: UInt64(26)
     )
 
@@ -147,49 +147,49 @@ extension World {
 
     func broadcastDue(_ record: TaskRecord) {
         guard let broadcast = broadcast(record.id) else { return fail(.content, "a task fell due that nobody made") }
-        // A stop goes before a walk that is under way; otherwise one at a time.
-        if let walk = broadcast.walk, walk.life == life, walk.record.state == record.state { return }
-        let walk = SimulatedWalk(record, life: life)
-        broadcast.walk = walk
-        broadcast.walkStamp += 1
-        walk.isSweeping = record.state == .stopping
-        if record.state == .ending, broadcast.isDealt { return finish(broadcast, walk) }
-        queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: now + 1)
+        // A stop goes before a scan that is under way; otherwise one at a time.
+        if let scan = broadcast.scan, scan.life == life, scan.record.state == record.state { return }
+        let scan = SimulatedScan(record, life: life)
+        broadcast.scan = scan
+        broadcast.scanStamp += 1
+        scan.isSweeping = record.state == .stopping
+        if record.state == .ending, broadcast.isDealt { return finish(broadcast, scan) }
+        queue.add(.broadcastStep(broadcast.scanRequest, life: life), at: now + 1)
     }
 
-    /// `request` names the walk, too: what was meant for the one before does not concern it.
+    /// `request` names the scan, too: what was meant for the one before does not concern it.
     func broadcastStep(_ request: Int) {
         let index = request & 0xFFFF_FFFF
         let broadcast = broadcasting.all[index]
-        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0, request == broadcast.walkRequest else {
+        guard let scan = broadcast.scan, scan.life == life, scan.missing == 0, request == broadcast.scanRequest else {
             return
         }
         eventCount += 1
-        walk.hasFailed = false
-        (walk.askedAt, walk.found) = (now, [])
+        scan.hasFailed = false
+        (scan.askedAt, scan.found) = (now, [])
         let (task, app) = (broadcast.task.id, broadcast.task.app)
-        if walk.isSweeping {
-            walk.missing = loops.count
-            for loop in loops { ask(loop, .sweep(task, app, share(of: loop)), Self.routes.walk, broadcast.walkRequest) }
+        if scan.isSweeping {
+            scan.missing = loops.count
+            for loop in loops { ask(loop, .sweep(task, app, share(of: loop)), Self.routes.scan, broadcast.scanRequest) }
             return
         }
-        let end = min(World.bucketCount, walk.position + broadcasting.chance.between(1, 10))
-        let purpose: BroadcastWalk.Purpose =
-            switch walk.record.state {
+        let end = min(World.bucketCount, scan.position + broadcasting.chance.between(1, 10))
+        let purpose: BroadcastScan.Purpose =
+            switch scan.record.state {
             case .open: broadcast.isDealt ? .deal : .enumerate
             case .ending: .close(.expired)
             default: .close(.revoked)
             }
-        let range = min(walk.position, World.bucketCount)..<end
+        let range = min(scan.position, World.bucketCount)..<end
         // Answers may come at once.
         broadcasting.stepBegan(index, at: range.lowerBound)
-        walk.position = end
-        walk.missing = loops.count
+        scan.position = end
+        scan.missing = loops.count
         for loop in loops {
             ask(
                 loop,
-                .walk(BroadcastWalk(record: walk.record, purpose: purpose, buckets: range, share: share(of: loop))),
-                Self.routes.walk, broadcast.walkRequest)
+                .scan(BroadcastScan(record: scan.record, purpose: purpose, buckets: range, share: share(of: loop))),
+                Self.routes.scan, broadcast.scanRequest)
         }
     }
 
@@ -214,7 +214,7 @@ extension World {
         case (Self.routes.totals, .totals(let part)): broadcast.totals.add(part)
         case (Self.routes.state, .record(let record)):
             if record.state == .ended || record.state == .stopped { broadcast.isOver = true }
-        case (Self.routes.walk, _): if Int(origin.request) == broadcast.walkRequest { stepped(broadcast, answer) }
+        case (Self.routes.scan, _): if Int(origin.request) == broadcast.scanRequest { stepped(broadcast, answer) }
         default: fail(.content, "broadcast \(broadcast.index) was answered with \(answer)")
         }
     }
@@ -243,82 +243,82 @@ extension World {
     }
 
     private func stepped(_ broadcast: SimulatedBroadcast, _ answer: TaskAnswer) {
-        guard let walk = broadcast.walk, walk.life == life else { return }
+        guard let scan = broadcast.scan, scan.life == life else { return }
         switch answer {
-        case .walked(_, let found): walk.found += found
+        case .scanned(_, let found): scan.found += found
         case .swept, .record: break
         case .refused:
-            // It was stopped, or has ended, while it was walked.
-            broadcast.walk = nil
+            // It was stopped, or has ended, while it was scanned.
+            broadcast.scan = nil
             return
-        default: walk.hasFailed = true
+        default: scan.hasFailed = true
         }
-        walk.missing -= 1
-        guard walk.missing <= 0 else { return }
-        walk.missing = 0
+        scan.missing -= 1
+        guard scan.missing <= 0 else { return }
+        scan.missing = 0
         let next = now + 1 + broadcasting.chance.time(0, 200)
-        if walk.hasFailed {
-            if !walk.isSweeping, !walk.isAdvancing { walk.position = broadcasting.stepStart(broadcast.index) }
-            walk.isAdvancing = false
+        if scan.hasFailed {
+            if !scan.isSweeping, !scan.isAdvancing { scan.position = broadcasting.stepStart(broadcast.index) }
+            scan.isAdvancing = false
             let again: Event =
-                walk.isFinishing
-                ? .broadcastAdvance(broadcast.walkRequest, life: life)
-                : .broadcastStep(broadcast.walkRequest, life: life)
+                scan.isFinishing
+                ? .broadcastAdvance(broadcast.scanRequest, life: life)
+                : .broadcastStep(broadcast.scanRequest, life: life)
             queue.add(again, at: next + 1_000)
-        } else if walk.isSweeping {
-            walk.isSweeping = false
+        } else if scan.isSweeping {
+            scan.isSweeping = false
             broadcast.isSwept = true
             oracle.swept(broadcast)
-            if broadcast.isDealt { return finish(broadcast, walk) }
-            queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: next)
-        } else if walk.isFinishing {
-            broadcast.walk = nil
+            if broadcast.isDealt { return finish(broadcast, scan) }
+            queue.add(.broadcastStep(broadcast.scanRequest, life: life), at: next)
+        } else if scan.isFinishing {
+            broadcast.scan = nil
             broadcast.isOver = true
             for loop in loops { loop.shard.forgetBroadcast(broadcast.task.id, broadcast.task.app) }
-        } else if walk.isAdvancing {
-            walk.isAdvancing = false
-            if walk.position >= World.bucketCount {
-                finish(broadcast, walk)
+        } else if scan.isAdvancing {
+            scan.isAdvancing = false
+            if scan.position >= World.bucketCount {
+                finish(broadcast, scan)
             } else {
-                queue.add(.broadcastStep(broadcast.walkRequest, life: life), at: next + walk.pause)
-                walk.pause = 0
+                queue.add(.broadcastStep(broadcast.scanRequest, life: life), at: next + scan.pause)
+                scan.pause = 0
             }
-        } else if !walk.found.isEmpty {
-            deal(broadcast, walk)
+        } else if !scan.found.isEmpty {
+            deal(broadcast, scan)
         } else {
-            dealtTo(broadcast, walk)
-            queue.add(.broadcastAdvance(broadcast.walkRequest, life: life), at: next)
+            dealtTo(broadcast, scan)
+            queue.add(.broadcastAdvance(broadcast.scanRequest, life: life), at: next)
         }
     }
 
-    private func finish(_ broadcast: SimulatedBroadcast, _ walk: SimulatedWalk) {
-        guard walk.record.state != .open else {
-            broadcast.walk = nil
+    private func finish(_ broadcast: SimulatedBroadcast, _ scan: SimulatedScan) {
+        guard scan.record.state != .open else {
+            broadcast.scan = nil
             return
         }
-        walk.isFinishing = true
-        queue.add(.broadcastAdvance(broadcast.walkRequest, life: life), at: now + 1)
+        scan.isFinishing = true
+        queue.add(.broadcastAdvance(broadcast.scanRequest, life: life), at: now + 1)
     }
 
-    /// Writes down where the walk is, or that all is done.
+    /// Writes down where the scan is, or that all is done.
     func broadcastAdvance(_ request: Int) {
         let broadcast = broadcasting.all[request & 0xFFFF_FFFF]
-        guard let walk = broadcast.walk, walk.life == life, walk.missing == 0, request == broadcast.walkRequest else {
+        guard let scan = broadcast.scan, scan.life == life, scan.missing == 0, request == broadcast.scanRequest else {
             return
         }
         let (task, app) = (broadcast.task.id, broadcast.task.app)
-        walk.missing = 1
-        walk.hasFailed = false
-        if walk.isFinishing {
+        scan.missing = 1
+        scan.hasFailed = false
+        if scan.isFinishing {
             ask(
-                loop(of: task.home), .change(task, app, walk.record.state == .ending ? .ended : .stopped),
-                Self.routes.walk, broadcast.walkRequest)
+                loop(of: task.home), .change(task, app, scan.record.state == .ending ? .ended : .stopped),
+                Self.routes.scan, broadcast.scanRequest)
         } else {
-            walk.isAdvancing = true
-            let place = walk.position >= World.bucketCount ? Bucket.count : walk.position
+            scan.isAdvancing = true
+            let place = scan.position >= World.bucketCount ? Bucket.count : scan.position
             ask(
-                loop(of: task.home), .advance(task, app, position: place, during: walk.record.state),
-                Self.routes.walk, broadcast.walkRequest)
+                loop(of: task.home), .advance(task, app, position: place, during: scan.record.state),
+                Self.routes.scan, broadcast.scanRequest)
         }
     }
 

@@ -22,7 +22,7 @@ final class Record {
     /// The broadcast that it is a device's message of, and whether the device has met it.
     var broadcast: SimulatedBroadcast?
     var everMet = false
-    /// The broadcast of strategy 2 or 4 that was dealt to its device as a message of its own, and by which walk.
+    /// The broadcast of strategy 2 or 4 that was dealt to its device as a message of its own, and by which scan.
     var dealt: SimulatedBroadcast?
     var dealStamp = 0
     /// The run of the process in which the first ack of its task ended it, or kept it out; 0: it has not.

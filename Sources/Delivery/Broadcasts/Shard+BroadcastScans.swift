@@ -1,19 +1,19 @@
-// The walks of a broadcast. One goes over the sessions of this loop when the broadcast goes out. The others go over its
+// The scans of a broadcast. One goes over the sessions of this loop when the broadcast goes out. The others go over its
 // devices' rows, when their jobs are due and when its time is over. Each runs in slices; between two of them the loop
 // does everything else.
 
 internal import Structures
 public import Wire
 
-/// A step of a walk over rows; readers must read some devices first.
-private final class WalkStep {
-    let walk: BroadcastWalk
+/// A step of a scan of rows; readers must read some devices first.
+private final class ScanStep {
+    let scan: BroadcastScan
     let origin: Origin
     var count = 0
     var found: [DeviceID] = []
     var outstanding = 1
     var isWhole = true
-    init(_ walk: BroadcastWalk, _ origin: Origin) { (self.walk, self.origin) = (walk, origin) }
+    init(_ scan: BroadcastScan, _ origin: Origin) { (self.scan, self.origin) = (scan, origin) }
 }
 
 extension Shard {
@@ -31,12 +31,12 @@ extension Shard {
         }
     }
 
-    /// Resumes at once a walk that the restart interrupted, without the retry delay.
+    /// Resumes at once a scan that the restart interrupted, without the retry delay.
     private mutating func resume(_ record: TaskRecord) {
         guard let plan = record.broadcast else { return }
         if record.state == .open {
             let isDue = plan.position > 0 || !record.isStreamed || now >= plan.launchedAt + limits.liveDeadline
-            guard record.needsWalk, plan.position < Bucket.count, isDue else { return }
+            guard record.needsScan, plan.position < Bucket.count, isDue else { return }
         }
         tasks.resume(record.id, now: now)
     }
@@ -53,23 +53,23 @@ extension Shard {
         broadcasts.raiseHead(of: record.app, to: number)
         broadcasts.setApps(apps)
         guard record.isStreamed else { return }
-        broadcasts.walk(record.app, slotCount: sessions.slotCount, loopCount: loopCount)
-        walkSessions()
+        broadcasts.scan(record.app, slotCount: sessions.slotCount, loopCount: loopCount)
+        scanSessions()
     }
 
     public var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
 
-    mutating func walkSessions() {
-        for app in broadcasts.walkedApps { walkSessions(of: app) }
+    mutating func scanSessions() {
+        for app in broadcasts.scannedApps { scanSessions(of: app) }
     }
 
-    private mutating func walkSessions(of app: AppKey) {
-        guard var hand = broadcasts.walk(of: app), hand.pausedUntil <= now else { return }
+    private mutating func scanSessions(of app: AppKey) {
+        guard var hand = broadcasts.scan(of: app), hand.pausedUntil <= now else { return }
         var paced: [LiveBroadcast] = []
         if let log = broadcasts.log(of: app) { paced = log.live.filter { !$0.isOver && $0.plan.speed > 0 } }
         for _ in 0..<limits.broadcastSlice where hand.left > 0 && sessions.slotCount > 0 {
-            // The walk pauses while the store is behind, or while a broadcast's speed allows no more.
-            guard store.acceptsWrites, paced.allSatisfy({ $0.mayWalk(now, share: hand.loopCount) }) else {
+            // The scan pauses while the store is behind, or while a broadcast's speed allows no more.
+            guard store.acceptsWrites, paced.allSatisfy({ $0.mayScan(now, share: hand.loopCount) }) else {
                 hand.pausedUntil = now + 20
                 break
             }
@@ -80,7 +80,7 @@ extension Shard {
             guard let device = found else { continue }
             if apps[Int(devices.pointer(device).pointee.appIndex)].key == app { pump(device) }
         }
-        broadcasts.setWalk(of: app, hand.left == 0 || sessions.slotCount == 0 ? nil : hand)
+        broadcasts.setScan(of: app, hand.left == 0 || sessions.slotCount == 0 ? nil : hand)
     }
 
     /// Nothing of a task goes out any more here.
@@ -96,24 +96,24 @@ extension Shard {
 
     // MARK: Devices by their rows
 
-    /// Does one step of a walk; `.walked` when all that it wrote is durable, `.busy` when the desk must repeat it.
-    mutating func walk(_ walk: BroadcastWalk, _ origin: Origin) {
-        guard let plan = walk.record.broadcast, store.acceptsWrites else { return answer(origin, .busy) }
-        if walk.purpose == .enumerate, isFull(Int(appIndex(walk.record.app))) {
+    /// Does one step of a scan; `.scanned` when all that it wrote is durable, `.busy` when the desk must repeat it.
+    mutating func scan(_ scan: BroadcastScan, _ origin: Origin) {
+        guard let plan = scan.record.broadcast, store.acceptsWrites else { return answer(origin, .busy) }
+        if scan.purpose == .enumerate, isFull(Int(appIndex(scan.record.app))) {
             // The senders are behind; more jobs would only fill the memory.
             return answer(origin, .busy)
         }
-        if walk.purpose != .deal, broadcast(plan.number, of: walk.record.app) == nil {
+        if scan.purpose != .deal, broadcast(plan.number, of: scan.record.app) == nil {
             // The broadcast is over everywhere, or this shard does not know it yet.
-            return answer(origin, walk.record.isStreamed ? .busy : .walked(0, []))
+            return answer(origin, scan.record.isStreamed ? .busy : .scanned(0, []))
         }
-        if case .close(let state) = walk.purpose { closeBroadcast(walk.record.id, walk.record.app, state) }
-        let step = WalkStep(walk, origin)
-        let first = walk.buckets.lowerBound
-        let rest = (walk.share.index - first % walk.share.count + walk.share.count) % walk.share.count
+        if case .close(let state) = scan.purpose { closeBroadcast(scan.record.id, scan.record.app, state) }
+        let step = ScanStep(scan, origin)
+        let first = scan.buckets.lowerBound
+        let rest = (scan.share.index - first % scan.share.count + scan.share.count) % scan.share.count
         walkTags(
-            of: walk.record.app, where: plan.audience, first: first + rest, stride: walk.share.count,
-            end: min(walk.buckets.upperBound, walk.share.bucketCount)
+            of: scan.record.app, where: plan.audience, first: first + rest, stride: scan.share.count,
+            end: min(scan.buckets.upperBound, scan.share.bucketCount)
         ) { shard, bucket, found in
             for cid in found {
                 step.outstanding += 1
@@ -125,29 +125,29 @@ extension Shard {
         }
     }
 
-    private mutating func stepDone(_ step: WalkStep) {
+    private mutating func stepDone(_ step: ScanStep) {
         step.outstanding -= 1
         guard step.outstanding == 0 else { return }
-        answer(step.origin, step.isWhole ? .walked(step.count, step.found) : .busy)
+        answer(step.origin, step.isWhole ? .scanned(step.count, step.found) : .busy)
     }
 
-    private mutating func visit(_ cid: DeviceID, _ bucket: Bucket, _ step: WalkStep) {
+    private mutating func visit(_ cid: DeviceID, _ bucket: Bucket, _ step: ScanStep) {
         let act: (inout Shard, DeviceSlot, Readiness) -> Void = { shard, slot, readiness in
             guard readiness == .ready,
-                shard.apps[Int(shard.devices.pointer(slot).pointee.appIndex)].key == step.walk.record.app
+                shard.apps[Int(shard.devices.pointer(slot).pointee.appIndex)].key == step.scan.record.app
             else {
-                // A damaged row stays damaged. The log names its device, which must not stop the walk for all others.
+                // A damaged row stays damaged. The log names its device, which must not stop the scan for all others.
                 let isPassedOver =
                     shard.devices.pointer(slot).pointee.flags.contains(.damaged)
-                    || step.walk.purpose == .deal && shard.isPlanted(.dealtPastUnread)
+                    || step.scan.purpose == .deal && shard.isPlanted(.dealtPastUnread)
                 if readiness.mayBeRepeated, !isPassedOver { step.isWhole = false }
                 return shard.stepDone(step)
             }
-            switch step.walk.purpose {
+            switch step.scan.purpose {
             case .deal:
                 let registeredAt = shard.devices.pointer(slot).pointee.registeredAt
                 let isMeant =
-                    registeredAt <= step.walk.record.broadcast?.launchedAt ?? 0 || shard.isPlanted(.dealtToNewcomers)
+                    registeredAt <= step.scan.record.broadcast?.launchedAt ?? 0 || shard.isPlanted(.dealtToNewcomers)
                 if isMeant, !shard.isIgnored(slot) {
                     step.found.append(cid)
                 }
@@ -161,7 +161,7 @@ extension Shard {
             }
             if shard.devices.isOccupied(slot), !shard.devices.pointer(slot).pointee.isLoaded { shard.freeIfEmpty(slot) }
         }
-        if step.walk.purpose == .deal {
+        if step.scan.purpose == .deal {
             whenReady(deviceSlot(cid, bucket: bucket), act)
         } else {
             withBroadcasts(of: cid, bucket, completion: act)
@@ -169,9 +169,9 @@ extension Shard {
     }
 
     /// Makes the job of a device that is behind.
-    private mutating func enumerate(_ slot: DeviceSlot, _ step: WalkStep) {
-        let app = step.walk.record.app
-        guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app),
+    private mutating func enumerate(_ slot: DeviceSlot, _ step: ScanStep) {
+        let app = step.scan.record.app
+        guard let number = step.scan.record.broadcast?.number, let broadcast = broadcast(number, of: app),
             !broadcast.isOver, !isOver(broadcast.plan.expiresAt)
         else { return }
         pump(slot)
@@ -199,9 +199,9 @@ extension Shard {
     }
 
     /// Ends a broadcast for a device that it was not evaluated for, or that has not settled it.
-    private mutating func closeFor(_ slot: DeviceSlot, _ state: FinalState, _ step: WalkStep) {
-        let app = step.walk.record.app
-        guard let number = step.walk.record.broadcast?.number, let broadcast = broadcast(number, of: app) else {
+    private mutating func closeFor(_ slot: DeviceSlot, _ state: FinalState, _ step: ScanStep) {
+        let app = step.scan.record.app
+        guard let number = step.scan.record.broadcast?.number, let broadcast = broadcast(number, of: app) else {
             return
         }
         if let listed = listedMessage(table: .broadcast, item: number, of: slot) {

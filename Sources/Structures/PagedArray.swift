@@ -29,6 +29,9 @@
     }
 
     /// The value's place, made if need be; it never moves.
+    @inlinable public mutating func at(_ index: UInt32) -> Place<Element> { unsafe Place(pointer(index)) }
+
+    /// The same as a pointer.
     @inlinable public mutating func pointer(_ index: UInt32) -> UnsafeMutablePointer<Element> {
         if let found = existing(index) { return found }
         return make(index)

@@ -41,20 +41,15 @@
 
     /// The value `index` places behind the oldest.
     @inlinable public subscript(index: Int) -> Element {
-        get {
+        // Addresses: a wide value is read in place.
+        unsafeAddress {
             precondition(index >= 0 && index < count, "no such place")
-            return storage[(head + index) & (capacity - 1)]
+            return UnsafePointer(storage + ((head + index) & (capacity - 1)))
         }
-        _modify {
+        unsafeMutableAddress {
             precondition(index >= 0 && index < count, "no such place")
-            yield &storage[(head + index) & (capacity - 1)]
+            return storage + ((head + index) & (capacity - 1))
         }
-    }
-
-    /// Where the value `index` places behind the oldest is, until the queue is changed.
-    @inlinable public func pointer(_ index: Int) -> UnsafePointer<Element> {
-        precondition(index >= 0 && index < count, "no such place")
-        return UnsafePointer(storage + ((head + index) & (capacity - 1)))
     }
 
     @inlinable public mutating func removeAll() {

@@ -1,6 +1,6 @@
 /// Fixed places for values of one type, named by slots.
 ///
-/// A slot is used again after its value was removed, and a value never moves: a pointer to it stays good until then.
+/// A slot is used again after its value was removed, and a value never moves: its place stays good until then.
 /// Memory comes in chunks and is kept for reuse, so that steady work allocates nothing.
 @frozen public struct Slab<Element>: ~Copyable {
     @inlinable static var chunkShift: UInt32 { 9 }
@@ -54,9 +54,14 @@
     }
 
     /// Takes a value out; its slot may be used again at once.
+    ///
+    /// In a debug build nothing is left there of a value with references: see `Place`.
     @discardableResult
     @inlinable public mutating func remove(_ slot: Slot<Element>) -> Element {
         precondition(isOccupied(slot), "empty slot")
+        #if DEBUG
+        defer { if !_isPOD(Element.self) { overwrite(slot) } }
+        #endif
         occupied[Int(slot.number >> 6)] &= ~(1 << UInt64(slot.number & 63))
         free.append(slot)
         usedCount -= 1
@@ -78,6 +83,9 @@
     }
 
     /// The value's place, good until the value is removed.
+    @inlinable public func at(_ slot: Slot<Element>) -> Place<Element> { unsafe Place(pointer(slot)) }
+
+    /// The same as a pointer.
     @inlinable public func pointer(_ slot: Slot<Element>) -> UnsafeMutablePointer<Element> {
         precondition(isOccupied(slot), "empty slot")
         return address(slot)
@@ -88,10 +96,19 @@
         nonmutating _modify { yield &pointer(slot).pointee }
     }
 
-    /// Where a slot is, whether a value is in it or not; below the high water only.
-    @inlinable public func address(_ slot: Slot<Element>) -> UnsafeMutablePointer<Element> {
+    /// Where a slot that was used is, whether a value is in it now or not: for a table that knows, and for prefetching.
+    @inlinable public func unchecked(_ slot: Slot<Element>) -> Place<Element> { unsafe Place(address(slot)) }
+
+    @inlinable func address(_ slot: Slot<Element>) -> UnsafeMutablePointer<Element> {
         chunks[Int(slot.number >> Self.chunkShift)] + (Int(slot.number) & (Self.chunkCount - 1))
     }
+
+    #if DEBUG
+    @usableFromInline func overwrite(_ slot: Slot<Element>) {
+        let bytes = UnsafeMutableRawBufferPointer(start: address(slot), count: MemoryLayout<Element>.stride)
+        for index in bytes.indices { bytes[index] = 0xDB }
+    }
+    #endif
 
     @inlinable mutating func addChunk() {
         if allocatedChunks == chunkCapacity {

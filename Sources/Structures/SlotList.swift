@@ -4,6 +4,7 @@
     public var previous = Slot<Element>.none
 
     @inlinable public init() {}
+    @inlinable init(next: Slot<Element>, previous: Slot<Element>) { (self.next, self.previous) = (next, previous) }
 }
 
 /// The ends of a list of slots: its values stand in a `Slab` and hold their `SlotLinks` themselves.
@@ -20,7 +21,8 @@
 /// An element may stand in lists of several kinds.
 public protocol SlotChain {
     associatedtype Element
-    static func links(_ element: UnsafeMutablePointer<Element>) -> UnsafeMutablePointer<SlotLinks<Element>>
+    static func links(_ element: Place<Element>) -> SlotLinks<Element>
+    static func setLinks(_ element: Place<Element>, _ links: SlotLinks<Element>)
 }
 
 extension Slab {
@@ -35,12 +37,10 @@ extension Slab {
     public func link<Chain: SlotChain>(
         _ slot: Slot<Element>, behind earlier: Slot<Element>, in ends: inout SlotEnds<Element>, of chain: Chain.Type
     ) where Chain.Element == Element {
-        let links = chain.links(pointer(slot))
-        let later = earlier == .none ? ends.first : chain.links(pointer(earlier)).pointee.next
-        links.pointee.previous = earlier
-        links.pointee.next = later
-        if earlier == .none { ends.first = slot } else { chain.links(pointer(earlier)).pointee.next = slot }
-        if later == .none { ends.last = slot } else { chain.links(pointer(later)).pointee.previous = slot }
+        let later = earlier == .none ? ends.first : chain.links(at(earlier)).next
+        chain.setLinks(at(slot), SlotLinks(next: later, previous: earlier))
+        if earlier == .none { ends.first = slot } else { setNext(earlier, slot, chain) }
+        if later == .none { ends.last = slot } else { setPrevious(later, slot, chain) }
     }
 
     /// Takes a value out of its list.
@@ -48,10 +48,23 @@ extension Slab {
     public func unlink<Chain: SlotChain>(
         _ slot: Slot<Element>, from ends: inout SlotEnds<Element>, of chain: Chain.Type
     ) where Chain.Element == Element {
-        let links = chain.links(pointer(slot))
-        let (next, previous) = (links.pointee.next, links.pointee.previous)
-        if next == .none { ends.last = previous } else { chain.links(pointer(next)).pointee.previous = previous }
-        if previous == .none { ends.first = next } else { chain.links(pointer(previous)).pointee.next = next }
-        links.pointee = SlotLinks()
+        let links = chain.links(at(slot))
+        if links.next == .none { ends.last = links.previous } else { setPrevious(links.next, links.previous, chain) }
+        if links.previous == .none { ends.first = links.next } else { setNext(links.previous, links.next, chain) }
+        chain.setLinks(at(slot), SlotLinks())
+    }
+
+    @inlinable
+    func setNext<Chain: SlotChain>(_ slot: Slot<Element>, _ next: Slot<Element>, _ chain: Chain.Type)
+    where Chain.Element == Element {
+        let element = at(slot)
+        chain.setLinks(element, SlotLinks(next: next, previous: chain.links(element).previous))
+    }
+
+    @inlinable
+    func setPrevious<Chain: SlotChain>(_ slot: Slot<Element>, _ previous: Slot<Element>, _ chain: Chain.Type)
+    where Chain.Element == Element {
+        let element = at(slot)
+        chain.setLinks(element, SlotLinks(next: chain.links(element).next, previous: previous))
     }
 }

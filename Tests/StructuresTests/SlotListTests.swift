@@ -9,14 +9,14 @@ import Testing
     }
 
     private enum Chain: SlotChain {
-        static func links(_ element: UnsafeMutablePointer<Element>) -> UnsafeMutablePointer<SlotLinks<Element>> {
-            withUnsafeMutablePointer(to: &element.pointee.links) { $0 }
-        }
+        static func links(_ element: Place<Element>) -> SlotLinks<Element> { element.value.links }
+        static func setLinks(_ element: Place<Element>, _ links: SlotLinks<Element>) { element.value.links = links }
     }
 
     private enum OtherChain: SlotChain {
-        static func links(_ element: UnsafeMutablePointer<Element>) -> UnsafeMutablePointer<SlotLinks<Element>> {
-            withUnsafeMutablePointer(to: &element.pointee.otherLinks) { $0 }
+        static func links(_ element: Place<Element>) -> SlotLinks<Element> { element.value.otherLinks }
+        static func setLinks(_ element: Place<Element>, _ links: SlotLinks<Element>) {
+            element.value.otherLinks = links
         }
     }
 

@@ -7,12 +7,13 @@ import Testing
     func stableAddress() {
         var slab = Slab<[Int]>()
         let first = slab.insert([1])
-        let address = slab.pointer(first)
+        let place = slab.at(first)
         var others: [Slot<[Int]>] = []
         for value in 0..<5_000 { others.append(slab.insert([value])) }
         for slot in others { slab.remove(slot) }
-        #expect(address == slab.pointer(first))
-        #expect(slab[first] == [1])
+        #expect(place == slab.at(first))
+        place.value.append(7)
+        #expect(slab[first] == [1, 7])
         #expect(slab.count == 1)
         #expect(slab.insert([2]).number < 5_001)
     }
@@ -44,6 +45,31 @@ import Testing
             _ = slab.insert(witness)
         }
         #expect(seen == nil)
+    }
+}
+
+@Suite("Byte cells") struct ByteCellsTests {
+    @Test("texts of every length come back; a freed cell is used again, and no other text changes")
+    func texts() {
+        var cells = ByteCells(capacity: 35)
+        func put(_ text: [UInt8]) -> (place: ByteCells.Place, isCell: Bool) {
+            text.withUnsafeBytes { cells.put($0) }
+        }
+        var kept: [(text: [UInt8], place: ByteCells.Place, isCell: Bool)] = []
+        for count in 0..<2_000 {
+            let text = [UInt8](repeating: UInt8(truncatingIfNeeded: count), count: count % 70)
+            let (place, isCell) = put(text)
+            #expect(isCell == (text.count <= 35))
+            kept.append((text, place, isCell))
+            if count % 3 == 0 {
+                let gone = kept.remove(at: kept.count / 2)
+                cells.free(gone.place, isCell: gone.isCell)
+            }
+        }
+        for entry in kept {
+            #expect(Array(ByteCells.bytes(entry.place, isCell: entry.isCell)) == entry.text)
+            cells.free(entry.place, isCell: entry.isCell)
+        }
     }
 }
 

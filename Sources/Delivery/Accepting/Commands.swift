@@ -28,7 +28,9 @@ public struct Origin: Hashable, Sendable {
 }
 
 /// A vendor's content, rendered once per task: for APNs its JSON body with two holes, and its headers.
-public struct VendorContent {
+///
+/// `@safe`: its maker keeps the bytes during the call that gets it; Delivery reads them in `Store/Rows` alone.
+@safe public struct VendorContent {
     /// How the icon's number changes with this message.
     public enum Badge: Equatable, Sendable { case none, set(Int32), add(Int32) }
 
@@ -57,8 +59,8 @@ public struct VendorContent {
     ) {
         (self.channel, self.tokenKind, self.activity) = (channel, tokenKind, activity)
         (self.pushType, self.priority, self.badge) = (pushType, priority, badge)
-        (self.body, self.messageIDOffset, self.badgeOffset) = (body, messageIDOffset, badgeOffset)
-        self.collapseID = collapseID
+        unsafe (self.body, self.messageIDOffset, self.badgeOffset) = (body, messageIDOffset, badgeOffset)
+        unsafe self.collapseID = collapseID
     }
 }
 
@@ -81,7 +83,9 @@ public enum TokenEnvironment: UInt8, Sendable { case production = 0, sandbox }
 public enum PushType: UInt8, Sendable { case alert = 0, background, voip, liveActivity }
 
 /// One message for one device, parsed, authenticated and validated.
-public struct PublishCommand {
+///
+/// `@safe`: as a `VendorContent`.
+@safe public struct PublishCommand {
     public var origin: Origin
     public var app: AppKey
     public var bucket: Bucket
@@ -119,15 +123,16 @@ public struct PublishCommand {
         origin: Origin, app: AppKey, bucket: Bucket, cid: DeviceID, task: TaskID, messageDigest: UInt64,
         strategy: Strategy, timeToLive: Int64, requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0,
         isBulk: Bool = false, payload: UnsafeRawBufferPointer,
-        collapseKey: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0),
-        alertTitle: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0),
-        alertBody: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0), vendor: VendorContent? = nil
+        collapseKey: UnsafeRawBufferPointer = unsafe UnsafeRawBufferPointer(start: nil, count: 0),
+        alertTitle: UnsafeRawBufferPointer = unsafe UnsafeRawBufferPointer(start: nil, count: 0),
+        alertBody: UnsafeRawBufferPointer = unsafe UnsafeRawBufferPointer(start: nil, count: 0),
+        vendor: VendorContent? = nil
     ) {
         (self.origin, self.app, self.bucket, self.cid, self.task) = (origin, app, bucket, cid, task)
         (self.messageDigest, self.strategy, self.timeToLive) = (messageDigest, strategy, timeToLive)
         (self.requestKey, self.requestDigest, self.isBulk) = (requestKey, requestDigest, isBulk)
-        (self.payload, self.collapseKey) = (payload, collapseKey)
-        (self.alertTitle, self.alertBody, self.contents) = (alertTitle, alertBody, VendorContents(vendor))
+        unsafe (self.payload, self.collapseKey) = (payload, collapseKey)
+        unsafe (self.alertTitle, self.alertBody, self.contents) = (alertTitle, alertBody, VendorContents(vendor))
     }
 }
 

@@ -110,27 +110,28 @@ public struct MessageContent: Sendable, Equatable {
 
     /// Calls `body` with the command for one device; its pointers are invalid when `body` has returned.
     public func withCommand<Result>(for target: Target, _ body: (PublishCommand) throws -> Result) rethrows -> Result {
-        try arena.withUnsafeBytes { arena in
+        // The pieces lie within the arena, which does not change while `body` runs.
+        unsafe try arena.withUnsafeBytes { arena in
             var place = 0
             func piece(_ count: Int) -> UnsafeRawBufferPointer {
                 defer { place += count }
-                return UnsafeRawBufferPointer(rebasing: arena[place..<place + count])
+                return unsafe UnsafeRawBufferPointer(rebasing: arena[place..<place + count])
             }
-            let payload = piece(lengths.payload)
-            let collapseKey = piece(lengths.collapseKey)
-            let alertTitle = piece(lengths.alertTitle)
-            let alertBody = piece(lengths.alertBody)
+            let payload = unsafe piece(lengths.payload)
+            let collapseKey = unsafe piece(lengths.collapseKey)
+            let alertTitle = unsafe piece(lengths.alertTitle)
+            let alertBody = unsafe piece(lengths.alertBody)
             var contents = VendorContents()
             for vendor in vendors {
-                let body = piece(vendor.bodyByteCount)
-                contents.add(
+                let body = unsafe piece(vendor.bodyByteCount)
+                unsafe contents.add(
                     VendorContent(
                         channel: vendor.channel, tokenKind: vendor.tokenKind, activity: vendor.activity,
                         pushType: vendor.pushType, priority: vendor.priority, badge: vendor.badge, body: body,
                         messageIDOffset: vendor.messageIDOffset, badgeOffset: vendor.badgeOffset,
                         collapseID: piece(vendor.collapseIDByteCount)))
             }
-            var command = PublishCommand(
+            var command = unsafe PublishCommand(
                 origin: target.origin, app: target.app, bucket: target.bucket, cid: target.cid, task: target.task,
                 messageDigest: target.messageDigest, strategy: strategy, timeToLive: timeToLive,
                 requestKey: target.requestKey, requestDigest: target.requestDigest, isBulk: target.isBulk,
@@ -210,18 +211,16 @@ public struct MessageContent: Sendable, Equatable {
             lengths.payload, lengths.collapseKey, lengths.alertTitle, lengths.alertBody, lengths.vendorBody,
             lengths.vendorCollapseID,
         ] { writer.put(UInt32(truncatingIfNeeded: length)) }
-        arena.withUnsafeBytes { arena in
-            writer.put(UnsafeRawBufferPointer(rebasing: arena[..<lengths.sum]))
-            if activity != 0 { writer.put(activity) }
-            guard vendors.count > 1 else { return }
-            writer.put(UInt8(truncatingIfNeeded: vendors.count - 1))
-            var place = lengths.sum
-            for vendor in vendors.dropFirst() {
-                Self.write(vendor, &writer)
-                let end = place + vendor.bodyByteCount + vendor.collapseIDByteCount
-                writer.put(UnsafeRawBufferPointer(rebasing: arena[place..<end]))
-                place = end
-            }
+        writer.put(arena[..<lengths.sum])
+        if activity != 0 { writer.put(activity) }
+        guard vendors.count > 1 else { return }
+        writer.put(UInt8(truncatingIfNeeded: vendors.count - 1))
+        var place = lengths.sum
+        for vendor in vendors.dropFirst() {
+            Self.write(vendor, &writer)
+            let end = place + vendor.bodyByteCount + vendor.collapseIDByteCount
+            writer.put(arena[place..<end])
+            place = end
         }
     }
 
@@ -272,8 +271,8 @@ public struct MessageContent: Sendable, Equatable {
                 badge: Self.badge(badgeKind, badgeValue), messageIDOffset: messageIDOffset, badgeOffset: badgeOffset)
             (vendor.bodyByteCount, vendor.collapseIDByteCount) = (body.count, collapseID.count)
             vendors.append(vendor)
-            arena += body
-            arena += collapseID
+            arena += body.array
+            arena += collapseID.array
         }
         return true
     }
@@ -314,7 +313,7 @@ public struct MessageContent: Sendable, Equatable {
         }
         self.init(
             strategy: strategy, timeToLive: timeToLive, vendor: vendor, revokes: revokes, lengths: lengths,
-            arena: Array(bytes[..<lengths.sum]))
+            arena: bytes.prefix(lengths.sum))
         firstAckWins = choices & 1 != 0
         guard flags.contains(.further) else { return }
         // Without the first one, the lengths of the next take its place.

@@ -15,7 +15,7 @@ extension Shard {
         }
         let key = StoreKey(command.bucket, .taskMessage, command.task, item: command.messageDigest)
         if case .found(let location, _) = store.young(key), !isPlanted(.taskReachesTwice) {
-            repeatOnce(command, key, store.value(at: location))
+            repeatOnce(command, key, store.bytes(at: location))
         } else if acceptances.excludes(command.task, command.messageDigest, createdAt: command.taskCreatedAt)
             || store.isCertainlyAbsent(key) || isPlanted(.taskReachesTwice)
         {
@@ -24,7 +24,7 @@ extension Shard {
             let kept = KeptPublish(command)
             whileBusy(slot, reading: key) { shard, reply in
                 switch reply.results.first {
-                case .row(let stored?)?: shard.repeatOnce(kept.command, key, stored.value)
+                case .row(let stored?)?: shard.repeatOnce(kept.command, key, stored.bytes)
                 case .row(nil)?: shard.admitNew(kept.command, slot)
                 default: shard.refuse(kept.command, .storeFailed)
                 }
@@ -37,7 +37,7 @@ extension Shard {
         proceed(command, slot)
     }
 
-    private mutating func repeatOnce(_ command: PublishCommand, _ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
+    private mutating func repeatOnce(_ command: PublishCommand, _ key: StoreKey, _ bytes: LentBytes) {
         guard let row = LedgerRow(bytes) else {
             damaged(key)
             refuse(command, .storeFailed)
@@ -156,14 +156,14 @@ extension Shard {
             guard reading == .whole else { return completion(&shard, .unreadable) }
             // A connected device first gets the earlier broadcasts as usual.
             shard.pump(slot)
-            if broadcast.number > shard.devices.pointer(slot).pointee.broadcastEvaluated {
-                let isReachable = shard.devices.pointer(slot).pointee.isReachable
+            if broadcast.number > shard.devices.at(slot).value.broadcastEvaluated {
+                let isReachable = shard.devices.at(slot).value.isReachable
                 shard.evaluateUpTo(broadcast, slot, earlierIsLive: isReachable)
             }
             guard let listed = shard.listedMessage(table: .broadcast, item: broadcast.number, of: slot) else {
                 return completion(&shard, .unseen)  // the broadcast was not for this device
             }
-            let id = shard.messages.pointer(listed).pointee.facts.message
+            let id = shard.messages.at(listed).value.facts.message
             shard.endPending(id, .broadcast, broadcast.number, slot, reason: "") { shard, ended in
                 switch ended {
                 case .found(let wasSeen): completion(&shard, wasSeen ? .seen : .unseen)

@@ -49,7 +49,7 @@ extension Shard {
     }
 
     func isOwn(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
-        apps[Int(devices.pointer(slot).pointee.appIndex)].key == command.app
+        apps[Int(devices.at(slot).value.appIndex)].key == command.app
     }
 
     mutating func refuse(
@@ -65,7 +65,7 @@ extension Shard {
 
     /// Answers a repeated request as it did before.
     private mutating func admit(_ command: PublishCommand, _ slot: DeviceSlot) {
-        devices.pointer(slot).pointee.flags.insert(.touched)
+        devices.at(slot).value.flags.insert(.touched)
         guard isOwn(command, slot) else {
             refuse(command, .unknownDevice)
             return
@@ -85,7 +85,7 @@ extension Shard {
         }
         let key = requestKey(command)
         if case .found(let location, _) = store.young(key) {
-            repeatAnswer(command, key, store.value(at: location))
+            repeatAnswer(command, key, store.bytes(at: location))
             return
         }
         // Up to store format 6 the row of every push stood under the whole digest of its request.
@@ -101,7 +101,7 @@ extension Shard {
                 if case .row(let stored) = result { stored } else { nil }
             }
             if let stored = rows.first {
-                shard.repeatAnswer(kept.command, stored.key, stored.value)
+                shard.repeatAnswer(kept.command, stored.key, stored.bytes)
             } else if reply.failure == nil {
                 shard.proceed(kept.command, slot)
             } else {
@@ -120,7 +120,7 @@ extension Shard {
             command.bucket, .request, ownerHigh: command.requestKey.0, ownerLow: command.requestKey.1)
     }
 
-    private mutating func repeatAnswer(_ command: PublishCommand, _ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
+    private mutating func repeatAnswer(_ command: PublishCommand, _ key: StoreKey, _ bytes: LentBytes) {
         let found = PushRow(bytes, under: key).map { ($0.outcome, $0.digest) } ?? RequestRow.read(bytes)
         guard let (outcome, digest) = found else {
             damaged(key)
@@ -145,14 +145,14 @@ extension Shard {
     /// How the shard accepts the message, from its device's state now.
     ///
     /// It is mutating though it changes nothing: the compiler passes a borrowed shard as a copy of all its fields.
-    private mutating func plan(_ command: PublishCommand, _ device: UnsafeMutablePointer<Device>) -> Acceptance? {
+    private mutating func plan(_ command: PublishCommand, _ device: Place<Device>) -> Acceptance? {
         let strategy = isPlanted(.liveOnlyReachesVendor) ? command.strategy.reachingVendor : command.strategy
         return strategy.accept(
             Submission(
                 now: now, timeToLive: command.timeToLive, hasContent: !command.contents.isEmpty,
-                hasToken: command.contents.contains { device.pointee.hasToken(for: $0) },
-                isReachable: device.pointee.isReachable,
-                isPushModeOff: device.pointee.flags.contains(.pushModeOff), isBulk: command.isBulk,
+                hasToken: command.contents.contains { device.value.hasToken(for: $0) },
+                isReachable: device.value.isReachable,
+                isPushModeOff: device.value.flags.contains(.pushModeOff), isBulk: command.isBulk,
                 liveDeadline: liveDeadline(device), leasable: limits.noStorageLeasable))
     }
 
@@ -162,7 +162,7 @@ extension Shard {
             refuse(command, .stopped)
             return
         }
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         guard let plan = plan(command, device) else {
             refuse(command, .noToken, reason: command.vendor == nil ? .noContent : .noToken)
             return
@@ -171,8 +171,8 @@ extension Shard {
         let (listed, outcome) = inBatch(of: slot) { shard in
             if plan.endsAs == nil {
                 for message in dropping where shard.messages.isOccupied(message) {
-                    let entry = shard.messages.pointer(message)
-                    shard.end(entry.pointee.facts, .overflowed, message: message, job: entry.pointee.job)
+                    let entry = shard.messages.at(message)
+                    shard.end(entry.value.facts, .overflowed, message: message, job: entry.value.job)
                 }
                 if hash != 0 { shard.collapse(slot, hash: hash) }
             }
@@ -196,7 +196,7 @@ extension Shard {
             // Such a message gets no place in the stream.
             if plan.endsAs != nil, facts.table == .message { facts.item = 0 }
             shard.countAccepted()
-            shard.noteUse(of: Int(device.pointee.appIndex), byteCount: Int(facts.byteCount))
+            shard.noteUse(of: Int(device.value.appIndex), byteCount: Int(facts.byteCount))
             if plan.isLive {
                 facts.flags.insert(.sendCounted)
                 shard.countReached([.sent, .reached], of: facts)
@@ -211,13 +211,13 @@ extension Shard {
                 code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
                 fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive,
                 endedAs: plan.endsAs)
-            let accepted = listed.map { shard.messages.pointer($0).pointee.facts } ?? facts
+            let accepted = listed.map { shard.messages.at($0).value.facts } ?? facts
             // For a task's message that ended at once, the end has written the ledger.
             if listed != nil || !command.task.hasLedger { shard.noteAccepted(accepted, outcome, command) }
             return (listed, outcome)
         }
         // Known only now: the gateway's own rows take tickets of the same store, too.
-        if let listed { messages.pointer(listed).pointee.ticket = outbox.lastTicket }
+        if let listed { messages.at(listed).value.ticket = outbox.lastTicket }
         answer(command, outcome, slot: slot)
     }
 
@@ -227,9 +227,7 @@ extension Shard {
         if command.requestKey != (0, 0), !isPlanted(.requestForgotten) {
             let row = PushRow(
                 outcome, digest: command.requestDigest, app: facts.app, table: facts.table, item: facts.item)
-            store.put(key, wakeAt: 0, prior: .none, byteCount: row.byteCount(under: key)) {
-                row.write(under: key, into: $0)
-            }
+            store.putPush(row, under: key)
         }
         // With its row under its request, a push needs none under its task.
         let isFound = command.task.follows(from: command.requestKey, in: command.bucket)
@@ -241,21 +239,18 @@ extension Shard {
         _ command: PublishCommand, _ given: MessageFacts, byteCount: Int, _ plan: Acceptance, _ slot: DeviceSlot,
         hash: UInt64
     ) -> MessageSlot {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         var facts = given
         if facts.table == .message {
             facts.item = giveSequence(slot)
-            device.pointee.messageCount += 1
-            device.pointee.messageBytes += Int64(facts.byteCount)
+            device.value.messageCount += 1
+            device.value.messageBytes += Int64(facts.byteCount)
         } else {
-            device.pointee.vendorCount += 1
-            device.pointee.vendorBytes += Int64(facts.byteCount)
+            device.value.vendorCount += 1
+            device.value.vendorBytes += Int64(facts.byteCount)
         }
-        let written = facts
         var message = Message(facts: facts, device: slot)
-        message.location = store.put(
-            facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: byteCount
-        ) { MessageRow.write(MessageRow.Texts(command), facts: written, into: $0) }
+        message.location = store.putMessage(command, facts, byteCount)
         message.ticket = .max  // until the batch is closed
         message.fallbackAt = plan.isArmed ? plan.fallbackAt : 0
         message.collapseHash = hash
@@ -267,23 +262,23 @@ extension Shard {
 
     /// The next sequence of a device's live stream; reserves a new block in the open batch if it must.
     mutating func giveSequence(_ slot: DeviceSlot) -> UInt64 {
-        let device = devices.pointer(slot)
-        if device.pointee.nextSequence > device.pointee.reservedSequence {
-            device.pointee.reservedSequence = device.pointee.nextSequence + limits.sequenceBlock - 1
-            device.pointee.flags.insert(.dirty)
+        let device = devices.at(slot)
+        if device.value.nextSequence > device.value.reservedSequence {
+            device.value.reservedSequence = device.value.nextSequence + limits.sequenceBlock - 1
+            device.value.flags.insert(.dirty)
         }
-        return device.pointee.takeSequence()
+        return device.value.takeSequence()
     }
 
     /// The device's messages in memory under a collapse key, oldest first.
     func messages(under hash: UInt64, of slot: DeviceSlot) -> [MessageSlot] {
         var found: [MessageSlot] = []
-        for first in [devices.pointer(slot).pointee.firstMessage, devices.pointer(slot).pointee.firstVendor] {
+        for first in [devices.at(slot).value.firstMessage, devices.at(slot).value.firstVendor] {
             var next = first
             while next != .none {
-                let entry = messages.pointer(next)
-                if entry.pointee.collapseHash == hash { found.append(next) }
-                next = entry.pointee.next
+                let entry = messages.at(next)
+                if entry.value.collapseHash == hash { found.append(next) }
+                next = entry.value.next
             }
         }
         return found
@@ -296,12 +291,12 @@ extension Shard {
         guard !isPlanted(.collapseKeepsOlder) else { return }
         inBatches(of: slot) { shard in
             for message in shard.messages(under: hash, of: slot) {
-                let entry = shard.messages.pointer(message)
-                guard entry.pointee.flags.contains(.collapsed), !entry.pointee.flags.contains(.inFlight) else {
+                let entry = shard.messages.at(message)
+                guard entry.value.flags.contains(.collapsed), !entry.value.flags.contains(.inFlight) else {
                     continue
                 }
                 shard.nextChange()
-                shard.end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+                shard.end(entry.value.facts, .collapsed, message: message, job: entry.value.job)
             }
         }
     }
@@ -313,55 +308,22 @@ extension Shard {
     private mutating func collapse(_ slot: DeviceSlot, hash: UInt64) {
         guard !isPlanted(.collapseKeepsOlder) else { return }
         for message in messages(under: hash, of: slot) {
-            let entry = messages.pointer(message)
-            guard entry.pointee.flags.contains(.inFlight) else {
-                end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+            let entry = messages.at(message)
+            guard entry.value.flags.contains(.inFlight) else {
+                end(entry.value.facts, .collapsed, message: message, job: entry.value.job)
                 continue
             }
-            guard !entry.pointee.flags.contains(.collapsed) else { continue }
-            entry.pointee.flags.insert(.collapsed)
-            if entry.pointee.job == .none {
-                let row = JobRow(facts: entry.pointee.facts, state: .cancelled, dueAt: now)
+            guard !entry.value.flags.contains(.collapsed) else { continue }
+            entry.value.flags.insert(.collapsed)
+            if entry.value.job == .none {
+                let row = JobRow(facts: entry.value.facts, state: .cancelled, dueAt: now)
                 _ = adopt(row, storedWakeAt: 0, isStored: false)
             }
-            let job = jobs.pointer(entry.pointee.job)
-            job.pointee.row.isCollapsed = true
-            if job.pointee.row.state == .due { job.pointee.row.state = .cancelled }
-            writeJob(entry.pointee.job)
-            placeJob(entry.pointee.job)
+            let job = jobs.at(entry.value.job)
+            job.value.row.isCollapsed = true
+            if job.value.row.state == .due { job.value.row.state = .cancelled }
+            writeJob(entry.value.job)
+            placeJob(entry.value.job)
         }
     }
-}
-
-/// A publish that waits: its bytes in one allocation of its own.
-final class KeptPublish {
-    let command: PublishCommand
-    private let bytes: UnsafeMutableRawBufferPointer
-
-    init(_ original: PublishCommand) {
-        var kept = original
-        let size =
-            original.payload.count + original.collapseKey.count + original.alertTitle.count + original.alertBody.count
-            + original.contents.byteCount
-        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, size), alignment: 1)
-        bytes = room
-        var offset = 0
-        func keep(_ part: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
-            let place = UnsafeMutableRawBufferPointer(rebasing: room[offset..<offset + part.count])
-            place.copyMemory(from: part)
-            offset += part.count
-            return UnsafeRawBufferPointer(place)
-        }
-        kept.payload = keep(original.payload)
-        kept.collapseKey = keep(original.collapseKey)
-        kept.alertTitle = keep(original.alertTitle)
-        kept.alertBody = keep(original.alertBody)
-        kept.contents.change { content in
-            content.body = keep(content.body)
-            content.collapseID = keep(content.collapseID)
-        }
-        command = kept
-    }
-
-    deinit { bytes.deallocate() }
 }

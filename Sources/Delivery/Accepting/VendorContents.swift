@@ -39,11 +39,13 @@ public struct VendorContents {
 
     /// Points each body and collapse id, in the order of `forEach`, at the bytes that lie one behind the other there.
     ///
+    /// The caller copied them there: `byteCount` bytes.
+    ///
     /// - Returns: where they end.
     public mutating func point(at start: UnsafeRawPointer) -> UnsafeRawPointer {
-        var end = start
-        change { end = $0.point(at: end) }
-        return end
+        var end = unsafe start
+        change { unsafe end = $0.point(at: end) }
+        return unsafe end
     }
 
     /// The channels that there are contents for.
@@ -56,7 +58,7 @@ public struct VendorContents {
     /// The bytes of all bodies and collapse ids.
     var byteCount: Int {
         var count = 0
-        forEach { count += $0.body.count + $0.collapseID.count }
+        forEach { count += $0.textByteCount }
         return count
     }
 
@@ -65,13 +67,5 @@ public struct VendorContents {
         var isFound = false
         forEach { isFound = isFound || isMeant($0.need) }
         return isFound
-    }
-}
-
-extension VendorContent {
-    fileprivate mutating func point(at start: UnsafeRawPointer) -> UnsafeRawPointer {
-        body = UnsafeRawBufferPointer(start: start, count: body.count)
-        collapseID = UnsafeRawBufferPointer(start: start + body.count, count: collapseID.count)
-        return start + body.count + collapseID.count
     }
 }

@@ -64,10 +64,10 @@ public struct AlarmRequest: Sendable {
         (self.time, self.limit, self.pile, self.isEager, self.fullApps) = (time, limit, pile, isEager, fullApps)
     }
 
-    /// Runs on a reader's thread.
+    /// Runs on a reader's thread, which keeps the bytes during the call; rows check them.
     public func judge(_ key: StoreKey, _ value: UnsafeRawBufferPointer) -> Verdict {
         if pile == nil, fullApps.isEmpty { return .take }
-        guard let job = JobRow.Glance(key, value, at: time) else { return pile == nil ? .take : .pass }
+        guard let job = unsafe JobRow.Glance(key, value, at: time) else { return pile == nil ? .take : .pass }
         if let pile, pile.app != job.app { return .pass }
         // A job that is over or neither due nor leased takes no room.
         guard job.isWaiting else { return pile == nil ? .take : .pass }
@@ -81,7 +81,8 @@ public struct AlarmRequest: Sendable {
     ///
     /// `nil`: none can have. Runs on a reader's thread, too.
     public func successor(of key: StoreKey, _ value: UnsafeRawBufferPointer) -> StoreKey? {
-        guard key.table == .message || key.table == .vendorMessage, !ignoresSuccessors, let row = MessageRow(value)
+        guard key.table == .message || key.table == .vendorMessage, !ignoresSuccessors,
+            let row = unsafe MessageRow(value)
         else { return nil }
         let facts = row.facts(cid: DeviceID(high: key.ownerHigh, low: key.ownerLow), table: key.table, item: key.item)
         // A message whose time is over ends, whatever its job's row says.
@@ -102,62 +103,9 @@ extension JobRow {
     /// The pile for this job while it is due.
     var pile: AlarmPile { AlarmPile(app: facts.app, kind: facts.strategy.pile(in: facts.table)) }
 
-    fileprivate static func mayWait(_ expiresAt: GatewayTime, _ since: GatewayTime?, _ timeout: Int64) -> GatewayTime {
+    static func mayWait(_ expiresAt: GatewayTime, _ since: GatewayTime?, _ timeout: Int64) -> GatewayTime {
         guard let since else { return expiresAt }
         let (end, isBeyond) = since.addingReportingOverflow(timeout)
         return isBeyond ? expiresAt : min(expiresAt, end)
-    }
-
-    /// What a reader needs to know of a job.
-    struct Glance {
-        var app: AppKey
-        /// Due, or leased: it is due when the lease lapses.
-        var isWaiting: Bool
-        private var expiresAt: GatewayTime
-        /// The pile for it.
-        var pile = AlarmPile.Kind.due
-        private var waitsForVendorSince: GatewayTime?
-
-        /// A job by its own row, or by the row of its message; `nil` for a row without a job.
-        init?(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, at time: GatewayTime) {
-            switch key.table {
-            case .job where bytes.first == JobRow.version:
-                var reader = RowReader(UnsafeRawBufferPointer(rebasing: bytes.dropFirst()))
-                guard let head = Head(&reader) else { return nil }
-                (app, expiresAt) = (head.app, head.expiresAt)
-                isWaiting = head.state == .due || head.state == .leased
-                guard head.state == .due else { return }
-                wait(head.strategy, in: head.table, since: max(head.acceptedAt, head.dueAt))
-            case .job:
-                guard bytes.count >= JobRow.firstByteCount, bytes[0] == JobRow.firstVersion,
-                    let state = State(rawValue: bytes[1])
-                else { return nil }
-                // What rows of the first version have at these places.
-                app = AppKey(Self.word(bytes, 56))
-                isWaiting = state == .due || state == .leased
-                expiresAt = Int64(bitPattern: Self.word(bytes, 80))
-                guard state == .due, let table = StoreKey.Table(rawValue: bytes[5]) else { return }
-                let since = max(Int64(bitPattern: Self.word(bytes, 72)), Int64(bitPattern: Self.word(bytes, 120)))
-                wait(Strategy(stored: bytes[3]), in: table, since: since)
-            case .message, .vendorMessage:
-                guard let row = MessageRow(bytes) else { return nil }
-                let facts = row.facts(cid: .none, table: key.table, item: key.item)
-                guard facts.hasDueJob(at: time) else { return nil }
-                (app, isWaiting, expiresAt) = (facts.app, true, facts.expiresAt)
-                wait(facts.strategy, in: facts.table, since: facts.jobDueAt)
-            default: return nil
-            }
-        }
-
-        private mutating func wait(_ strategy: Strategy, in table: StoreKey.Table, since time: GatewayTime) {
-            pile = strategy.pile(in: table)
-            if strategy.mustBeLeasedInTime(in: table) { waitsForVendorSince = time }
-        }
-
-        private static func word(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt64 {
-            UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
-        }
-
-        func mayWait(_ timeout: Int64) -> GatewayTime { JobRow.mayWait(expiresAt, waitsForVendorSince, timeout) }
     }
 }

@@ -77,9 +77,9 @@ extension Shard {
             let still = leased.filter { job in
                 if isPlanted(.overtakenLeaseShown) { return true }
                 guard let slot = jobs.find(job.message) else { return false }
-                let row = jobs.pointer(slot)
-                return row.pointee.row.state == .leased && row.pointee.row.lease == job.leaseID
-                    && !isOver(row.pointee.row.facts.expiresAt)
+                let row = jobs.at(slot)
+                return row.value.row.state == .leased && row.value.row.lease == job.leaseID
+                    && !isOver(row.value.row.facts.expiresAt)
             }
             for job in still { numbers[job.channel].leasesGiven &+= 1 }
             outbox.send(.leased(origin, still))
@@ -98,15 +98,15 @@ extension Shard {
     ///
     /// A client drops what it reads before the result of its latest update.
     private mutating func openGate(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        device.pointee.gates -= 1
-        guard device.pointee.gates == 0 else { return }
-        device.pointee.flags.remove(.gated)
+        let device = devices.at(slot)
+        device.value.gates -= 1
+        guard device.value.gates == 0 else { return }
+        device.value.flags.remove(.gated)
         pump(slot)
     }
 
     func isDevice(_ slot: DeviceSlot, _ cid: DeviceID) -> Bool {
-        devices.isOccupied(slot) && devices.pointer(slot).pointee.cid == cid
+        devices.isOccupied(slot) && devices.at(slot).value.cid == cid
     }
 
     // MARK: Alarms of cold rows
@@ -119,16 +119,16 @@ extension Shard {
     mutating func alarmFired(_ stored: StoredRow) {
         switch stored.key.table {
         case .job:
-            guard let row = JobRow(stored.value) else {
+            guard let row = JobRow(stored.bytes) else {
                 damaged(stored.key)
                 return
             }
             let slot = adopt(row, storedWakeAt: stored.wakeAt, isStored: true)
-            jobs.pointer(slot).pointee.wasReported = true
-            if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
+            jobs.at(slot).value.wasReported = true
+            if jobs.at(slot).value.place == .none { placeJob(slot) }
             leaveIfOverfull(slot)
         case .message, .vendorMessage:
-            guard let row = MessageRow(stored.value) else {
+            guard let row = MessageRow(stored.bytes) else {
                 damaged(stored.key)
                 return
             }
@@ -146,7 +146,7 @@ extension Shard {
             withBroadcasts(of: cid, stored.key.bucket) { shard, slot, readiness in
                 if readiness == .ready {
                     shard.collectIfForgotten(slot)
-                    if shard.devices.isOccupied(slot), shard.devices.pointer(slot).pointee.isLoaded {
+                    if shard.devices.isOccupied(slot), shard.devices.at(slot).value.isLoaded {
                         shard.leaveBroadcasts(slot)
                     }
                 }
@@ -154,7 +154,7 @@ extension Shard {
             }
         case .task: taskAlarmFired(TaskID(high: stored.key.ownerHigh, low: stored.key.ownerLow))
         case .taskMessage:
-            if let row = LedgerRow(stored.value), row.state == nil, row.table == .broadcast {
+            if let row = LedgerRow(stored.bytes), row.state == nil, row.table == .broadcast {
                 broadcastAlarmFired(stored.key, row)
             } else {
                 ledgerAlarmFired(stored)
@@ -204,13 +204,13 @@ extension Shard {
         let facts = scanned.facts
         let job = adoptJob(of: scanned)
         if facts.expiresAt <= now {
-            if job != .none, jobs.pointer(job).pointee.row.state == .leased { return }  // its timer handles it
-            let alerted = job != .none && jobs.pointer(job).pointee.row.alertedAt > 0
+            if job != .none, jobs.at(job).value.row.state == .leased { return }  // its timer handles it
+            let alerted = job != .none && jobs.at(job).value.row.alertedAt > 0
             inBatch(of: slot) { shard in
                 shard.end(facts, .atExpiry(wasAlerted: alerted), message: .none, job: job)
             }
         } else if job != .none {
-            if jobs.pointer(job).pointee.isStored { dropJobIfDone(job) } else { impliedJobFired(facts) }
+            if jobs.at(job).value.isStored { dropJobIfDone(job) } else { impliedJobFired(facts) }
         }
     }
 
@@ -227,14 +227,14 @@ extension Shard {
 
     /// Removes a device that registered and did not return within a day, once its queue is empty.
     private mutating func collectIfForgotten(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        guard !device.pointee.flags.contains(.established) else { return }
-        let isDue = device.pointee.lastHeardAt + limits.sessionlessDeviceLifetime <= now
-        if !device.pointee.isConnected, isDue, device.pointee.messageCount == 0, device.pointee.vendorCount == 0,
-            device.pointee.firstJob == .none, device.pointee.firstBroadcast == .none
+        let device = devices.at(slot)
+        guard !device.value.flags.contains(.established) else { return }
+        let isDue = device.value.lastHeardAt + limits.sessionlessDeviceLifetime <= now
+        if !device.value.isConnected, isDue, device.value.messageCount == 0, device.value.vendorCount == 0,
+            device.value.firstJob == .none, device.value.firstBroadcast == .none
         {
             inBatch(of: slot) { shard in
-                shard.store.delete(device.pointee.key, prior: .maybe(wakeAt: device.pointee.rowWakeAt))
+                shard.store.delete(device.value.key, prior: .maybe(wakeAt: device.value.rowWakeAt))
                 shard.strike(slot)
                 shard.count(.collected)
             }
@@ -242,13 +242,13 @@ extension Shard {
             freeIfEmpty(slot)
         } else {
             // A session of a whole day shows that the device is in use; a queue becomes empty by its messages' TTL.
-            if device.pointee.isConnected {
-                device.pointee.flags.insert(.established)
+            if device.value.isConnected {
+                device.value.flags.insert(.established)
             } else {
-                device.pointee.lastHeardAt = now
+                device.value.lastHeardAt = now
             }
             inBatch(of: slot) { shard in
-                device.pointee.flags.insert(.dirty)
+                device.value.flags.insert(.dirty)
             }
         }
     }

@@ -113,10 +113,10 @@ public struct BroadcastStart: Sendable {
         guard stored.key.table == .broadcast else { return }
         let app = AppKey(stored.key.ownerHigh)
         if stored.key.item == 0 {
-            var reader = RowReader(stored.value)
+            var reader = RowReader(stored.bytes)
             guard let head = reader.next(UInt64.self) else { return damagedRows += 1 }
             heads[app] = max(heads[app] ?? 0, head)
-        } else if let record = TaskRow.read(stored.value), record.broadcast != nil {
+        } else if let record = TaskRow.read(stored.bytes), record.broadcast != nil {
             heads[app] = max(heads[app] ?? 0, stored.key.item)
             records.append(record)
         } else {
@@ -144,7 +144,7 @@ final class LiveBroadcast {
     let record: TaskRecord
     let plan: BroadcastPlan
     /// A message row whose id has no meaning.
-    let row: UnsafeMutableRawBufferPointer
+    let row: KeptBytes
     private let encoder: any BroadcastEncoder
     /// Frames: one for devices that it reaches at once, one for devices that it finds later.
     private let frames: [LentFrame]
@@ -159,7 +159,7 @@ final class LiveBroadcast {
     var isOver: Bool { endsAs != nil }
     var number: UInt64 { plan.number }
     var task: TaskID { record.id }
-    var byteCount: UInt32 { MessageRow.charge(row.count) }
+    var byteCount: UInt32 { MessageRow.charge(row.bytes.count) }
 
     init?(_ record: TaskRecord, encoder: any BroadcastEncoder) {
         guard let plan = record.broadcast, plan.number > 0 else { return nil }
@@ -176,34 +176,24 @@ final class LiveBroadcast {
                 timeToLive: record.content.timeToLive, byteCount: 0)
             if !command.contents.isEmpty { facts.flags.insert(.hasVendorContent) }
             facts.channels = command.contents.channels
-            if command.collapseKey.count > 0 { facts.flags.insert(.hasCollapseKey) }
+            if command.hasCollapseKey { facts.flags.insert(.hasCollapseKey) }
             let texts = MessageRow.Texts(command)
             let byteCount = MessageRow.byteCount(texts, facts: facts)
-            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount, alignment: 8)
-            MessageRow.write(texts, facts: facts, into: bytes)
-            return (bytes, command.collapseKey.count == 0 ? 0 : Fingerprint.of(command.collapseKey))
+            return (KeptBytes(byteCount: byteCount, texts, facts), command.collapseHash)
         }
         (row, collapseHash) = made
-        guard let content = MessageRow(UnsafeRawBufferPointer(row)) else {
-            row.deallocate()
-            return nil
-        }
+        guard let content = MessageRow(row.bytes) else { return nil }
         frames = [false, true].map { isOffline in
             LentFrame(encoder.frame(of: content, number: plan.number, isOffline: isOffline, alertedAt: 0, attempt: 1))
         }
     }
 
-    deinit { row.deallocate() }
-
     /// The frame for a first attempt at a device without an alert.
-    func frame(isOffline: Bool) -> (bytes: UnsafeRawBufferPointer, messageIDOffset: Int) {
-        let frame = frames[isOffline ? 1 : 0]
-        return (frame.bytes, frame.messageIDOffset)
-    }
+    func frame(isOffline: Bool) -> LentFrame { frames[isOffline ? 1 : 0] }
 
     /// The frame for one device.
     func frame(isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32) -> LentFrame? {
-        MessageRow(UnsafeRawBufferPointer(row)).map { content in
+        MessageRow(row.bytes).map { content in
             LentFrame(
                 encoder.frame(
                     of: content, number: plan.number, isOffline: isOffline, alertedAt: alertedAt, attempt: attempt))
@@ -239,17 +229,14 @@ final class LiveBroadcast {
 
 /// A frame that keeps its address while this object exists.
 final class LentFrame {
-    let bytes: UnsafeRawBufferPointer
+    private let kept: KeptBytes
     let messageIDOffset: Int
+    var bytes: LentBytes { kept.bytes }
 
     init(_ frame: EncodedBroadcast) {
-        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, frame.bytes.count), alignment: 8)
-        room.copyBytes(from: frame.bytes)
-        bytes = UnsafeRawBufferPointer(rebasing: room[..<frame.bytes.count])
+        kept = KeptBytes(frame.bytes)
         messageIDOffset = frame.messageIDOffset
     }
-
-    deinit { bytes.deallocate() }
 }
 
 /// The scan of this loop's sessions that evaluates new broadcasts for one app's devices.

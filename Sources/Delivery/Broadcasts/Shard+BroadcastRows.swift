@@ -25,7 +25,7 @@ extension Shard {
     ///
     /// The device is ready, and held until the end of this, so that messages in memory stay there.
     mutating func resolveBroadcasts(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
-        guard !devices.pointer(slot).pointee.flags.contains(.resolved) else {
+        guard !devices.at(slot).value.flags.contains(.resolved) else {
             completion(&self, .whole)
             return
         }
@@ -33,11 +33,11 @@ extension Shard {
     }
 
     private mutating func askLedger(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         var asked: [(broadcast: LiveBroadcast, key: StoreKey)] = []
-        let resolution = Resolution(endings: device.pointee.endings, completion)
+        let resolution = Resolution(endings: device.value.endings, completion)
         for broadcast in broadcastLog(device)?.live ?? []
-        where broadcast.number > device.pointee.broadcastSettled {
+        where broadcast.number > device.value.broadcastSettled {
             let facts = facts(slot, broadcast)
             if listedMessage(table: .broadcast, item: broadcast.number, of: slot) != nil {
                 resolution.highest = max(resolution.highest, broadcast.number)
@@ -47,7 +47,7 @@ extension Shard {
             let key = Self.ledgerKey(facts)
             switch store.young(key) {
             case .found(let location, let wakeAt):
-                if let row = LedgerRow(store.value(at: location)) { take(row, wakeAt, facts, resolution) }
+                if let row = LedgerRow(store.bytes(at: location)) { take(row, wakeAt, facts, resolution) }
             case .deleted: break
             case .unknown:
                 let isNew = acceptances.excludes(facts.task, facts.message.low, createdAt: facts.acceptedAt)
@@ -61,10 +61,10 @@ extension Shard {
                     let facts = shard.facts(slot, wanted.broadcast)
                     // A row written since the read began is newer than the answer.
                     if case .found(let location, let wakeAt) = shard.store.young(wanted.key) {
-                        if let row = LedgerRow(shard.store.value(at: location)) {
+                        if let row = LedgerRow(shard.store.bytes(at: location)) {
                             shard.take(row, wakeAt, facts, resolution)
                         }
-                    } else if case .row(let stored?) = result, let row = LedgerRow(stored.value) {
+                    } else if case .row(let stored?) = result, let row = LedgerRow(stored.bytes) {
                         shard.take(row, stored.wakeAt, facts, resolution)
                     }
                 }
@@ -111,8 +111,8 @@ extension Shard {
     private mutating func listResolved(_ resolution: Resolution, _ slot: DeviceSlot) {
         resolution.outstanding -= 1
         guard resolution.outstanding == 0 else { return }
-        let device = devices.pointer(slot)
-        if resolution.isWhole, device.pointee.endings != resolution.endings {
+        let device = devices.at(slot)
+        if resolution.isWhole, device.value.endings != resolution.endings {
             // A message ended during the reads. Its old row must not come back: look again.
             return askLedger(slot, completion: resolution.completion)
         }
@@ -132,18 +132,18 @@ extension Shard {
                 message.flags = [.cold]
                 message.fallbackAt = facts.flags.contains(.isArmed) ? max(1, facts.fallbackAt) : 0
                 let listed = list(message)
-                let entry = messages.pointer(listed)
+                let entry = messages.at(listed)
                 // Its live attempt was before the restart, or in an earlier session. It is over if its deadline has
                 // passed or its job exists. The row of a message without a fallback does not have the deadline.
                 let deadline = facts.fallbackAt > 0 ? facts.fallbackAt : facts.acceptedAt + limits.liveDeadline
-                if entry.pointee.job != .none || wasLive && deadline <= now {
-                    entry.pointee.flags.insert(.missed)
+                if entry.value.job != .none || wasLive && deadline <= now {
+                    entry.value.flags.insert(.missed)
                 }
                 armTimer(listed)
             }
-            device.pointee.broadcastEvaluated = max(device.pointee.broadcastEvaluated, resolution.highest)
-            device.pointee.flags.insert(.resolved)
-            device.pointee.settleBroadcasts(upTo: settledCursor(device))
+            device.value.broadcastEvaluated = max(device.value.broadcastEvaluated, resolution.highest)
+            device.value.flags.insert(.resolved)
+            device.value.settleBroadcasts(upTo: settledCursor(device))
         }
         resolution.completion(&self, resolution.isWhole ? .whole : .unreadable)
     }
@@ -173,7 +173,7 @@ extension Shard {
             }
             if let listed = shard.listedMessage(table: .broadcast, item: number, of: slot) {
                 // A message in memory has a timer, which may be for a later time.
-                if !shard.devices.pointer(slot).pointee.isConnected { shard.messageTimerFired(listed) }
+                if !shard.devices.at(slot).value.isConnected { shard.messageTimerFired(listed) }
             } else if shard.broadcast(number, of: app)?.task != task {
                 shard.endForgotten(key, slot)
             }
@@ -232,7 +232,7 @@ extension Shard {
     private mutating func endUnlisted(
         _ facts: MessageFacts, _ state: FinalState, reason: String, job: JobSlot, _ slot: DeviceSlot
     ) {
-        let wasAlerted = job != .none && jobs.pointer(job).pointee.row.alertedAt > 0
+        let wasAlerted = job != .none && jobs.at(job).value.row.alertedAt > 0
         inBatch(of: slot) { shard in
             shard.end(
                 facts, state == .expired ? .atExpiry(wasAlerted: wasAlerted) : state, reason: reason, message: .none,
@@ -263,9 +263,9 @@ extension Shard {
         _ id: MessageID, number: UInt64, _ slot: DeviceSlot,
         completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
     ) {
-        let app = apps[Int(devices.pointer(slot).pointee.appIndex)].key
+        let app = apps[Int(devices.at(slot).value.appIndex)].key
         guard let broadcast = broadcast(number, of: app) else { return completion(&self, .absent) }
-        let key = StoreKey(devices.pointer(slot).pointee.bucket, .taskMessage, broadcast.task, item: id.low)
+        let key = StoreKey(devices.at(slot).value.bucket, .taskMessage, broadcast.task, item: id.low)
         lookUp(key) { shard, found in
             switch found {
             case .unreadable: completion(&shard, .unreadable)
@@ -279,16 +279,16 @@ extension Shard {
 
     /// Withdraws a due job of a broadcast that must not go to the vendor any more.
     mutating func withdrawLease(_ slot: JobSlot, isSuperseded: Bool) {
-        let entry = jobs.pointer(slot)
-        let device = entry.pointee.device
+        let entry = jobs.at(slot)
+        let device = entry.value.device
         guard isSuperseded else {
             // The end of the task is under way and will end the job; until then no lease gets it.
-            entry.pointee.row.dueAt = now + limits.retryDelay.lowerBound
+            entry.value.row.dueAt = now + limits.retryDelay.lowerBound
             placeJob(slot)
             return
         }
         inBatch(of: device) { shard in
-            shard.end(entry.pointee.row.facts, .collapsed, message: entry.pointee.message, job: slot)
+            shard.end(entry.value.row.facts, .collapsed, message: entry.value.message, job: slot)
         }
     }
 }

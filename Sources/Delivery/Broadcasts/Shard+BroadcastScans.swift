@@ -78,7 +78,7 @@ extension Shard {
             hand.place += 1
             hand.left -= 1
             guard let device = found else { continue }
-            if apps[Int(devices.pointer(device).pointee.appIndex)].key == app { pump(device) }
+            if apps[Int(devices.at(device).value.appIndex)].key == app { pump(device) }
         }
         broadcasts.setScan(of: app, hand.left == 0 || sessions.slotCount == 0 ? nil : hand)
     }
@@ -134,18 +134,18 @@ extension Shard {
     private mutating func visit(_ cid: DeviceID, _ bucket: Bucket, _ step: ScanStep) {
         let act: (inout Shard, DeviceSlot, Readiness) -> Void = { shard, slot, readiness in
             guard readiness == .ready,
-                shard.apps[Int(shard.devices.pointer(slot).pointee.appIndex)].key == step.scan.record.app
+                shard.apps[Int(shard.devices.at(slot).value.appIndex)].key == step.scan.record.app
             else {
                 // A damaged row stays damaged. The log names its device, which must not stop the scan for all others.
                 let isPassedOver =
-                    shard.devices.pointer(slot).pointee.flags.contains(.damaged)
+                    shard.devices.at(slot).value.flags.contains(.damaged)
                     || step.scan.purpose == .deal && shard.isPlanted(.dealtPastUnread)
                 if readiness.mayBeRepeated, !isPassedOver { step.isWhole = false }
                 return shard.stepDone(step)
             }
             switch step.scan.purpose {
             case .deal:
-                let registeredAt = shard.devices.pointer(slot).pointee.registeredAt
+                let registeredAt = shard.devices.at(slot).value.registeredAt
                 let isMeant =
                     registeredAt <= step.scan.record.broadcast?.launchedAt ?? 0 || shard.isPlanted(.dealtToNewcomers)
                 if isMeant, !shard.isIgnored(slot) {
@@ -159,7 +159,7 @@ extension Shard {
                 shard.closeFor(slot, state, step)
                 shard.stepDone(step)
             }
-            if shard.devices.isOccupied(slot), !shard.devices.pointer(slot).pointee.isLoaded { shard.freeIfEmpty(slot) }
+            if shard.devices.isOccupied(slot), !shard.devices.at(slot).value.isLoaded { shard.freeIfEmpty(slot) }
         }
         if step.scan.purpose == .deal {
             whenReady(deviceSlot(cid, bucket: bucket), act)
@@ -175,24 +175,24 @@ extension Shard {
             !broadcast.isOver, !isOver(broadcast.plan.expiresAt)
         else { return }
         pump(slot)
-        let device = devices.pointer(slot)
-        if number <= device.pointee.broadcastEvaluated, !isPlanted(.enumeratorAlertsAll) {
+        let device = devices.at(slot)
+        if number <= device.value.broadcastEvaluated, !isPlanted(.enumeratorAlertsAll) {
             // Evaluated already; the shard only makes a job that a crash has lost.
-            if let listed = listedMessage(table: .broadcast, item: number, of: slot), !device.pointee.isConnected {
+            if let listed = listedMessage(table: .broadcast, item: number, of: slot), !device.value.isConnected {
                 messageTimerFired(listed)
                 if devices.isOccupied(slot) { leaveBroadcasts(slot) }
             }
             return
         }
-        let hasToken = broadcast.record.content.vendors.contains { device.pointee.hasToken(for: $0.need) }
+        let hasToken = broadcast.record.content.vendors.contains { device.value.hasToken(for: $0.need) }
         guard hasToken, isTarget(slot, broadcast) else { return }
         evaluateUpTo(broadcast, slot)
         step.count += 1
         numbers.broadcastEnumerated &+= 1
-        if devices.pointer(slot).pointee.isConnected {
+        if devices.at(slot).value.isConnected {
             // The device may have become reachable meanwhile, and nothing else would send it the message once it is
             // durable.
-            let cid = devices.pointer(slot).pointee.cid
+            let cid = devices.at(slot).value.cid
             whenDurable(.resume(device: slot, cid: cid))
         }
         leaveBroadcasts(slot)
@@ -205,9 +205,9 @@ extension Shard {
             return
         }
         if let listed = listedMessage(table: .broadcast, item: number, of: slot) {
-            endClosed(messages.pointer(listed).pointee.facts, state, listed, messages.pointer(listed).pointee.job, slot)
+            endClosed(messages.at(listed).value.facts, state, listed, messages.at(listed).value.job, slot)
             step.count += 1
-        } else if number > devices.pointer(slot).pointee.broadcastEvaluated {
+        } else if number > devices.at(slot).value.broadcastEvaluated {
             evaluateUpTo(broadcast, slot)
             step.count += 1
         }
@@ -220,7 +220,7 @@ extension Shard {
     /// after all, the earlier ones wait for their turn as live ones.
     mutating func evaluateUpTo(_ broadcast: LiveBroadcast, _ slot: DeviceSlot, earlierIsLive: Bool = false) {
         for earlier in broadcasts.log(of: broadcast.record.app)?.live ?? []
-        where earlier.number > devices.pointer(slot).pointee.broadcastEvaluated && earlier.number < broadcast.number {
+        where earlier.number > devices.at(slot).value.broadcastEvaluated && earlier.number < broadcast.number {
             evaluate(slot, earlier, isLive: earlierIsLive)
         }
         evaluate(slot, broadcast, isLive: false)
@@ -229,12 +229,12 @@ extension Shard {
     private mutating func endClosed(
         _ facts: MessageFacts, _ state: FinalState, _ message: MessageSlot, _ job: JobSlot, _ slot: DeviceSlot
     ) {
-        if state == .expired, job != .none, jobs.pointer(job).pointee.row.state == .leased,
-            jobs.pointer(job).pointee.row.leasedUntil > now
+        if state == .expired, job != .none, jobs.at(job).value.row.state == .leased,
+            jobs.at(job).value.row.leasedUntil > now
         {
             return  // the job's timer handles the lease's end
         }
-        let wasAlerted = job != .none && jobs.pointer(job).pointee.row.alertedAt > 0
+        let wasAlerted = job != .none && jobs.at(job).value.row.alertedAt > 0
         inBatch(of: slot) { shard in
             shard.end(
                 facts, state == .expired ? .atExpiry(wasAlerted: wasAlerted) : state,

@@ -51,11 +51,11 @@ extension Shard {
             store.delete(key, prior: .maybe(wakeAt: 0))
             return
         }
-        store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: TaskRow.byteCount(record)) {
+        store.putRow(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: TaskRow.byteCount(record)) {
             TaskRow.write(record, into: $0)
         }
         let head = max(broadcasts.highest(of: app), plan.number)
-        store.put(
+        store.putRow(
             StoreKey(home, .broadcast, ownerHigh: app.word, ownerLow: 0), wakeAt: 0, prior: .maybe(wakeAt: 0),
             byteCount: 8
         ) {

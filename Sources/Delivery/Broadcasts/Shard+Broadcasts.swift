@@ -28,8 +28,8 @@ public import Wire
 extension Shard {
     // MARK: Lists
 
-    func broadcastLog(_ device: UnsafeMutablePointer<Device>) -> BroadcastLog? {
-        broadcasts.log(of: apps[Int(device.pointee.appIndex)].key)
+    func broadcastLog(_ device: Place<Device>) -> BroadcastLog? {
+        broadcasts.log(of: apps[Int(device.value.appIndex)].key)
     }
 
     func broadcast(_ number: UInt64, of app: AppKey) -> LiveBroadcast? { broadcasts.broadcast(number, of: app) }
@@ -37,28 +37,28 @@ extension Shard {
     // MARK: The cursor
 
     /// The settled number of the device's row: everything below its first pending message.
-    func settledCursor(_ device: UnsafeMutablePointer<Device>) -> UInt64 {
-        guard device.pointee.flags.contains(.resolved) else { return device.pointee.broadcastSettled }
-        guard device.pointee.firstBroadcast != .none else { return device.pointee.broadcastEvaluated }
-        let first = messages.pointer(device.pointee.firstBroadcast).pointee.facts.item
-        return max(device.pointee.broadcastSettled, min(first &- 1, device.pointee.broadcastEvaluated))
+    func settledCursor(_ device: Place<Device>) -> UInt64 {
+        guard device.value.flags.contains(.resolved) else { return device.value.broadcastSettled }
+        guard device.value.firstBroadcast != .none else { return device.value.broadcastEvaluated }
+        let first = messages.at(device.value.firstBroadcast).value.facts.item
+        return max(device.value.broadcastSettled, min(first &- 1, device.value.broadcastEvaluated))
     }
 
     /// Notes that the cursor moved: the shard writes it with the device's next write, or within a second.
     mutating func cursorMoved(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        device.pointee.settleBroadcasts(upTo: settledCursor(device))
-        guard !device.pointee.flags.contains(.cursorMoved) else { return }
-        device.pointee.flags.insert(.cursorMoved)
+        let device = devices.at(slot)
+        device.value.settleBroadcasts(upTo: settledCursor(device))
+        guard !device.value.flags.contains(.cursorMoved) else { return }
+        device.value.flags.insert(.cursorMoved)
         broadcasts.cursorMoved(slot, dueAt: now + limits.cursorDelay)
     }
 
     /// Writes the cursors that are due, at most `broadcastSlice` of them.
     mutating func writeCursors() {
         for slot in broadcasts.popMovedCursors(limits.broadcastSlice, now: now) {
-            guard devices.isOccupied(slot), devices.pointer(slot).pointee.flags.contains(.cursorMoved) else { continue }
+            guard devices.isOccupied(slot), devices.at(slot).value.flags.contains(.cursorMoved) else { continue }
             inBatch(of: slot) { shard in
-                shard.devices.pointer(slot).pointee.flags.insert(.dirty)
+                shard.devices.at(slot).value.flags.insert(.dirty)
             }
         }
     }
@@ -67,41 +67,41 @@ extension Shard {
 
     /// Sends the device's broadcasts as the window admits, and evaluates new ones for it.
     mutating func pumpBroadcasts(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         // Runs with every message of every device: for most, all is evaluated and nothing is pending.
         guard
-            device.pointee.firstBroadcast != .none
-                || device.pointee.broadcastEvaluated < broadcasts.head(ofAppAt: Int(device.pointee.appIndex)),
-            let log = broadcastLog(device), device.pointee.flags.contains(.resolved)
+            device.value.firstBroadcast != .none
+                || device.value.broadcastEvaluated < broadcasts.head(ofAppAt: Int(device.value.appIndex)),
+            let log = broadcastLog(device), device.value.flags.contains(.resolved)
         else { return }
-        guard offerBroadcasts(slot), device.pointee.broadcastEvaluated < log.head else { return }
-        for broadcast in log.live where broadcast.number > device.pointee.broadcastEvaluated {
+        guard offerBroadcasts(slot), device.value.broadcastEvaluated < log.head else { return }
+        for broadcast in log.live where broadcast.number > device.value.broadcastEvaluated {
             // Messages that are committed go out first; the others come with the next pump.
-            guard waitingBroadcasts(device) < Int(device.pointee.window) - Int(device.pointee.inFlightCount),
-                Int(device.pointee.inFlightBytes) < limits.windowByteCount || device.pointee.inFlightCount == 0
+            guard waitingBroadcasts(device) < Int(device.value.window) - Int(device.value.inFlightCount),
+                Int(device.value.inFlightBytes) < limits.windowByteCount || device.value.inFlightCount == 0
             else { return }
             evaluate(slot, broadcast, isLive: true)
-            guard devices.isOccupied(slot), device.pointee.isReachable else { return }
+            guard devices.isOccupied(slot), device.value.isReachable else { return }
         }
         pass(slot, to: log.head)
     }
 
     /// Messages of broadcasts that wait for their ledger row to be durable.
-    private func waitingBroadcasts(_ device: UnsafeMutablePointer<Device>) -> Int {
+    private func waitingBroadcasts(_ device: Place<Device>) -> Int {
         var count = 0
-        var next = device.pointee.lastBroadcast
-        while next != .none, !messages.pointer(next).pointee.flags.contains(.sentHere) {
-            if !messages.pointer(next).pointee.flags.contains(.passedOver) { count += 1 }
-            next = messages.pointer(next).pointee.previous
+        var next = device.value.lastBroadcast
+        while next != .none, !messages.at(next).value.flags.contains(.sentHere) {
+            if !messages.at(next).value.flags.contains(.passedOver) { count += 1 }
+            next = messages.at(next).value.previous
         }
         return count
     }
 
     /// Moves the cursor: each broadcast up to this number has its message, or the device is passed over.
     private mutating func pass(_ slot: DeviceSlot, to number: UInt64) {
-        let device = devices.pointer(slot)
-        guard number > device.pointee.broadcastEvaluated else { return }
-        device.pointee.broadcastEvaluated = number
+        let device = devices.at(slot)
+        guard number > device.value.broadcastEvaluated else { return }
+        device.value.broadcastEvaluated = number
         cursorMoved(slot)
     }
 
@@ -110,7 +110,7 @@ extension Shard {
     /// With `isLive` the device is reachable now, and the message goes out as soon as it is durable. Otherwise the
     /// shard accepts it as for an unreachable device.
     mutating func evaluate(_ slot: DeviceSlot, _ broadcast: LiveBroadcast, isLive: Bool) {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         guard isTarget(slot, broadcast) else {
             numbers.broadcastPassed &+= 1
             pass(slot, to: broadcast.number)
@@ -120,7 +120,7 @@ extension Shard {
         numbers.broadcastMessages &+= 1
         let content = broadcast.record.content
         let isAttempted = broadcast.isAttemptOver(now, deadline: limits.liveDeadline)
-        let hasToken = content.vendors.contains { device.pointee.hasToken(for: $0.need) }
+        let hasToken = content.vendors.contains { device.value.hasToken(for: $0.need) }
         let reason = content.strategy.fallbackReason(
             timeToLive: content.timeToLive, hasContent: !content.vendors.isEmpty, hasToken: hasToken)
         let isArmed = reason == .applies
@@ -163,19 +163,19 @@ extension Shard {
             if isArmed, !goesOut { shard.createStoredJob(listed, timedOut: false) }
             return listed
         }
-        messages.pointer(listed).pointee.ticket = outbox.lastTicket
+        messages.at(listed).value.ticket = outbox.lastTicket
         armTimer(listed)
         // Only once it is in the list, which says what is settled.
         pass(slot, to: broadcast.number)
         guard goesOut else { return }
-        whenDurable(.resume(device: slot, cid: device.pointee.cid))
+        whenDurable(.resume(device: slot, cid: device.value.cid))
     }
 
     /// True when the live attempt was over before the evaluation: the message is flagged as offline.
     ///
     /// A paced broadcast may come late to a device that was connected all the time.
     private func isLate(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> Bool {
-        let since = broadcast.plan.speed > 0 ? devices.pointer(slot).pointee.lastLoginAt : now
+        let since = broadcast.plan.speed > 0 ? devices.at(slot).value.lastLoginAt : now
         return since > broadcast.plan.launchedAt + limits.liveDeadline
     }
 
@@ -201,11 +201,11 @@ extension Shard {
     }
 
     func facts(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> MessageFacts {
-        let device = devices.pointer(slot)
-        let digest = verifier.messageDigest(of: broadcast.task, for: device.pointee.cid)
+        let device = devices.at(slot)
+        let digest = verifier.messageDigest(of: broadcast.task, for: device.value.cid)
         var facts = MessageFacts(
-            message: MessageID(bucket: device.pointee.bucket, acceptedAt: broadcast.plan.launchedAt, digest: digest),
-            task: broadcast.task, app: broadcast.record.app, cid: device.pointee.cid,
+            message: MessageID(bucket: device.value.bucket, acceptedAt: broadcast.plan.launchedAt, digest: digest),
+            task: broadcast.task, app: broadcast.record.app, cid: device.value.cid,
             strategy: broadcast.record.content.strategy, flags: [.bulk], table: .broadcast, item: broadcast.number,
             acceptedAt: broadcast.plan.launchedAt, expiresAt: broadcast.plan.expiresAt, fallbackAt: 0,
             wakeAt: broadcast.plan.expiresAt, timeToLive: broadcast.record.content.timeToLive,
@@ -224,49 +224,49 @@ extension Shard {
     ///
     /// - Returns: false when the stream must stop here for now.
     private mutating func offerBroadcasts(_ slot: DeviceSlot) -> Bool {
-        let device = devices.pointer(slot)
-        var next = device.pointee.firstBroadcast
+        let device = devices.at(slot)
+        var next = device.value.firstBroadcast
         while next != .none {
             let message = next
-            let entry = messages.pointer(message)
-            next = entry.pointee.next
-            if entry.pointee.flags.contains(.inFlight) || entry.pointee.flags.contains(.passedOver) { continue }
-            guard device.pointee.inFlightCount < device.pointee.window else { return false }
-            guard entry.pointee.ticket <= outbox.committedTicket || isPlanted(.broadcastBeforeSync), !isWalled(slot)
+            let entry = messages.at(message)
+            next = entry.value.next
+            if entry.value.flags.contains(.inFlight) || entry.value.flags.contains(.passedOver) { continue }
+            guard device.value.inFlightCount < device.value.window else { return false }
+            guard entry.value.ticket <= outbox.committedTicket || isPlanted(.broadcastBeforeSync), !isWalled(slot)
             else {
                 return false
             }
-            guard let broadcast = broadcast(entry.pointee.facts.item, of: entry.pointee.facts.app), !broadcast.isOver
+            guard let broadcast = broadcast(entry.value.facts.item, of: entry.value.facts.app), !broadcast.isOver
             else {
                 // Its end is under way. An earlier attempt may have been lost, so a later position is no evidence of
                 // it.
-                entry.pointee.flags.insert(.passedOver)
-                entry.pointee.flags.remove(.sentHere)
+                entry.value.flags.insert(.passedOver)
+                entry.value.flags.remove(.sentHere)
                 continue
             }
-            if isOver(entry.pointee.facts.expiresAt) {
-                entry.pointee.flags.insert(.passedOver)
-                entry.pointee.flags.remove(.sentHere)
+            if isOver(entry.value.facts.expiresAt) {
+                entry.value.flags.insert(.passedOver)
+                entry.value.flags.remove(.sentHere)
                 expireListed(message)
                 continue
             }
-            if entry.pointee.facts.isOneShot,
-                entry.pointee.flags.contains(.attempted) || entry.pointee.flags.contains(.cold)
-                    || entry.pointee.facts.flags.contains(.offline)
+            if entry.value.facts.isOneShot,
+                entry.value.flags.contains(.attempted) || entry.value.flags.contains(.cold)
+                    || entry.value.facts.flags.contains(.offline)
             {
-                entry.pointee.flags.insert(.passedOver)
-                entry.pointee.flags.remove(.sentHere)
+                entry.value.flags.insert(.passedOver)
+                entry.value.flags.remove(.sentHere)
                 continue
             }
-            if !entry.pointee.flags.contains(.attempted), isSuperseded(slot, broadcast) {
+            if !entry.value.flags.contains(.attempted), isSuperseded(slot, broadcast) {
                 inBatch(of: slot) { shard in
-                    shard.end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+                    shard.end(entry.value.facts, .collapsed, message: message, job: entry.value.job)
                 }
                 continue
             }
             guard
-                device.pointee.inFlightCount == 0
-                    || Int(device.pointee.inFlightBytes) + Int(broadcast.byteCount) <= limits.windowByteCount
+                device.value.inFlightCount == 0
+                    || Int(device.value.inFlightBytes) + Int(broadcast.byteCount) <= limits.windowByteCount
             else { return false }
             send(message, broadcast, device)
         }
@@ -274,33 +274,32 @@ extension Shard {
     }
 
     private mutating func send(
-        _ message: MessageSlot, _ broadcast: LiveBroadcast, _ device: UnsafeMutablePointer<Device>
+        _ message: MessageSlot, _ broadcast: LiveBroadcast, _ device: Place<Device>
     ) {
-        let entry = messages.pointer(message)
-        let alertedAt = entry.pointee.job == .none ? 0 : jobs.pointer(entry.pointee.job).pointee.row.alertedAt
-        let isAgain = entry.pointee.flags.contains(.sentHere)
-        let attempt = isAgain ? UInt32(device.pointee.round) : 1
-        var (frame, messageIDOffset) = broadcast.frame(isOffline: entry.pointee.isOffline)
+        let entry = messages.at(message)
+        let alertedAt = entry.value.job == .none ? 0 : jobs.at(entry.value.job).value.row.alertedAt
+        let isAgain = entry.value.flags.contains(.sentHere)
+        let attempt = isAgain ? UInt32(device.value.round) : 1
+        var frame = broadcast.frame(isOffline: entry.value.isOffline)
         if alertedAt > 0 || attempt > 1,
-            let own = broadcast.frame(isOffline: entry.pointee.isOffline, alertedAt: alertedAt, attempt: attempt)
+            let own = broadcast.frame(isOffline: entry.value.isOffline, alertedAt: alertedAt, attempt: attempt)
         {
             heldFrames.append(own)
-            (frame, messageIDOffset) = (own.bytes, own.messageIDOffset)
+            frame = own
         }
         outbox.send(
             .broadcast(
-                device.pointee.session,
-                BroadcastEffect(
-                    frame: frame, messageIDOffset: messageIDOffset, message: entry.pointee.facts.message)))
-        entry.pointee.flags.insert([.inFlight, .attempted, .sentHere])
-        if entry.pointee.sentAt == 0 { entry.pointee.sentAt = now }
-        entry.pointee.ackDeadline = ackDeadline(entry, device)
-        device.pointee.inFlightCount += 1
-        device.pointee.inFlightBytes += entry.pointee.facts.byteCount
+                device.value.session,
+                BroadcastEffect(frame: frame, message: entry.value.facts.message)))
+        entry.value.flags.insert([.inFlight, .attempted, .sentHere])
+        if entry.value.sentAt == 0 { entry.value.sentAt = now }
+        entry.value.ackDeadline = ackDeadline(entry, device)
+        device.value.inFlightCount += 1
+        device.value.inFlightBytes += entry.value.facts.byteCount
         numbers.deliversSent &+= 1
         numbers.broadcastDelivers &+= 1
         if attempt > 1 { numbers.deliversResent &+= 1 }
-        if (messages.timers.deadline(of: message) ?? .max) > entry.pointee.ackDeadline { armTimer(message) }
+        if (messages.timers.deadline(of: message) ?? .max) > entry.value.ackDeadline { armTimer(message) }
     }
 
     // MARK: Acks
@@ -311,8 +310,8 @@ extension Shard {
     ) {
         begin(now)
         guard let slot = device(of: session) else { return }
-        let device = devices.pointer(slot)
-        device.pointee.lastHeardAt = self.now
+        let device = devices.at(slot)
+        device.value.lastHeardAt = self.now
         let position = StreamPosition(stream: 1, sequence: cumulative, ranges: ranges)
         let highest = ranges.reduce(cumulative) { max($0, $1.last) }
         guard highest <= broadcastLog(device)?.head ?? 0 else {
@@ -321,44 +320,44 @@ extension Shard {
             return
         }
         var settled = 0
-        var next = device.pointee.firstBroadcast
+        var next = device.value.firstBroadcast
         inBatches(of: slot) { shard in
             while next != .none {
                 let message = next
-                let entry = shard.messages.pointer(message)
-                next = entry.pointee.next
-                guard entry.pointee.facts.item <= highest else { break }
-                guard entry.pointee.flags.contains(.sentHere), position.names(entry.pointee.facts.item) else {
+                let entry = shard.messages.at(message)
+                next = entry.value.next
+                guard entry.value.facts.item <= highest else { break }
+                guard entry.value.flags.contains(.sentHere), position.names(entry.value.facts.item) else {
                     continue
                 }
                 shard.nextChange()
                 shard.end(
-                    entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
-                    job: entry.pointee.job)
+                    entry.value.facts, entry.value.isOffline ? .deliveredOffline : .delivered, message: message,
+                    job: entry.value.job)
                 settled += 1
             }
         }
         if settled > 0 { cursorMoved(slot) }
         // A client names both streams in each ack; its position in this one may be old.
-        if highest > device.pointee.broadcastEvaluated { numbers.acksIgnored &+= 1 }
+        if highest > device.value.broadcastEvaluated { numbers.acksIgnored &+= 1 }
         pump(slot)
     }
 
     /// Ends the messages that a Hello's position in stream 1 names; the device's pending messages are in memory.
     mutating func settleBroadcastPosition(_ position: StreamPosition, _ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         var named: [MessageSlot] = []
-        var next = device.pointee.firstBroadcast
+        var next = device.value.firstBroadcast
         while next != .none {
-            let entry = messages.pointer(next)
-            if position.names(entry.pointee.facts.item), isEvidence(next) { named.append(next) }
-            next = entry.pointee.next
+            let entry = messages.at(next)
+            if position.names(entry.value.facts.item), isEvidence(next) { named.append(next) }
+            next = entry.value.next
         }
         endAcked(named, slot)
         // The shard does not look again at what it passed over below the position. What the shard has not evaluated
         // stays so: no position stands in for a message that never existed.
         let unevaluated = broadcastLog(device)?.live.first {
-            $0.number > device.pointee.broadcastEvaluated && $0.number <= position.sequence && isTarget(slot, $0)
+            $0.number > device.value.broadcastEvaluated && $0.number <= position.sequence && isTarget(slot, $0)
         }
         pass(slot, to: unevaluated.map { $0.number - 1 } ?? position.sequence)
         if !named.isEmpty { cursorMoved(slot) }
@@ -368,8 +367,8 @@ extension Shard {
     ///
     /// It is not if a session may have passed over the message, before or after a restart.
     private func isEvidence(_ message: MessageSlot) -> Bool {
-        let entry = messages.pointer(message)
-        let (facts, flags) = (entry.pointee.facts, entry.pointee.flags)
+        let entry = messages.at(message)
+        let (facts, flags) = (entry.value.facts, entry.value.flags)
         guard !flags.contains(.passedOver) else { return false }
         // In memory since a session sent it: that session did not pass over it.
         if flags.contains(.attempted) { return true }
@@ -381,17 +380,17 @@ extension Shard {
 
     /// As `recallInFlight`, for messages of broadcasts.
     mutating func recallBroadcasts(_ deviceSlot: DeviceSlot, isSessionOver: Bool) {
-        let device = devices.pointer(deviceSlot)
-        var next = device.pointee.firstBroadcast
+        let device = devices.at(deviceSlot)
+        var next = device.value.firstBroadcast
         while next != .none {
             let slot = next
-            let entry = messages.pointer(slot)
-            next = entry.pointee.next
-            if isSessionOver { entry.pointee.flags.remove(.sentHere) }
-            if entry.pointee.flags.contains(.inFlight) {
-                entry.pointee.flags.subtract([.inFlight, .overdue])
-                device.pointee.inFlightCount -= 1
-                device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+            let entry = messages.at(slot)
+            next = entry.value.next
+            if isSessionOver { entry.value.flags.remove(.sentHere) }
+            if entry.value.flags.contains(.inFlight) {
+                entry.value.flags.subtract([.inFlight, .overdue])
+                device.value.inFlightCount -= 1
+                device.value.inFlightBytes -= entry.value.facts.byteCount
             }
             armTimer(slot)
         }
@@ -401,15 +400,15 @@ extension Shard {
     ///
     /// Every step ends in `drainWaiting`, which calls this.
     mutating func leaveBroadcasts(_ deviceSlot: DeviceSlot) {
-        let flags = devices.pointer(deviceSlot).pointee.flags
-        guard !flags.contains(.connected), !devices.pointer(deviceSlot).pointee.isBusy else { return }
-        var next = devices.pointer(deviceSlot).pointee.firstBroadcast
+        let flags = devices.at(deviceSlot).value.flags
+        guard !flags.contains(.connected), !devices.at(deviceSlot).value.isBusy else { return }
+        var next = devices.at(deviceSlot).value.firstBroadcast
         while next != .none {
             let slot = next
-            let entry = messages.pointer(slot)
-            next = entry.pointee.next
+            let entry = messages.at(slot)
+            next = entry.value.next
             // Armed and without a job: its timer makes that job.
-            guard entry.pointee.fallbackAt == 0 || entry.pointee.job != .none else { continue }
+            guard entry.value.fallbackAt == 0 || entry.value.job != .none else { continue }
             cursorMoved(deviceSlot)
             leaveToStore(slot)
         }

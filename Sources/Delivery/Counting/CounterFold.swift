@@ -45,7 +45,7 @@ public struct CounterFold: Sendable, Equatable {
     /// Takes one of the fold's rows; false for any other row.
     public mutating func take(_ row: StoredRow) -> Bool {
         guard let kind = RowKind(rawValue: row.key.ownerHigh) else { return false }
-        guard let counters = CountersRow(row.value) else { return true }
+        guard let counters = CountersRow(row.bytes) else { return true }
         switch kind {
         case .day: days[CounterDay(app: counters.app, day: counters.day)] = counters
         case .total: totals[counters.app] = counters
@@ -110,7 +110,7 @@ public struct CounterFold: Sendable, Equatable {
     public mutating func write(_ change: Change, to store: any ShardStore) -> Ticket {
         store.beginBatch(Bucket(0))
         func put(_ row: CountersRow, _ kind: RowKind, item: UInt64) {
-            store.put(
+            store.putRow(
                 Self.key(kind, row.app, item), wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: CountersRow.byteCount
             ) { row.write(into: $0) }
         }
@@ -168,7 +168,7 @@ public struct CounterStart: Sendable {
     /// Takes in a row of the table `counters`, valid during the call.
     public mutating func take(_ stored: StoredRow) {
         rowCount += 1
-        guard let row = CountersRow(stored.value) else {
+        guard let row = CountersRow(stored.bytes) else {
             damagedRowCount += 1
             return
         }

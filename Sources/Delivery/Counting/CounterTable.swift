@@ -58,18 +58,18 @@ struct CounterTable: ~Copyable {
     // MARK: Counting, in the open batch
 
     mutating func countAccepted(_ scope: Scope) {
-        rows.pointer(openToday(scope)).pointee.accepted &+= 1
+        rows.at(openToday(scope)).value.accepted &+= 1
         today.change.countAccepted()
     }
 
     mutating func count(_ state: FinalState, _ scope: Scope) {
-        rows.pointer(openToday(scope)).pointee.finals[Int(state.rawValue) - 1] &+= 1
+        rows.at(openToday(scope)).value.finals[Int(state.rawValue) - 1] &+= 1
         today.change.count(state)
     }
 
     /// Counts something that is neither an acceptance nor an end.
     mutating func count(_ extra: CountersRow.Extra, _ scope: Scope) {
-        rows.pointer(openToday(scope)).pointee.extra[extra] &+= 1
+        rows.at(openToday(scope)).value.extra[extra] &+= 1
         today.change.count(extra)
     }
 
@@ -83,9 +83,9 @@ struct CounterTable: ~Copyable {
         if acceptedOn &+ 1 == scope.day, let slot = slot(of: facts.app, facts.bucket, acceptedOn) {
             earlier.slot = slot
             earlier.change.count(reach)
-            rows.pointer(slot).pointee.count(reach)
+            rows.at(slot).value.count(reach)
         } else {
-            rows.pointer(openToday(scope)).pointee.count(reach)
+            rows.at(openToday(scope)).value.count(reach)
             today.change.count(reach)
         }
     }
@@ -103,16 +103,14 @@ struct CounterTable: ~Copyable {
     }
 
     private func write(_ changed: Changed, _ bucket: Bucket, to store: any ShardStore) {
-        let row = rows.pointer(changed.slot)
-        store.add(CountersRow.key(bucket, app: row.pointee.app, day: row.pointee.day), changed.change) {
-            row.pointee.write(into: $0)
-        }
+        let row = rows.at(changed.slot)
+        store.addCounts(CountersRow.key(bucket, app: row.value.app, day: row.value.day), changed.change, to: row)
     }
 
     /// The row of the batch's bucket, app and day, which the batch changes.
     private mutating func openToday(_ scope: Scope) -> CounterSlot {
         if today.slot != .none {
-            assert(rows.pointer(today.slot).pointee.app == scope.app, "a batch counts for one app")
+            assert(rows.at(today.slot).value.app == scope.app, "a batch counts for one app")
             return today.slot
         }
         today.slot =
@@ -153,7 +151,7 @@ struct CounterTable: ~Copyable {
         }
         slotsByApp.removeAll(keepingCapacity: true)
         for slot in rows.slots() where rows.isOccupied(slot) {
-            slotsByApp[rows.pointer(slot).pointee.app, default: []].append(slot)
+            slotsByApp[rows.at(slot).value.app, default: []].append(slot)
         }
     }
 
@@ -167,7 +165,7 @@ struct CounterTable: ~Copyable {
             if part.day == day { sum.add(part) }
         }
         for part in pastDays.values { take(part) }
-        for slot in slotsByApp[app] ?? [] { take(rows.pointer(slot).pointee) }
+        for slot in slotsByApp[app] ?? [] { take(rows.at(slot).value) }
         return DayTotals(sum, deviceCount: deviceCount)
     }
 
@@ -183,10 +181,10 @@ struct CounterTable: ~Copyable {
         for (day, row) in pastDays where Int64(day.day) + 2 <= today && !foldedDays.contains(day) { sums[day] = row }
         // Rows of an app that is no longer configured leave memory only with the process.
         for slot in rows.slots() where rows.isOccupied(slot) {
-            let row = rows.pointer(slot)
-            let day = CounterDay(app: row.pointee.app, day: row.pointee.day)
+            let row = rows.at(slot)
+            let day = CounterDay(app: row.value.app, day: row.value.day)
             guard Int64(day.day) + 2 <= today, !foldedDays.contains(day) else { continue }
-            sums[day, default: CountersRow(app: day.app, day: day.day)].add(row.pointee)
+            sums[day, default: CountersRow(app: day.app, day: day.day)].add(row.value)
         }
         for day in staleDays { sums[day] = CountersRow(app: day.app, day: day.day) }
         return Array(sums.values)

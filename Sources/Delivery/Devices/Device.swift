@@ -41,7 +41,7 @@ struct Device {
         static let cursorMoved = Flags(rawValue: 1 << 22)
         /// The shard could not decode its row at the last read.
         static let damaged = Flags(rawValue: 1 << 23)
-        /// Its profile is in a cell of `ProfileCells`.
+        /// Its profile is in a cell of `ByteCells`.
         static let profileInCell = Flags(rawValue: 1 << 24)
         // Bits 16–18, 25 and 27–31 are for tokens, see `token`.
         /// The shard gave held jobs of it back to the store.
@@ -67,7 +67,7 @@ struct Device {
 
     let cid: DeviceID
     /// The shared record of no queue while there is none; see `DeviceQueue`.
-    var queue: DeviceQueue.Pointer
+    var queue: Place<DeviceQueue>
     var session = SessionRef.none
     /// The next sequence to give.
     var nextSequence: UInt64 = 1
@@ -90,8 +90,8 @@ struct Device {
     /// Results that have not gone out to the client; the stream is gated until the last one has.
     var gates: UInt16 = 0
     var queueEpoch: UInt64 = 0
-    /// The bytes of its `DeviceProfile`, owned by the slot; see `ProfileCells`.
-    var profilePlace: UnsafeMutableRawPointer?
+    /// The bytes of its `DeviceProfile`, owned by the slot; see `DeviceTable`.
+    var profilePlace: ByteCells.Place?
     var badge: Int32 = 0
     var heartbeatSeconds: UInt16 = 0
     private var packedGeneration = Packed48()
@@ -102,7 +102,7 @@ struct Device {
     /// Counts, modulo 256, the values that the client or its server set the badge to.
     var badgeRound: UInt8 = 0
 
-    init(cid: DeviceID, bucket: Bucket, queue: DeviceQueue.Pointer) {
+    init(cid: DeviceID, bucket: Bucket, queue: Place<DeviceQueue>) {
         (self.cid, self.bucket, self.queue) = (cid, bucket, queue)
     }
 
@@ -202,12 +202,6 @@ struct Device {
     var coldVendorCount: Int32 { vendorCount - listedVendorCount }
 
     var key: StoreKey { StoreKey(bucket, .device, cid) }
-
-    /// Valid until the profile is replaced.
-    var profileBytes: UnsafeRawBufferPointer {
-        profilePlace.map { ProfileCells.bytes($0, isCell: flags.contains(.profileInCell)) }
-            ?? UnsafeRawBufferPointer(start: nil, count: 0)
-    }
 }
 
 /// A message in memory: young, or sent in the current session.

@@ -6,12 +6,10 @@ internal import Structures
 /// read needs no check. The first write of another value takes a record from the pool; `DeviceTable.releaseQueue` gives
 /// it back.
 struct DeviceQueue {
-    typealias Pointer = UnsafeMutablePointer<DeviceQueue>
-
     /// The pool of the records; the shared record has it, too.
-    let pool: UnsafeMutablePointer<DeviceQueuePool>
+    let pool: Place<DeviceQueuePool>
     /// The next free record, in a free one.
-    var nextFree: Pointer?
+    var nextFree: Place<DeviceQueue>?
 
     /// The first listed message of the live stream that the shard has not offered to this session.
     var firstUnsent = MessageSlot.none
@@ -51,22 +49,22 @@ struct DeviceQueue {
     /// False from the moment the queue is empty until a job's first row; true for a queue that a load finds on disk.
     var mayHaveJobRows = false
 
-    init(pool: UnsafeMutablePointer<DeviceQueuePool>) { self.pool = pool }
+    init(pool: Place<DeviceQueuePool>) { self.pool = pool }
 }
 
-extension DeviceQueue.Pointer {
+extension Place<DeviceQueue> {
     /// The shared record of no queue.
     @inline(__always)
-    var isNone: Bool { pointee.pool.pointee.none == self }
+    var isNone: Bool { value.pool.value.none == self }
 
     /// Nothing is queued, listed or waits: every device without a queue is like this.
     @inline(__always)
     var isEmpty: Bool {
-        pointee.messageCount | pointee.vendorCount | Int32(pointee.inFlightCount) == 0
-            && pointee.streamed.first.number & pointee.broadcast.first.number & pointee.unstreamed.first.number == .max
-            && pointee.jobs.first.number & pointee.waiting.number == .max
-            && pointee.dropped.expired | pointee.dropped.collapsed | pointee.dropped.overflowed == 0
-            && pointee.dropped.revoked | pointee.dropped.failed == 0
+        value.messageCount | value.vendorCount | Int32(value.inFlightCount) == 0
+            && value.streamed.first.number & value.broadcast.first.number & value.unstreamed.first.number == .max
+            && value.jobs.first.number & value.waiting.number == .max
+            && value.dropped.expired | value.dropped.collapsed | value.dropped.overflowed == 0
+            && value.dropped.revoked | value.dropped.failed == 0
     }
 }
 
@@ -75,53 +73,47 @@ struct DeviceQueuePool: ~Copyable {
     private static let chunkCount = 128
 
     /// The shared record of no queue.
-    let none: DeviceQueue.Pointer
-    private var firstFree: DeviceQueue.Pointer?
-    private var chunks: [DeviceQueue.Pointer] = []
+    let none: Place<DeviceQueue>
+    private var firstFree: Place<DeviceQueue>?
+    private var chunks = PlaceChunks<DeviceQueue>()
     /// Queues that devices have.
     private(set) var count = 0
 
-    /// The pool is behind a pointer, since every record names it.
-    static func make() -> UnsafeMutablePointer<DeviceQueuePool> {
-        let pool = UnsafeMutablePointer<DeviceQueuePool>.allocate(capacity: 1)
-        let none = DeviceQueue.Pointer.allocate(capacity: 1)
-        none.initialize(to: DeviceQueue(pool: pool))
-        pool.initialize(to: DeviceQueuePool(none: none))
-        return pool
+    /// The pool has a place of its own, since every record names it.
+    static func make() -> Place<DeviceQueuePool> {
+        Place.make { DeviceQueuePool(at: $0) }
     }
 
-    private init(none: DeviceQueue.Pointer) { self.none = none }
-
-    deinit {
-        for chunk in chunks { chunk.deallocate() }
-        none.deallocate()
+    private init(at place: Place<DeviceQueuePool>) {
+        var none: Place<DeviceQueue>?
+        chunks.make(1, of: DeviceQueue(pool: place)) { none = $0 }
+        guard let none else { preconditionFailure("one place is made") }
+        self.none = none
     }
 
     /// A record with the values of no queue.
-    mutating func take() -> DeviceQueue.Pointer {
+    mutating func take() -> Place<DeviceQueue> {
         if firstFree == nil { addChunk() }
         guard let queue = firstFree else { preconditionFailure("a chunk without records") }
-        firstFree = queue.pointee.nextFree
-        queue.update(from: none, count: 1)
+        firstFree = queue.value.nextFree
+        queue.update(from: none)
         count += 1
         return queue
     }
 
-    mutating func put(_ queue: DeviceQueue.Pointer) {
+    mutating func put(_ queue: Place<DeviceQueue>) {
         count -= 1
-        keep(queue)
-    }
-
-    private mutating func keep(_ queue: DeviceQueue.Pointer) {
-        queue.pointee.nextFree = firstFree
+        queue.value.nextFree = firstFree
         firstFree = queue
     }
 
     private mutating func addChunk() {
-        let chunk = DeviceQueue.Pointer.allocate(capacity: Self.chunkCount)
-        chunk.initialize(repeating: none.pointee, count: Self.chunkCount)
-        chunks.append(chunk)
-        for index in (0..<Self.chunkCount).reversed() { keep(chunk + index) }
+        var first = firstFree
+        chunks.make(Self.chunkCount, of: none.value) { queue in
+            queue.value.nextFree = first
+            first = queue
+        }
+        firstFree = first
     }
 }
 
@@ -132,28 +124,28 @@ extension Device {
     private mutating func mayWrite(_ isBlank: Bool) -> Bool {
         guard queue.isNone else { return true }
         if isBlank { return false }
-        queue = queue.pointee.pool.pointee.take()
+        queue = queue.value.pool.value.take()
         return true
     }
 
     var firstUnsent: MessageSlot {
-        @inline(__always) get { queue.pointee.firstUnsent }
-        @inline(__always) set { if mayWrite(newValue == .none) { queue.pointee.firstUnsent = newValue } }
+        @inline(__always) get { queue.value.firstUnsent }
+        @inline(__always) set { if mayWrite(newValue == .none) { queue.value.firstUnsent = newValue } }
     }
 
-    var firstMessage: MessageSlot { @inline(__always) get { queue.pointee.streamed.first } }
-    var firstVendor: MessageSlot { @inline(__always) get { queue.pointee.unstreamed.first } }
-    var firstBroadcast: MessageSlot { @inline(__always) get { queue.pointee.broadcast.first } }
-    var lastBroadcast: MessageSlot { @inline(__always) get { queue.pointee.broadcast.last } }
-    var firstJob: JobSlot { @inline(__always) get { queue.pointee.jobs.first } }
+    var firstMessage: MessageSlot { @inline(__always) get { queue.value.streamed.first } }
+    var firstVendor: MessageSlot { @inline(__always) get { queue.value.unstreamed.first } }
+    var firstBroadcast: MessageSlot { @inline(__always) get { queue.value.broadcast.first } }
+    var lastBroadcast: MessageSlot { @inline(__always) get { queue.value.broadcast.last } }
+    var firstJob: JobSlot { @inline(__always) get { queue.value.jobs.first } }
 
     /// The list of the device's messages of a table in memory.
     @inline(__always)
     func messages(of table: StoreKey.Table) -> SlotEnds<Message> {
         switch table {
-        case .message: queue.pointee.streamed
-        case .broadcast: queue.pointee.broadcast
-        default: queue.pointee.unstreamed
+        case .message: queue.value.streamed
+        case .broadcast: queue.value.broadcast
+        default: queue.value.unstreamed
         }
     }
 
@@ -161,109 +153,109 @@ extension Device {
     mutating func setMessages(of table: StoreKey.Table, _ ends: SlotEnds<Message>) {
         guard mayWrite(ends.isEmpty) else { return }
         switch table {
-        case .message: queue.pointee.streamed = ends
-        case .broadcast: queue.pointee.broadcast = ends
-        default: queue.pointee.unstreamed = ends
+        case .message: queue.value.streamed = ends
+        case .broadcast: queue.value.broadcast = ends
+        default: queue.value.unstreamed = ends
         }
     }
 
     var jobs: SlotEnds<JobEntry> {
-        @inline(__always) get { queue.pointee.jobs }
-        @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.pointee.jobs = newValue } }
+        @inline(__always) get { queue.value.jobs }
+        @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.value.jobs = newValue } }
     }
 
     var messageCount: Int32 {
-        @inline(__always) get { queue.pointee.messageCount }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.messageCount = newValue } }
+        @inline(__always) get { queue.value.messageCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.messageCount = newValue } }
     }
 
     var listedCount: Int32 {
-        @inline(__always) get { queue.pointee.listedCount }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.listedCount = newValue } }
+        @inline(__always) get { queue.value.listedCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.listedCount = newValue } }
     }
 
     var messageBytes: Int64 {
-        @inline(__always) get { queue.pointee.messageBytes }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.messageBytes = newValue } }
+        @inline(__always) get { queue.value.messageBytes }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.messageBytes = newValue } }
     }
 
     var cursor: UInt64 {
-        @inline(__always) get { queue.pointee.cursor }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.cursor = newValue } }
+        @inline(__always) get { queue.value.cursor }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.cursor = newValue } }
     }
 
     var offeredBelow: UInt64 {
-        @inline(__always) get { queue.pointee.offeredBelow }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.offeredBelow = newValue } }
+        @inline(__always) get { queue.value.offeredBelow }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.offeredBelow = newValue } }
     }
 
     var resentBelow: UInt64 {
-        @inline(__always) get { queue.pointee.resentBelow }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.resentBelow = newValue } }
+        @inline(__always) get { queue.value.resentBelow }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.resentBelow = newValue } }
     }
 
     var inFlightBytes: UInt32 {
-        @inline(__always) get { queue.pointee.inFlightBytes }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.inFlightBytes = newValue } }
+        @inline(__always) get { queue.value.inFlightBytes }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.inFlightBytes = newValue } }
     }
 
     var inFlightCount: UInt16 {
-        @inline(__always) get { queue.pointee.inFlightCount }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.inFlightCount = newValue } }
+        @inline(__always) get { queue.value.inFlightCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.inFlightCount = newValue } }
     }
 
     var round: UInt16 {
-        @inline(__always) get { queue.pointee.round }
-        @inline(__always) set { if mayWrite(newValue == 1) { queue.pointee.round = newValue } }
+        @inline(__always) get { queue.value.round }
+        @inline(__always) set { if mayWrite(newValue == 1) { queue.value.round = newValue } }
     }
 
     var vendorCount: Int32 {
-        @inline(__always) get { queue.pointee.vendorCount }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.vendorCount = newValue } }
+        @inline(__always) get { queue.value.vendorCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.vendorCount = newValue } }
     }
 
     var listedVendorCount: Int32 {
-        @inline(__always) get { queue.pointee.listedVendorCount }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.listedVendorCount = newValue } }
+        @inline(__always) get { queue.value.listedVendorCount }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.listedVendorCount = newValue } }
     }
 
     var vendorBytes: Int64 {
-        @inline(__always) get { queue.pointee.vendorBytes }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.vendorBytes = newValue } }
+        @inline(__always) get { queue.value.vendorBytes }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.vendorBytes = newValue } }
     }
 
     var coldKeys: UInt64 {
-        @inline(__always) get { queue.pointee.coldKeys }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.coldKeys = newValue } }
+        @inline(__always) get { queue.value.coldKeys }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.coldKeys = newValue } }
     }
 
     var suspectSince: GatewayTime {
-        @inline(__always) get { queue.pointee.suspectSince }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.suspectSince = newValue } }
+        @inline(__always) get { queue.value.suspectSince }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.suspectSince = newValue } }
     }
 
     var queuedSearchAt: GatewayTime {
-        @inline(__always) get { queue.pointee.queuedSearchAt }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.queuedSearchAt = newValue } }
+        @inline(__always) get { queue.value.queuedSearchAt }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.queuedSearchAt = newValue } }
     }
 
     var departures: UInt32 {
-        @inline(__always) get { queue.pointee.departures }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.pointee.departures = newValue } }
+        @inline(__always) get { queue.value.departures }
+        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.departures = newValue } }
     }
 
     var waiting: WaitSlot {
-        @inline(__always) get { queue.pointee.waiting }
-        @inline(__always) set { if mayWrite(newValue == .none) { queue.pointee.waiting = newValue } }
+        @inline(__always) get { queue.value.waiting }
+        @inline(__always) set { if mayWrite(newValue == .none) { queue.value.waiting = newValue } }
     }
 
     var dropped: DroppedCounts {
-        @inline(__always) get { queue.pointee.dropped }
-        @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.pointee.dropped = newValue } }
+        @inline(__always) get { queue.value.dropped }
+        @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.value.dropped = newValue } }
     }
 
     var mayHaveJobRows: Bool {
-        @inline(__always) get { queue.pointee.mayHaveJobRows }
-        @inline(__always) set { if mayWrite(!newValue) { queue.pointee.mayHaveJobRows = newValue } }
+        @inline(__always) get { queue.value.mayHaveJobRows }
+        @inline(__always) set { if mayWrite(!newValue) { queue.value.mayHaveJobRows = newValue } }
     }
 }

@@ -15,7 +15,8 @@ struct DeviceTable: ~Copyable {
 
     private var entries = Slab<Device>()
     private let queues = DeviceQueuePool.make()
-    private var profiles = ProfileCells()
+    /// Without tokens and names a profile has 34 bytes.
+    private var profiles = ByteCells(capacity: 35)
     private var index = SlotIndex()
     var timers: SlotTimers<Device>
     private var waitLists = Slab<WaitList>()
@@ -29,23 +30,23 @@ struct DeviceTable: ~Copyable {
 
     deinit {
         for slot in entries.slots() where entries.isOccupied(slot) {
-            let device = entries.pointer(slot)
-            guard let place = device.pointee.profilePlace, !device.pointee.flags.contains(.profileInCell) else {
+            let device = entries.at(slot)
+            guard let place = device.value.profilePlace, !device.value.flags.contains(.profileInCell) else {
                 continue
             }
-            place.deallocate()
+            ByteCells.freeLong(place)
         }
-        queues.deinitialize(count: 1)
-        queues.deallocate()
+        // No device outlives the table, and nothing else names the pool.
+        unsafe queues.destroy()
     }
 
     var count: Int { entries.count }
     /// Devices that have a queue.
-    var queueCount: Int { queues.pointee.count }
+    var queueCount: Int { queues.value.count }
     @inline(__always) func isOccupied(_ slot: DeviceSlot) -> Bool { entries.isOccupied(slot) }
     /// The device's place, valid until the device is removed.
-    @inline(__always) func pointer(_ slot: DeviceSlot) -> UnsafeMutablePointer<Device> { entries.pointer(slot) }
-    @inline(__always) func address(_ slot: DeviceSlot) -> UnsafeMutablePointer<Device> { entries.address(slot) }
+    @inline(__always) func at(_ slot: DeviceSlot) -> Place<Device> { entries.at(slot) }
+    @inline(__always) func unchecked(_ slot: DeviceSlot) -> Place<Device> { entries.unchecked(slot) }
 
     /// The device's slot, if it has one.
     @inline(__always)  // A call would copy the whole table.
@@ -53,34 +54,34 @@ struct DeviceTable: ~Copyable {
         var probe = index.probe(cid.high, cid.low)
         while let number = index.next(&probe) {
             let slot = DeviceSlot(number: number)
-            if entries.address(slot).pointee.cid == cid { return slot }
+            if entries.unchecked(slot).value.cid == cid { return slot }
         }
         return nil
     }
 
     /// Where the device most likely is, if it has a slot: to check the record would wait for the memory to prefetch.
-    func likelyAddress(_ cid: DeviceID) -> UnsafeMutablePointer<Device>? {
+    func likelyAddress(_ cid: DeviceID) -> Place<Device>? {
         var probe = index.probe(cid.high, cid.low)
-        return index.next(&probe).map { entries.address(DeviceSlot(number: $0)) }
+        return index.next(&probe).map { entries.unchecked(DeviceSlot(number: $0)) }
     }
 
     private static func key(of slot: UInt32, in entries: borrowing Slab<Device>) -> (high: UInt64, low: UInt64) {
-        let cid = entries.address(DeviceSlot(number: slot)).pointee.cid
+        let cid = entries.unchecked(DeviceSlot(number: slot)).value.cid
         return (cid.high, cid.low)
     }
 
     mutating func insert(_ cid: DeviceID, bucket: Bucket) -> DeviceSlot {
-        let slot = entries.insert(Device(cid: cid, bucket: bucket, queue: queues.pointee.none))
+        let slot = entries.insert(Device(cid: cid, bucket: bucket, queue: queues.value.none))
         index.insert(slot.number, cid.high, cid.low) { Self.key(of: $0, in: entries) }
         return slot
     }
 
     mutating func remove(_ slot: DeviceSlot) {
-        let device = pointer(slot)
-        if device.pointee.isLoaded { loadedCount -= 1 }
+        let device = at(slot)
+        if device.value.isLoaded { loadedCount -= 1 }
         dropProfile(device)
-        if !device.pointee.queue.isNone { queues.pointee.put(device.pointee.queue) }
-        let cid = device.pointee.cid
+        if !device.value.queue.isNone { queues.value.put(device.value.queue) }
+        let cid = device.value.cid
         index.remove(slot.number, cid.high, cid.low) { Self.key(of: $0, in: entries) }
         timers.cancel(slot)
         entries.remove(slot)
@@ -90,13 +91,13 @@ struct DeviceTable: ~Copyable {
 
     /// The record is in memory from now on.
     mutating func noteLoaded(_ slot: DeviceSlot) {
-        pointer(slot).pointee.flags.insert(.loaded)
+        at(slot).value.flags.insert(.loaded)
         loadedCount += 1
     }
 
     /// The record leaves memory; the slot stays.
     mutating func noteUnloaded(_ slot: DeviceSlot) {
-        pointer(slot).pointee.flags.remove(.loaded)
+        at(slot).value.flags.remove(.loaded)
         loadedCount -= 1
     }
 
@@ -108,10 +109,10 @@ struct DeviceTable: ~Copyable {
             steps += 1
             evictionHand = entries.slot(after: evictionHand)
             guard entries.isOccupied(evictionHand) else { continue }
-            let device = entries.pointer(evictionHand)
-            guard device.pointee.isLoaded, device.pointee.isIdle else { continue }
-            guard device.pointee.flags.contains(.touched) else { return evictionHand }
-            device.pointee.flags.remove(.touched)
+            let device = entries.at(evictionHand)
+            guard device.value.isLoaded, device.value.isIdle else { continue }
+            guard device.value.flags.contains(.touched) else { return evictionHand }
+            device.value.flags.remove(.touched)
         }
         return nil
     }
@@ -120,46 +121,42 @@ struct DeviceTable: ~Copyable {
     ///
     /// A read that is under way, and a missed ack, still use the queue's fields.
     mutating func releaseQueue(_ slot: DeviceSlot) {
-        let device = pointer(slot)
-        guard !device.pointee.queue.isNone, device.pointee.queue.isEmpty,
-            device.pointee.flags.isDisjoint(with: [.suspect, .paging, .loading]), !device.pointee.isBusy
+        let device = at(slot)
+        guard !device.value.queue.isNone, device.value.queue.isEmpty,
+            device.value.flags.isDisjoint(with: [.suspect, .paging, .loading]), !device.value.isBusy
         else { return }
-        queues.pointee.put(device.pointee.queue)
-        device.pointee.queue = queues.pointee.none
+        queues.value.put(device.value.queue)
+        device.value.queue = queues.value.none
     }
 
     // MARK: Profiles
 
     /// Copies a profile's bytes into the slot and notes which tokens are usable.
-    mutating func keepProfile(_ slot: DeviceSlot, _ bytes: UnsafeRawBufferPointer) {
-        let device = pointer(slot)
+    mutating func keepProfile(_ slot: DeviceSlot, _ bytes: LentBytes) {
+        let device = at(slot)
         let (place, isCell) = profiles.put(bytes)
         dropProfile(device)
-        device.pointee.profilePlace = place
-        if isCell { device.pointee.flags.insert(.profileInCell) }
-        device.pointee.flags.subtract(.allTokens)
+        device.value.profilePlace = place
+        if isCell { device.value.flags.insert(.profileInCell) }
+        device.value.flags.subtract(.allTokens)
         for token in profile(slot).tokens where !token.isQuarantined {
-            device.pointee.flags.insert(.token(token.channel, token.kind))
+            device.value.flags.insert(.token(token.channel, token.kind))
         }
     }
 
     mutating func keepProfile(_ slot: DeviceSlot, _ profile: DeviceProfile) {
-        withUnsafeTemporaryAllocation(byteCount: profile.byteCount, alignment: 1) { buffer in
-            var writer = RowWriter(buffer)
-            profile.write(&writer)
-            keepProfile(slot, UnsafeRawBufferPointer(rebasing: buffer[..<writer.offset]))
-        }
+        profile.withBytes { keepProfile(slot, $0) }
     }
 
     func profile(_ slot: DeviceSlot) -> DeviceProfile {
-        DeviceProfile(pointer(slot).pointee.profileBytes) ?? DeviceProfile(secret: [], tokens: [])
+        DeviceProfile(at(slot).value.profileBytes) ?? DeviceProfile(secret: [], tokens: [])
     }
 
-    private mutating func dropProfile(_ device: UnsafeMutablePointer<Device>) {
-        guard let place = device.pointee.profilePlace else { return }
-        profiles.free(place, isCell: device.pointee.flags.contains(.profileInCell))
-        device.pointee.profilePlace = nil
-        device.pointee.flags.remove(.profileInCell)
+    private mutating func dropProfile(_ device: Place<Device>) {
+        guard let place = device.value.profilePlace else { return }
+        profiles.free(place, isCell: device.value.flags.contains(.profileInCell))
+        device.value.profilePlace = nil
+        device.value.flags.remove(.profileInCell)
     }
 
     // MARK: Waiting
@@ -177,27 +174,27 @@ struct DeviceTable: ~Copyable {
     mutating func wait(
         _ slot: DeviceSlot, _ command: @escaping Shard.Waiter, limitOfOne: Int, limitOfAll: Int
     ) -> Bool {
-        let device = pointer(slot)
-        let count = device.pointee.waiting == .none ? 0 : waitLists.pointer(device.pointee.waiting).pointee.count
+        let device = at(slot)
+        let count = device.value.waiting == .none ? 0 : waitLists.at(device.value.waiting).value.count
         guard count < limitOfOne, waitingCount < limitOfAll else { return false }
-        if device.pointee.waiting == .none { device.pointee.waiting = waitLists.insert(WaitList()) }
-        waitLists.pointer(device.pointee.waiting).pointee.commands.append(command)
+        if device.value.waiting == .none { device.value.waiting = waitLists.insert(WaitList()) }
+        waitLists.at(device.value.waiting).value.commands.append(command)
         waitingCount += 1
         return true
     }
 
     /// The next command that waits for a device; after the last one the device waits for nothing.
     mutating func popWaiting(_ slot: DeviceSlot) -> Shard.Waiter? {
-        let device = pointer(slot)
-        guard device.pointee.waiting != .none else { return nil }
-        let list = waitLists.pointer(device.pointee.waiting)
-        guard list.pointee.count > 0 else {
-            waitLists.remove(device.pointee.waiting)
-            device.pointee.waiting = .none
+        let device = at(slot)
+        guard device.value.waiting != .none else { return nil }
+        let list = waitLists.at(device.value.waiting)
+        guard list.value.count > 0 else {
+            waitLists.remove(device.value.waiting)
+            device.value.waiting = .none
             return nil
         }
-        defer { list.pointee.head += 1 }
+        defer { list.value.head += 1 }
         waitingCount -= 1
-        return list.pointee.commands[list.pointee.head]
+        return list.value.commands[list.value.head]
     }
 }

@@ -134,7 +134,7 @@ extension DeviceToken {
     /// What stands in a device's row: a token, or the bytes of one that only a later version knows.
     enum Stored {
         case token(DeviceToken)
-        case foreign(UnsafeRawBufferPointer)
+        case foreign(LentBytes)
     }
 
     private struct Flags: OptionSet {
@@ -162,8 +162,7 @@ extension DeviceToken {
         writer.put(registeredAt)
         writer.put(text: topic)
         writer.put(UInt16(truncatingIfNeeded: token.utf8.count))
-        var text = token
-        text.withUTF8 { writer.put(UnsafeRawBufferPointer($0)) }
+        writer.put(utf8: token)
         if !activity.isEmpty { writer.put(text: activity) }
     }
 
@@ -183,11 +182,11 @@ extension DeviceToken {
         }
         guard let channel = ChannelByte.channel(kindByte), let kind = ChannelByte.tokenKind(kindByte),
             let environment = TokenEnvironment(rawValue: environmentByte)
-        else { return .foreign(UnsafeRawBufferPointer(rebasing: reader.bytes[start..<reader.offset])) }
+        else { return .foreign(reader.bytes(from: start)) }
         return .token(
             DeviceToken(
                 channel: channel, kind: kind, environment: environment, topic: topic,
-                token: String(decoding: text, as: UTF8.self), activity: activity, registeredAt: registeredAt,
+                token: text.text, activity: activity, registeredAt: registeredAt,
                 isQuarantined: flags.contains(.quarantined)))
     }
 }

@@ -46,7 +46,7 @@ struct SessionTable: ~Copyable {
 
     /// Remembers a connection whose Hello the shard is checking: it may close before the check ends.
     mutating func expect(_ session: SessionRef) {
-        places.pointer(session.slot).pointee = Place(stamp: session.stamp, device: Place.awaited)
+        places.at(session.slot).value = Place(stamp: session.stamp, device: Place.awaited)
         slotCount = max(slotCount, Int(session.slot) + 1)
     }
 
@@ -57,20 +57,20 @@ struct SessionTable: ~Copyable {
     }
 
     mutating func attach(_ session: SessionRef, to device: DeviceSlot, ofApp app: Int) {
-        places.pointer(session.slot).pointee.device = device
+        places.at(session.slot).value.device = device
         count += 1
         countByApp[app] += 1
     }
 
     /// Ends the session of a device; with `keepsPlace` (a planted fault) its slot still names the device.
     mutating func detach(_ session: SessionRef, ofApp app: Int, keepsPlace: Bool) {
-        if !keepsPlace { places.pointer(session.slot).pointee.device = Place.over }
+        if !keepsPlace { places.at(session.slot).value.device = Place.over }
         count -= 1
         countByApp[app] -= 1
     }
 
     /// The connection of a session without a device is gone.
     mutating func forget(_ session: SessionRef) {
-        if places[session.slot].stamp == session.stamp { places.pointer(session.slot).pointee.device = Place.over }
+        if places[session.slot].stamp == session.stamp { places.at(session.slot).value.device = Place.over }
     }
 }

@@ -81,15 +81,15 @@ extension Shard {
             return nil
         }
         let slot = deviceSlot(command.cid, bucket: command.bucket)
-        let device = devices.pointer(slot)
-        device.pointee.appIndex = appIndex(command.app)
-        device.pointee.flags.insert(.touched)
-        device.pointee.queueEpoch = queueEpoch
-        device.pointee.registeredAt = now
-        device.pointee.coldKeys = 0
+        let device = devices.at(slot)
+        device.value.appIndex = appIndex(command.app)
+        device.value.flags.insert(.touched)
+        device.value.queueEpoch = queueEpoch
+        device.value.registeredAt = now
+        device.value.coldKeys = 0
         // Earlier broadcasts are not for a new device.
-        device.pointee.broadcastSettled = broadcastLog(device)?.head ?? 0
-        device.pointee.flags.insert(.resolved)
+        device.value.broadcastSettled = broadcastLog(device)?.head ?? 0
+        device.value.flags.insert(.resolved)
         devices.keepProfile(slot, DeviceProfile(secret: command.newSecret ?? [], tokens: []))
         devices.noteLoaded(slot)
         numbers.registrations &+= 1
@@ -109,8 +109,8 @@ extension Shard {
 
     /// Checks the proof first, so that a peer learns nothing about a device of another; then the clock.
     private mutating func refusal(_ command: HelloCommand, _ slot: DeviceSlot) -> Refusal? {
-        let device = devices.pointer(slot)
-        guard apps[Int(device.pointee.appIndex)].key == command.app else {
+        let device = devices.at(slot)
+        guard apps[Int(device.value.appIndex)].key == command.app else {
             return Refusal(.unknownDevice, "this cid is not known here: register anew")
         }
         guard !retiredApps.contains(command.app) else {
@@ -121,7 +121,7 @@ extension Shard {
         }
         let timestamp = command.hello.timestamp
         let skew = Int64(clamping: timestamp).subtractingReportingOverflow(now)
-        guard timestamp > device.pointee.lastTimestamp || isPlanted(.timestampIgnored), !skew.overflow,
+        guard timestamp > device.value.lastTimestamp || isPlanted(.timestampIgnored), !skew.overflow,
             abs(skew.partialValue) <= limits.clockTolerance
         else {
             return Refusal(.clockSkew, "the timestamp must increase and lie within 120 s of server_time")
@@ -131,12 +131,12 @@ extension Shard {
 
     /// The Hello is accepted: an older session of the device ends.
     private mutating func replaceSession(_ command: HelloCommand, _ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        device.pointee.lastTimestamp = command.hello.timestamp
-        device.pointee.flags.insert(.established)
-        if device.pointee.isConnected {
+        let device = devices.at(slot)
+        device.value.lastTimestamp = command.hello.timestamp
+        device.value.flags.insert(.established)
+        if device.value.isConnected {
             outbox.send(
-                .close(device.pointee.session, .replaced, reason: "another session of this device took over"))
+                .close(device.value.session, .replaced, reason: "another session of this device took over"))
             endSession(slot, announced: false)
         }
     }
@@ -148,15 +148,15 @@ extension Shard {
     /// A position that this store never gave means that the store is older than what the device has seen. No position
     /// counts then, and the queue epoch changes.
     private mutating func arrival(_ command: HelloCommand, _ slot: DeviceSlot) -> Arrival {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         var arrival = Arrival(command: command, slot: slot)
-        guard command.hello.queueEpoch == device.pointee.queueEpoch else { return arrival }
+        guard command.hello.queueEpoch == device.value.queueEpoch else { return arrival }
         let own = command.hello.positions.first { $0.stream == 0 }
         let broadcast = command.hello.positions.first { $0.stream == 1 }
         let isBeyondLog = broadcast.map { $0.highest > broadcastLog(device)?.head ?? 0 } ?? false
-        let isBeyondQueue = own.map { $0.highest >= device.pointee.nextSequence } ?? false
+        let isBeyondQueue = own.map { $0.highest >= device.value.nextSequence } ?? false
         if isBeyondLog || isBeyondQueue && !isPlanted(.positionsIgnored) {
-            device.pointee.queueEpoch = max(device.pointee.queueEpoch &+ 1, queueEpoch)
+            device.value.queueEpoch = max(device.value.queueEpoch &+ 1, queueEpoch)
             let bound: StaticString = isBeyondLog ? "the app's log" : "what was given"
             log(.warning, "positionBeyondQueue", "a device's position exceeds \(bound); its queue epoch changes")
         } else if !isPlanted(.positionsIgnored) {
@@ -169,21 +169,21 @@ extension Shard {
     private mutating func settleOwn(_ arrival: Arrival, completion: @escaping (inout Shard, Reading) -> Void) {
         guard let position = arrival.position else { return completion(&self, .whole) }
         let (slot, highest) = (arrival.slot, position.highest)
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         var named: [MessageSlot] = []
-        var next = device.pointee.firstMessage
+        var next = device.value.firstMessage
         while next != .none, named.count < limits.sliceCount {
-            let item = messages.pointer(next).pointee.facts.item
+            let item = messages.at(next).value.facts.item
             guard item <= highest else { break }
             if position.names(item), mayHaveArrived(next) { named.append(next) }
-            next = messages.pointer(next).pointee.next
+            next = messages.at(next).value.next
         }
         endAcked(named, slot)
         if named.count == limits.sliceCount {
             later { shard in
                 shard.settleOwn(arrival, completion: completion)
             }
-        } else if device.pointee.coldMessageCount > 0, highest > 0 {
+        } else if device.value.coldMessageCount > 0, highest > 0 {
             settleCold(slot, position, from: 0, completion: completion)
         } else {
             completion(&self, .whole)
@@ -221,14 +221,14 @@ extension Shard {
     /// Positions are cumulative. The stream passes over messages that expired while a lease is out, and over one-shot
     /// messages after their attempt. The client cannot see those gaps.
     private func mayHaveArrived(_ message: MessageSlot) -> Bool {
-        let entry = messages.pointer(message)
-        if entry.pointee.flags.contains(.passedOver) { return false }
-        if entry.pointee.flags.contains(.attempted) { return true }
-        if entry.pointee.facts.expiresAt <= now { return false }
+        let entry = messages.at(message)
+        if entry.value.flags.contains(.passedOver) { return false }
+        if entry.value.flags.contains(.attempted) { return true }
+        if entry.value.facts.expiresAt <= now { return false }
         // An earlier session, or the process before the restart, may have passed over a one-shot message in the store.
         // That it was sent does not say that the device read it. So it keeps its own end: an alert too many is better
         // than a delivery that never was.
-        return !entry.pointee.facts.isOneShot
+        return !entry.value.facts.isOneShot
     }
 
     /// Gives acked messages their final state.
@@ -237,10 +237,10 @@ extension Shard {
         inBatches(of: slot) { shard in
             for message in acked {
                 shard.nextChange()
-                let entry = shard.messages.pointer(message)
+                let entry = shard.messages.at(message)
                 shard.end(
-                    entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
-                    job: entry.pointee.job)
+                    entry.value.facts, entry.value.isOffline ? .deliveredOffline : .delivered, message: message,
+                    job: entry.value.job)
             }
         }
     }
@@ -252,7 +252,7 @@ extension Shard {
         let hello = arrival.command.hello
         let opened = hello.opened.prefix(Limits.openedPerHello)
         if !opened.isEmpty, hello.replayOpened {
-            devices.pointer(arrival.slot).pointee.flags.insert(.replayOpened)
+            devices.at(arrival.slot).value.flags.insert(.replayOpened)
         }
         settleOpened(opened, arrival.slot, completion: completion)
     }
@@ -272,54 +272,54 @@ extension Shard {
         // A device that disconnected meanwhile has no session; what its Hello settled stays settled.
         guard sessions.isAwaited(command.session) else { return leaveBroadcasts(slot) }
         let hello = command.hello
-        let device = devices.pointer(slot)
-        device.pointee.generation &+= 1
+        let device = devices.at(slot)
+        device.value.generation &+= 1
         // The shard does not remember a registration's timestamp. A registration proves a new secret, and a clock far
         // ahead would lock the new device out until that time.
-        if !isRegistration { device.pointee.lastTimestamp = max(device.pointee.lastTimestamp, hello.timestamp) }
-        device.pointee.session = command.session
-        device.pointee.flags.formUnion([.connected, .gated])
-        device.pointee.gates = 1
-        device.pointee.state = hello.applicationState
+        if !isRegistration { device.value.lastTimestamp = max(device.value.lastTimestamp, hello.timestamp) }
+        device.value.session = command.session
+        device.value.flags.formUnion([.connected, .gated])
+        device.value.gates = 1
+        device.value.state = hello.applicationState
         if hello.keepsRunning {
-            device.pointee.flags.insert(.keepsRunning)
+            device.value.flags.insert(.keepsRunning)
         } else {
-            device.pointee.flags.remove(.keepsRunning)
+            device.value.flags.remove(.keepsRunning)
         }
         if hello.replayOpened {
-            device.pointee.flags.insert(.replayOpened)
+            device.value.flags.insert(.replayOpened)
         } else {
-            device.pointee.flags.remove(.replayOpened)
+            device.value.flags.remove(.replayOpened)
         }
-        if let badge = hello.badge { device.pointee.setBadge(badge) }
+        if let badge = hello.badge { device.value.setBadge(badge) }
         if !hello.tokens.isEmpty { register(hello.tokens, slot, isAgain: false) }
-        device.pointee.heartbeatSeconds = heartbeat(wish: hello.heartbeatSeconds)
+        device.value.heartbeatSeconds = heartbeat(wish: hello.heartbeatSeconds)
         let window = hello.window == 0 ? limits.window : min(limits.window, Int(hello.window))
-        device.pointee.window = UInt16(clamping: max(1, window))
-        (device.pointee.round, device.pointee.offeredBelow, device.pointee.resentBelow) = (1, 0, 0)
-        let isFirstOfDay = isRegistration || CountersRow.day(of: device.pointee.lastHeardAt) != CountersRow.day(of: now)
-        device.pointee.lastHeardAt = now
-        device.pointee.firstUnsent = device.pointee.firstMessage
-        device.pointee.cursor = 0
-        if device.pointee.coldMessageCount > 0 { device.pointee.flags.insert(.coldAhead) }
-        sessions.attach(command.session, to: slot, ofApp: Int(device.pointee.appIndex))
+        device.value.window = UInt16(clamping: max(1, window))
+        (device.value.round, device.value.offeredBelow, device.value.resentBelow) = (1, 0, 0)
+        let isFirstOfDay = isRegistration || CountersRow.day(of: device.value.lastHeardAt) != CountersRow.day(of: now)
+        device.value.lastHeardAt = now
+        device.value.firstUnsent = device.value.firstMessage
+        device.value.cursor = 0
+        if device.value.coldMessageCount > 0 { device.value.flags.insert(.coldAhead) }
+        sessions.attach(command.session, to: slot, ofApp: Int(device.value.appIndex))
         armHeartbeat(slot)
 
         var welcome = Welcome()
-        welcome.generation = device.pointee.generation
-        welcome.queueEpoch = device.pointee.queueEpoch
-        welcome.heartbeatSeconds = UInt32(device.pointee.heartbeatSeconds)
-        welcome.window = UInt32(device.pointee.window)
+        welcome.generation = device.value.generation
+        welcome.queueEpoch = device.value.queueEpoch
+        welcome.heartbeatSeconds = UInt32(device.value.heartbeatSeconds)
+        welcome.window = UInt32(device.value.window)
         welcome.serverTime = UInt64(max(0, now))
-        welcome.backlog = UInt64(max(0, device.pointee.messageCount))
-        welcome.dropped = device.pointee.dropped.wire
+        welcome.backlog = UInt64(max(0, device.value.messageCount))
+        welcome.dropped = device.value.dropped.wire
         if isRegistration {
             welcome.cid = command.cid
             welcome.deviceSecret = command.newSecret ?? []
         }
-        device.pointee.dropped = DroppedCounts()
+        device.value.dropped = DroppedCounts()
         inBatch(of: slot) { shard in
-            device.pointee.flags.insert(.dirty)
+            device.value.flags.insert(.dirty)
             if isRegistration { shard.count(.registered) }
             if isFirstOfDay { shard.count(.active) }
         }

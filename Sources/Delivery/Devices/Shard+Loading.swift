@@ -38,13 +38,13 @@ extension Shard {
     }
 
     func isFree(_ slot: DeviceSlot) -> Bool {
-        let device = devices.pointer(slot)
-        return device.pointee.isLoaded && !device.pointee.isBusy && device.pointee.waiting == .none
+        let device = devices.at(slot)
+        return device.value.isLoaded && !device.value.isBusy && device.value.waiting == .none
     }
 
     /// Runs a command when the device's record is in memory and no other step is under way: now, or in its turn.
     mutating func whenReady(_ slot: DeviceSlot, _ command: @escaping Waiter) {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         if isFree(slot) {
             command(&self, slot, .ready)
             return
@@ -54,17 +54,17 @@ extension Shard {
             if devices.isOccupied(slot) { freeIfEmpty(slot) }
             return
         }
-        if !device.pointee.isLoaded, !device.pointee.flags.contains(.loading) { load(slot) }
+        if !device.value.isLoaded, !device.value.flags.contains(.loading) { load(slot) }
     }
 
     /// Runs the commands that wait for a device, until it is busy again.
     mutating func drainWaiting(_ slot: DeviceSlot, _ readiness: Readiness = .ready) {
         while devices.isOccupied(slot) {
-            let device = devices.pointer(slot)
-            if readiness == .ready, device.pointee.isBusy, device.pointee.waiting != .none { return }
+            let device = devices.at(slot)
+            if readiness == .ready, device.value.isBusy, device.value.waiting != .none { return }
             guard let command = devices.popWaiting(slot) else { break }
             // A command before this one may have removed the device.
-            command(&self, slot, readiness == .ready && !device.pointee.isLoaded ? .unknown : readiness)
+            command(&self, slot, readiness == .ready && !device.value.isLoaded ? .unknown : readiness)
         }
         guard devices.isOccupied(slot) else { return }
         leaveBroadcasts(slot)
@@ -105,17 +105,17 @@ extension Shard {
     }
 
     private mutating func load(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        device.pointee.flags.insert(.loading)
-        let (cid, bucket) = (device.pointee.cid, device.pointee.bucket)
+        let device = devices.at(slot)
+        device.value.flags.insert(.loading)
+        let (cid, bucket) = (device.value.cid, device.value.bucket)
         let rowLimit = limits.measuredRowCount
         read([
-            .get(device.pointee.key),
+            .get(device.value.key),
             .measure(partition: StoreKey(bucket, .message, cid), rowLimit: rowLimit),
             .measure(partition: StoreKey(bucket, .vendorMessage, cid), rowLimit: rowLimit),
         ]) { shard, reply in
-            let device = shard.devices.pointer(slot)
-            device.pointee.flags.remove(.loading)
+            let device = shard.devices.at(slot)
+            device.value.flags.remove(.loading)
             guard reply.failure == nil, reply.results.count == 3 else {
                 shard.drainWaiting(slot, .failed)
                 return
@@ -124,27 +124,27 @@ extension Shard {
                 shard.drainWaiting(slot, .unknown)
                 return
             }
-            guard let (row, profile) = DeviceRow.read(stored.value) else {
+            guard let (row, profile) = DeviceRow.read(stored.bytes) else {
                 shard.damaged(stored.key)
-                device.pointee.flags.insert(.damaged)
+                device.value.flags.insert(.damaged)
                 shard.drainWaiting(slot, .failed)
                 return
             }
-            device.pointee.flags.remove(.damaged)
+            device.value.flags.remove(.damaged)
             shard.fill(slot, row, profile: profile, wakeAt: stored.wakeAt)
             if case .measure(let count, let bytes, _, _) = reply.results[1] {
-                device.pointee.messageCount = Int32(truncatingIfNeeded: count)
-                device.pointee.messageBytes = Int64(bytes + count * MessageRow.chargeBesideRow)
+                device.value.messageCount = Int32(truncatingIfNeeded: count)
+                device.value.messageBytes = Int64(bytes + count * MessageRow.chargeBesideRow)
             }
             if case .measure(let count, let bytes, _, _) = reply.results[2] {
-                device.pointee.vendorCount = Int32(truncatingIfNeeded: count)
-                device.pointee.vendorBytes = Int64(bytes + count * MessageRow.chargeBesideRow)
+                device.value.vendorCount = Int32(truncatingIfNeeded: count)
+                device.value.vendorBytes = Int64(bytes + count * MessageRow.chargeBesideRow)
             }
-            if device.pointee.messageCount > 0 { device.pointee.flags.insert(.coldAhead) }
-            device.pointee.mayHaveJobRows = device.pointee.messageCount + device.pointee.vendorCount > 0
-            device.pointee.coldKeys = device.pointee.messageCount + device.pointee.vendorCount > 0 ? .max : 0
+            if device.value.messageCount > 0 { device.value.flags.insert(.coldAhead) }
+            device.value.mayHaveJobRows = device.value.messageCount + device.value.vendorCount > 0
+            device.value.coldKeys = device.value.messageCount + device.value.vendorCount > 0 ? .max : 0
             let held = AlarmPile(app: row.app, kind: .held)
-            if shard.store.alarmPiles.contains(held) { device.pointee.flags.insert(.heldInStore) }
+            if shard.store.alarmPiles.contains(held) { device.value.flags.insert(.heldInStore) }
             shard.placeJobs(of: slot)
             shard.evictIdle()
             shard.drainWaiting(slot)
@@ -152,32 +152,32 @@ extension Shard {
     }
 
     private mutating func fill(
-        _ slot: DeviceSlot, _ row: DeviceRow, profile: UnsafeRawBufferPointer, wakeAt: GatewayTime
+        _ slot: DeviceSlot, _ row: DeviceRow, profile: LentBytes, wakeAt: GatewayTime
     ) {
-        let device = devices.pointer(slot)
-        device.pointee.appIndex = appIndex(row.app)
-        device.pointee.flags.formUnion([.stored, .touched])
-        if row.flags.contains(.pushModeOff) { device.pointee.flags.insert(.pushModeOff) }
-        if row.flags.contains(.replayOpened) { device.pointee.flags.insert(.replayOpened) }
-        if row.flags.contains(.established) { device.pointee.flags.insert(.established) }
-        if row.flags.contains(.blacklisted) { device.pointee.flags.insert(.blacklisted) }
-        if row.flags.contains(.listed) { device.pointee.flags.insert(.listed) }
-        (device.pointee.badge, device.pointee.badgeRound) = (row.badge, row.badgeRound)
-        device.pointee.generation = row.generation
-        device.pointee.lastTimestamp = row.lastTimestamp
+        let device = devices.at(slot)
+        device.value.appIndex = appIndex(row.app)
+        device.value.flags.formUnion([.stored, .touched])
+        if row.flags.contains(.pushModeOff) { device.value.flags.insert(.pushModeOff) }
+        if row.flags.contains(.replayOpened) { device.value.flags.insert(.replayOpened) }
+        if row.flags.contains(.established) { device.value.flags.insert(.established) }
+        if row.flags.contains(.blacklisted) { device.value.flags.insert(.blacklisted) }
+        if row.flags.contains(.listed) { device.value.flags.insert(.listed) }
+        (device.value.badge, device.value.badgeRound) = (row.badge, row.badgeRound)
+        device.value.generation = row.generation
+        device.value.lastTimestamp = row.lastTimestamp
         // The process before the restart may have given any sequence of the reserved block: the next one is beyond it.
-        device.pointee.nextSequence = row.reservedSequence &+ 1
+        device.value.nextSequence = row.reservedSequence &+ 1
         if isPlanted(.sequenceReused), row.reservedSequence >= limits.sequenceBlock {
-            device.pointee.nextSequence -= limits.sequenceBlock
+            device.value.nextSequence -= limits.sequenceBlock
         }
-        device.pointee.reservedSequence = row.reservedSequence
-        device.pointee.queueEpoch = row.queueEpoch
-        device.pointee.registeredAt = row.registeredAt
-        device.pointee.broadcastSettled = row.broadcastSettled
-        device.pointee.broadcastEvaluated = row.broadcastSettled &+ UInt64(row.broadcastEvaluatedBeyond)
-        device.pointee.lastHeardAt = row.lastSeenAt
-        device.pointee.dropped = row.dropped
-        device.pointee.rowWakeAt = wakeAt
+        device.value.reservedSequence = row.reservedSequence
+        device.value.queueEpoch = row.queueEpoch
+        device.value.registeredAt = row.registeredAt
+        device.value.broadcastSettled = row.broadcastSettled
+        device.value.broadcastEvaluated = row.broadcastSettled &+ UInt64(row.broadcastEvaluatedBeyond)
+        device.value.lastHeardAt = row.lastSeenAt
+        device.value.dropped = row.dropped
+        device.value.rowWakeAt = wakeAt
         devices.keepProfile(slot, profile)
         devices.noteLoaded(slot)
     }
@@ -188,8 +188,8 @@ extension Shard {
 
     /// Frees a slot that holds nothing: no record, no job, no command.
     mutating func freeIfEmpty(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        guard device.pointee.isIdle, !device.pointee.isLoaded else { return }
+        let device = devices.at(slot)
+        guard device.value.isIdle, !device.value.isLoaded else { return }
         remove(slot)
     }
 
@@ -227,7 +227,7 @@ extension Shard {
         /// Its job's row is there and makes no sense: the message's row does not speak for the job.
         var hasUnreadableJob = false
 
-        mutating func takeJob(_ bytes: UnsafeRawBufferPointer, _ wakeAt: GatewayTime) {
+        mutating func takeJob(_ bytes: LentBytes, _ wakeAt: GatewayTime) {
             job = JobRow(bytes)
             (jobWakeAt, isJobStored, hasUnreadableJob) = (wakeAt, job != nil, job == nil)
         }
@@ -240,33 +240,33 @@ extension Shard {
         _ slot: DeviceSlot, table: StoreKey.Table, from item: UInt64, rowLimit: Int, byteLimit: Int,
         completion: @escaping (inout Shard, Page) -> Void
     ) {
-        let device = devices.pointer(slot)
-        let cid = device.pointee.cid
-        let start = StoreKey(device.pointee.bucket, table, cid, item: item)
+        let device = devices.at(slot)
+        let cid = device.value.cid
+        let start = StoreKey(device.value.bucket, table, cid, item: item)
         read([.scan(partition: start, rowLimit: rowLimit, byteLimit: byteLimit)]) { shard, reply in
             guard case .rows(let rows, let isComplete)? = reply.results.first else {
                 completion(&shard, .unreadable)
                 return
             }
-            let mayHaveJobRows = shard.devices.pointer(slot).pointee.mayHaveJobRows
+            let mayHaveJobRows = shard.devices.at(slot).value.mayHaveJobRows
             var scanned: [Scanned] = []
             var missing: [Int] = []
             for stored in rows {
-                guard let row = MessageRow(stored.value) else {
+                guard let row = MessageRow(stored.bytes) else {
                     shard.damaged(stored.key)
                     continue
                 }
                 let facts = row.facts(cid: cid, table: table, item: stored.key.item)
                 var found = Scanned(facts: facts, row: row)
                 if let job = shard.jobs.find(facts.message) {
-                    found.job = shard.jobs.pointer(job).pointee.row
-                    found.jobWakeAt = shard.jobs.pointer(job).pointee.storedWakeAt
-                    found.isJobStored = shard.jobs.pointer(job).pointee.isStored
+                    found.job = shard.jobs.at(job).value.row
+                    found.jobWakeAt = shard.jobs.at(job).value.storedWakeAt
+                    found.isJobStored = shard.jobs.at(job).value.isStored
                     found.jobWasListed = true
                 } else if mayHaveJobRows {
                     switch shard.store.young(facts.jobKey) {
                     case .found(let location, let wakeAt):
-                        found.takeJob(shard.store.value(at: location), wakeAt)
+                        found.takeJob(shard.store.bytes(at: location), wakeAt)
                     case .deleted: break
                     case .unknown: if !shard.store.isCertainlyAbsent(facts.jobKey) { missing.append(scanned.count) }
                     }
@@ -278,7 +278,7 @@ extension Shard {
                 return
             }
             let (partial, absent) = (scanned, missing)
-            let endings = shard.devices.pointer(slot).pointee.endings
+            let endings = shard.devices.at(slot).value.endings
             shard.read(missing.map { .get(scanned[$0].facts.jobKey) }) { shard, jobsReply in
                 guard jobsReply.failure == nil, jobsReply.results.count == absent.count else {
                     completion(&shard, .unreadable)
@@ -288,7 +288,7 @@ extension Shard {
                     found.jobWasListed && shard.jobs.find(found.facts.message) == nil
                         && shard.store.young(found.facts.jobKey) == .unknown
                 }
-                guard shard.devices.pointer(slot).pointee.endings == endings, !isStale else {
+                guard shard.devices.at(slot).value.endings == endings, !isStale else {
                     // A message ended or a job left memory during the read of the jobs. Its old row must not come back:
                     // look again.
                     shard.scan(
@@ -301,7 +301,7 @@ extension Shard {
                 var scanned = partial
                 for (index, result) in zip(absent, jobsReply.results) {
                     guard case .row(let stored?) = result else { continue }
-                    scanned[index].takeJob(stored.value, stored.wakeAt)
+                    scanned[index].takeJob(stored.bytes, stored.wakeAt)
                 }
                 completion(&shard, .rows(scanned, isLast: isComplete))
             }
@@ -315,7 +315,7 @@ extension Shard {
         var wakeAt = scanned.jobWakeAt
         // A young row is newer than what a reply of an earlier turn said.
         if case .found(let location, let current) = store.young(key) {
-            (found, wakeAt) = (JobRow(store.value(at: location)), current)
+            (found, wakeAt) = (JobRow(store.bytes(at: location)), current)
         }
         guard let row = found else {
             if let known = jobs.find(scanned.facts.message) { return known }
@@ -323,11 +323,11 @@ extension Shard {
                 return .none
             }
             let slot = adoptImplied(JobRow(impliedBy: scanned.facts))
-            if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
+            if jobs.at(slot).value.place == .none { placeJob(slot) }
             return slot
         }
         let slot = adopt(row, storedWakeAt: wakeAt, isStored: true)
-        if jobs.pointer(slot).pointee.place == .none { placeJob(slot) }
+        if jobs.at(slot).value.place == .none { placeJob(slot) }
         return slot
     }
 
@@ -339,13 +339,13 @@ extension Shard {
         message.flags = [.cold]
         let isArmed = scanned.facts.flags.contains(.isArmed) && !scanned.hasUnreadableJob
         message.fallbackAt = isArmed ? scanned.facts.fallbackAt : 0
-        message.collapseHash = scanned.row.collapseKey.isEmpty ? 0 : Fingerprint.of(scanned.row.collapseKey)
+        message.collapseHash = scanned.row.collapseHash
         // Its live attempt was before the restart, or in an earlier session. It is over if its deadline has passed or
         // its job exists.
         if job != .none || scanned.facts.fallbackAt > 0 && scanned.facts.fallbackAt <= now {
             message.flags.insert(.missed)
         }
-        if job != .none, jobs.pointer(job).pointee.row.isCollapsed { message.flags.insert(.collapsed) }
+        if job != .none, jobs.at(job).value.row.isCollapsed { message.flags.insert(.collapsed) }
         let slot = list(message)
         armTimer(slot)
         return slot
@@ -366,13 +366,13 @@ extension Shard {
         let key = StoreKey(bucket, .job, message)
         switch store.young(key) {
         case .found(let location, let wakeAt):
-            guard let row = JobRow(store.value(at: location)) else {
+            guard let row = JobRow(store.bytes(at: location)) else {
                 damaged(key)
                 completion(&self, .absent)
                 return
             }
             let slot = adopt(row, storedWakeAt: wakeAt, isStored: true)
-            jobs.pointer(slot).pointee.isCold = false
+            jobs.at(slot).value.isCold = false
             placeJob(slot)
             completion(&self, .found(slot))
         case .deleted: completion(&self, .absent)
@@ -386,13 +386,13 @@ extension Shard {
                     completion(&shard, .unreadable)
                     return
                 }
-                guard let stored = found, let row = JobRow(stored.value) else {
+                guard let stored = found, let row = JobRow(stored.bytes) else {
                     if let stored = found { shard.damaged(stored.key) }
                     completion(&shard, .absent)
                     return
                 }
                 let slot = shard.adopt(row, storedWakeAt: stored.wakeAt, isStored: true)
-                if shard.jobs.pointer(slot).pointee.place == .none { shard.placeJob(slot) }
+                if shard.jobs.at(slot).value.place == .none { shard.placeJob(slot) }
                 completion(&shard, .found(slot))
             }
         }

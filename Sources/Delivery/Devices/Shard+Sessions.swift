@@ -19,10 +19,10 @@ extension Shard {
     public mutating func heard(_ session: SessionRef, now: GatewayTime) -> Bool {
         begin(now)
         guard let slot = device(of: session) else { return outbox.hasEffects }
-        let device = devices.pointer(slot)
-        device.pointee.lastHeardAt = self.now
-        if device.pointee.flags.contains(.suspect) {
-            device.pointee.flags.remove(.suspect)
+        let device = devices.at(slot)
+        device.value.lastHeardAt = self.now
+        if device.value.flags.contains(.suspect) {
+            device.value.flags.remove(.suspect)
             presenceChanged(slot)
             pump(slot)
         }
@@ -31,25 +31,25 @@ extension Shard {
 
     /// A session's ack is overdue: the shard sends a Ping and counts the device as unreachable meanwhile.
     mutating func becomeSuspect(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        guard device.pointee.isConnected, !device.pointee.flags.contains(.suspect) else { return }
-        if !isPlanted(.suspectCountsAsReachable) { device.pointee.flags.insert(.suspect) }
-        device.pointee.suspectSince = now
-        outbox.send(.ping(device.pointee.session))
+        let device = devices.at(slot)
+        guard device.value.isConnected, !device.value.flags.contains(.suspect) else { return }
+        if !isPlanted(.suspectCountsAsReachable) { device.value.flags.insert(.suspect) }
+        device.value.suspectSince = now
+        outbox.send(.ping(device.value.session))
         devices.timers.schedule(slot, at: now + limits.suspectSilence)
         presenceChanged(slot)
     }
 
     /// Counts the device as reachable or not, and places its jobs again.
     mutating func presenceChanged(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        let isReachable = device.pointee.isReachable
-        if isReachable != device.pointee.flags.contains(.countedReachable) {
+        let device = devices.at(slot)
+        let isReachable = device.value.isReachable
+        if isReachable != device.value.flags.contains(.countedReachable) {
             if isReachable {
-                device.pointee.flags.insert(.countedReachable)
+                device.value.flags.insert(.countedReachable)
                 numbers.reachable += 1
             } else {
-                device.pointee.flags.remove(.countedReachable)
+                device.value.flags.remove(.countedReachable)
                 numbers.reachable -= 1
             }
         }
@@ -70,13 +70,13 @@ extension Shard {
     }
 
     mutating func endSession(_ slot: DeviceSlot, announced: Bool) {
-        let device = devices.pointer(slot)
-        guard device.pointee.isConnected else { return }
+        let device = devices.at(slot)
+        guard device.value.isConnected else { return }
         sessions.detach(
-            device.pointee.session, ofApp: Int(device.pointee.appIndex), keepsPlace: isPlanted(.generationIgnored))
-        device.pointee.session = .none
-        device.pointee.flags.subtract([.connected, .gated, .suspect])
-        device.pointee.state = .terminated
+            device.value.session, ofApp: Int(device.value.appIndex), keepsPlace: isPlanted(.generationIgnored))
+        device.value.session = .none
+        device.value.flags.subtract([.connected, .gated, .suspect])
+        device.value.state = .terminated
         devices.timers.cancel(slot)
         recallInFlight(slot, isSessionOver: true)
         if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
@@ -88,22 +88,22 @@ extension Shard {
     ///
     /// One turn makes a slice of them; the timers of the other messages make theirs, a slice a turn.
     mutating func makeAllDue(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         var count = 0
         inBatches(of: slot) { shard in
-            for first in [device.pointee.firstMessage, device.pointee.firstBroadcast] {
+            for first in [device.value.firstMessage, device.value.firstBroadcast] {
                 var next = first
                 while next != .none {
                     let message = next
-                    let entry = shard.messages.pointer(message)
-                    next = entry.pointee.next
-                    entry.pointee.flags.insert(.missed)
-                    guard entry.pointee.job == .none, entry.pointee.facts.expiresAt > shard.now else { continue }
-                    let isTold = entry.pointee.facts.tellsMissed(at: shard.now)
-                    guard !isTold || entry.pointee.facts.flags.contains(.isArmed) else { continue }
+                    let entry = shard.messages.at(message)
+                    next = entry.value.next
+                    entry.value.flags.insert(.missed)
+                    guard entry.value.job == .none, entry.value.facts.expiresAt > shard.now else { continue }
+                    let isTold = entry.value.facts.tellsMissed(at: shard.now)
+                    guard !isTold || entry.value.facts.flags.contains(.isArmed) else { continue }
                     count += 1
                     guard count <= shard.limits.sliceCount else {
-                        entry.pointee.fallbackAt = shard.now
+                        entry.value.fallbackAt = shard.now
                         shard.armTimer(message)
                         continue
                     }
@@ -121,24 +121,24 @@ extension Shard {
 
     /// Makes the jobs due two seconds after the connection broke, unless the device is back by then.
     private mutating func makeAllDueSoon(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         let due = now + limits.unannouncedCloseDelay
-        for first in [device.pointee.firstMessage, device.pointee.firstBroadcast] {
+        for first in [device.value.firstMessage, device.value.firstBroadcast] {
             var next = first
             while next != .none {
-                let entry = messages.pointer(next)
-                if entry.pointee.job == .none {
-                    entry.pointee.fallbackAt = entry.pointee.fallbackAt > 0 ? min(entry.pointee.fallbackAt, due) : due
+                let entry = messages.at(next)
+                if entry.value.job == .none {
+                    entry.value.fallbackAt = entry.value.fallbackAt > 0 ? min(entry.value.fallbackAt, due) : due
                     armTimer(next)
                 }
-                next = entry.pointee.next
+                next = entry.value.next
             }
         }
-        var job = device.pointee.firstJob
+        var job = device.value.firstJob
         while job != .none {
-            let entry = jobs.pointer(job)
-            if entry.pointee.place == .held { entry.pointee.row.dueAt = due }
-            job = entry.pointee.nextOfDevice
+            let entry = jobs.at(job)
+            if entry.value.place == .held { entry.value.row.dueAt = due }
+            job = entry.value.nextOfDevice
         }
     }
 
@@ -148,25 +148,25 @@ extension Shard {
     public mutating func update(_ session: SessionRef, _ update: DeviceUpdate, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else { return }
-        let device = devices.pointer(slot)
-        device.pointee.lastHeardAt = self.now
-        device.pointee.flags.remove(.suspect)
-        let wasReachable = device.pointee.isReachable
-        if let state = update.applicationState { device.pointee.state = state }
+        let device = devices.at(slot)
+        device.value.lastHeardAt = self.now
+        device.value.flags.remove(.suspect)
+        let wasReachable = device.value.isReachable
+        if let state = update.applicationState { device.value.state = state }
         if let keepsRunning = update.keepsRunning {
             if keepsRunning {
-                device.pointee.flags.insert(.keepsRunning)
+                device.value.flags.insert(.keepsRunning)
             } else {
-                device.pointee.flags.remove(.keepsRunning)
+                device.value.flags.remove(.keepsRunning)
             }
         }
         var isStored = false
         if let badge = update.badge {
-            device.pointee.setBadge(badge)
+            device.value.setBadge(badge)
             isStored = true
         }
-        if let off = update.pushModeOff, off != device.pointee.flags.contains(.pushModeOff) {
-            if off { device.pointee.flags.insert(.pushModeOff) } else { device.pointee.flags.remove(.pushModeOff) }
+        if let off = update.pushModeOff, off != device.value.flags.contains(.pushModeOff) {
+            if off { device.value.flags.insert(.pushModeOff) } else { device.value.flags.remove(.pushModeOff) }
             isStored = true
         }
         if !update.tokens.isEmpty {
@@ -174,33 +174,33 @@ extension Shard {
             isStored = true
         }
         if update.heartbeatSeconds > 0 {
-            device.pointee.heartbeatSeconds = heartbeat(wish: update.heartbeatSeconds)
+            device.value.heartbeatSeconds = heartbeat(wish: update.heartbeatSeconds)
             armHeartbeat(slot)
         }
         if isStored {
             inBatch(of: slot) { shard in
-                device.pointee.flags.insert(.dirty)
+                device.value.flags.insert(.dirty)
             }
         }
-        let isReachable = device.pointee.isReachable
+        let isReachable = device.value.isReachable
         if wasReachable, !isReachable { makeAllDue(slot) }
         if update.applicationState != nil || isReachable != wasReachable {
             // The app may have dropped unseen what was sent since it was suspended. The shard sends what is not acked
             // again, with its flags as they are now, after the result.
             recallInFlight(slot, isSessionOver: false)
-            if !device.pointee.queue.isNone {
-                device.pointee.round = min(device.pointee.round + 1, 1_000)
-                device.pointee.resentBelow = device.pointee.offeredBelow
+            if !device.value.queue.isNone {
+                device.value.round = min(device.value.round + 1, 1_000)
+                device.value.resentBelow = device.value.offeredBelow
             }
         }
-        guard device.pointee.gates < .max else {
+        guard device.value.gates < .max else {
             close(slot, .overloaded, "too many updates wait for the disk")
             return
         }
-        device.pointee.gates += 1
-        device.pointee.flags.insert(.gated)
+        device.value.gates += 1
+        device.value.flags.insert(.gated)
         presenceChanged(slot)
-        let result = UpdateResult.done(update.request, heartbeatSeconds: UInt32(device.pointee.heartbeatSeconds))
+        let result = UpdateResult.done(update.request, heartbeatSeconds: UInt32(device.value.heartbeatSeconds))
         whenDurable(.updated(session, result))
     }
 
@@ -232,21 +232,21 @@ extension Shard {
     // MARK: The session's timers
 
     mutating func armHeartbeat(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        var time = device.pointee.lastHeardAt + Int64(device.pointee.heartbeatSeconds) * 1_500
-        if device.pointee.flags.contains(.suspect) {
-            time = min(time, device.pointee.suspectSince + limits.suspectSilence)
+        let device = devices.at(slot)
+        var time = device.value.lastHeardAt + Int64(device.value.heartbeatSeconds) * 1_500
+        if device.value.flags.contains(.suspect) {
+            time = min(time, device.value.suspectSince + limits.suspectSilence)
         }
         devices.timers.schedule(slot, at: time)
     }
 
     mutating func deviceTimerFired(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        guard device.pointee.isConnected else { return }
-        if device.pointee.flags.contains(.suspect), device.pointee.suspectSince + limits.suspectSilence <= now {
+        let device = devices.at(slot)
+        guard device.value.isConnected else { return }
+        if device.value.flags.contains(.suspect), device.value.suspectSince + limits.suspectSilence <= now {
             numbers.suspectTimeouts &+= 1
             close(slot, .suspectTimeout, "no sign of life after a missed ack")
-        } else if device.pointee.lastHeardAt + Int64(device.pointee.heartbeatSeconds) * 1_500 <= now {
+        } else if device.value.lastHeardAt + Int64(device.value.heartbeatSeconds) * 1_500 <= now {
             numbers.heartbeatTimeouts &+= 1
             close(slot, .heartbeatTimeout, "nothing heard for 1.5 heartbeats")
         } else {
@@ -259,7 +259,7 @@ extension Shard {
 
     /// Closes a device's session for a reason of the gateway's.
     mutating func close(_ slot: DeviceSlot, _ code: CloseCode, _ reason: StaticString) {
-        outbox.send(.close(devices.pointer(slot).pointee.session, code, reason: reason))
+        outbox.send(.close(devices.at(slot).value.session, code, reason: reason))
         endSession(slot, announced: false)
     }
 
@@ -267,57 +267,57 @@ extension Shard {
 
     /// Asks for the next page once half the window is free.
     mutating func askForPage(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        guard !device.pointee.flags.contains(.paging),
-            device.pointee.inFlightCount == 0 || device.pointee.inFlightCount <= device.pointee.window / 2,
-            device.pointee.inFlightCount == 0 || Int(device.pointee.inFlightBytes) <= limits.windowByteCount / 2
+        let device = devices.at(slot)
+        guard !device.value.flags.contains(.paging),
+            device.value.inFlightCount == 0 || device.value.inFlightCount <= device.value.window / 2,
+            device.value.inFlightCount == 0 || Int(device.value.inFlightBytes) <= limits.windowByteCount / 2
         else { return }
-        device.pointee.flags.insert(.paging)
-        let generation = device.pointee.generation
-        let from = device.pointee.cursor
-        let departures = device.pointee.departures
+        device.value.flags.insert(.paging)
+        let generation = device.value.generation
+        let from = device.value.cursor
+        let departures = device.value.departures
         scan(
-            slot, table: .message, from: from, rowLimit: Int(device.pointee.window - device.pointee.inFlightCount),
-            byteLimit: limits.windowByteCount - Int(device.pointee.inFlightBytes)
+            slot, table: .message, from: from, rowLimit: Int(device.value.window - device.value.inFlightCount),
+            byteLimit: limits.windowByteCount - Int(device.value.inFlightBytes)
         ) { shard, page in
-            let device = shard.devices.pointer(slot)
-            device.pointee.flags.remove(.paging)
-            guard device.pointee.isConnected else { return }
+            let device = shard.devices.at(slot)
+            device.value.flags.remove(.paging)
+            guard device.value.isConnected else { return }
             switch page {
             case .unreadable: shard.devices.timers.schedule(slot, at: shard.now + 1_000)
-            case .rows where device.pointee.generation != generation || device.pointee.cursor != from:
+            case .rows where device.value.generation != generation || device.value.cursor != from:
                 shard.pump(slot)
             case .rows(let rows, let isLast):
-                shard.sendPage(rows, isComplete: isLast && device.pointee.departures == departures, slot)
+                shard.sendPage(rows, isComplete: isLast && device.value.departures == departures, slot)
             }
         }
     }
 
     private mutating func sendPage(_ rows: [Scanned], isComplete: Bool, _ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        guard device.pointee.isReachable, !device.pointee.flags.contains(.gated) else { return }
+        let device = devices.at(slot)
+        guard device.value.isReachable, !device.value.flags.contains(.gated) else { return }
         for row in rows {
-            guard device.pointee.inFlightCount < device.pointee.window else { return }
+            guard device.value.inFlightCount < device.value.window else { return }
             let known = listedMessage(table: .message, item: row.facts.item, of: slot)
             let message = known ?? adoptMessage(row, device: slot)
-            let entry = messages.pointer(message)
-            if entry.pointee.flags.contains(.collapsed), !entry.pointee.flags.contains(.inFlight) {
+            let entry = messages.at(message)
+            if entry.value.flags.contains(.collapsed), !entry.value.flags.contains(.inFlight) {
                 inBatch(of: slot) { shard in
-                    shard.end(entry.pointee.facts, .collapsed, message: message, job: entry.pointee.job)
+                    shard.end(entry.value.facts, .collapsed, message: message, job: entry.value.job)
                 }
                 continue
             }
-            let wasSent = offer(message, device: slot, bytes: entry.pointee.flags.contains(.cold) ? row.row.bytes : nil)
+            let wasSent = offer(message, device: slot, bytes: entry.value.flags.contains(.cold) ? row.row.lent : nil)
             if known == nil, messages.isOccupied(message),
-                messages.pointer(message).pointee.facts.item == row.facts.item,
-                !messages.pointer(message).pointee.flags.contains(.inFlight)
+                messages.at(message).value.facts.item == row.facts.item,
+                !messages.at(message).value.flags.contains(.inFlight)
             {
                 // The shard did not send it: it stays on disk only.
                 leaveToStore(message)
             }
             guard wasSent else { return }
         }
-        if isComplete { device.pointee.flags.remove(.coldAhead) }
+        if isComplete { device.value.flags.remove(.coldAhead) }
         pump(slot)
     }
 }

@@ -26,7 +26,7 @@ extension Shard {
     ) {
         let isOuter = hold(slot)
         step(&self) { shard, value in
-            if isOuter { shard.devices.pointer(slot).pointee.flags.remove(.busy) }
+            if isOuter { shard.devices.at(slot).value.flags.remove(.busy) }
             finish(&shard, value)
             if isOuter { shard.drainWaiting(slot) }
         }
@@ -39,7 +39,7 @@ extension Shard {
     ) {
         let isOuter = hold(slot)
         step(&self) { shard in
-            if isOuter { shard.devices.pointer(slot).pointee.flags.remove(.busy) }
+            if isOuter { shard.devices.at(slot).value.flags.remove(.busy) }
             finish(&shard)
             if isOuter { shard.drainWaiting(slot) }
         }
@@ -52,9 +52,9 @@ extension Shard {
 
     /// - Returns: false when an outer step holds the device already.
     private mutating func hold(_ slot: DeviceSlot) -> Bool {
-        let device = devices.pointer(slot)
-        guard !device.pointee.isBusy else { return false }
-        device.pointee.flags.insert(.busy)
+        let device = devices.at(slot)
+        guard !device.value.isBusy else { return false }
+        device.value.flags.insert(.busy)
         return true
     }
 }

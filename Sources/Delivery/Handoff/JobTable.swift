@@ -9,16 +9,16 @@ internal import Wire
 struct JobTable: ~Copyable {
     private enum DueChain: SlotChain {
         @inline(__always)
-        static func links(_ job: UnsafeMutablePointer<JobEntry>) -> UnsafeMutablePointer<SlotLinks<JobEntry>> {
-            withUnsafeMutablePointer(to: &job.pointee.dueLinks) { $0 }
-        }
+        static func links(_ job: Place<JobEntry>) -> SlotLinks<JobEntry> { job.value.dueLinks }
+        @inline(__always)
+        static func setLinks(_ job: Place<JobEntry>, _ links: SlotLinks<JobEntry>) { job.value.dueLinks = links }
     }
 
     private enum DeviceChain: SlotChain {
         @inline(__always)
-        static func links(_ job: UnsafeMutablePointer<JobEntry>) -> UnsafeMutablePointer<SlotLinks<JobEntry>> {
-            withUnsafeMutablePointer(to: &job.pointee.deviceLinks) { $0 }
-        }
+        static func links(_ job: Place<JobEntry>) -> SlotLinks<JobEntry> { job.value.deviceLinks }
+        @inline(__always)
+        static func setLinks(_ job: Place<JobEntry>, _ links: SlotLinks<JobEntry>) { job.value.deviceLinks = links }
     }
 
     /// Due jobs of one app, channel and kind, oldest first.
@@ -54,31 +54,31 @@ struct JobTable: ~Copyable {
     var count: Int { entries.count }
     @inline(__always) func isOccupied(_ slot: JobSlot) -> Bool { entries.isOccupied(slot) }
     /// The job's place, valid until the job is removed.
-    @inline(__always) func pointer(_ slot: JobSlot) -> UnsafeMutablePointer<JobEntry> { entries.pointer(slot) }
+    @inline(__always) func at(_ slot: JobSlot) -> Place<JobEntry> { entries.at(slot) }
 
     /// The job of a message, if it is in memory.
     @inline(__always) func find(_ message: MessageID) -> JobSlot? {
         index[message.high, message.low].map { JobSlot(number: $0) }
     }
 
-    mutating func insert(_ job: JobEntry, of device: UnsafeMutablePointer<Device>) -> JobSlot {
+    mutating func insert(_ job: JobEntry, of device: Place<Device>) -> JobSlot {
         let id = job.row.facts.message
         let slot = entries.insert(job)
         index.set(id.high, id.low, slot.number)
-        var ends = device.pointee.jobs
+        var ends = device.value.jobs
         entries.link(slot, behind: .none, in: &ends, of: DeviceChain.self)
-        device.pointee.jobs = ends
+        device.value.jobs = ends
         return slot
     }
 
     /// Takes a job out of memory and out of its lists.
-    mutating func remove(_ slot: JobSlot, of device: UnsafeMutablePointer<Device>) {
+    mutating func remove(_ slot: JobSlot, of device: Place<Device>) {
         unplace(slot)
-        let id = pointer(slot).pointee.row.facts.message
+        let id = at(slot).value.row.facts.message
         index.remove(id.high, id.low)
-        var ends = device.pointee.jobs
+        var ends = device.value.jobs
         entries.unlink(slot, from: &ends, of: DeviceChain.self)
-        device.pointee.jobs = ends
+        device.value.jobs = ends
         entries.remove(slot)
     }
 
@@ -88,35 +88,35 @@ struct JobTable: ~Copyable {
     ///
     /// - Returns: true when the list was empty.
     mutating func placeDue(_ slot: JobSlot, of channel: VendorChannel) -> Bool {
-        let list = Self.list(of: pointer(slot), channel)
+        let list = Self.list(of: at(slot), channel)
         let wasEmpty = lists[list].ends.isEmpty
         entries.link(slot, behind: lists[list].ends.last, in: &lists[list].ends, of: DueChain.self)
         lists[list].count += 1
         dueCount += 1
-        pointer(slot).pointee.place = .due
+        at(slot).value.place = .due
         return wasEmpty
     }
 
     /// Counts a job without a place among the held ones.
     mutating func placeHeld(_ slot: JobSlot, of channel: VendorChannel) {
-        lists[Self.list(of: pointer(slot), channel)].heldCount += 1
+        lists[Self.list(of: at(slot), channel)].heldCount += 1
         heldCount += 1
-        pointer(slot).pointee.place = .held
+        at(slot).value.place = .held
     }
 
     mutating func countLeased(_ slot: JobSlot) {
-        guard let channel = pointer(slot).pointee.row.channel else { return }
-        pointer(slot).pointee.countsAsLeased = true
+        guard let channel = at(slot).value.row.channel else { return }
+        at(slot).value.countsAsLeased = true
         leasedCount[channel] += 1
     }
 
     /// Takes a job out of its place, and stops its timer.
     mutating func unplace(_ slot: JobSlot) {
-        let entry = pointer(slot)
+        let entry = at(slot)
         // A job of an unknown channel has no place.
-        if let channel = entry.pointee.row.channel {
+        if let channel = entry.value.row.channel {
             let list = Self.list(of: entry, channel)
-            switch entry.pointee.place {
+            switch entry.value.place {
             case .due:
                 entries.unlink(slot, from: &lists[list].ends, of: DueChain.self)
                 lists[list].count -= 1
@@ -126,17 +126,17 @@ struct JobTable: ~Copyable {
                 heldCount -= 1
             case .none, .leasing: break
             }
-            if entry.pointee.countsAsLeased {
-                entry.pointee.countsAsLeased = false
+            if entry.value.countsAsLeased {
+                entry.value.countsAsLeased = false
                 leasedCount[channel] -= 1
             }
         }
-        entry.pointee.place = .none
+        entry.value.place = .none
         timers.cancel(slot)
     }
 
-    private static func list(of job: UnsafeMutablePointer<JobEntry>, _ channel: VendorChannel) -> Int {
-        list(of: Int(job.pointee.appIndex), channel, isBulk: job.pointee.row.facts.flags.contains(.bulk))
+    private static func list(of job: Place<JobEntry>, _ channel: VendorChannel) -> Int {
+        list(of: Int(job.value.appIndex), channel, isBulk: job.value.row.facts.flags.contains(.bulk))
     }
 
     private static func list(of app: Int, _ channel: VendorChannel, isBulk: Bool) -> Int {

@@ -90,43 +90,43 @@ extension Shard {
     ///
     /// A job whose end or timeout is due stays: the store would report it again at once, and so on for ever.
     mutating func leaveIfOverfull(_ slot: JobSlot) {
-        let entry = jobs.pointer(slot)
-        guard entry.pointee.place == .due else { return leaveIfHeld(slot) }
-        guard isOverfull(Int(entry.pointee.appIndex)), entry.pointee.isCold, entry.pointee.message == .none,
-            entry.pointee.row.wakeAt == entry.pointee.storedWakeAt
+        let entry = jobs.at(slot)
+        guard entry.value.place == .due else { return leaveIfHeld(slot) }
+        guard isOverfull(Int(entry.value.appIndex)), entry.value.isCold, entry.value.message == .none,
+            entry.value.row.wakeAt == entry.value.storedWakeAt
         else { return }
-        let until = entry.pointee.row.mayWait(limits.vendorFirstPatience)
+        let until = entry.value.row.mayWait(limits.vendorFirstPatience)
         guard until > now else { return }
         store.leaveAlarm(
-            entry.pointee.alarmKey, wakeAt: entry.pointee.storedWakeAt, in: entry.pointee.row.pile, until: until)
+            entry.value.alarmKey, wakeAt: entry.value.storedWakeAt, in: entry.value.row.pile, until: until)
         forgetJob(slot)
     }
 
     /// Gives a held job back to the store when too many are in memory.
     mutating func leaveIfHeld(_ slot: JobSlot) {
-        let entry = jobs.pointer(slot)
-        guard entry.pointee.place == .held, entry.pointee.wasReported, entry.pointee.isCold,
-            entry.pointee.message == .none, isHeldOverfull(Int(entry.pointee.appIndex)),
-            entry.pointee.row.wakeAt == entry.pointee.storedWakeAt
+        let entry = jobs.at(slot)
+        guard entry.value.place == .held, entry.value.wasReported, entry.value.isCold,
+            entry.value.message == .none, isHeldOverfull(Int(entry.value.appIndex)),
+            entry.value.row.wakeAt == entry.value.storedWakeAt
         else { return }
-        let facts = entry.pointee.row.facts
+        let facts = entry.value.row.facts
         let soon = now + limits.heldJobPause.lowerBound
         store.leaveAlarm(
-            entry.pointee.alarmKey, wakeAt: entry.pointee.storedWakeAt, in: AlarmPile(app: facts.app, kind: .held),
+            entry.value.alarmKey, wakeAt: entry.value.storedWakeAt, in: AlarmPile(app: facts.app, kind: .held),
             until: max(soon, min(facts.expiresAt, now + limits.heldJobPause.upperBound)))
-        devices.pointer(entry.pointee.device).pointee.flags.insert(.heldInStore)
+        devices.at(entry.value.device).value.flags.insert(.heldInStore)
         forgetJob(slot)
     }
 
     /// Makes the device's held jobs in the store due for a look, unless push mode or the blacklist still silences it.
     mutating func recallJobs(of slot: DeviceSlot) {
         guard devices.isOccupied(slot) else { return }
-        let device = devices.pointer(slot)
-        guard device.pointee.flags.contains(.heldInStore), device.pointee.flags.isDisjoint(with: .silenced) else {
+        let device = devices.at(slot)
+        guard device.value.flags.contains(.heldInStore), device.value.flags.isDisjoint(with: .silenced) else {
             return
         }
-        device.pointee.flags.remove(.heldInStore)
+        device.value.flags.remove(.heldInStore)
         store.recallAlarms(
-            of: AlarmPile(app: apps[Int(device.pointee.appIndex)].key, kind: .held), in: device.pointee.bucket)
+            of: AlarmPile(app: apps[Int(device.value.appIndex)].key, kind: .held), in: device.value.bucket)
     }
 }

@@ -21,7 +21,7 @@ extension Shard {
     public mutating func feedback(_ session: SessionRef, _ feedback: Feedback, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else { return }
-        devices.pointer(slot).pointee.lastHeardAt = self.now
+        devices.at(slot).value.lastHeardAt = self.now
         let isTaken =
             switch feedback.kind {
             // An opened message ends, which makes room.
@@ -55,8 +55,8 @@ extension Shard {
     ///
     /// The device is ready, and held until the end of this (`whileBusy`).
     mutating func markOpened(_ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void) {
-        guard !devices.pointer(slot).pointee.flags.contains(.replayOpened),
-            let shown = Self.lateKey(.shown, message), message.bucket == devices.pointer(slot).pointee.bucket
+        guard !devices.at(slot).value.flags.contains(.replayOpened),
+            let shown = Self.lateKey(.shown, message), message.bucket == devices.at(slot).value.bucket
         else {
             report(.opened, of: message, slot, completion: completion)
             return
@@ -65,24 +65,24 @@ extension Shard {
             // What a reader cannot read may have been counted.
             let wasShown = !late.isAbsent
             if let listed = shard.listedMessage(message, of: slot),
-                shard.messages.pointer(listed).pointee.facts.strategy.endsWhenOpened
+                shard.messages.at(listed).value.facts.strategy.endsWhenOpened
             {
-                let entry = shard.messages.pointer(listed)
-                shard.endOpened(entry.pointee.facts, message: listed, job: entry.pointee.job, slot, wasShown)
+                let entry = shard.messages.at(listed)
+                shard.endOpened(entry.value.facts, message: listed, job: entry.value.job, slot, wasShown)
                 completion(&shard)
                 return
             }
-            let cid = shard.devices.pointer(slot).pointee.cid
+            let cid = shard.devices.at(slot).value.cid
             shard.findJob(message) { shard, found in
-                guard case .found(let job) = found, shard.jobs.pointer(job).pointee.row.facts.cid == cid,
-                    shard.jobs.pointer(job).pointee.row.facts.strategy.endsWhenOpened
+                guard case .found(let job) = found, shard.jobs.at(job).value.row.facts.cid == cid,
+                    shard.jobs.at(job).value.row.facts.strategy.endsWhenOpened
                 else {
                     if case .found(let job) = found { shard.dropJobIfDone(job) }
                     shard.markColdOpened(message, slot, wasShown, completion: completion)
                     return
                 }
-                let entry = shard.jobs.pointer(job)
-                shard.endOpened(entry.pointee.row.facts, message: entry.pointee.message, job: job, slot, wasShown)
+                let entry = shard.jobs.at(job)
+                shard.endOpened(entry.value.row.facts, message: entry.value.message, job: job, slot, wasShown)
                 completion(&shard)
             }
         }
@@ -105,13 +105,13 @@ extension Shard {
             shard.searchQueue(of: slot, for: message, from: 0) { shard, found in
                 guard let found, found.facts.strategy.endsWhenOpened else {
                     // What the device names in vain costs a search: the next one comes a second later.
-                    shard.devices.pointer(slot).pointee.queuedSearchAt = shard.now
+                    shard.devices.at(slot).value.queuedSearchAt = shard.now
                     shard.report(.opened, of: message, slot, completion: completion)
                     return
                 }
                 let listed = shard.adoptMessage(found, device: slot)
-                let entry = shard.messages.pointer(listed)
-                shard.endOpened(entry.pointee.facts, message: listed, job: entry.pointee.job, slot, wasShown)
+                let entry = shard.messages.at(listed)
+                shard.endOpened(entry.value.facts, message: listed, job: entry.value.job, slot, wasShown)
                 completion(&shard)
             }
         }
@@ -121,7 +121,7 @@ extension Shard {
         _ facts: MessageFacts, message: MessageSlot, job: JobSlot, _ slot: DeviceSlot, _ wasShown: Bool
     ) {
         inBatch(of: slot) { shard in
-            let isInSteps = job != .none && shard.jobs.pointer(job).pointee.row.steps.contains { $0.event == .shown }
+            let isInSteps = job != .none && shard.jobs.at(job).value.row.steps.contains { $0.event == .shown }
             shard.count(.clickedVendor)
             if !wasShown, !isInSteps { shard.count(.shownVendor) }
             shard.end(facts, .opened, message: message, job: job)
@@ -153,19 +153,19 @@ extension Shard {
     private mutating func findReported(
         _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, ReportedMessage?) -> Void
     ) {
-        let device = devices.pointer(slot)
-        guard message.bucket == device.pointee.bucket else { return completion(&self, nil) }
-        let cid = device.pointee.cid
+        let device = devices.at(slot)
+        guard message.bucket == device.value.bucket else { return completion(&self, nil) }
+        let cid = device.value.cid
         if let listed = listedMessage(message, of: slot) {
-            let entry = messages.pointer(listed)
-            let row = entry.pointee.job == .none ? nil : jobs.pointer(entry.pointee.job).pointee.row
-            completion(&self, Self.reported(entry.pointee.facts, row))
+            let entry = messages.at(listed)
+            let row = entry.value.job == .none ? nil : jobs.at(entry.value.job).value.row
+            completion(&self, Self.reported(entry.value.facts, row))
             return
         }
         findJob(message) { shard, found in
             switch found {
             case .found(let job):
-                let row = shard.jobs.pointer(job).pointee.row
+                let row = shard.jobs.at(job).value.row
                 shard.dropJobIfDone(job)
                 return completion(&shard, row.facts.cid == cid ? Self.reported(row.facts, row) : nil)
             case .unreadable: return completion(&shard, nil)
@@ -204,15 +204,15 @@ extension Shard {
         _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, ReportedMessage?) -> Void
     ) {
         guard maySearchQueue(of: slot, for: message) else { return completion(&self, nil) }
-        devices.pointer(slot).pointee.queuedSearchAt = now
+        devices.at(slot).value.queuedSearchAt = now
         searchQueue(of: slot, for: message, from: 0) { shard, row in
             completion(&shard, row.map { Self.reported($0.facts, $0.job) })
         }
     }
 
     private func maySearchQueue(of slot: DeviceSlot, for message: MessageID) -> Bool {
-        let device = devices.pointer(slot)
-        return device.pointee.coldMessageCount > 0 && device.pointee.queuedSearchAt + 1_000 <= now
+        let device = devices.at(slot)
+        return device.value.coldMessageCount > 0 && device.value.queuedSearchAt + 1_000 <= now
             && message.acceptedAtMilliseconds <= now
     }
 
@@ -296,7 +296,7 @@ extension Shard {
             // A task's reports outlive traces, and with them the row beside the trace.
             let first = TaskEventRow.item(found.id, .action, action: 0)
             let start = StoreKey(
-                shard.devices.pointer(slot).pointee.bucket, .taskEvent, found.task, item: first)
+                shard.devices.at(slot).value.bucket, .taskEvent, found.task, item: first)
             shard.read([.scan(partition: start, rowLimit: Limits.actionsPerMessage, byteLimit: 64 << 10)]) {
                 shard, reply in
                 guard case .rows(let rows, _)? = reply.results.first else { return shard.ignoreAction(completion) }

@@ -10,7 +10,7 @@ private final class LeaseOperation {
     var outstanding = 1
     var unreadable: Set<MessageID> = []
     var orphaned: Set<MessageID> = []
-    var cold: [MessageID: UnsafeRawBufferPointer] = [:]
+    var cold: [MessageID: LentBytes] = [:]
     var reply: StoreReply?
 
     init(_ command: LeaseCommand) { self.command = command }
@@ -37,13 +37,13 @@ extension Shard {
         var coldItems: [MessageID] = []
         for id in operation.items {
             guard let slot = jobs.find(id) else { continue }
-            let key = jobs.pointer(slot).pointee.row.facts.key
-            if jobs.pointer(slot).pointee.row.facts.table != .broadcast, store.young(key) == .unknown {
+            let key = jobs.at(slot).value.row.facts.key
+            if jobs.at(slot).value.row.facts.table != .broadcast, store.young(key) == .unknown {
                 keys.append(.get(key))
                 coldItems.append(id)
             }
             operation.outstanding += 1
-            whenReady(jobs.pointer(slot).pointee.device) { shard, _, readiness in
+            whenReady(jobs.at(slot).value.device) { shard, _, readiness in
                 if readiness.mayBeRepeated { operation.unreadable.insert(id) }
                 if readiness == .unknown { operation.orphaned.insert(id) }
                 shard.leasePartDone(operation)
@@ -56,7 +56,7 @@ extension Shard {
                 operation.reply = reply
                 for (index, id) in ids.enumerated() {
                     if index < reply.results.count, case .row(let stored?) = reply.results[index] {
-                        operation.cold[id] = stored.value
+                        operation.cold[id] = stored.bytes
                     } else {
                         operation.unreadable.insert(id)
                     }
@@ -79,8 +79,8 @@ extension Shard {
                     let slot = jobs.firstDue(of: index, operation.command.channel, isBulk: isBulk)
                     guard slot != .none else { continue }
                     jobs.unplace(slot)
-                    jobs.pointer(slot).pointee.place = .leasing
-                    operation.items.append(jobs.pointer(slot).pointee.row.facts.message)
+                    jobs.at(slot).value.place = .leasing
+                    operation.items.append(jobs.at(slot).value.row.facts.message)
                     tookAny = true
                 }
             }
@@ -92,12 +92,12 @@ extension Shard {
         guard operation.outstanding == 0 else { return }
         var leased: [Job] = []
         for id in operation.items {
-            guard let slot = jobs.find(id), jobs.pointer(slot).pointee.place == .leasing else { continue }
-            jobs.pointer(slot).pointee.place = .none
+            guard let slot = jobs.find(id), jobs.at(slot).value.place == .leasing else { continue }
+            jobs.at(slot).value.place = .none
             if operation.orphaned.contains(id) {
                 retryJobLater(id, .unknown)
             } else if operation.unreadable.contains(id) {
-                jobs.pointer(slot).pointee.row.dueAt = now + limits.retryDelay.lowerBound
+                jobs.at(slot).value.row.dueAt = now + limits.retryDelay.lowerBound
                 placeJob(slot)
             } else if let job = leaseOne(slot, operation) {
                 leased.append(job)
@@ -108,33 +108,33 @@ extension Shard {
 
     /// Writes one lease and renders its job; `nil` when the job must not be leased after all.
     private mutating func leaseOne(_ slot: JobSlot, _ operation: LeaseOperation) -> Job? {
-        let entry = jobs.pointer(slot)
-        let facts = entry.pointee.row.facts
-        guard entry.pointee.row.state == .due, !isOver(facts.expiresAt), !isHeld(slot) else {
+        let entry = jobs.at(slot)
+        let facts = entry.value.row.facts
+        guard entry.value.row.state == .due, !isOver(facts.expiresAt), !isHeld(slot) else {
             placeJob(slot)
             leaveIfHeld(slot)
             return nil
         }
-        let bytes: UnsafeRawBufferPointer
+        let bytes: LentBytes
         let broadcast = facts.table == .broadcast ? self.broadcast(facts.item, of: facts.app) : nil
         if facts.table == .broadcast {
-            guard let broadcast, !broadcast.isOver, !isSuperseded(entry.pointee.device, broadcast) else {
+            guard let broadcast, !broadcast.isOver, !isSuperseded(entry.value.device, broadcast) else {
                 // The job ends with the end of its task, or gives way to a newer broadcast under its key.
                 withdrawLease(slot, isSuperseded: broadcast?.isOver == false)
                 return nil
             }
-            bytes = UnsafeRawBufferPointer(broadcast.row)
+            bytes = broadcast.row.bytes
         } else if case .found(let location, _) = store.young(facts.key) {
-            bytes = store.value(at: location)
+            bytes = store.bytes(at: location)
         } else if let cold = operation.cold[facts.message] {
             bytes = cold
         } else {
             // Its row turned cold during the other reads.
-            entry.pointee.row.dueAt = now + 1
+            entry.value.row.dueAt = now + 1
             placeJob(slot)
             return nil
         }
-        let deviceSlot = entry.pointee.device
+        let deviceSlot = entry.value.device
         let channel = operation.command.channel
         guard let row = MessageRow(bytes), let content = row.content(for: channel) else {
             damaged(facts.key)
@@ -142,39 +142,38 @@ extension Shard {
             return nil
         }
         guard let token = profile(deviceSlot).token(for: content.need) else {
-            entry.pointee.row.note(.vendorRejected, now, "noToken")
+            entry.value.row.note(.vendorRejected, now, "noToken")
             let job = JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes)
             endVendorPart(job, state: .rejected, reason: "noToken")
             return nil
         }
-        let device = devices.pointer(deviceSlot)
+        let device = devices.at(deviceSlot)
         let job = inBatch(of: deviceSlot) { shard in
-            if !entry.pointee.row.badgeApplied || shard.isPlanted(.badgePerLease) {
-                entry.pointee.row.badgeApplied = true
-                let before = device.pointee.badge
+            if !entry.value.row.badgeApplied || shard.isPlanted(.badgePerLease) {
+                entry.value.row.badgeApplied = true
+                let before = device.value.badge
                 switch content.badge {
                 case .none: break
-                case .set(let value): device.pointee.badge = max(0, value)
-                case .add(let value): device.pointee.badge = max(0, Int32(clamping: Int64(before) + Int64(value)))
+                case .set(let value): device.value.badge = max(0, value)
+                case .add(let value): device.value.badge = max(0, Int32(clamping: Int64(before) + Int64(value)))
                 }
-                if device.pointee.badge != before { device.pointee.flags.insert(.dirty) }
-                entry.pointee.row.badgeChange = Int32(clamping: Int64(device.pointee.badge) - Int64(before))
-                entry.pointee.row.badgeRound = device.pointee.badgeRound
+                if device.value.badge != before { device.value.flags.insert(.dirty) }
+                entry.value.row.badgeChange = Int32(clamping: Int64(device.value.badge) - Int64(before))
+                entry.value.row.badgeRound = device.value.badgeRound
             }
             let until = shard.now + max(1, operation.command.leaseMilliseconds)
-            entry.pointee.row.state = .leased
-            entry.pointee.row.attempts &+= 1
-            entry.pointee.row.give(operation.command.leaseID)
-            entry.pointee.row.leasedUntil = until
-            entry.pointee.row.sentToken = token.digest
-            entry.pointee.row.sentKind = token.kind
-            entry.pointee.row.note(.leased, shard.now)
+            entry.value.row.state = .leased
+            entry.value.row.attempts &+= 1
+            entry.value.row.give(operation.command.leaseID)
+            entry.value.row.leasedUntil = until
+            entry.value.row.sentToken = token.digest
+            entry.value.row.sentKind = token.kind
+            entry.value.row.note(.leased, shard.now)
             shard.writeJob(slot)
             // Rendered before the batch closes, while the row's bytes are certainly in place.
-            let settings = shard.apps[Int(entry.pointee.appIndex)]
-            let collapseID =
-                content.collapseID.isEmpty
-                ? facts.message.description : String(decoding: content.collapseID, as: UTF8.self)
+            let settings = shard.apps[Int(entry.value.appIndex)]
+            let ownID = content.collapseText
+            let collapseID = ownID.isEmpty ? facts.message.description : ownID
             return Job(
                 channel: channel, message: facts.message, leaseID: operation.command.leaseID, leasedUntil: until,
                 task: facts.task,
@@ -182,11 +181,11 @@ extension Shard {
                 environment: token.environment,
                 topic: token.topic.isEmpty ? settings.topic(of: channel) : token.topic, pushType: content.pushType,
                 priority: content.priority, expiration: facts.isOneShot ? 0 : facts.expiresAt, collapseID: collapseID,
-                body: Self.rendered(content, message: facts.message, badge: device.pointee.badge),
-                attempt: Int(entry.pointee.row.attempts), acceptedAt: facts.acceptedAt)
+                body: Self.rendered(content, message: facts.message, badge: device.value.badge),
+                attempt: Int(entry.value.row.attempts), acceptedAt: facts.acceptedAt)
         }
         placeJob(slot)
-        if entry.pointee.message != .none { armTimer(entry.pointee.message) }
+        if entry.value.message != .none { armTimer(entry.value.message) }
         return job
     }
 
@@ -194,21 +193,21 @@ extension Shard {
     ///
     /// The client's own value wins: a value set since the lease stays.
     mutating func moveBadge(_ slot: JobSlot, isTakenBack: Bool) {
-        let entry = jobs.pointer(slot)
-        guard entry.pointee.row.badgeApplied, entry.pointee.row.isBadgeTakenBack != isTakenBack else { return }
-        entry.pointee.row.isBadgeTakenBack = isTakenBack
-        let device = devices.pointer(entry.pointee.device)
-        guard entry.pointee.row.badgeChange != 0, entry.pointee.row.badgeRound == device.pointee.badgeRound else {
+        let entry = jobs.at(slot)
+        guard entry.value.row.badgeApplied, entry.value.row.isBadgeTakenBack != isTakenBack else { return }
+        entry.value.row.isBadgeTakenBack = isTakenBack
+        let device = devices.at(entry.value.device)
+        guard entry.value.row.badgeChange != 0, entry.value.row.badgeRound == device.value.badgeRound else {
             return
         }
-        let change = Int64(entry.pointee.row.badgeChange)
-        device.pointee.badge = Int32(clamping: max(0, Int64(device.pointee.badge) + (isTakenBack ? -change : change)))
-        device.pointee.flags.insert(.dirty)
+        let change = Int64(entry.value.row.badgeChange)
+        device.value.badge = Int32(clamping: max(0, Int64(device.value.badge) + (isTakenBack ? -change : change)))
+        device.value.flags.insert(.dirty)
     }
 
     /// Fills the holes of a rendered body: the msgId's digits over their place, the badge's digits at theirs.
     public static func rendered(_ content: VendorContent, message: MessageID, badge: Int32) -> [UInt8] {
-        var body = [UInt8](content.body)
+        var body = content.bodyBytes
         let idOffset = Int(content.messageIDOffset)
         if idOffset >= 0, idOffset + 32 <= body.count {
             for (index, digit) in message.description.utf8.enumerated() { body[idOffset + index] = digit }

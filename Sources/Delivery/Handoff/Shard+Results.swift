@@ -47,12 +47,12 @@ extension Shard {
         let operation = VerdictOperation(origin, apps, jobs.map(\.job))
         for (index, wanted) in jobs.enumerated() {
             withJob(wanted.job, operation, index) { shard, job in
-                let entry = shard.jobs.pointer(job.slot)
-                guard entry.pointee.row.state != .cancelled, !entry.pointee.row.isCollapsed else { return .cancelled }
-                guard entry.pointee.row.state == .leased, entry.pointee.row.lease == wanted.leaseID,
-                    entry.pointee.row.leasedUntil > shard.now
+                let entry = shard.jobs.at(job.slot)
+                guard entry.value.row.state != .cancelled, !entry.value.row.isCollapsed else { return .cancelled }
+                guard entry.value.row.state == .leased, entry.value.row.lease == wanted.leaseID,
+                    entry.value.row.leasedUntil > shard.now
                 else { return .stale }
-                entry.pointee.row.leasedUntil = shard.now + max(1, milliseconds)
+                entry.value.row.leasedUntil = shard.now + max(1, milliseconds)
                 shard.inBatch(of: job.device) { shard in
                     shard.writeJob(job.slot)
                 }
@@ -83,13 +83,13 @@ extension Shard {
             case .absent: return shard.withEnded(message, operation, index, ended)
             case .found(let slot): job = slot
             }
-            guard operation.sees(shard.jobs.pointer(job).pointee.row.facts.app) else {
+            guard operation.sees(shard.jobs.at(job).value.row.facts.app) else {
                 // A caller who may not see the app does not learn that the job exists.
                 shard.dropJobIfDone(job)
                 shard.verdictDone(operation)
                 return
             }
-            shard.whenReady(shard.jobs.pointer(job).pointee.device) { shard, device, readiness in
+            shard.whenReady(shard.jobs.at(job).value.device) { shard, device, readiness in
                 if readiness != .ready {
                     operation.verdicts[index].verdict = readiness.mayBeRepeated ? .storeFailed : .unknownJob
                     shard.verdictDone(operation)
@@ -146,27 +146,27 @@ extension Shard {
     // MARK: One result
 
     private mutating func settle(_ result: JobResult, _ job: JobAtHand) -> ResultVerdict.Verdict {
-        let entry = jobs.pointer(job.slot)
-        guard let given = entry.pointee.row.leases.first(where: { $0.id == result.leaseID }) else {
+        let entry = jobs.at(job.slot)
+        guard let given = entry.value.row.leases.first(where: { $0.id == result.leaseID }) else {
             // No sender got this lease for this job, or too many leases came after it.
-            count(entry.pointee.row) { $0.resultsStale &+= 1 }
+            count(entry.value.row) { $0.resultsStale &+= 1 }
             return .stale
         }
         if given.hasTaken(result.outcome) { return .recorded }
-        let isCurrent = entry.pointee.row.state == .leased && entry.pointee.row.lease == result.leaseID
+        let isCurrent = entry.value.row.state == .leased && entry.value.row.lease == result.leaseID
         guard isCurrent || result.outcome == .accepted || isPlanted(.lateResultCounts) else {
-            count(entry.pointee.row) { $0.resultsStale &+= 1 }
+            count(entry.value.row) { $0.resultsStale &+= 1 }
             return .stale
         }
         let reason = result.reason.bounded(64)
-        entry.pointee.row.settle(result.leaseID, result.outcome)
-        if entry.pointee.place == .leasing { entry.pointee.place = .none }
+        entry.value.row.settle(result.leaseID, result.outcome)
+        if entry.value.place == .leasing { entry.value.place = .none }
         switch result.outcome {
         case .accepted: vendorAccepted(job, result)
         case .retry: vendorRetry(job, result, reason)
         case .rejected:
-            count(entry.pointee.row) { $0.resultsRejected &+= 1 }
-            entry.pointee.row.note(.vendorRejected, now, reason)
+            count(entry.value.row) { $0.resultsRejected &+= 1 }
+            entry.value.row.note(.vendorRejected, now, reason)
             endVendorPart(job, state: .rejected, reason: reason.isEmpty ? "rejected" : reason)
         case .badToken: badToken(job, result, reason)
         }
@@ -175,26 +175,26 @@ extension Shard {
 
     private mutating func vendorAccepted(_ job: JobAtHand, _ result: JobResult) {
         let (slot, device) = (job.slot, job.device)
-        let entry = jobs.pointer(slot)
-        count(entry.pointee.row) { $0.resultsAccepted &+= 1 }
-        entry.pointee.row.note(.vendorAccepted, now, result.vendorID.bounded(64))
+        let entry = jobs.at(slot)
+        count(entry.value.row) { $0.resultsAccepted &+= 1 }
+        entry.value.row.note(.vendorAccepted, now, result.vendorID.bounded(64))
         // The vendor's own time, unless it is impossible.
-        let facts = entry.pointee.row.facts
+        let facts = entry.value.row.facts
         let isPlausible = result.timestamp >= facts.acceptedAt && result.timestamp <= now
-        if entry.pointee.row.alertedAt == 0 { entry.pointee.row.alertedAt = isPlausible ? result.timestamp : now }
-        entry.pointee.row.state = .accepted
+        if entry.value.row.alertedAt == 0 { entry.value.row.alertedAt = isPlausible ? result.timestamp : now }
+        entry.value.row.state = .accepted
         // The gateway had given the message up, and the vendor showed it all the same.
         moveBadge(slot, isTakenBack: false)
-        let verdict = facts.strategy.vendorAccepted(VendorPart(entry.pointee.row, now: now))
+        let verdict = facts.strategy.vendorAccepted(VendorPart(entry.value.row, now: now))
         inBatch(of: device) { shard in
             switch verdict {
-            case .ends(let state): shard.end(facts, state, message: entry.pointee.message, job: slot)
+            case .ends(let state): shard.end(facts, state, message: entry.value.message, job: slot)
             case .goesLive, .stays:
-                if !entry.pointee.row.isAlertCounted {
-                    entry.pointee.row.isAlertCounted = true
+                if !entry.value.row.isAlertCounted {
+                    entry.value.row.isAlertCounted = true
                     shard.countReached(
                         facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
-                    shard.noteAlerted(facts, wasSent: entry.pointee.row.steps.contains { $0.event == .sent })
+                    shard.noteAlerted(facts, wasSent: entry.value.row.steps.contains { $0.event == .sent })
                 }
                 shard.writeJob(slot)
                 shard.placeJob(slot)
@@ -204,23 +204,23 @@ extension Shard {
 
     private mutating func vendorRetry(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
-        let entry = jobs.pointer(slot)
-        count(entry.pointee.row) { $0.resultsRetry &+= 1 }
-        entry.pointee.row.note(.vendorRetry, now, reason)
-        if entry.pointee.row.isCollapsed {
+        let entry = jobs.at(slot)
+        count(entry.value.row) { $0.resultsRetry &+= 1 }
+        entry.value.row.note(.vendorRetry, now, reason)
+        if entry.value.row.isCollapsed {
             endVendorPart(job, state: .cancelled, reason: "collapsed")
             return
         }
-        guard Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts else {
-            count(entry.pointee.row) { $0.jobsExhausted &+= 1 }
+        guard Int(entry.value.row.attempts) < apps[Int(entry.value.appIndex)].maxAttempts else {
+            count(entry.value.row) { $0.jobsExhausted &+= 1 }
             endVendorPart(job, state: .exhausted, reason: "exhausted")
             return
         }
         let backoff = min(
-            limits.retryDelay.upperBound, limits.retryDelay.lowerBound << Int64(min(20, entry.pointee.row.attempts)))
+            limits.retryDelay.upperBound, limits.retryDelay.lowerBound << Int64(min(20, entry.value.row.attempts)))
         let delay = result.retryAfterMilliseconds > 0 ? min(result.retryAfterMilliseconds, 86_400_000) : backoff
-        entry.pointee.row.state = .due
-        entry.pointee.row.dueAt = now + delay
+        entry.value.row.state = .due
+        entry.value.row.dueAt = now + delay
         inBatch(of: device) { shard in
             shard.writeJob(slot)
         }
@@ -230,11 +230,11 @@ extension Shard {
     /// Quarantines the token that was sent, unless the device has another by now or registered it again since.
     private mutating func badToken(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
-        let entry = jobs.pointer(slot)
-        count(entry.pointee.row) { $0.resultsBadToken &+= 1 }
-        entry.pointee.row.note(.badToken, now, reason)
-        guard let channel = entry.pointee.row.channel else { return }
-        let sent = (digest: entry.pointee.row.sentToken, kind: entry.pointee.row.sentKind)
+        let entry = jobs.at(slot)
+        count(entry.value.row) { $0.resultsBadToken &+= 1 }
+        entry.value.row.note(.badToken, now, reason)
+        guard let channel = entry.value.row.channel else { return }
+        let sent = (digest: entry.value.row.sentToken, kind: entry.value.row.sentKind)
         let isAnyBad = isPlanted(.currentTokenQuarantined)
         var profile = profile(device)
         let (quarantined, hasOther) = profile.quarantine(
@@ -243,13 +243,13 @@ extension Shard {
         if quarantined {
             devices.keepProfile(device, profile)
             inBatch(of: device) { shard in
-                shard.devices.pointer(device).pointee.flags.insert(.dirty)
+                shard.devices.at(device).value.flags.insert(.dirty)
             }
         }
-        let isWanted = hasOther && !entry.pointee.row.isCollapsed
-        if isWanted, Int(entry.pointee.row.attempts) < apps[Int(entry.pointee.appIndex)].maxAttempts {
-            entry.pointee.row.state = .due
-            entry.pointee.row.dueAt = now
+        let isWanted = hasOther && !entry.value.row.isCollapsed
+        if isWanted, Int(entry.value.row.attempts) < apps[Int(entry.value.appIndex)].maxAttempts {
+            entry.value.row.state = .due
+            entry.value.row.dueAt = now
             inBatch(of: device) { shard in
                 shard.writeJob(slot)
             }

@@ -69,7 +69,7 @@ extension Shard {
         }
         let key = AliasRow.key(name)
         switch store.young(key) {
-        case .found(let location, _): give(store.value(at: location), key, to: work)
+        case .found(let location, _): give(store.bytes(at: location), key, to: work)
         case .deleted: work(&self, .absent)
         case .unknown:
             guard !store.isCertainlyAbsent(key) else {
@@ -83,11 +83,11 @@ extension Shard {
                 for work in [work] + waiting {
                     // An earlier one of them may have written the row.
                     switch shard.store.young(key) {
-                    case .found(let location, _): shard.give(shard.store.value(at: location), key, to: work)
+                    case .found(let location, _): shard.give(shard.store.bytes(at: location), key, to: work)
                     case .deleted: work(&shard, .absent)
                     case .unknown:
                         switch reply.results.first {
-                        case .row(let stored?)?: shard.give(stored.value, key, to: work)
+                        case .row(let stored?)?: shard.give(stored.bytes, key, to: work)
                         case .row(nil)?: work(&shard, .absent)
                         default: work(&shard, .unreadable)
                         }
@@ -97,7 +97,7 @@ extension Shard {
         }
     }
 
-    private mutating func give(_ bytes: UnsafeRawBufferPointer, _ key: StoreKey, to work: AliasWork) {
+    private mutating func give(_ bytes: LentBytes, _ key: StoreKey, to work: AliasWork) {
         guard let row = AliasRow(bytes) else {
             damaged(key)
             return work(&self, .unreadable)
@@ -111,7 +111,7 @@ extension Shard {
             if row.entries.isEmpty {
                 shard.store.delete(key, prior: .maybe(wakeAt: 0))
             } else {
-                shard.store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: row.byteCount) {
+                shard.store.putRow(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: row.byteCount) {
                     row.write(into: $0)
                 }
             }

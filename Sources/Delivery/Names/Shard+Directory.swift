@@ -47,12 +47,12 @@ extension Shard {
             case .unknown: shard.reply(origin, .unknown)
             case .failed, .crowded: shard.reply(origin, .failed)
             case .ready:
-                let device = shard.devices.pointer(slot)
-                guard shard.apps[Int(device.pointee.appIndex)].key == app else {
+                let device = shard.devices.at(slot)
+                guard shard.apps[Int(device.value.appIndex)].key == app else {
                     shard.reply(origin, .unknown)
                     return
                 }
-                device.pointee.flags.insert(.touched)
+                device.value.flags.insert(.touched)
                 let reply = step(&shard, slot)
                 shard.reply(origin, reply)
             }
@@ -132,12 +132,12 @@ extension Shard {
 
     /// Writes the device row and the rows of the tags that come and go, in one batch.
     private mutating func change(_ profile: inout DeviceProfile, to tags: [TagName], _ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         let (old, new) = (Set(profile.names.tags), Set(tags))
         profile.names.tags = tags
         devices.keepProfile(slot, profile)
         inBatch(of: slot) { shard in
-            device.pointee.flags.insert(.dirty)
+            device.value.flags.insert(.dirty)
             for tag in old where !new.contains(tag) {
                 shard.store.delete(shard.tagKey(device, tag.digest), prior: .maybe(wakeAt: 0))
             }
@@ -145,28 +145,29 @@ extension Shard {
         }
     }
 
-    private func tagKey(_ device: UnsafeMutablePointer<Device>, _ digest: UInt64) -> StoreKey {
-        let app = apps[Int(device.pointee.appIndex)].key
+    private func tagKey(_ device: Place<Device>, _ digest: UInt64) -> StoreKey {
+        let app = apps[Int(device.value.appIndex)].key
         return StoreKey(
-            device.pointee.bucket, .tag, ownerHigh: app.word, ownerLow: digest, item: device.pointee.cid.low)
+            device.value.bucket, .tag, ownerHigh: app.word, ownerLow: digest, item: device.value.cid.low)
     }
 
-    private func writeTag(_ device: UnsafeMutablePointer<Device>, _ digest: UInt64) {
-        let high = device.pointee.cid.high
-        store.put(tagKey(device, digest), wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: 8) {
-            $0.storeBytes(of: high.littleEndian, as: UInt64.self)
+    private func writeTag(_ device: Place<Device>, _ digest: UInt64) {
+        let high = device.value.cid.high
+        store.putRow(tagKey(device, digest), wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: 8) {
+            var writer = RowWriter($0)
+            writer.put(high)
         }
     }
 
     /// Puts a device into its app's roster, in the open batch.
-    func enlist(_ device: UnsafeMutablePointer<Device>) {
+    func enlist(_ device: Place<Device>) {
         writeTag(device, 0)
-        device.pointee.flags.insert(.listed)
+        device.value.flags.insert(.listed)
     }
 
     /// Removes a device from the roster and from its tags' rows, in the open batch.
     func strike(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         for digest in [0] + profile(slot).names.tags.map(\.digest) {
             store.delete(tagKey(device, digest), prior: .maybe(wakeAt: 0))
         }
@@ -178,50 +179,50 @@ extension Shard {
     ///
     /// See docs/Semantics.md, "Collapse, overflow and revoke".
     func isIgnored(_ slot: DeviceSlot) -> Bool {
-        let device = devices.pointer(slot)
-        if device.pointee.flags.contains(.blacklisted) { return true }
-        guard !device.pointee.isConnected else { return false }
-        return device.pointee.lastHeardAt + limits.inactiveDeviceLifetime < now
+        let device = devices.at(slot)
+        if device.value.flags.contains(.blacklisted) { return true }
+        guard !device.value.isConnected else { return false }
+        return device.value.lastHeardAt + limits.inactiveDeviceLifetime < now
     }
 
     private mutating func setBlacklisted(_ slot: DeviceSlot, _ isOn: Bool) -> DirectoryReply {
-        let device = devices.pointer(slot)
-        guard isOn != device.pointee.flags.contains(.blacklisted) else { return .done }
-        let wasReachable = device.pointee.isReachable
-        if isOn { device.pointee.flags.insert(.blacklisted) } else { device.pointee.flags.remove(.blacklisted) }
+        let device = devices.at(slot)
+        guard isOn != device.value.flags.contains(.blacklisted) else { return .done }
+        let wasReachable = device.value.isReachable
+        if isOn { device.value.flags.insert(.blacklisted) } else { device.value.flags.remove(.blacklisted) }
         save(slot)
-        if wasReachable, !device.pointee.isReachable { makeAllDue(slot) }
+        if wasReachable, !device.value.isReachable { makeAllDue(slot) }
         presenceChanged(slot)
         // Messages that waited may go out; but not before the change is durable.
-        outbox.hold(.resume(device: slot, cid: device.pointee.cid))
+        outbox.hold(.resume(device: slot, cid: device.value.cid))
         return .done
     }
 
     private mutating func setBadge(_ slot: DeviceSlot, _ change: BadgeChange) -> DirectoryReply {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         switch change {
-        case .set(let value): device.pointee.setBadge(value)
-        case .add(let value): device.pointee.badge = Int32(clamping: max(0, Int64(device.pointee.badge) + Int64(value)))
+        case .set(let value): device.value.setBadge(value)
+        case .add(let value): device.value.badge = Int32(clamping: max(0, Int64(device.value.badge) + Int64(value)))
         }
         save(slot)
         return .done
     }
 
     private func detail(_ slot: DeviceSlot) -> DeviceDetail {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         let profile = profile(slot)
-        let settings = apps[Int(device.pointee.appIndex)]
+        let settings = apps[Int(device.value.appIndex)]
         let token = profile.tokens.first {
             $0.channel == .apns && $0.kind == .alert && !$0.isQuarantined
         }
         let topic = token?.topic ?? ""
         return DeviceDetail(
-            aliases: profile.names.aliases.map(\.name), tags: profile.names.tags, badge: device.pointee.badge,
-            isBlacklisted: device.pointee.flags.contains(.blacklisted), isConnected: device.pointee.isConnected,
-            isReachable: device.pointee.isReachable, pushModeOff: device.pointee.flags.contains(.pushModeOff),
-            registeredAt: device.pointee.registeredAt,
-            lastSeenAt: device.pointee.lastHeardAt,
-            sessionCount: device.pointee.generation, token: token?.token ?? "",
+            aliases: profile.names.aliases.map(\.name), tags: profile.names.tags, badge: device.value.badge,
+            isBlacklisted: device.value.flags.contains(.blacklisted), isConnected: device.value.isConnected,
+            isReachable: device.value.isReachable, pushModeOff: device.value.flags.contains(.pushModeOff),
+            registeredAt: device.value.registeredAt,
+            lastSeenAt: device.value.lastHeardAt,
+            sessionCount: device.value.generation, token: token?.token ?? "",
             topic: topic.isEmpty ? settings.apnsTopic : topic)
     }
 
@@ -232,7 +233,7 @@ extension Shard {
 
     private mutating func save(_ slot: DeviceSlot) {
         inBatch(of: slot) { shard in
-            shard.devices.pointer(slot).pointee.flags.insert(.dirty)
+            shard.devices.at(slot).value.flags.insert(.dirty)
         }
     }
 }

@@ -32,8 +32,9 @@ private struct Lane {
     mutating func take(_ rows: [StoredRow], isComplete ends: Bool) {
         devices.removeAll(keepingCapacity: true)
         place = 0
-        for row in rows where row.value.count == 8 {
-            let high = UInt64(littleEndian: row.value.loadUnaligned(as: UInt64.self))
+        for row in rows {
+            var reader = RowReader(row.bytes)
+            guard let high = reader.next(UInt64.self), reader.isAtEnd else { continue }
             devices.append(DeviceID(high: high, low: row.key.item))
         }
         let last = rows.last?.key.item

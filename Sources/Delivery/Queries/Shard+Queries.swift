@@ -15,8 +15,8 @@ extension Shard {
                 shard.tell(.deviceStatus(origin, cid, readiness.mayBeRepeated ? .unreadable : .unknown))
                 return
             }
-            let device = shard.devices.pointer(slot)
-            guard shard.apps[Int(device.pointee.appIndex)].key == app else {
+            let device = shard.devices.at(slot)
+            guard shard.apps[Int(device.value.appIndex)].key == app else {
                 shard.tell(.deviceStatus(origin, cid, .unknown))
                 return
             }
@@ -26,16 +26,16 @@ extension Shard {
                     token: String($0.token.prefix(8)), activity: $0.activity, isQuarantined: $0.isQuarantined)
             }
             let status = DeviceStatus(
-                app: app, isConnected: device.pointee.isConnected, isReachable: device.pointee.isReachable,
-                isSuspect: device.pointee.flags.contains(.suspect), applicationState: device.pointee.state,
-                keepsRunning: device.pointee.flags.contains(.keepsRunning), generation: device.pointee.generation,
-                heartbeatSeconds: Int64(device.pointee.heartbeatSeconds),
-                lastSeenAt: device.pointee.lastHeardAt, lastLoginAt: device.pointee.lastLoginAt,
-                registeredAt: device.pointee.registeredAt,
-                queuedMessageCount: Int(device.pointee.messageCount + device.pointee.vendorCount),
-                queuedByteCount: Int(device.pointee.messageBytes + device.pointee.vendorBytes),
-                inFlightCount: Int(device.pointee.inFlightCount), nextSequence: device.pointee.nextSequence,
-                badge: device.pointee.badge, pushModeOff: device.pointee.flags.contains(.pushModeOff), tokens: tokens)
+                app: app, isConnected: device.value.isConnected, isReachable: device.value.isReachable,
+                isSuspect: device.value.flags.contains(.suspect), applicationState: device.value.state,
+                keepsRunning: device.value.flags.contains(.keepsRunning), generation: device.value.generation,
+                heartbeatSeconds: Int64(device.value.heartbeatSeconds),
+                lastSeenAt: device.value.lastHeardAt, lastLoginAt: device.value.lastLoginAt,
+                registeredAt: device.value.registeredAt,
+                queuedMessageCount: Int(device.value.messageCount + device.value.vendorCount),
+                queuedByteCount: Int(device.value.messageBytes + device.value.vendorBytes),
+                inFlightCount: Int(device.value.inFlightCount), nextSequence: device.value.nextSequence,
+                badge: device.value.badge, pushModeOff: device.value.flags.contains(.pushModeOff), tokens: tokens)
             shard.tell(.deviceStatus(origin, cid, .known(status)))
         }
     }
@@ -66,7 +66,7 @@ extension Shard {
     private mutating func look(_ search: MemorySearch) {
         let slots = messages.slots(from: search.next, limit: searches.sliceCount)
         for slot in slots
-        where messages.isOccupied(slot) && messages.pointer(slot).pointee.facts.message == search.message {
+        where messages.isOccupied(slot) && messages.at(slot).value.facts.message == search.message {
             return tellPending(slot, search.origin)
         }
         // A message that comes into memory behind the search is found in the store, or was accepted after the question.
@@ -79,13 +79,13 @@ extension Shard {
     }
 
     private mutating func tellPending(_ slot: MessageSlot, _ origin: Origin) {
-        let entry = messages.pointer(slot)
-        let row = entry.pointee.job == .none ? nil : jobs.pointer(entry.pointee.job).pointee.row
+        let entry = messages.at(slot)
+        let row = entry.value.job == .none ? nil : jobs.at(entry.value.job).value.row
         var steps = row?.steps ?? []
-        if entry.pointee.sentAt > 0, !steps.contains(where: { $0.event == .sent }) {
-            steps.insert(MessageTrace.Step(event: .sent, time: entry.pointee.sentAt), at: 0)
+        if entry.value.sentAt > 0, !steps.contains(where: { $0.event == .sent }) {
+            steps.insert(MessageTrace.Step(event: .sent, time: entry.value.sentAt), at: 0)
         }
-        let trace = Self.pendingTrace(entry.pointee.facts, steps: steps, isOffline: entry.pointee.isOffline)
+        let trace = Self.pendingTrace(entry.value.facts, steps: steps, isOffline: entry.value.isOffline)
         addLateEvents(trace, origin)
     }
 
@@ -93,7 +93,7 @@ extension Shard {
         findJob(message) { shard, found in
             switch found {
             case .found(let job):
-                let row = shard.jobs.pointer(job).pointee.row
+                let row = shard.jobs.at(job).value.row
                 shard.dropJobIfDone(job)
                 return shard.addLateEvents(
                     Self.pendingTrace(row.facts, steps: row.steps, isOffline: true), origin)
@@ -134,13 +134,12 @@ extension Shard {
 
     private mutating func search(_ search: MessageSearch) {
         let (message, bucket, origin) = (search.message, search.bucket, search.origin)
-        let isIt: @Sendable (UnsafeRawBufferPointer) -> Bool = { MessageRow($0)?.messageID == message }
         let tables: [StoreKey.Table] = [.message, .vendorMessage]
-        read(tables.map { .search(bucket: bucket, table: $0, matches: isIt) }) { shard, reply in
+        read(tables.map { .search(bucket, table: $0, message) }) { shard, reply in
             defer { if let next = shard.searches.searched() { shard.search(next) } }
             guard reply.failure == nil else { return shard.tell(.messageTrace(origin, .unreadable)) }
             for case .row(let stored?) in reply.results {
-                guard let row = MessageRow(stored.value) else { continue }
+                guard let row = MessageRow(stored.bytes) else { continue }
                 let key = stored.key
                 let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
                 let facts = row.facts(cid: cid, table: key.table, item: key.item)
@@ -200,7 +199,7 @@ extension Shard {
         for event in LateEventRow.events {
             guard let key = Self.lateKey(event, trace.message) else { continue }
             switch store.young(key) {
-            case .found(let location, _): steps += LateEventRow.read(store.value(at: location))
+            case .found(let location, _): steps += LateEventRow.read(store.bytes(at: location))
             case .deleted: break
             case .unknown: if !store.isCertainlyAbsent(key) { asked.append(.get(key)) }
             }
@@ -219,7 +218,7 @@ extension Shard {
         }
         read(asked) { shard, reply in
             var late: [MessageTrace.Step] = []
-            for case .row(let stored?) in reply.results { late += LateEventRow.read(stored.value) }
+            for case .row(let stored?) in reply.results { late += LateEventRow.read(stored.bytes) }
             finish(&shard, late)
         }
     }

@@ -143,9 +143,9 @@ extension Shard {
                 Self.partitions(task, share, [.taskMessage, .taskEvent]),
                 visit: { shard, rows in
                     for stored in rows {
-                        if stored.key.table == .taskMessage, let row = LedgerRow(stored.value) {
+                        if stored.key.table == .taskMessage, let row = LedgerRow(stored.bytes) {
                             if row.app == app { gathering.take(row, stored.key) }
-                        } else if let row = TaskEventRow(stored.value) {
+                        } else if let row = TaskEventRow(stored.bytes) {
                             gathering.take(row, stored.key)
                         } else {
                             shard.damaged(stored.key)
@@ -213,7 +213,7 @@ extension Shard {
             case .unreadable: return shard.answer(origin, .busy)
             case .absent: break
             case .found(let job):
-                let found = shard.jobs.pointer(job).pointee.row
+                let found = shard.jobs.at(job).value.row
                 shard.dropJobIfDone(job)
                 totals.takeOut(
                     wasSent: !found.facts.flags.contains(.offline) || found.steps.contains { $0.event == .sent },
@@ -247,7 +247,7 @@ extension Shard {
                 Self.partitions(task, share, [.taskMessage]),
                 visit: { shard, rows in
                     for stored in rows {
-                        guard let row = LedgerRow(stored.value), row.state == nil, row.app == app else { continue }
+                        guard let row = LedgerRow(stored.bytes), row.state == nil, row.app == app else { continue }
                         shard.endSwept(row, stored.key, sweep)
                     }
                 },

@@ -8,9 +8,9 @@ internal import Wire
 struct MessageTable: ~Copyable {
     private enum Chain: SlotChain {
         @inline(__always)
-        static func links(_ message: UnsafeMutablePointer<Message>) -> UnsafeMutablePointer<SlotLinks<Message>> {
-            withUnsafeMutablePointer(to: &message.pointee.links) { $0 }
-        }
+        static func links(_ message: Place<Message>) -> SlotLinks<Message> { message.value.links }
+        @inline(__always)
+        static func setLinks(_ message: Place<Message>, _ links: SlotLinks<Message>) { message.value.links = links }
     }
 
     private var entries = Slab<Message>()
@@ -25,30 +25,30 @@ struct MessageTable: ~Copyable {
     }
     @inline(__always) func isOccupied(_ slot: MessageSlot) -> Bool { entries.isOccupied(slot) }
     /// The message's place, valid until the message is removed.
-    @inline(__always) func pointer(_ slot: MessageSlot) -> UnsafeMutablePointer<Message> { entries.pointer(slot) }
-    @inline(__always) func address(_ slot: MessageSlot) -> UnsafeMutablePointer<Message> { entries.address(slot) }
+    @inline(__always) func at(_ slot: MessageSlot) -> Place<Message> { entries.at(slot) }
+    @inline(__always) func unchecked(_ slot: MessageSlot) -> Place<Message> { entries.unchecked(slot) }
 
     /// Puts a message into memory and into its device's list.
-    mutating func insert(_ message: Message, of device: UnsafeMutablePointer<Device>) -> MessageSlot {
+    mutating func insert(_ message: Message, of device: Place<Device>) -> MessageSlot {
         let (table, item) = (message.facts.table, message.facts.item)
         let slot = entries.insert(message)
-        var ends = device.pointee.messages(of: table)
+        var ends = device.value.messages(of: table)
         var earlier = ends.last
         if table != .vendorMessage {
-            while earlier != .none, pointer(earlier).pointee.facts.item > item {
-                earlier = pointer(earlier).pointee.previous
+            while earlier != .none, at(earlier).value.facts.item > item {
+                earlier = at(earlier).value.previous
             }
         }
         entries.link(slot, behind: earlier, in: &ends, of: Chain.self)
-        device.pointee.setMessages(of: table, ends)
+        device.value.setMessages(of: table, ends)
         switch table {
         case .message:
-            device.pointee.listedCount += 1
-            if pointer(slot).pointee.next == device.pointee.firstUnsent, !message.flags.contains(.inFlight) {
-                device.pointee.firstUnsent = slot
+            device.value.listedCount += 1
+            if at(slot).value.next == device.value.firstUnsent, !message.flags.contains(.inFlight) {
+                device.value.firstUnsent = slot
             }
         case .vendorMessage:
-            device.pointee.listedVendorCount += 1
+            device.value.listedVendorCount += 1
         default: break
         }
         return slot
@@ -57,51 +57,51 @@ struct MessageTable: ~Copyable {
     /// Takes a message out of memory, out of its list and out of the messages in flight.
     ///
     /// - Returns: its job's slot, or `.none`.
-    mutating func remove(_ slot: MessageSlot, of device: UnsafeMutablePointer<Device>) -> JobSlot {
-        let entry = pointer(slot)
-        let table = entry.pointee.facts.table
+    mutating func remove(_ slot: MessageSlot, of device: Place<Device>) -> JobSlot {
+        let entry = at(slot)
+        let table = entry.value.facts.table
         switch table {
         case .message:
-            device.pointee.listedCount -= 1
-            if device.pointee.firstUnsent == slot { device.pointee.firstUnsent = entry.pointee.next }
-        case .vendorMessage: device.pointee.listedVendorCount -= 1
+            device.value.listedCount -= 1
+            if device.value.firstUnsent == slot { device.value.firstUnsent = entry.value.next }
+        case .vendorMessage: device.value.listedVendorCount -= 1
         default: break
         }
-        var ends = device.pointee.messages(of: table)
+        var ends = device.value.messages(of: table)
         entries.unlink(slot, from: &ends, of: Chain.self)
-        device.pointee.setMessages(of: table, ends)
-        if entry.pointee.flags.contains(.inFlight) {
-            device.pointee.inFlightCount -= 1
-            device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+        device.value.setMessages(of: table, ends)
+        if entry.value.flags.contains(.inFlight) {
+            device.value.inFlightCount -= 1
+            device.value.inFlightBytes -= entry.value.facts.byteCount
         }
         timers.cancel(slot)
         return entries.remove(slot).job
     }
 
     /// The device's message under an id.
-    func find(_ message: MessageID, of device: UnsafeMutablePointer<Device>) -> MessageSlot? {
-        for first in [device.pointee.firstMessage, device.pointee.firstVendor, device.pointee.firstBroadcast] {
+    func find(_ message: MessageID, of device: Place<Device>) -> MessageSlot? {
+        for first in [device.value.firstMessage, device.value.firstVendor, device.value.firstBroadcast] {
             var slot = first
             while slot != .none {
-                if pointer(slot).pointee.facts.message == message { return slot }
-                slot = pointer(slot).pointee.next
+                if at(slot).value.facts.message == message { return slot }
+                slot = at(slot).value.next
             }
         }
         return nil
     }
 
     /// The device's message under a row's key.
-    func find(table: StoreKey.Table, item: UInt64, of device: UnsafeMutablePointer<Device>) -> MessageSlot? {
-        let ends = device.pointee.messages(of: table)
+    func find(table: StoreKey.Table, item: UInt64, of device: Place<Device>) -> MessageSlot? {
+        let ends = device.value.messages(of: table)
         // Most lookups are for the newest message, by its own job; next for the oldest, when it turns cold.
-        if ends.last != .none, pointer(ends.last).pointee.facts.item == item { return ends.last }
+        if ends.last != .none, at(ends.last).value.facts.item == item { return ends.last }
         let isOrdered = table != .vendorMessage
         var slot = ends.first
         while slot != .none {
-            let found = pointer(slot).pointee.facts.item
+            let found = at(slot).value.facts.item
             if found == item { return slot }
             if isOrdered, found > item { return nil }
-            slot = pointer(slot).pointee.next
+            slot = at(slot).value.next
         }
         return nil
     }

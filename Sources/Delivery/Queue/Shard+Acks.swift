@@ -3,6 +3,21 @@
 internal import Structures
 public import Wire
 
+/// The ranges of an ack's frame.
+///
+/// `@safe`: the gateway keeps the frame during the call, and nothing here outlives the call.
+@safe private struct AckedRanges {
+    private let ranges: UnsafeBufferPointer<SequenceRange>
+
+    init(_ ranges: UnsafeBufferPointer<SequenceRange>) { unsafe self.ranges = ranges }
+
+    var highest: UInt64 { unsafe ranges.reduce(0) { max($0, $1.last) } }
+
+    func contain(_ sequence: UInt64) -> Bool {
+        unsafe ranges.contains { $0.first <= sequence && sequence <= $0.last }
+    }
+}
+
 extension Shard {
     /// Settles the messages that the device acked in stream 0: one batch for the whole frame.
     ///
@@ -12,43 +27,39 @@ extension Shard {
     ) {
         begin(now)
         guard let slot = device(of: session) else { return }
-        let device = devices.pointer(slot)
-        device.pointee.lastHeardAt = self.now
+        let device = devices.at(slot)
+        device.value.lastHeardAt = self.now
         var highest = cumulative
-        for range in ranges { highest = max(highest, range.last) }
-        guard highest < device.pointee.nextSequence || isPlanted(.ackAboveHighestAccepted) else {
+        let named = unsafe AckedRanges(ranges)
+        highest = max(highest, named.highest)
+        guard highest < device.value.nextSequence || isPlanted(.ackAboveHighestAccepted) else {
             numbers.acksAboveHighest &+= 1
             close(slot, .badAck, "an ack above the highest sequence ever given")
             return
         }
         // Once its last message has ended, the device has no queue with this number.
-        let offeredBelow = device.pointee.offeredBelow
+        let offeredBelow = device.value.offeredBelow
         var settled = 0
-        var next = device.pointee.firstMessage
+        var next = device.value.firstMessage
         inBatches(of: slot) { shard in
             while next != .none {
                 let message = next
-                let entry = shard.messages.pointer(message)
-                next = entry.pointee.next
-                let sequence = entry.pointee.facts.item
+                let entry = shard.messages.at(message)
+                next = entry.value.next
+                let sequence = entry.value.facts.item
                 guard sequence <= highest else { break }
-                guard entry.pointee.flags.contains(.sentHere) || shard.isPlanted(.ackOfUnsentCounts),
-                    sequence <= cumulative || Self.ranges(ranges, name: sequence)
+                guard entry.value.flags.contains(.sentHere) || shard.isPlanted(.ackOfUnsentCounts),
+                    sequence <= cumulative || named.contain(sequence)
                 else { continue }
                 shard.nextChange()
                 shard.end(
-                    entry.pointee.facts, entry.pointee.isOffline ? .deliveredOffline : .delivered, message: message,
-                    job: entry.pointee.job)
+                    entry.value.facts, entry.value.isOffline ? .deliveredOffline : .delivered, message: message,
+                    job: entry.value.job)
                 settled += 1
             }
         }
         if settled == 0 || highest >= offeredBelow { numbers.acksIgnored &+= 1 }
         pump(slot)
-    }
-
-    private static func ranges(_ ranges: UnsafeBufferPointer<SequenceRange>, name sequence: UInt64) -> Bool {
-        for range in ranges where range.first <= sequence && sequence <= range.last { return true }
-        return false
     }
 
     /// Ends a message that the app can never process, so that it does not block the window.
@@ -57,9 +68,9 @@ extension Shard {
     ) {
         begin(now)
         guard let slot = device(of: session) else { return }
-        devices.pointer(slot).pointee.lastHeardAt = self.now
+        devices.at(slot).value.lastHeardAt = self.now
         guard let message = listedMessage(table: stream == 1 ? .broadcast : .message, item: sequence, of: slot),
-            messages.pointer(message).pointee.flags.contains(.sentHere)
+            messages.at(message).value.flags.contains(.sentHere)
         else {
             numbers.acksIgnored &+= 1
             return
@@ -68,8 +79,8 @@ extension Shard {
         let detail = kept.isEmpty ? "rejectedByClient" : "rejectedByClient: " + kept
         inBatch(of: slot) { shard in
             shard.end(
-                shard.messages.pointer(message).pointee.facts, .failed, reason: detail, message: message,
-                job: shard.messages.pointer(message).pointee.job)
+                shard.messages.at(message).value.facts, .failed, reason: detail, message: message,
+                job: shard.messages.at(message).value.job)
         }
         pump(slot)
     }
@@ -81,7 +92,7 @@ extension Shard {
         let key = StoreKey(bucket, .trace, message)
         switch store.young(key) {
         case .found(let location, _):
-            let row = TraceRow(store.value(at: location), of: message)
+            let row = TraceRow(store.bytes(at: location), of: message)
             completion(&self, row.map { .found($0) } ?? .absent)
         case .deleted: completion(&self, .absent)
         case .unknown:
@@ -91,7 +102,7 @@ extension Shard {
             }
             read([.get(key)]) { shard, reply in
                 guard case .row(let stored)? = reply.results.first else { return completion(&shard, .unreadable) }
-                let row = stored.flatMap { TraceRow($0.value, of: message) }
+                let row = stored.flatMap { TraceRow($0.bytes, of: message) }
                 completion(&shard, row.map { .found($0) } ?? .absent)
             }
         }

@@ -13,15 +13,15 @@ extension Shard {
         _ facts: MessageFacts, _ state: FinalState, reason: String = "", message: MessageSlot, job: JobSlot,
         isStored: Bool = true
     ) {
-        let device = devices.pointer(batch.device)
+        let device = devices.at(batch.device)
         var sentAt: GatewayTime = 0
         var isOffline = facts.flags.contains(.offline)
         var isRemembered = false
         if message != .none {
-            let pointer = messages.pointer(message)
-            isRemembered = !pointer.pointee.flags.contains(.cold)
-            sentAt = pointer.pointee.sentAt
-            isOffline = pointer.pointee.isOffline
+            let pointer = messages.at(message)
+            isRemembered = !pointer.value.flags.contains(.cold)
+            sentAt = pointer.value.sentAt
+            isOffline = pointer.value.isOffline
         } else if isStored, facts.table != .broadcast, facts.fallbackAt > 0, facts.fallbackAt <= now,
             facts.fallbackAt < facts.expiresAt
         {
@@ -31,46 +31,42 @@ extension Shard {
         var row: JobRow?
         let keepsJob = isPlanted(.ackKeepsJob) && (state == .delivered || state == .deliveredOffline)
         if job != .none, !keepsJob {
-            let entry = jobs.pointer(job)
+            let entry = jobs.at(job)
             if message == .none { isOffline = true }
-            if entry.pointee.row.state == .leased || entry.pointee.row.state == .due {
-                entry.pointee.row.note(.cancelled, now)
+            if entry.value.row.state == .leased || entry.value.row.state == .due {
+                entry.value.row.note(.cancelled, now)
             }
-            if entry.pointee.isStored {
-                store.delete(facts.jobKey, prior: .maybe(wakeAt: entry.pointee.storedWakeAt))
+            if entry.value.isStored {
+                store.delete(facts.jobKey, prior: .maybe(wakeAt: entry.value.storedWakeAt))
             }
-            row = entry.pointee.row
+            row = entry.value.row
         }
-        device.pointee.endings &+= 1
+        device.value.endings &+= 1
         let isOfClient = state == .delivered || state == .deliveredOffline || state == .opened
-        if isStored, !isOfClient, facts.table != .vendorMessage, device.pointee.isConnected { batch.endsUnseen = true }
+        if isStored, !isOfClient, facts.table != .vendorMessage, device.value.isConnected { batch.endsUnseen = true }
         if isStored, facts.table != .broadcast {
             store.delete(facts.key, prior: .maybe(wakeAt: facts.wakeAt))
             if facts.table == .message {
-                device.pointee.messageCount -= 1
-                device.pointee.messageBytes -= Int64(facts.byteCount)
+                device.value.messageCount -= 1
+                device.value.messageBytes -= Int64(facts.byteCount)
             } else {
-                device.pointee.vendorCount -= 1
-                device.pointee.vendorBytes -= Int64(facts.byteCount)
+                device.value.vendorCount -= 1
+                device.value.vendorBytes -= Int64(facts.byteCount)
             }
-            if device.pointee.messageCount + device.pointee.vendorCount == 0 { device.pointee.mayHaveJobRows = false }
+            if device.value.messageCount + device.value.vendorCount == 0 { device.value.mayHaveJobRows = false }
         }
         let (ended, time, key) = (state, now, StoreKey(facts.bucket, .trace, facts.message))
         if let finalRow = row {
             let byteCount = TraceRow.byteCount(facts, sentAt: sentAt, endedAt: time, job: finalRow, reason: reason)
-            store.put(key, wakeAt: 0, prior: .none, byteCount: byteCount) {
-                TraceRow.write(
-                    facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time, job: finalRow,
-                    reason: reason, into: $0)
-            }
+            store.putTrace(
+                key, byteCount, facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time,
+                job: finalRow, reason: reason)
         } else {
             // Apart, since a job's row is large and most messages have none.
             let byteCount = TraceRow.byteCount(facts, sentAt: sentAt, endedAt: time, job: nil, reason: reason)
-            store.put(key, wakeAt: 0, prior: .none, byteCount: byteCount) {
-                TraceRow.write(
-                    facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time, job: nil,
-                    reason: reason, into: $0)
-            }
+            store.putTrace(
+                key, byteCount, facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time,
+                job: nil, reason: reason)
         }
         batch.rowCount += 3
         let isAcked = state == .delivered || state == .deliveredOffline
@@ -90,7 +86,7 @@ extension Shard {
         if wasAlerted, !isAlertCounted { reach.insert(.alerted) }
         if wasSent || wasAlerted, !isSendCounted, !isAlertCounted { reach.insert(.reached) }
         countEnded(state, reach, facts)
-        if device.pointee.dropped.count(state) { device.pointee.flags.insert(.dirty) }
+        if device.value.dropped.count(state) { device.value.flags.insert(.dirty) }
         if job != .none, !keepsJob { forgetJob(job) }
         if message != .none { forgetMessage(message) }
     }
@@ -101,7 +97,7 @@ extension Shard {
     ) {
         guard let key = Self.lateKey(event, message) else { return }
         let steps = known + [MessageTrace.Step(event: event, time: now, detail: detail)]
-        store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: LateEventRow.byteCount(steps)) {
+        store.putRow(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: LateEventRow.byteCount(steps)) {
             LateEventRow.write(steps, into: $0)
         }
     }
@@ -119,6 +115,6 @@ extension Shard {
         counters.count(reach, of: facts, now: now)
         numbers.finals[Int(state.rawValue) - 1] &+= 1
         numbers.pending -= 1
-        appNumbers[Int(devices.pointer(batch.device).pointee.appIndex)].count(state)
+        appNumbers[Int(devices.at(batch.device).value.appIndex)].count(state)
     }
 }

@@ -7,63 +7,63 @@ internal import Wire
 extension Shard {
     /// Puts a message into memory and into its device's list.
     mutating func list(_ value: Message) -> MessageSlot {
-        let slot = messages.insert(value, of: devices.pointer(value.device))
+        let slot = messages.insert(value, of: devices.at(value.device))
         if let job = jobs.find(value.facts.message) {
-            messages.pointer(slot).pointee.job = job
-            jobs.pointer(job).pointee.message = slot
+            messages.at(slot).value.job = job
+            jobs.at(job).value.message = slot
         }
         return slot
     }
 
     /// Takes a message out of memory; its rows stay.
     mutating func forgetMessage(_ slot: MessageSlot) {
-        let job = messages.remove(slot, of: devices.pointer(messages.pointer(slot).pointee.device))
+        let job = messages.remove(slot, of: devices.at(messages.at(slot).value.device))
         guard job != .none else { return }
-        jobs.pointer(job).pointee.message = .none
+        jobs.at(job).value.message = .none
         dropJobIfDone(job)
     }
 
     /// The device's message under an id, if it is in memory.
     func listedMessage(_ message: MessageID, of device: DeviceSlot) -> MessageSlot? {
-        messages.find(message, of: devices.pointer(device))
+        messages.find(message, of: devices.at(device))
     }
 
     /// The device's message under a row's key, if it is in memory.
     func listedMessage(table: StoreKey.Table, item: UInt64, of device: DeviceSlot) -> MessageSlot? {
-        messages.find(table: table, item: item, of: devices.pointer(device))
+        messages.find(table: table, item: item, of: devices.at(device))
     }
 
     /// Sets the message's timer to its next event.
     mutating func armTimer(_ slot: MessageSlot) {
-        let entry = messages.pointer(slot)
-        var time = entry.pointee.facts.expiresAt
+        let entry = messages.at(slot)
+        var time = entry.value.facts.expiresAt
         // After its end a message only waits for its lease.
         let isOver = time <= now
-        if entry.pointee.job != .none {
-            let row = jobs.pointer(entry.pointee.job)
-            if row.pointee.row.state == .leased { time = max(time, row.pointee.row.leasedUntil) }
+        if entry.value.job != .none {
+            let row = jobs.at(entry.value.job)
+            if row.value.row.state == .leased { time = max(time, row.value.row.leasedUntil) }
         }
         if isOver {
             messages.timers.schedule(slot, at: time)
             return
         }
-        if entry.pointee.flags.contains(.inFlight) {
-            if !entry.pointee.flags.contains(.overdue) { time = min(time, entry.pointee.ackDeadline) }
-        } else if entry.pointee.fallbackAt > 0, entry.pointee.job == .none {
-            time = min(time, entry.pointee.fallbackAt)
+        if entry.value.flags.contains(.inFlight) {
+            if !entry.value.flags.contains(.overdue) { time = min(time, entry.value.ackDeadline) }
+        } else if entry.value.fallbackAt > 0, entry.value.job == .none {
+            time = min(time, entry.value.fallbackAt)
         }
         messages.timers.schedule(slot, at: time)
     }
 
     /// The live deadline for a message sent to this device now.
-    func liveDeadline(_ device: UnsafeMutablePointer<Device>) -> Int64 {
-        device.pointee.state == .foreground ? limits.liveDeadline : limits.backgroundLiveDeadline
+    func liveDeadline(_ device: Place<Device>) -> Int64 {
+        device.value.state == .foreground ? limits.liveDeadline : limits.backgroundLiveDeadline
     }
 
     /// The ack deadline of a message sent now: at least a second before its end if possible, in time for the vendor.
-    func ackDeadline(_ entry: UnsafeMutablePointer<Message>, _ device: UnsafeMutablePointer<Device>) -> GatewayTime {
-        let (deadline, last) = (now + liveDeadline(device), entry.pointee.facts.expiresAt - Self.lastFallback)
-        guard entry.pointee.fallbackAt > 0, entry.pointee.job == .none, last > now else { return deadline }
+    func ackDeadline(_ entry: Place<Message>, _ device: Place<Device>) -> GatewayTime {
+        let (deadline, last) = (now + liveDeadline(device), entry.value.facts.expiresAt - Self.lastFallback)
+        guard entry.value.fallbackAt > 0, entry.value.job == .none, last > now else { return deadline }
         return min(deadline, last)
     }
 
@@ -74,28 +74,28 @@ extension Shard {
 
     /// Sends committed messages in order, as the window admits.
     mutating func pump(_ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        guard device.pointee.isReachable, !device.pointee.flags.contains(.gated) || isPlanted(.gateIgnored) else {
+        let device = devices.at(slot)
+        guard device.value.isReachable, !device.value.flags.contains(.gated) || isPlanted(.gateIgnored) else {
             return
         }
-        let window = device.pointee.window + (isPlanted(.windowMiscounted) ? 1 : 0)
-        while device.pointee.inFlightCount < window {
-            guard device.pointee.inFlightBytes < limits.windowByteCount || device.pointee.inFlightCount == 0 else {
+        let window = device.value.window + (isPlanted(.windowMiscounted) ? 1 : 0)
+        while device.value.inFlightCount < window {
+            guard device.value.inFlightBytes < limits.windowByteCount || device.value.inFlightCount == 0 else {
                 return
             }
-            if device.pointee.flags.contains(.coldAhead) {
+            if device.value.flags.contains(.coldAhead) {
                 askForPage(slot)
                 return
             }
-            let next = device.pointee.firstUnsent
+            let next = device.value.firstUnsent
             guard next != .none else {
                 // Single pushes go before broadcasts.
                 pumpBroadcasts(slot)
                 return
             }
-            if messages.pointer(next).pointee.flags.contains(.cold) {
+            if messages.at(next).value.flags.contains(.cold) {
                 // A recalled message whose bytes are on disk only.
-                device.pointee.flags.insert(.coldAhead)
+                device.value.flags.insert(.coldAhead)
                 askForPage(slot)
                 return
             }
@@ -106,78 +106,77 @@ extension Shard {
     /// Sends one message, or ends it or passes over it if the shard may not send it.
     ///
     /// - Returns: false when the stream must stop here for now.
-    mutating func offer(_ slot: MessageSlot, device deviceSlot: DeviceSlot, bytes: UnsafeRawBufferPointer?) -> Bool {
-        let device = devices.pointer(deviceSlot)
-        let entry = messages.pointer(slot)
-        guard entry.pointee.ticket <= outbox.committedTicket || isPlanted(.deliverBeforeSync), !isWalled(deviceSlot)
+    mutating func offer(_ slot: MessageSlot, device deviceSlot: DeviceSlot, bytes: LentBytes?) -> Bool {
+        let device = devices.at(deviceSlot)
+        let entry = messages.at(slot)
+        guard entry.value.ticket <= outbox.committedTicket || isPlanted(.deliverBeforeSync), !isWalled(deviceSlot)
         else {
             return false
         }
-        let sequence = entry.pointee.facts.item
-        if isOver(entry.pointee.facts.expiresAt) {
+        let sequence = entry.value.facts.item
+        if isOver(entry.value.facts.expiresAt) {
             // A lease may keep it; the next page begins after it.
-            device.pointee.cursor = sequence + 1
-            entry.pointee.flags.insert(.passedOver)
-            entry.pointee.flags.remove(.sentHere)
+            device.value.cursor = sequence + 1
+            entry.value.flags.insert(.passedOver)
+            entry.value.flags.remove(.sentHere)
             expireListed(slot)
             return true
         }
-        if entry.pointee.facts.isOneShot,
-            entry.pointee.flags.contains(.attempted) || entry.pointee.flags.contains(.cold)
+        if entry.value.facts.isOneShot,
+            entry.value.flags.contains(.attempted) || entry.value.flags.contains(.cold)
         {
             // Its one live attempt is over; it only waits for its end.
-            entry.pointee.flags.insert(.passedOver)
-            entry.pointee.flags.remove(.sentHere)
-            device.pointee.firstUnsent = entry.pointee.next
-            device.pointee.cursor = sequence + 1
+            entry.value.flags.insert(.passedOver)
+            entry.value.flags.remove(.sentHere)
+            device.value.firstUnsent = entry.value.next
+            device.value.cursor = sequence + 1
             return true
         }
-        let byteCount = entry.pointee.facts.byteCount
+        let byteCount = entry.value.facts.byteCount
         guard
-            device.pointee.inFlightCount == 0
-                || Int(device.pointee.inFlightBytes) + Int(byteCount) <= limits.windowByteCount
+            device.value.inFlightCount == 0
+                || Int(device.value.inFlightBytes) + Int(byteCount) <= limits.windowByteCount
         else { return false }
-        let alertedAt = entry.pointee.job == .none ? 0 : jobs.pointer(entry.pointee.job).pointee.row.alertedAt
-        let attempt = sequence < device.pointee.resentBelow ? UInt32(device.pointee.round) : 1
+        let alertedAt = entry.value.job == .none ? 0 : jobs.at(entry.value.job).value.row.alertedAt
+        let attempt = sequence < device.value.resentBelow ? UInt32(device.value.round) : 1
         outbox.send(
             .deliver(
-                device.pointee.session,
+                device.value.session,
                 DeliverEffect(
-                    row: bytes ?? store.value(at: entry.pointee.location), sequence: sequence,
+                    row: bytes ?? store.bytes(at: entry.value.location), sequence: sequence,
                     isOffline: isPlanted(.offlineFlagOnce)
-                        ? entry.pointee.facts.flags.contains(.offline) : entry.pointee.isOffline,
+                        ? entry.value.facts.flags.contains(.offline) : entry.value.isOffline,
                     alertedAt: alertedAt, attempt: attempt)))
-        entry.pointee.flags.insert([.inFlight, .attempted, .sentHere])
-        if entry.pointee.sentAt == 0 { entry.pointee.sentAt = now }
-        entry.pointee.ackDeadline = ackDeadline(entry, device)
-        device.pointee.inFlightCount += 1
-        device.pointee.inFlightBytes += byteCount
-        device.pointee.firstUnsent = entry.pointee.next
-        device.pointee.cursor = sequence + 1
-        device.pointee.offeredBelow = max(device.pointee.offeredBelow, sequence + 1)
+        entry.value.flags.insert([.inFlight, .attempted, .sentHere])
+        if entry.value.sentAt == 0 { entry.value.sentAt = now }
+        entry.value.ackDeadline = ackDeadline(entry, device)
+        device.value.inFlightCount += 1
+        device.value.inFlightBytes += byteCount
+        device.value.firstUnsent = entry.value.next
+        device.value.cursor = sequence + 1
+        device.value.offeredBelow = max(device.value.offeredBelow, sequence + 1)
         numbers.deliversSent &+= 1
         if attempt > 1 { numbers.deliversResent &+= 1 }
         // A live message's timer fires no later than that, and looks again: to set it anew would cost every message.
         // The timer of a queued message is at its end.
-        if (messages.timers.deadline(of: slot) ?? .max) > entry.pointee.ackDeadline { armTimer(slot) }
+        if (messages.timers.deadline(of: slot) ?? .max) > entry.value.ackDeadline { armTimer(slot) }
         return true
     }
 
     /// Ends a message in memory that has expired, unless its job is leased.
     mutating func expireListed(_ slot: MessageSlot) {
-        let entry = messages.pointer(slot)
-        let job = entry.pointee.job
-        if job != .none, jobs.pointer(job).pointee.row.state == .leased, jobs.pointer(job).pointee.row.leasedUntil > now
-        {
-            let device = devices.pointer(entry.pointee.device)
-            if device.pointee.firstUnsent == slot { device.pointee.firstUnsent = entry.pointee.next }
+        let entry = messages.at(slot)
+        let job = entry.value.job
+        if job != .none, jobs.at(job).value.row.state == .leased, jobs.at(job).value.row.leasedUntil > now {
+            let device = devices.at(entry.value.device)
+            if device.value.firstUnsent == slot { device.value.firstUnsent = entry.value.next }
             armTimer(slot)
             return
         }
-        let alerted = job != .none && jobs.pointer(job).pointee.row.alertedAt > 0
-        let device = entry.pointee.device
+        let alerted = job != .none && jobs.at(job).value.row.alertedAt > 0
+        let device = entry.value.device
         inBatch(of: device) { shard in
-            shard.end(entry.pointee.facts, .atExpiry(wasAlerted: alerted), message: slot, job: job)
+            shard.end(entry.value.facts, .atExpiry(wasAlerted: alerted), message: slot, job: job)
         }
     }
 
@@ -187,32 +186,32 @@ extension Shard {
         guard let deviceSlot = knownDevice(cid),
             let slot = listedMessage(table: key.table, item: key.item, of: deviceSlot)
         else { return }
-        let entry = messages.pointer(slot)
-        entry.pointee.flags.insert(.cold)
-        let job = entry.pointee.job
-        if job != .none, !jobs.pointer(job).pointee.isStored { jobs.pointer(job).pointee.isCold = true }
-        guard entry.pointee.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
+        let entry = messages.at(slot)
+        entry.value.flags.insert(.cold)
+        let job = entry.value.job
+        if job != .none, !jobs.at(job).value.isStored { jobs.at(job).value.isCold = true }
+        guard entry.value.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
         leaveToStore(slot)
         devices.releaseQueue(deviceSlot)
     }
 
     /// Forgets a message that is on disk; the store reports its alarm from now on.
     mutating func leaveToStore(_ slot: MessageSlot) {
-        let entry = messages.pointer(slot)
-        let device = devices.pointer(entry.pointee.device)
+        let entry = messages.at(slot)
+        let device = devices.at(entry.value.device)
         // The store has reported the alarm and will not do so again: the job stays in its place.
-        if entry.pointee.flags.contains(.reported), entry.pointee.job == .none,
-            entry.pointee.facts.flags.contains(.isArmed)
+        if entry.value.flags.contains(.reported), entry.value.job == .none,
+            entry.value.facts.flags.contains(.isArmed)
         {
             makeDue(slot, timedOut: true)
         }
-        if entry.pointee.facts.table == .message {
-            device.pointee.flags.insert(.coldAhead)
-            device.pointee.departures &+= 1
-        } else if entry.pointee.facts.table == .broadcast {
-            device.pointee.flags.remove(.resolved)
+        if entry.value.facts.table == .message {
+            device.value.flags.insert(.coldAhead)
+            device.value.departures &+= 1
+        } else if entry.value.facts.table == .broadcast {
+            device.value.flags.remove(.resolved)
         }
-        device.pointee.coldKeys |= Self.keyBit(entry.pointee.collapseHash)
+        device.value.coldKeys |= Self.keyBit(entry.value.collapseHash)
         forgetMessage(slot)
     }
 
@@ -224,24 +223,24 @@ extension Shard {
     /// A collapsed message has had its attempt and ends here. While the session continues, messages that it sent stay
     /// in memory: an ack may be on its way.
     mutating func recallInFlight(_ deviceSlot: DeviceSlot, isSessionOver: Bool) {
-        let device = devices.pointer(deviceSlot)
-        var slot = device.pointee.firstMessage
+        let device = devices.at(deviceSlot)
+        var slot = device.value.firstMessage
         while slot != .none {
-            let entry = messages.pointer(slot)
-            let next = entry.pointee.next
-            if entry.pointee.flags.contains(.sentHere) {
-                if isSessionOver { entry.pointee.flags.remove(.sentHere) }
-                if entry.pointee.flags.contains(.inFlight) {
-                    entry.pointee.flags.subtract([.inFlight, .overdue])
-                    device.pointee.inFlightCount -= 1
-                    device.pointee.inFlightBytes -= entry.pointee.facts.byteCount
+            let entry = messages.at(slot)
+            let next = entry.value.next
+            if entry.value.flags.contains(.sentHere) {
+                if isSessionOver { entry.value.flags.remove(.sentHere) }
+                if entry.value.flags.contains(.inFlight) {
+                    entry.value.flags.subtract([.inFlight, .overdue])
+                    device.value.inFlightCount -= 1
+                    device.value.inFlightBytes -= entry.value.facts.byteCount
                 }
-                if entry.pointee.flags.contains(.collapsed) {
+                if entry.value.flags.contains(.collapsed) {
                     inBatch(of: deviceSlot) { shard in
-                        shard.end(entry.pointee.facts, .collapsed, message: slot, job: entry.pointee.job)
+                        shard.end(entry.value.facts, .collapsed, message: slot, job: entry.value.job)
                     }
-                } else if isSessionOver, entry.pointee.flags.contains(.cold) {
-                    if entry.pointee.fallbackAt > 0, entry.pointee.job == .none { makeDue(slot, timedOut: false) }
+                } else if isSessionOver, entry.value.flags.contains(.cold) {
+                    if entry.value.fallbackAt > 0, entry.value.job == .none { makeDue(slot, timedOut: false) }
                     leaveToStore(slot)
                 } else {
                     armTimer(slot)
@@ -253,37 +252,37 @@ extension Shard {
             recallBroadcasts(deviceSlot, isSessionOver: isSessionOver)
         }
         if isPlanted(.recalledNotResent), !isSessionOver { return }
-        device.pointee.firstUnsent = device.pointee.firstMessage
-        device.pointee.cursor = 0
-        if device.pointee.coldMessageCount > 0 { device.pointee.flags.insert(.coldAhead) }
+        device.value.firstUnsent = device.value.firstMessage
+        device.value.cursor = 0
+        if device.value.coldMessageCount > 0 { device.value.flags.insert(.coldAhead) }
     }
 
     // MARK: Timers
 
     mutating func messageTimerFired(_ slot: MessageSlot) {
-        let entry = messages.pointer(slot)
-        if isOver(entry.pointee.facts.expiresAt) {
+        let entry = messages.at(slot)
+        if isOver(entry.value.facts.expiresAt) {
             expireListed(slot)
             return
         }
-        let deviceSlot = entry.pointee.device
-        if entry.pointee.flags.contains(.inFlight) {
-            if entry.pointee.ackDeadline <= now, !entry.pointee.flags.contains(.overdue) {
-                entry.pointee.flags.insert([.overdue, .missed])
+        let deviceSlot = entry.value.device
+        if entry.value.flags.contains(.inFlight) {
+            if entry.value.ackDeadline <= now, !entry.value.flags.contains(.overdue) {
+                entry.value.flags.insert([.overdue, .missed])
                 numbers.missedAckDeadlines &+= 1
-                if entry.pointee.job == .none {
+                if entry.value.job == .none {
                     makeDue(slot, timedOut: true)
                 } else {
-                    jobs.pointer(entry.pointee.job).pointee.row.note(.timedOut, now)
-                    placeJob(entry.pointee.job)
+                    jobs.at(entry.value.job).value.row.note(.timedOut, now)
+                    placeJob(entry.value.job)
                 }
                 becomeSuspect(deviceSlot)
             }
-        } else if entry.pointee.fallbackAt > 0, entry.pointee.fallbackAt <= now, entry.pointee.job == .none {
-            if !devices.pointer(deviceSlot).pointee.isReachable { entry.pointee.flags.insert(.missed) }
-            makeDue(slot, timedOut: entry.pointee.flags.contains(.missed))
+        } else if entry.value.fallbackAt > 0, entry.value.fallbackAt <= now, entry.value.job == .none {
+            if !devices.at(deviceSlot).value.isReachable { entry.value.flags.insert(.missed) }
+            makeDue(slot, timedOut: entry.value.flags.contains(.missed))
         }
         armTimer(slot)
-        if entry.pointee.facts.table == .broadcast { leaveBroadcasts(deviceSlot) }
+        if entry.value.facts.table == .broadcast { leaveBroadcasts(deviceSlot) }
     }
 }

@@ -79,10 +79,10 @@ extension Shard {
 
     /// Brings into memory the cold messages that this one may end, then decides.
     private mutating func bringCollapsible(_ command: PublishCommand, _ slot: DeviceSlot) {
-        let device = devices.pointer(slot)
-        let hash = command.collapseKey.isEmpty ? 0 : Fingerprint.of(command.collapseKey)
-        if hash != 0, device.pointee.coldKeys & Self.keyBit(hash) != 0,
-            device.pointee.coldMessageCount > 0 || device.pointee.coldVendorCount > 0
+        let device = devices.at(slot)
+        let hash = command.collapseHash
+        if hash != 0, device.value.coldKeys & Self.keyBit(hash) != 0,
+            device.value.coldMessageCount > 0 || device.value.coldVendorCount > 0
         {
             let kept = KeptPublish(command)
             let search = ColdSearch(hash: hash)
@@ -107,8 +107,9 @@ extension Shard {
     ) {
         scan(slot, table: table, from: item, rowLimit: 256, byteLimit: 1 << 20) { shard, page in
             guard case .rows(let rows, let isLast) = page else { return completion(&shard, .unreadable) }
-            for row in rows where !row.row.collapseKey.isEmpty {
-                let key = Fingerprint.of(row.row.collapseKey)
+            for row in rows {
+                let key = row.row.collapseHash
+                guard key != 0 else { continue }
                 search.keys |= Self.keyBit(key)
                 guard key == search.hash,
                     shard.listedMessage(table: table, item: row.facts.item, of: slot) == nil
@@ -121,7 +122,7 @@ extension Shard {
             } else if table == .message {
                 shard.findCold(search, slot, table: .vendorMessage, from: 0, completion: completion)
             } else {
-                shard.devices.pointer(slot).pointee.coldKeys = search.keys
+                shard.devices.at(slot).value.coldKeys = search.keys
                 completion(&shard, .whole)
             }
         }
@@ -131,8 +132,8 @@ extension Shard {
     private mutating func leaveBrought(_ brought: [MessageID], of device: DeviceSlot) {
         for id in brought {
             guard let slot = listedMessage(id, of: device) else { continue }
-            let entry = messages.pointer(slot)
-            if entry.pointee.flags.contains(.cold), !entry.pointee.flags.contains(.inFlight) { leaveToStore(slot) }
+            let entry = messages.at(slot)
+            if entry.value.flags.contains(.cold), !entry.value.flags.contains(.inFlight) { leaveToStore(slot) }
         }
     }
 
@@ -141,12 +142,12 @@ extension Shard {
     private mutating func makeQueueRoom(
         _ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64, brought: [MessageID]
     ) {
-        let device = devices.pointer(slot)
-        let settings = apps[Int(device.pointee.appIndex)]
+        let device = devices.at(slot)
+        let settings = apps[Int(device.value.appIndex)]
         let size = Int(MessageRow.charge(MessageRow.byteCountLimit(command)))
         var excess = Excess(
-            count: Int(device.pointee.messageCount + device.pointee.vendorCount) + 1 - settings.queuedMessageLimit,
-            bytes: Int(device.pointee.messageBytes + device.pointee.vendorBytes) + size - settings.queuedByteLimit)
+            count: Int(device.value.messageCount + device.value.vendorCount) + 1 - settings.queuedMessageLimit,
+            bytes: Int(device.value.messageBytes + device.value.vendorBytes) + size - settings.queuedByteLimit)
         if excess.isAny, hash != 0 { excess.take(away: collapsible(slot, hash: hash)) }
         guard excess.isAny else {
             accept(command, slot, hash: hash, dropping: [])
@@ -156,7 +157,7 @@ extension Shard {
             refuse(command, .queueFull)
             return
         }
-        if device.pointee.coldMessageCount > 0 || device.pointee.coldVendorCount > 0 {
+        if device.value.coldMessageCount > 0 || device.value.coldVendorCount > 0 {
             let overflow = Overflow(KeptPublish(command), hash: hash, excess: excess)
             whileBusy(slot) { shard, done in
                 shard.findColdOldest(overflow, slot, table: .message, from: 0, completion: done)
@@ -166,15 +167,15 @@ extension Shard {
             return
         }
         var dropping: [MessageSlot] = []
-        for first in [device.pointee.firstMessage, device.pointee.firstVendor] {
+        for first in [device.value.firstMessage, device.value.firstVendor] {
             var oldest = first
             while excess.isAny, oldest != .none {
-                let entry = messages.pointer(oldest)
-                if mayDrop(oldest), hash == 0 || entry.pointee.collapseHash != hash {
+                let entry = messages.at(oldest)
+                if mayDrop(oldest), hash == 0 || entry.value.collapseHash != hash {
                     dropping.append(oldest)
-                    excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
+                    excess.take(away: Excess(count: 1, bytes: Int(entry.value.facts.byteCount)))
                 }
-                oldest = entry.pointee.next
+                oldest = entry.value.next
             }
         }
         guard !excess.isAny else {
@@ -185,11 +186,11 @@ extension Shard {
     }
 
     func mayDrop(_ slot: MessageSlot) -> Bool {
-        let entry = messages.pointer(slot)
-        if entry.pointee.flags.contains(.inFlight), !isPlanted(.overflowDropsInFlight) { return false }
-        guard entry.pointee.job != .none else { return true }
-        return jobs.pointer(entry.pointee.job).pointee.row.state != .leased
-            && jobs.pointer(entry.pointee.job).pointee.place != .leasing
+        let entry = messages.at(slot)
+        if entry.value.flags.contains(.inFlight), !isPlanted(.overflowDropsInFlight) { return false }
+        guard entry.value.job != .none else { return true }
+        return jobs.at(entry.value.job).value.row.state != .leased
+            && jobs.at(entry.value.job).value.place != .leasing
     }
 
     /// Finds the oldest messages on disk and in memory, page by page, until there is room or no row is left.
@@ -202,18 +203,18 @@ extension Shard {
             for row in rows where overflow.excess.isAny {
                 let known = shard.listedMessage(table: table, item: row.facts.item, of: slot)
                 let message = known ?? shard.adoptMessage(row, device: slot)
-                let entry = shard.messages.pointer(message)
-                guard shard.mayDrop(message), overflow.hash == 0 || entry.pointee.collapseHash != overflow.hash else {
+                let entry = shard.messages.at(message)
+                guard shard.mayDrop(message), overflow.hash == 0 || entry.value.collapseHash != overflow.hash else {
                     if known == nil { shard.leaveToStore(message) }
                     continue
                 }
                 if known == nil { overflow.brought.append(row.facts.message) }
                 if table == .vendorMessage {
-                    overflow.candidates.append(entry.pointee.facts)
+                    overflow.candidates.append(entry.value.facts)
                     continue
                 }
                 overflow.dropping.append(row.facts.message)
-                overflow.excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
+                overflow.excess.take(away: Excess(count: 1, bytes: Int(entry.value.facts.byteCount)))
             }
             if overflow.excess.isAny, !isLast, let last = rows.last {
                 shard.findColdOldest(
@@ -252,10 +253,10 @@ extension Shard {
     private func collapsible(_ slot: DeviceSlot, hash: UInt64) -> Excess {
         var sum = Excess(count: 0, bytes: 0)
         for message in messages(under: hash, of: slot) {
-            let entry = messages.pointer(message)
-            guard !entry.pointee.flags.contains(.inFlight) else { continue }
+            let entry = messages.at(message)
+            guard !entry.value.flags.contains(.inFlight) else { continue }
             sum.count += 1
-            sum.bytes += Int(entry.pointee.facts.byteCount)
+            sum.bytes += Int(entry.value.facts.byteCount)
         }
         return sum
     }
@@ -269,20 +270,20 @@ extension Shard {
 
     /// How far the queue is over its bounds now, if the app's policy is to drop the oldest.
     func standingExcess(_ slot: DeviceSlot) -> Excess {
-        let device = devices.pointer(slot)
-        let settings = apps[Int(device.pointee.appIndex)]
+        let device = devices.at(slot)
+        let settings = apps[Int(device.value.appIndex)]
         guard settings.overflowPolicy == .dropOldest else { return Excess(count: 0, bytes: 0) }
         return Excess(
-            count: Int(device.pointee.messageCount) + Int(device.pointee.vendorCount) - settings.queuedMessageLimit,
-            bytes: Int(device.pointee.messageBytes + device.pointee.vendorBytes) - settings.queuedByteLimit)
+            count: Int(device.value.messageCount) + Int(device.value.vendorCount) - settings.queuedMessageLimit,
+            bytes: Int(device.value.messageBytes + device.value.vendorBytes) - settings.queuedByteLimit)
     }
 
     /// Ends the oldest messages that are neither sent nor leased until the queue is within its bounds, or none is left.
     ///
     /// The device is held until the end of this (`whileBusy`).
     mutating func shed(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
-        let device = devices.pointer(slot)
-        guard device.pointee.coldMessageCount == 0, device.pointee.coldVendorCount == 0 else {
+        let device = devices.at(slot)
+        guard device.value.coldMessageCount == 0, device.value.coldVendorCount == 0 else {
             shedPages(Shedding(completion), slot, from: 0)
             return
         }
@@ -293,13 +294,13 @@ extension Shard {
     private mutating func shedYoung(
         _ slot: DeviceSlot, from start: ShedPlace, completion: @escaping (inout Shard, Reading) -> Void
     ) {
-        let device = devices.pointer(slot)
+        let device = devices.at(slot)
         var place = start
         var excess = standingExcess(slot)
-        var next = place.isVendor ? device.pointee.firstVendor : device.pointee.firstMessage
+        var next = place.isVendor ? device.value.firstVendor : device.value.firstMessage
         // Its message may have ended meanwhile: then the list starts over.
         if let known = place.message, messages.isOccupied(place.slot),
-            messages.pointer(place.slot).pointee.facts.message == known
+            messages.at(place.slot).value.facts.message == known
         {
             next = place.slot
         }
@@ -308,15 +309,15 @@ extension Shard {
             while excess.isAny, looks > 0, next != .none || !place.isVendor {
                 guard next != .none else {
                     place.isVendor = true
-                    next = device.pointee.firstVendor
+                    next = device.value.firstVendor
                     continue
                 }
                 let message = next
-                let entry = shard.messages.pointer(message)
-                next = entry.pointee.next
+                let entry = shard.messages.at(message)
+                next = entry.value.next
                 looks -= 1
                 guard shard.mayDrop(message) else { continue }
-                excess.take(away: Excess(count: 1, bytes: Int(entry.pointee.facts.byteCount)))
+                excess.take(away: Excess(count: 1, bytes: Int(entry.value.facts.byteCount)))
                 shard.endShed(message)
                 looks -= Self.shedLooksPerEnd - 1
             }
@@ -324,15 +325,15 @@ extension Shard {
         // A look that stops behind the last of the first list goes on with the second, not with the first again.
         if next == .none, !place.isVendor {
             place.isVendor = true
-            next = device.pointee.firstVendor
+            next = device.value.firstVendor
         }
         guard excess.isAny, next != .none else { return completion(&self, .whole) }
         place.slot = next
-        place.message = messages.pointer(next).pointee.facts.message
+        place.message = messages.at(next).value.facts.message
         later { shard in
-            let device = shard.devices.pointer(slot)
+            let device = shard.devices.at(slot)
             // The spiller may have taken rows meanwhile: these are looked for on disk.
-            guard device.pointee.coldMessageCount == 0, device.pointee.coldVendorCount == 0 else {
+            guard device.value.coldMessageCount == 0, device.value.coldVendorCount == 0 else {
                 return shard.shed(slot, completion: completion)
             }
             shard.shedYoung(slot, from: place, completion: completion)
@@ -341,8 +342,8 @@ extension Shard {
 
     private mutating func endShed(_ message: MessageSlot) {
         nextChange()
-        let entry = messages.pointer(message)
-        end(entry.pointee.facts, .overflowed, message: message, job: entry.pointee.job)
+        let entry = messages.at(message)
+        end(entry.value.facts, .overflowed, message: message, job: entry.value.job)
     }
 
     /// The same for rows on disk: first those of the live stream, which are in order, a page a turn.

@@ -91,13 +91,13 @@ public enum PriorRow: Sendable, Equatable {
 
 /// One row in a reply.
 ///
-/// `value` is valid while the reply is.
-public struct StoredRow {
+/// `value` is valid while the reply is. `@safe`: Delivery reads it through a row's checks (`Store/Rows`).
+@safe public struct StoredRow {
     public var key: StoreKey
     public var wakeAt: Int64
     public var value: UnsafeRawBufferPointer
     @inlinable public init(key: StoreKey, wakeAt: Int64, value: UnsafeRawBufferPointer) {
-        (self.key, self.wakeAt, self.value) = (key, wakeAt, value)
+        unsafe (self.key, self.wakeAt, self.value) = (key, wakeAt, value)
     }
 }
 
@@ -106,8 +106,9 @@ public typealias ReadToken = UInt64
 
 /// One thing to read.
 ///
-/// A reader answers several in one reply, so that one round trip loads a device.
-public enum StoreRead: Sendable {
+/// A reader answers several in one reply, so that one round trip loads a device. `@safe`: the store gives `matches` bytes
+/// that it keeps during the call.
+@safe public enum StoreRead: Sendable {
     /// One row.
     case get(StoreKey)
     /// The rows of `partition`'s partition from item `partition.item` on, in order, up to both bounds (but at least

@@ -30,7 +30,7 @@ extension Shard {
 
     /// The alarm of a ledger row is due: the end of its reports, or the retry delay of a first ack.
     mutating func ledgerAlarmFired(_ stored: StoredRow) {
-        guard let row = LedgerRow(stored.value), isUnsettled(row, wakeAt: stored.wakeAt) else {
+        guard let row = LedgerRow(stored.bytes), isUnsettled(row, wakeAt: stored.wakeAt) else {
             forget(stored)
             return
         }
@@ -86,7 +86,7 @@ extension Shard {
             case .absent: break
             }
             shard.inBatch(in: task.home) { shard in
-                shard.store.put(
+                shard.store.putRow(
                     key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none,
                     byteCount: TargetsRow.byteCount(siblings)
                 ) { TargetsRow.write(siblings, into: $0) }
@@ -137,7 +137,7 @@ extension Shard {
             let wakeAt = stored.wakeAt
             guard shard.isUnsettled(row, wakeAt: wakeAt) else { return shard.answer(origin, .done) }
             shard.inBatch(in: bucket) { shard in
-                shard.store.put(
+                shard.store.putRow(
                     key, wakeAt: row.acceptedAt + shard.limits.reportRetention, prior: .maybe(wakeAt: wakeAt),
                     byteCount: row.byteCount
                 ) { row.write(into: $0) }

@@ -33,14 +33,14 @@ extension Shard {
                 cid: facts.cid, app: facts.app, flags: flags, state: nil,
                 fallback: outcome.fallback, fallbackReason: outcome.fallbackReason, acceptedAt: facts.acceptedAt,
                 timeToLive: facts.timeToLive, table: facts.table, item: facts.item)
-            store.put(Self.ledgerKey(facts), wakeAt: ledgerAlarm(facts), prior: .none, byteCount: row.byteCount) {
+            store.putRow(Self.ledgerKey(facts), wakeAt: ledgerAlarm(facts), prior: .none, byteCount: row.byteCount) {
                 row.write(into: $0)
             }
             batch.rowCount += 1
         } else if isTracked, facts.task.home == facts.bucket {
             let row = SingleTaskRow(
                 message: facts.message, cid: facts.cid, app: facts.app, table: facts.table, item: facts.item)
-            store.put(
+            store.putRow(
                 StoreKey(facts.bucket, .singleTask, facts.task), wakeAt: 0, prior: .none,
                 byteCount: SingleTaskRow.byteCount
             ) { row.write(into: $0) }
@@ -74,7 +74,7 @@ extension Shard {
             cid: facts.cid, app: facts.app, flags: ledgerFlags(facts, wasSent: wasSent, wasAlerted: true), state: nil,
             fallback: fallback, fallbackReason: fallbackReason, acceptedAt: facts.acceptedAt,
             timeToLive: facts.timeToLive, table: facts.table, item: facts.item)
-        store.put(
+        store.putRow(
             Self.ledgerKey(facts), wakeAt: alertedAlarm(facts), prior: .maybe(wakeAt: ledgerAlarm(facts)),
             byteCount: row.byteCount
         ) { row.write(into: $0) }
@@ -99,7 +99,7 @@ extension Shard {
             table: facts.table, item: facts.item, reason: reason)
         let end = ledgerEnd(facts)
         // Until its siblings have ended, the row must come up again.
-        store.put(
+        store.putRow(
             Self.ledgerKey(facts), wakeAt: isFirstAck ? min(end, now + limits.taskPatience) : end,
             prior: isNew ? .none : .maybe(wakeAt: alarm), byteCount: row.byteCount
         ) { row.write(into: $0) }
@@ -117,7 +117,7 @@ extension Shard {
             bucket, .taskEvent, task, item: TaskEventRow.item(message, event, action: action))
         // Derived from the id, so that every write names the alarm that the row has.
         let end = message.acceptedAtMilliseconds + limits.reportRetention
-        store.put(key, wakeAt: end, prior: .maybe(wakeAt: end), byteCount: TaskEventRow.byteCount) {
+        store.putRow(key, wakeAt: end, prior: .maybe(wakeAt: end), byteCount: TaskEventRow.byteCount) {
             row.write(into: $0)
         }
         batch.rowCount += 1
@@ -139,7 +139,7 @@ extension Shard {
     mutating func lookUp(_ key: StoreKey, completion: @escaping (inout Shard, Found<FoundRow>) -> Void) {
         switch store.young(key) {
         case .found(let location, let wakeAt):
-            completion(&self, .found(FoundRow(bytes: store.value(at: location), wakeAt: wakeAt)))
+            completion(&self, .found(FoundRow(bytes: store.bytes(at: location), wakeAt: wakeAt)))
         case .deleted: completion(&self, .absent)
         case .unknown:
             if store.isCertainlyAbsent(key) {
@@ -153,9 +153,9 @@ extension Shard {
                 }
                 // A row written in this turn is newer than the reply.
                 if case .found(let location, let wakeAt) = shard.store.young(key) {
-                    completion(&shard, .found(FoundRow(bytes: shard.store.value(at: location), wakeAt: wakeAt)))
+                    completion(&shard, .found(FoundRow(bytes: shard.store.bytes(at: location), wakeAt: wakeAt)))
                 } else if let stored {
-                    completion(&shard, .found(FoundRow(bytes: stored.value, wakeAt: stored.wakeAt)))
+                    completion(&shard, .found(FoundRow(bytes: stored.bytes, wakeAt: stored.wakeAt)))
                 } else {
                     completion(&shard, .absent)
                 }
@@ -199,8 +199,8 @@ extension Shard {
         completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
     ) {
         if let listed = listedMessage(id, of: slot) {
-            let entry = messages.pointer(listed)
-            let pending = PendingMessage(facts: entry.pointee.facts, message: listed, job: entry.pointee.job)
+            let entry = messages.at(listed)
+            let pending = PendingMessage(facts: entry.value.facts, message: listed, job: entry.value.job)
             completion(&self, .found(pending))
             return
         }
@@ -208,9 +208,9 @@ extension Shard {
             switch found {
             case .unreadable: return completion(&shard, .unreadable)
             case .found(let job):
-                let entry = shard.jobs.pointer(job)
+                let entry = shard.jobs.at(job)
                 let pending = PendingMessage(
-                    facts: entry.pointee.row.facts, message: entry.pointee.message, job: job)
+                    facts: entry.value.row.facts, message: entry.value.message, job: job)
                 return completion(&shard, .found(pending))
             case .absent: break
             }
@@ -221,9 +221,9 @@ extension Shard {
                     guard case .rows(let rows, _) = page else { return completion(&shard, .unreadable) }
                     guard let row = rows.first, row.facts.message == id else { return completion(&shard, .absent) }
                     let message = shard.adoptMessage(row, device: slot)
-                    let entry = shard.messages.pointer(message)
+                    let entry = shard.messages.at(message)
                     let pending = PendingMessage(
-                        facts: entry.pointee.facts, message: message, job: entry.pointee.job)
+                        facts: entry.value.facts, message: message, job: entry.value.job)
                     completion(&shard, .found(pending))
                 }
             default: completion(&shard, .absent)
@@ -234,15 +234,15 @@ extension Shard {
     /// True when the device may have seen a pending message: it was sent, or its job was leased.
     func mayHaveBeenSeen(_ facts: MessageFacts, message: MessageSlot, job: JobSlot) -> Bool {
         if message != .none {
-            let entry = messages.pointer(message)
-            if entry.pointee.sentAt > 0 || entry.pointee.flags.contains(.attempted) { return true }
+            let entry = messages.at(message)
+            if entry.value.sentAt > 0 || entry.value.flags.contains(.attempted) { return true }
             // In memory from before the restart: it went out then, if the device was reachable at acceptance.
-            if entry.pointee.flags.contains(.cold), !facts.flags.contains(.offline) { return true }
+            if entry.value.flags.contains(.cold), !facts.flags.contains(.offline) { return true }
         } else if !facts.flags.contains(.offline) {
             return true
         }
         guard job != .none else { return false }
-        let row = jobs.pointer(job).pointee.row
+        let row = jobs.at(job).value.row
         return row.alertedAt > 0 || row.attempts > 0 || row.steps.contains { $0.event == .sent }
     }
 }

@@ -79,7 +79,7 @@ extension Shard {
             // Only after the look at the request: a repetition of one that was accepted gets its answer.
             guard shard.mayBroadcast(record) else { return shard.answer(origin, .full) }
             let written = shard.inBatch(in: key.bucket) { shard in
-                shard.store.put(requestKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: [])) {
+                shard.store.putRow(requestKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: [])) {
                     CallRow.write(digest: digest, task: record.id, targets: [], into: $0)
                 }
                 return shard.putNew(record)
@@ -98,7 +98,7 @@ extension Shard {
 
     mutating func put(_ record: TaskRecord, prior: PriorRow) {
         let wakeAt = TaskRow.wakeAt(record, retention: limits.reportRetention)
-        store.put(TaskRow.key(record.id), wakeAt: wakeAt, prior: prior, byteCount: TaskRow.byteCount(record)) {
+        store.putRow(TaskRow.key(record.id), wakeAt: wakeAt, prior: prior, byteCount: TaskRow.byteCount(record)) {
             TaskRow.write(record, into: $0)
         }
         guard
@@ -207,7 +207,7 @@ extension Shard {
             guard record.state == .scheduled else { return shard.answer(origin, .refused(record.state)) }
             let key = StoreKey(task.home, .taskTargets, task, item: shard.tasks.nextPage(shard.now))
             shard.inBatch(in: task.home) { shard in
-                shard.store.put(
+                shard.store.putRow(
                     key, wakeAt: record.scheduleAt + shard.limits.reportRetention, prior: .none,
                     byteCount: TargetsRow.byteCount(targets)
                 ) { TargetsRow.write(targets, into: $0) }
@@ -222,7 +222,7 @@ extension Shard {
             guard case .rows(let rows, let isComplete)? = reply.results.first else {
                 return shard.answer(origin, .busy)
             }
-            let targets = rows.first.map { TargetsRow.read($0.value) } ?? []
+            let targets = rows.first.map { TargetsRow.read($0.bytes) } ?? []
             if targets == nil, let row = rows.first { shard.damaged(row.key) }
             let next = isComplete ? nil : rows.last.map { $0.key.item &+ 1 }
             shard.answer(origin, .targets(targets ?? [], next: next))
@@ -244,7 +244,7 @@ extension Shard {
             case .absent: break
             }
             shard.inBatch(in: bucket) { shard in
-                shard.store.put(key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none, byteCount: 16) {
+                shard.store.putRow(key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none, byteCount: 16) {
                     var writer = RowWriter($0)
                     writer.put(task.high)
                     writer.put(task.low)
@@ -264,7 +264,7 @@ extension Shard {
             }
             var found = found
             for row in rows {
-                var reader = RowReader(row.value)
+                var reader = RowReader(row.bytes)
                 if let task = reader.nextIdentifier(TaskID.self) { found.append(task) }
             }
             guard !isComplete, let last = rows.last else { return shard.answer(origin, .group(found)) }
@@ -293,7 +293,9 @@ extension Shard {
             case .found(let row): stored = row
             case .absent:
                 shard.inBatch(in: key.bucket) { shard in
-                    shard.store.put(begunKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: targets)) {
+                    shard.store.putRow(
+                        begunKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: targets)
+                    ) {
                         CallRow.write(digest: digest, task: task, targets: targets, into: $0)
                     }
                 }
@@ -326,7 +328,7 @@ extension Shard {
         guard let call = tasks.calls[key] else { return answer(origin, .unknown) }
         guard let outcomes, outcomes.count <= TaskBounds.callTargets else { return dropCall(key, origin, .busy) }
         inBatch(in: key.bucket) { shard in
-            shard.store.put(
+            shard.store.putRow(
                 CallRow.answerKey(key), wakeAt: 0, prior: .maybe(wakeAt: 0),
                 byteCount: outcomes.count * RequestRow.byteCount
             ) { CallRow.writeAnswer(outcomes, digest: call.digest, into: $0) }

@@ -44,7 +44,9 @@ public struct WelcomeEffect {
 }
 
 /// One Deliver frame to encode: `row` is the stored message (see MessageRow), valid until the shard is next called.
-public struct DeliverEffect {
+///
+/// `@safe`: the gateway reads the row through `MessageRow`, before that call.
+@safe public struct DeliverEffect {
     public var row: UnsafeRawBufferPointer
     public var sequence: UInt64
     public var isOffline: Bool
@@ -53,26 +55,28 @@ public struct DeliverEffect {
     @inlinable public init(
         row: UnsafeRawBufferPointer, sequence: UInt64, isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32
     ) {
-        (self.row, self.sequence, self.isOffline) = (row, sequence, isOffline)
+        unsafe (self.row, self.sequence, self.isOffline) = (row, sequence, isOffline)
         (self.alertedAt, self.attempt) = (alertedAt, attempt)
     }
 }
 
 /// A broadcast's Deliver frame, encoded once for all its devices; valid until the shard is next called.
-public struct BroadcastEffect {
+///
+/// `@safe`: its one reader is `write`, and the shard keeps the frame that long.
+@safe public struct BroadcastEffect {
     public var frame: UnsafeRawBufferPointer
     /// Where in it the sixteen bytes of the msgId belong, in network order.
     public var messageIDOffset: Int
     public var message: MessageID
     @inlinable public init(frame: UnsafeRawBufferPointer, messageIDOffset: Int, message: MessageID) {
-        (self.frame, self.messageIDOffset, self.message) = (frame, messageIDOffset, message)
+        unsafe (self.frame, self.messageIDOffset, self.message) = (frame, messageIDOffset, message)
     }
 
     /// Copies the frame, whole, to `target`.
-    @inlinable public func write(into target: UnsafeMutableRawBufferPointer) {
-        target.copyMemory(from: frame)
-        target.storeBytes(of: message.high.bigEndian, toByteOffset: messageIDOffset, as: UInt64.self)
-        target.storeBytes(of: message.low.bigEndian, toByteOffset: messageIDOffset + 8, as: UInt64.self)
+    @unsafe @inlinable public func write(into target: UnsafeMutableRawBufferPointer) {
+        unsafe target.copyMemory(from: frame)
+        unsafe target.storeBytes(of: message.high.bigEndian, toByteOffset: messageIDOffset, as: UInt64.self)
+        unsafe target.storeBytes(of: message.low.bigEndian, toByteOffset: messageIDOffset + 8, as: UInt64.self)
     }
 }
 

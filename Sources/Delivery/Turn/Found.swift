@@ -20,7 +20,7 @@ enum Found<Value> {
 
 /// A row that was looked up; its bytes are valid until the next call into the shard.
 struct FoundRow {
-    var bytes: UnsafeRawBufferPointer
+    var bytes: LentBytes
     var wakeAt: GatewayTime
 }
 

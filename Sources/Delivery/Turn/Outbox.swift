@@ -44,10 +44,17 @@ struct Outbox: ~Copyable {
 
     var waitingCount: Int { waiting.count }
     /// The last ticket that an effect waits for; 0 when none waits.
-    var awaitedTicket: Ticket { waiting.isEmpty ? 0 : waiting.pointer(waiting.count - 1).pointee.ticket }
+    var awaitedTicket: Ticket { waiting.isEmpty ? 0 : waiting[waiting.count - 1].ticket }
 
-    /// What waits, in order; the gateway looks ahead at it.
-    func waiting(at place: Int) -> UnsafePointer<PendingEffect> { waiting.pointer(place) }
+    /// The ticket of what waits at a place in the order; the gateway looks ahead at it.
+    @inline(__always)  // A call would copy the whole outbox.
+    func ticket(at place: Int) -> Ticket { waiting[place].ticket }
+
+    /// The device of a publish that waits there, or `.none`.
+    @inline(__always)
+    func publishedDevice(at place: Int) -> DeviceSlot {
+        if case .publish(_, _, let slot, _) = waiting[place].kind { slot } else { .none }
+    }
 
     /// True when the caller is to release what is due, up to `endRelease`; false within such a loop.
     mutating func beginRelease() -> Bool {

@@ -66,14 +66,14 @@ extension Shard {
         batch.device = device
         batch.rowCount = 0
         batch.endsUnseen = false
-        store.beginBatch(devices.pointer(device).pointee.bucket)
+        store.beginBatch(devices.at(device).value.bucket)
     }
 
     private mutating func closeBatch() {
         let slot = batch.device
-        let device = devices.pointer(slot)
-        if device.pointee.flags.contains(.dirty) { writeDevice(device) }
-        counters.writeChanged(device.pointee.bucket, to: store)
+        let device = devices.at(slot)
+        if device.value.flags.contains(.dirty) { writeDevice(device) }
+        counters.writeChanged(device.value.bucket, to: store)
         batch.device = .none
         outbox.wrote(store.endBatch())
         if batch.endsUnseen { raiseWall(slot) }
@@ -87,7 +87,7 @@ extension Shard {
     /// end back, that position would still cover the message: it would count as delivered and never come.
     private mutating func raiseWall(_ slot: DeviceSlot) {
         walls[slot] = outbox.lastTicket
-        outbox.hold(.resume(device: slot, cid: devices.pointer(slot).pointee.cid))
+        outbox.hold(.resume(device: slot, cid: devices.at(slot).value.cid))
     }
 
     /// True while the device's stream waits for an end to be durable.
@@ -98,49 +98,49 @@ extension Shard {
         return false
     }
 
-    private func writeDevice(_ device: UnsafeMutablePointer<Device>) {
+    private func writeDevice(_ device: Place<Device>) {
         var flags: DeviceRow.Flags = []
-        if device.pointee.flags.contains(.pushModeOff) { flags.insert(.pushModeOff) }
-        if device.pointee.flags.contains(.replayOpened) { flags.insert(.replayOpened) }
-        if device.pointee.flags.contains(.established) { flags.insert(.established) }
-        if device.pointee.flags.contains(.blacklisted) { flags.insert(.blacklisted) }
-        if !device.pointee.flags.contains(.listed) { enlist(device) }
+        if device.value.flags.contains(.pushModeOff) { flags.insert(.pushModeOff) }
+        if device.value.flags.contains(.replayOpened) { flags.insert(.replayOpened) }
+        if device.value.flags.contains(.established) { flags.insert(.established) }
+        if device.value.flags.contains(.blacklisted) { flags.insert(.blacklisted) }
+        if !device.value.flags.contains(.listed) { enlist(device) }
         flags.insert(.listed)
         let row = DeviceRow(
-            flags: flags, badge: device.pointee.badge, app: apps[Int(device.pointee.appIndex)].key,
-            generation: device.pointee.generation, lastTimestamp: device.pointee.lastTimestamp,
-            reservedSequence: device.pointee.reservedSequence, queueEpoch: device.pointee.queueEpoch,
-            registeredAt: device.pointee.registeredAt, lastSeenAt: device.pointee.lastHeardAt,
+            flags: flags, badge: device.value.badge, app: apps[Int(device.value.appIndex)].key,
+            generation: device.value.generation, lastTimestamp: device.value.lastTimestamp,
+            reservedSequence: device.value.reservedSequence, queueEpoch: device.value.queueEpoch,
+            registeredAt: device.value.registeredAt, lastSeenAt: device.value.lastHeardAt,
             broadcastSettled: settledCursor(device),
-            broadcastEvaluatedBeyond: UInt16(clamping: device.pointee.broadcastEvaluated &- settledCursor(device)),
-            badgeRound: device.pointee.badgeRound, dropped: device.pointee.dropped)
-        device.pointee.flags.remove(.cursorMoved)
-        let profile = device.pointee.profileBytes
+            broadcastEvaluatedBeyond: UInt16(clamping: device.value.broadcastEvaluated &- settledCursor(device)),
+            badgeRound: device.value.badgeRound, dropped: device.value.dropped)
+        device.value.flags.remove(.cursorMoved)
+        let profile = device.value.profileBytes
         // A device that never returned is removed a day after the gateway saw it last.
-        let wakeAt = flags.contains(.established) ? 0 : device.pointee.lastHeardAt + limits.sessionlessDeviceLifetime
-        store.put(
-            device.pointee.key, wakeAt: wakeAt,
-            prior: device.pointee.isStored ? .maybe(wakeAt: device.pointee.rowWakeAt) : .none,
+        let wakeAt = flags.contains(.established) ? 0 : device.value.lastHeardAt + limits.sessionlessDeviceLifetime
+        store.putRow(
+            device.value.key, wakeAt: wakeAt,
+            prior: device.value.isStored ? .maybe(wakeAt: device.value.rowWakeAt) : .none,
             byteCount: DeviceRow.headerByteCount + profile.count
         ) { row.write(profile: profile, into: $0) }
-        device.pointee.rowWakeAt = wakeAt
-        device.pointee.isStored = true
-        device.pointee.flags.remove(.dirty)
+        device.value.rowWakeAt = wakeAt
+        device.value.isStored = true
+        device.value.flags.remove(.dirty)
     }
 
     // MARK: Counters
 
     /// The app and day whose counters the open batch changes.
     var counterScope: CounterTable.Scope {
-        let device = devices.pointer(batch.device)
-        return CounterTable.Scope(app: apps[Int(device.pointee.appIndex)].key, bucket: device.pointee.bucket, now: now)
+        let device = devices.at(batch.device)
+        return CounterTable.Scope(app: apps[Int(device.value.appIndex)].key, bucket: device.value.bucket, now: now)
     }
 
     mutating func countAccepted() {
         counters.countAccepted(counterScope)
         numbers.accepted &+= 1
         numbers.pending += 1
-        appNumbers[Int(devices.pointer(batch.device).pointee.appIndex)].accepted &+= 1
+        appNumbers[Int(devices.at(batch.device).value.appIndex)].accepted &+= 1
     }
 
     /// Counts, in the open batch, the channels on which a message went out.

@@ -19,7 +19,7 @@ struct AliasRow: Equatable {
     var byteCount: Int { 1 + 8 + RowWriter.byteCount(text: text) + 2 + entries.count * 26 }
 
     func write(into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(Self.version)
         writer.put(app.word)
         writer.put(text: text)
@@ -34,7 +34,7 @@ struct AliasRow: Equatable {
 
     /// - Returns: `nil` for bytes that are no alias row of a known version.
     init?(_ bytes: UnsafeRawBufferPointer) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let app = reader.next(UInt64.self),
             let text = reader.nextText(), let count = reader.next(UInt16.self)
         else { return nil }

@@ -43,7 +43,7 @@ public struct CounterChange: Equatable, Sendable {
 
     /// Fills exactly `byteCount` bytes.
     public func write(into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(UInt16(truncatingIfNeeded: fields))
         writer.put(UInt8(truncatingIfNeeded: fields >> 16))
         var rest = fields
@@ -60,7 +60,7 @@ public struct CounterChange: Equatable, Sendable {
 
     /// - Returns: `nil` for bytes that are no change.
     public init?(_ bytes: UnsafeRawBufferPointer) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard let low = reader.next(UInt16.self), let high = reader.next(UInt8.self) else { return nil }
         fields = UInt32(low) | UInt32(high) << 16
         guard fields >> UInt32(Self.fieldCount) == 0 else { return nil }
@@ -92,12 +92,12 @@ public struct CounterChange: Equatable, Sendable {
             let amount = amounts[field]
             if field < 10 {
                 let offset = 16 + 8 * field
-                let value = UInt64(littleEndian: row.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
-                row.storeBytes(of: (value &+ UInt64(amount)).littleEndian, toByteOffset: offset, as: UInt64.self)
+                let value = unsafe UInt64(littleEndian: row.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+                unsafe row.storeBytes(of: (value &+ UInt64(amount)).littleEndian, toByteOffset: offset, as: UInt64.self)
             } else {
                 let offset = 96 + 4 * (field - 10)
-                let value = UInt32(littleEndian: row.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
-                row.storeBytes(of: (value &+ UInt32(amount)).littleEndian, toByteOffset: offset, as: UInt32.self)
+                let value = unsafe UInt32(littleEndian: row.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
+                unsafe row.storeBytes(of: (value &+ UInt32(amount)).littleEndian, toByteOffset: offset, as: UInt32.self)
             }
             rest &= rest - 1
         }
@@ -106,7 +106,7 @@ public struct CounterChange: Equatable, Sendable {
     /// A stored row with the amounts added; zeros stand for one that is not there.
     package func added(to row: [UInt8]?, _ key: StoreKey) -> [UInt8] {
         var sum = CountersRow.current(row, key)
-        sum.withUnsafeMutableBytes { add(to: $0) }
+        unsafe sum.withUnsafeMutableBytes { unsafe add(to: $0) }
         return sum
     }
 

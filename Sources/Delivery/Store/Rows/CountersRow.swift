@@ -58,7 +58,7 @@ public struct CountersRow: Equatable, Sendable {
 
     /// - Returns: `nil` for bytes that are no counters row of a known version.
     public init?(_ bytes: UnsafeRawBufferPointer) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard let version = reader.next(UInt8.self), version == 1 || version == Self.version,
             reader.next(byteCount: 3) != nil, let day = reader.next(UInt32.self), let app = reader.next(UInt64.self),
             let accepted = reader.next(UInt64.self)
@@ -79,15 +79,15 @@ public struct CountersRow: Equatable, Sendable {
     /// A stored row in the form that `CounterChange.add(to:)` changes: zeros if there is none, or none that can be read.
     package static func current(_ bytes: [UInt8]?, _ key: StoreKey) -> [UInt8] {
         if let bytes, bytes.count == byteCount, bytes[0] == version { return bytes }
-        let known = bytes.flatMap { $0.withUnsafeBytes { CountersRow($0) } }
+        let known = bytes.flatMap { unsafe $0.withUnsafeBytes { unsafe CountersRow($0) } }
         let row = known ?? CountersRow(app: AppKey(key.ownerHigh), day: UInt32(truncatingIfNeeded: key.ownerLow))
         var current = [UInt8](repeating: 0, count: byteCount)
-        current.withUnsafeMutableBytes { row.write(into: $0) }
+        unsafe current.withUnsafeMutableBytes { unsafe row.write(into: $0) }
         return current
     }
 
     package func write(into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(Self.version)
         writer.put(UInt8(0))
         writer.put(UInt16(0))

@@ -22,9 +22,9 @@ package struct DeviceProfile {
 
     package func write(_ writer: inout RowWriter) {
         writer.put(UInt8(truncatingIfNeeded: secret.count))
-        secret.withUnsafeBytes { writer.put($0) }
+        writer.put(secret)
         writer.put(UInt8(truncatingIfNeeded: foreignTokens.count + tokens.count))
-        for token in foreignTokens { token.withUnsafeBytes { writer.put($0) } }
+        for token in foreignTokens { writer.put(token) }
         for token in tokens { token.write(&writer) }
         names.write(&writer)
     }
@@ -32,15 +32,15 @@ package struct DeviceProfile {
     init(secret: [UInt8], tokens: [DeviceToken]) { (self.secret, self.tokens) = (secret, tokens) }
 
     package init?(_ bytes: UnsafeRawBufferPointer) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard let secretCount = reader.next(UInt8.self), let secret = reader.next(byteCount: Int(secretCount)),
             let tokenCount = reader.next(UInt8.self)
         else { return nil }
-        self.init(secret: Array(secret), tokens: [])
+        self.init(secret: secret.array, tokens: [])
         for _ in 0..<tokenCount {
             switch DeviceToken.read(&reader) {
             case .token(let token): tokens.append(token)
-            case .foreign(let bytes): foreignTokens.append(Array(bytes))
+            case .foreign(let bytes): foreignTokens.append(bytes.array)
             case nil: return nil
             }
         }
@@ -88,7 +88,7 @@ package struct DeviceRow {
     var dropped = DroppedCounts()
 
     package func write(profile: UnsafeRawBufferPointer, into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(Self.version)
         writer.put(flags.rawValue)
         writer.put(broadcastEvaluatedBeyond)
@@ -107,12 +107,12 @@ package struct DeviceRow {
         writer.put(dropped.failed)
         writer.put(broadcastSettled)
         writer.put(badgeRound)
-        writer.put(profile)
+        unsafe writer.put(profile)
     }
 
     /// - Returns: `nil` for bytes that are no device row of a known version.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> (row: DeviceRow, profile: UnsafeRawBufferPointer)? {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard let version = reader.next(UInt8.self), version == 1 || version == Self.version,
             let flags = reader.next(UInt8.self),
             let evaluatedBeyond = reader.next(UInt16.self), let badge = reader.next(Int32.self),
@@ -133,7 +133,7 @@ package struct DeviceRow {
             broadcastSettled: settled, broadcastEvaluatedBeyond: evaluatedBeyond, badgeRound: round,
             dropped: DroppedCounts(
                 expired: expired, collapsed: collapsed, overflowed: overflowed, revoked: revoked, failed: failed))
-        return (row, profile)
+        return unsafe (row, profile.pointer)
     }
 }
 

@@ -168,7 +168,7 @@ package struct JobRow {
     }
 
     package func write(into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writeFields(&writer)
         DenseSteps.write(steps, since: facts.acceptedAt, &writer)
         SettledLease(self).write(&writer)
@@ -216,7 +216,7 @@ package struct JobRow {
 
     /// - Returns: `nil` for bytes that are no job row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         switch reader.next(UInt8.self) {
         case Self.version: self.init(packed: &reader)
         case Self.firstVersion: self.init(first: &reader)

@@ -41,7 +41,7 @@ package struct LedgerRow: Equatable {
     var byteCount: Int { Self.fixedByteCount + RowWriter.byteCount(text: reason) }
 
     func write(into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(Self.version)
         writer.put(state?.rawValue ?? 0)
         writer.put(flags.rawValue)
@@ -62,7 +62,7 @@ package struct LedgerRow: Equatable {
 
     /// - Returns: `nil` for bytes that are no such row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let state = reader.next(UInt8.self),
             let flags = reader.next(UInt8.self),
             let fallback = PublishOutcome.Fallback(rawValue: reader.next() ?? .max),
@@ -121,7 +121,7 @@ package struct TaskEventRow: Equatable {
     }
 
     func write(into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(Self.version)
         writer.put(event.rawValue)
         writer.put(UInt8(isVendor ? 1 : 0))
@@ -132,7 +132,7 @@ package struct TaskEventRow: Equatable {
     }
 
     package init?(_ bytes: UnsafeRawBufferPointer) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let event = Event(rawValue: reader.next() ?? 0),
             let vendor = reader.next(UInt8.self), reader.next(UInt8.self) != nil,
             let action = reader.next(UInt32.self), let time = reader.next(Int64.self)
@@ -157,7 +157,7 @@ package struct SingleTaskRow {
     var item: UInt64
 
     func write(into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(Self.version)
         writer.put(table.rawValue)
         writer.put(UInt16(0))
@@ -172,7 +172,7 @@ package struct SingleTaskRow {
     }
 
     package init?(_ bytes: UnsafeRawBufferPointer) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let table = StoreKey.Table(rawValue: reader.next() ?? 0),
             reader.next(byteCount: 6) != nil, let message = reader.nextIdentifier(MessageID.self),
             let cid = reader.nextIdentifier(DeviceID.self), let app = reader.next(UInt64.self),

@@ -4,8 +4,8 @@ public import Wire
 ///
 /// A row of the table `message` or `vendorMessage`. What a message does not have takes no bytes; times are differences
 /// to the acceptance. The initialiser reads the row once and checks all lengths against each other, so no accessor can
-/// reach outside.
-public struct MessageRow {
+/// reach outside. So it is `@safe`, as long as the caller of `init` keeps the bytes; the texts are pointers into them.
+@safe public struct MessageRow {
     /// Up to store format 6: every field at its full width, 128 bytes before the first text.
     static let firstVersion: UInt8 = 1
     /// The version this code writes.
@@ -74,8 +74,8 @@ public struct MessageRow {
             } else if facts.wakeAt == facts.fallbackAt {
                 form.insert(.wakesAtFallback)
             }
-            if texts.collapseKey.count > 0 { form.insert(.collapseKey) }
-            if texts.alertTitle.count + texts.alertBody.count > 0 { form.insert(.alert) }
+            if unsafe texts.collapseKey.count > 0 { form.insert(.collapseKey) }
+            if unsafe texts.alertTitle.count + texts.alertBody.count > 0 { form.insert(.alert) }
             if !texts.contents.isEmpty { form.insert(.contents) }
             self = form
         }
@@ -86,12 +86,12 @@ public struct MessageRow {
     /// - Returns: `nil` when the bytes are no message row of a known version.
     public init?(_ bytes: UnsafeRawBufferPointer) {
         guard bytes.count > 0 else { return nil }
-        if bytes[0] == Self.version { self.init(packed: bytes) } else { self.init(first: bytes) }
+        if unsafe bytes[0] == Self.version { unsafe self.init(packed: bytes) } else { unsafe self.init(first: bytes) }
     }
 
     @inline(__always)
     private init?(packed bytes: UnsafeRawBufferPointer) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let flags = reader.next(UInt8.self),
             let form = reader.next(UInt16.self).map(Form.init), let strategy = form.strategy,
             let message = reader.nextIdentifier(MessageID.self), message.bucket != nil,
@@ -141,7 +141,7 @@ public struct MessageRow {
             places.contentsEnd = reader.offset
         }
         (places.payload, places.payloadEnd) = (reader.offset, bytes.count)
-        self.bytes = bytes
+        unsafe self.bytes = bytes
         (messageID, taskID, self.app) = (message, task, AppKey(app))
         (self.acceptedAt, self.expiresAt, self.timeToLive) = (acceptedAt, expiresAt, timeToLive)
         (self.fallbackAt, self.wakeAt, self.strategy) = (fallbackAt, wakeAt, strategy)
@@ -149,15 +149,15 @@ public struct MessageRow {
         self.channels = channels
     }
 
-    public var payload: UnsafeRawBufferPointer { part(places.payload, places.payloadEnd) }
-    public var collapseKey: UnsafeRawBufferPointer { part(places.collapseKey, places.collapseKeyEnd) }
+    public var payload: UnsafeRawBufferPointer { unsafe part(places.payload, places.payloadEnd) }
+    public var collapseKey: UnsafeRawBufferPointer { unsafe part(places.collapseKey, places.collapseKeyEnd) }
     /// Title and body are both empty when the publish had no alert.
-    public var alertTitle: UnsafeRawBufferPointer { part(places.title, places.titleEnd) }
-    public var alertBody: UnsafeRawBufferPointer { part(places.titleEnd, places.alertEnd) }
+    public var alertTitle: UnsafeRawBufferPointer { unsafe part(places.title, places.titleEnd) }
+    public var alertBody: UnsafeRawBufferPointer { unsafe part(places.titleEnd, places.alertEnd) }
     /// The task that this message withdraws; `nil` for an ordinary message.
     public var revokedTask: TaskID? {
-        guard flags.contains(.revoke), payload.count == 16 else { return nil }
-        return TaskID(bytes: payload)
+        guard flags.contains(.revoke), unsafe payload.count == 16 else { return nil }
+        return unsafe TaskID(bytes: payload)
     }
 
     /// The vendors' contents, without bytes that are no content, and without channels that this version does not know.
@@ -165,7 +165,7 @@ public struct MessageRow {
         if isFirstVersion { return VendorContents(firstVendor) }
         var contents = VendorContents()
         guard places.contents < places.contentsEnd else { return contents }
-        var reader = RowReader(part(places.contents, places.contentsEnd))
+        var reader = unsafe RowReader(part(places.contents, places.contentsEnd))
         guard let contentCount = reader.next(UInt8.self) else { return contents }
         for _ in 0..<contentCount {
             guard let channel = reader.next(UInt8.self), let count = reader.nextCount(),
@@ -185,14 +185,14 @@ public struct MessageRow {
     package func content(for channel: VendorChannel) -> VendorContent? { contents[channel] }
 
     func facts(cid: DeviceID, table: StoreKey.Table, item: UInt64) -> MessageFacts {
-        MessageFacts(
+        unsafe MessageFacts(
             message: messageID, task: taskID, app: app, cid: cid, strategy: strategy, flags: flags, table: table,
             item: item, acceptedAt: acceptedAt, expiresAt: expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt,
             timeToLive: timeToLive, byteCount: Self.charge(bytes.count), channels: channels)
     }
 
     private func part(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(rebasing: bytes[start..<end])
+        unsafe UnsafeRawBufferPointer(rebasing: bytes[start..<end])
     }
 }
 
@@ -226,7 +226,9 @@ extension MessageRow {
 
 extension MessageRow {
     /// What the publisher gave: the texts of a row.
-    struct Texts {
+    ///
+    /// `@safe`: nothing but `write` reads them, while their owner keeps them.
+    @safe struct Texts {
         var payload: UnsafeRawBufferPointer
         var collapseKey: UnsafeRawBufferPointer
         var alertTitle: UnsafeRawBufferPointer
@@ -234,21 +236,21 @@ extension MessageRow {
         var contents: VendorContents
 
         init(_ command: borrowing PublishCommand) {
-            (payload, collapseKey) = (command.payload, command.collapseKey)
-            (alertTitle, alertBody, contents) = (command.alertTitle, command.alertBody, command.contents)
+            unsafe (payload, collapseKey) = (command.payload, command.collapseKey)
+            unsafe (alertTitle, alertBody, contents) = (command.alertTitle, command.alertBody, command.contents)
         }
 
         /// For a message that moves: its row with other facts.
         init(_ row: MessageRow) {
-            (payload, collapseKey) = (row.payload, row.collapseKey)
-            (alertTitle, alertBody, contents) = (row.alertTitle, row.alertBody, row.contents)
+            unsafe (payload, collapseKey) = (row.payload, row.collapseKey)
+            unsafe (alertTitle, alertBody, contents) = (row.alertTitle, row.alertBody, row.contents)
         }
 
         var byteCount: Int {
-            var count = payload.count
-            if collapseKey.count > 0 { count += RowWriter.byteCount(part: collapseKey.count) }
-            if alertTitle.count + alertBody.count > 0 {
-                count += RowWriter.byteCount(part: alertTitle.count) + RowWriter.byteCount(part: alertBody.count)
+            var count = unsafe payload.count
+            if unsafe collapseKey.count > 0 { unsafe count += RowWriter.byteCount(part: collapseKey.count) }
+            if unsafe alertTitle.count + alertBody.count > 0 {
+                unsafe count += RowWriter.byteCount(part: alertTitle.count) + RowWriter.byteCount(part: alertBody.count)
             }
             if !contents.isEmpty {
                 count += 1
@@ -277,7 +279,7 @@ extension MessageRow {
     /// Fills exactly `byteCount` bytes.
     static func write(_ texts: borrowing Texts, facts: MessageFacts, into bytes: UnsafeMutableRawBufferPointer) {
         let form = Form(texts, facts)
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(version)
         writer.put(facts.flags.rawValue)
         writer.put(form.rawValue)
@@ -294,12 +296,12 @@ extension MessageRow {
         if form.isDisjoint(with: [.wakesAtFallback, .wakesAtExpiry]) {
             writer.put(signed: facts.wakeAt &- facts.acceptedAt)
         }
-        if form.contains(.collapseKey) { writer.put(part: texts.collapseKey) }
+        if form.contains(.collapseKey) { unsafe writer.put(part: texts.collapseKey) }
         if form.contains(.alert) {
-            writer.put(varint: UInt64(texts.alertTitle.count))
-            writer.put(varint: UInt64(texts.alertBody.count))
-            writer.put(texts.alertTitle)
-            writer.put(texts.alertBody)
+            unsafe writer.put(varint: UInt64(texts.alertTitle.count))
+            unsafe writer.put(varint: UInt64(texts.alertBody.count))
+            unsafe writer.put(texts.alertTitle)
+            unsafe writer.put(texts.alertBody)
         }
         if form.contains(.contents) {
             var count: UInt8 = 0
@@ -311,7 +313,7 @@ extension MessageRow {
                 ContentBytes.write(content, &writer)
             }
         }
-        writer.put(texts.payload)
+        unsafe writer.put(texts.payload)
     }
 
     private static func storedTimeToLive(_ facts: MessageFacts, _ form: Form) -> Int64 {
@@ -343,7 +345,7 @@ private enum ContentBytes {
             }
             if content.messageIDOffset >= 0 { form.insert(.messageIDHole) }
             if content.badgeOffset >= 0 { form.insert(.badgeHole) }
-            if content.collapseID.count > 0 { form.insert(.collapseID) }
+            if unsafe content.collapseID.count > 0 { form.insert(.collapseID) }
             if content.activity != 0 { form.insert(.activity) }
             self = form
         }
@@ -353,7 +355,7 @@ private enum ContentBytes {
     static let overheadByteCount = 2 + RowWriter.varintByteCount + 3 + 8 + 3 * 5 + RowWriter.varintByteCount
 
     static func byteCount(_ content: VendorContent) -> Int {
-        var count = 3 + content.body.count + (content.activity == 0 ? 0 : 8)
+        var count = unsafe 3 + content.body.count + (content.activity == 0 ? 0 : 8)
         switch content.badge {
         case .none: break
         case .set(let value), .add(let value): count += RowWriter.byteCount(signed: Int64(value))
@@ -361,7 +363,7 @@ private enum ContentBytes {
         for offset in [content.messageIDOffset, content.badgeOffset] where offset >= 0 {
             count += RowWriter.byteCount(varint: UInt64(offset))
         }
-        if content.collapseID.count > 0 { count += RowWriter.byteCount(part: content.collapseID.count) }
+        if unsafe content.collapseID.count > 0 { unsafe count += RowWriter.byteCount(part: content.collapseID.count) }
         return count
     }
 
@@ -377,12 +379,12 @@ private enum ContentBytes {
         for offset in [content.messageIDOffset, content.badgeOffset] where offset >= 0 {
             writer.put(varint: UInt64(offset))
         }
-        if content.collapseID.count > 0 { writer.put(part: content.collapseID) }
-        writer.put(content.body)
+        if unsafe content.collapseID.count > 0 { unsafe writer.put(part: content.collapseID) }
+        unsafe writer.put(content.body)
     }
 
     /// - Returns: `nil` for bytes that are no such content.
-    static func read(_ bytes: UnsafeRawBufferPointer, for channel: VendorChannel) -> VendorContent? {
+    static func read(_ bytes: LentBytes, for channel: VendorChannel) -> VendorContent? {
         var reader = RowReader(bytes)
         guard let form = reader.next(UInt8.self).map(Form.init), let kinds = reader.next(UInt8.self),
             let tokenKind = TokenKind(rawValue: kinds & 15), let pushType = PushType(rawValue: kinds >> 4),
@@ -400,10 +402,10 @@ private enum ContentBytes {
             let collapseID = reader.next(byteCount: collapseIDCount),
             let body = reader.next(byteCount: bytes.count - reader.offset)
         else { return nil }
-        return VendorContent(
+        return unsafe VendorContent(
             channel: channel, tokenKind: tokenKind, activity: activity, pushType: pushType, priority: priority,
-            badge: badge, body: body, messageIDOffset: messageIDOffset, badgeOffset: badgeOffset,
-            collapseID: collapseID)
+            badge: badge, body: body.pointer, messageIDOffset: messageIDOffset, badgeOffset: badgeOffset,
+            collapseID: collapseID.pointer)
     }
 }
 
@@ -414,45 +416,46 @@ extension MessageRow {
     private static let firstHeaderByteCount = 128
 
     private init?(first bytes: UnsafeRawBufferPointer) {
-        guard bytes.count >= Self.firstHeaderByteCount, bytes[0] == Self.firstVersion,
-            let strategy = Strategy(rawValue: bytes[2]), Bucket(exactly: Self.word(bytes, 40) >> 48) != nil
+        guard bytes.count >= Self.firstHeaderByteCount, unsafe bytes[0] == Self.firstVersion,
+            let strategy = unsafe Strategy(rawValue: bytes[2]),
+            unsafe Bucket(exactly: Self.word(bytes, 40) >> 48) != nil
         else { return nil }
         var places = Places()
         places.payload = Self.firstHeaderByteCount
-        places.payloadEnd = places.payload + Int(Self.half(bytes, 8))
+        places.payloadEnd = unsafe places.payload + Int(Self.half(bytes, 8))
         places.collapseKey = places.payloadEnd
-        places.collapseKeyEnd = places.collapseKey + Int(Self.quarter(bytes, 6))
+        places.collapseKeyEnd = unsafe places.collapseKey + Int(Self.quarter(bytes, 6))
         places.title = places.collapseKeyEnd
-        places.titleEnd = places.title + Int(Self.half(bytes, 16))
-        places.alertEnd = places.titleEnd + Int(Self.half(bytes, 20))
+        places.titleEnd = unsafe places.title + Int(Self.half(bytes, 16))
+        places.alertEnd = unsafe places.titleEnd + Int(Self.half(bytes, 20))
         places.contents = places.alertEnd
-        places.contentsEnd = places.contents + Int(Self.half(bytes, 12))
-        guard places.contentsEnd + Int(Self.quarter(bytes, 24)) == bytes.count else { return nil }
-        self.bytes = bytes
-        messageID = MessageID(high: Self.word(bytes, 40), low: Self.word(bytes, 48))
-        taskID = TaskID(high: Self.word(bytes, 56), low: Self.word(bytes, 64))
-        acceptedAt = Int64(bitPattern: Self.word(bytes, 72))
-        expiresAt = Int64(bitPattern: Self.word(bytes, 80))
-        fallbackAt = Int64(bitPattern: Self.word(bytes, 88))
-        wakeAt = Int64(bitPattern: Self.word(bytes, 96))
-        app = AppKey(Self.word(bytes, 104))
-        timeToLive = Int64(bitPattern: Self.word(bytes, 112))
-        (flags, isFirstVersion, self.places) = (MessageFacts.Flags(rawValue: bytes[1]), true, places)
+        places.contentsEnd = unsafe places.contents + Int(Self.half(bytes, 12))
+        guard unsafe places.contentsEnd + Int(Self.quarter(bytes, 24)) == bytes.count else { return nil }
+        unsafe self.bytes = bytes
+        messageID = unsafe MessageID(high: Self.word(bytes, 40), low: Self.word(bytes, 48))
+        taskID = unsafe TaskID(high: Self.word(bytes, 56), low: Self.word(bytes, 64))
+        acceptedAt = unsafe Int64(bitPattern: Self.word(bytes, 72))
+        expiresAt = unsafe Int64(bitPattern: Self.word(bytes, 80))
+        fallbackAt = unsafe Int64(bitPattern: Self.word(bytes, 88))
+        wakeAt = unsafe Int64(bitPattern: Self.word(bytes, 96))
+        app = unsafe AppKey(Self.word(bytes, 104))
+        timeToLive = unsafe Int64(bitPattern: Self.word(bytes, 112))
+        (flags, isFirstVersion, self.places) = unsafe (MessageFacts.Flags(rawValue: bytes[1]), true, places)
         self.strategy = strategy
         let hasContent = flags.contains(.hasVendorContent)
-        channels = hasContent ? ChannelSet(rawValue: 1 << UInt16(bytes[26] & 15)) : []
+        channels = unsafe hasContent ? ChannelSet(rawValue: 1 << UInt16(bytes[26] & 15)) : []
     }
 
     private var firstVendor: VendorContent? {
         guard flags.contains(.hasVendorContent) else { return nil }
         let badge: VendorContent.Badge =
-            switch bytes[5] {
-            case 1: .set(Int32(bitPattern: Self.half(bytes, 36)))
-            case 2: .add(Int32(bitPattern: Self.half(bytes, 36)))
+            switch unsafe bytes[5] {
+            case 1: unsafe .set(Int32(bitPattern: Self.half(bytes, 36)))
+            case 2: unsafe .add(Int32(bitPattern: Self.half(bytes, 36)))
             default: .none
             }
-        guard let channel = VendorChannel(rawValue: bytes[26]) else { return nil }
-        return VendorContent(
+        guard let channel = unsafe VendorChannel(rawValue: bytes[26]) else { return nil }
+        return unsafe VendorContent(
             channel: channel, tokenKind: TokenKind(rawValue: bytes[3] & 15) ?? .alert, activity: Self.word(bytes, 120),
             pushType: PushType(rawValue: bytes[3] >> 4) ?? .alert,
             priority: bytes[4], badge: badge, body: part(places.contents, places.contentsEnd),
@@ -461,14 +464,14 @@ extension MessageRow {
     }
 
     private static func word(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt64 {
-        UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+        unsafe UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
     }
 
     private static func half(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt32 {
-        UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
+        unsafe UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
     }
 
     private static func quarter(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt16 {
-        UInt16(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt16.self))
+        unsafe UInt16(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt16.self))
     }
 }

@@ -64,7 +64,7 @@ package struct PushRow {
     /// Fills exactly `byteCount` bytes.
     package func write(under key: StoreKey, into bytes: UnsafeMutableRawBufferPointer) {
         let form = form(under: key)
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(Self.version)
         writer.put(form.rawValue)
         writer.put(outcome.fallback.rawValue | outcome.fallbackReason.rawValue << 4)
@@ -93,7 +93,7 @@ package struct PushRow {
     ///
     /// - Returns: `nil` for bytes that are no such row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer, under key: StoreKey) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let form = reader.next(UInt16.self).map(Form.init),
             let answer = reader.next(UInt8.self), let fallback = PublishOutcome.Fallback(rawValue: answer & 15),
             let reason = PublishOutcome.FallbackReason(rawValue: answer >> 4), let ended = reader.next(UInt8.self),

@@ -6,7 +6,7 @@ package struct RequestRow {
     package static let byteCount = 16 + 48 + 8
 
     package static func write(_ outcome: PublishOutcome, digest: UInt64, into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(version)
         writer.put(outcome.code.rawValue)
         writer.put(UInt8(outcome.isLive ? 1 : 0))
@@ -25,7 +25,7 @@ package struct RequestRow {
     }
 
     package static func read(_ bytes: UnsafeRawBufferPointer) -> (outcome: PublishOutcome, digest: UInt64)? {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == version, let code = PublishOutcome.Code(rawValue: reader.next() ?? .max),
             let live = reader.next(UInt8.self), let fallback = PublishOutcome.Fallback(rawValue: reader.next() ?? .max),
             let reason = PublishOutcome.FallbackReason(rawValue: reader.next() ?? .max),

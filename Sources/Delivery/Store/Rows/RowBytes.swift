@@ -4,49 +4,67 @@
 internal import Wire
 
 /// Writes fields one after the other into a buffer whose size the caller computed.
-package struct RowWriter {
+///
+/// `@safe`: the row's `byteCount` and its `write` describe the same fields; texts are checked against the room that is
+/// left, and in a debug build each number, too.
+@safe package struct RowWriter {
     let bytes: UnsafeMutableRawBufferPointer
     package private(set) var offset = 0
 
-    package init(_ bytes: UnsafeMutableRawBufferPointer) { self.bytes = bytes }
+    package init(_ bytes: UnsafeMutableRawBufferPointer) { unsafe self.bytes = bytes }
 
     mutating func put<Value: FixedWidthInteger>(_ value: Value) {
-        bytes.storeBytes(of: value.littleEndian, toByteOffset: offset, as: Value.self)
+        unsafe bytes.storeBytes(of: value.littleEndian, toByteOffset: offset, as: Value.self)
         offset += MemoryLayout<Value>.size
+    }
+
+    mutating func put(_ bytes: ArraySlice<UInt8>) { unsafe bytes.withUnsafeBytes { unsafe put($0) } }
+    mutating func put(_ bytes: [UInt8]) { put(bytes[...]) }
+
+    mutating func put(utf8 text: String) {
+        var text = text
+        text.withUTF8 { unsafe put(UnsafeRawBufferPointer($0)) }
     }
 
     mutating func put(_ other: UnsafeRawBufferPointer) {
         guard let source = other.baseAddress, other.count > 0 else { return }
-        precondition(offset + other.count <= bytes.count, "row is longer than announced")
-        (bytes.baseAddress! + offset).copyMemory(from: source, byteCount: other.count)
+        unsafe precondition(offset + other.count <= bytes.count, "row is longer than announced")
+        unsafe (bytes.baseAddress! + offset).copyMemory(from: source, byteCount: other.count)
         offset += other.count
     }
 }
 
 /// Reads what `RowWriter` wrote; `nil` from any read means that the row is cut short.
-struct RowReader {
+///
+/// `@safe`: each read is checked against the bytes that are left.
+@safe struct RowReader {
     let bytes: UnsafeRawBufferPointer
     private(set) var offset = 0
-    var isAtEnd: Bool { offset == bytes.count }
+    var isAtEnd: Bool { unsafe offset == bytes.count }
 
-    init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+    init(_ bytes: UnsafeRawBufferPointer) { unsafe self.bytes = bytes }
 
     mutating func next<Value: FixedWidthInteger>(_ type: Value.Type = Value.self) -> Value? {
-        guard bytes.count - offset >= MemoryLayout<Value>.size else { return nil }
+        guard unsafe bytes.count - offset >= MemoryLayout<Value>.size else { return nil }
         defer { offset += MemoryLayout<Value>.size }
-        return Value(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Value.self))
+        return unsafe Value(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Value.self))
     }
 
-    mutating func next(byteCount: Int) -> UnsafeRawBufferPointer? {
-        guard byteCount >= 0, bytes.count - offset >= byteCount else { return nil }
+    mutating func next(byteCount: Int) -> LentBytes? {
+        guard byteCount >= 0, unsafe bytes.count - offset >= byteCount else { return nil }
         defer { offset += byteCount }
-        return UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + byteCount])
+        return unsafe LentBytes(UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + byteCount]))
+    }
+
+    /// What was read from a place on.
+    func bytes(from start: Int) -> LentBytes {
+        unsafe LentBytes(UnsafeRawBufferPointer(rebasing: bytes[start..<offset]))
     }
 
     /// Up to 255 bytes of text, length first.
     mutating func nextText() -> String? {
         guard let count = next(UInt8.self), let text = next(byteCount: Int(count)) else { return nil }
-        return String(decoding: text, as: UTF8.self)
+        return text.text
     }
 }
 
@@ -56,7 +74,7 @@ extension RowWriter {
         var text = text
         let count = Self.byteCount(text: text) - 1
         put(UInt8(count))
-        text.withUTF8 { put(UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer($0)[..<count])) }
+        text.withUTF8 { unsafe put(UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer($0)[..<count])) }
     }
 
     static func byteCount(text: String) -> Int {
@@ -118,7 +136,7 @@ extension RowReader {
 extension RowWriter {
     mutating func put(part: UnsafeRawBufferPointer) {
         put(varint: UInt64(part.count))
-        put(part)
+        unsafe put(part)
     }
 
     static func byteCount(part count: Int) -> Int { byteCount(varint: UInt64(count)) + count }
@@ -127,7 +145,7 @@ extension RowWriter {
 extension RowReader {
     /// The length of a part; a length beyond the row ends the reading.
     mutating func nextCount() -> Int? {
-        guard let count = nextVarint(), count <= UInt64(bytes.count) else { return nil }
+        guard let count = nextVarint(), unsafe count <= UInt64(bytes.count) else { return nil }
         return Int(count)
     }
 

@@ -77,7 +77,7 @@ package enum RowInspection {
     }
 
     package static func message(_ bytes: UnsafeRawBufferPointer) -> Message? {
-        guard let row = MessageRow(bytes) else { return nil }
+        guard let row = unsafe MessageRow(bytes) else { return nil }
         let facts = row.facts(cid: .none, table: .message, item: 0)
         return Message(
             message: facts.message, strategy: facts.strategy, isOffline: facts.flags.contains(.offline),
@@ -86,7 +86,7 @@ package enum RowInspection {
     }
 
     package static func ledger(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Ledger? {
-        guard let row = LedgerRow(bytes) else { return nil }
+        guard let row = unsafe LedgerRow(bytes) else { return nil }
         return Ledger(
             message: MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item), cid: row.cid,
             isBroadcast: row.table == .broadcast, number: row.item, finalState: row.state,
@@ -95,7 +95,7 @@ package enum RowInspection {
     }
 
     package static func job(_ bytes: UnsafeRawBufferPointer) -> Job? {
-        guard let row = JobRow(bytes), let state = Job.State(rawValue: row.state.rawValue) else { return nil }
+        guard let row = unsafe JobRow(bytes), let state = Job.State(rawValue: row.state.rawValue) else { return nil }
         return Job(
             message: row.facts.message, state: state, attempts: Int(row.attempts), lease: row.lease,
             leasedUntil: row.leasedUntil, settledLease: row.settledLease, settledOutcome: row.settledOutcome,
@@ -105,7 +105,7 @@ package enum RowInspection {
 
     /// `nil` also for the row of a late event.
     package static func trace(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Trace? {
-        guard lateEvent(key) == nil, let row = TraceRow(bytes, of: tracedMessage(key)) else { return nil }
+        guard lateEvent(key) == nil, let row = unsafe TraceRow(bytes, of: tracedMessage(key)) else { return nil }
         return Trace(
             message: row.facts.message, finalState: row.finalState, isOffline: row.isOffline,
             settledLease: row.settledLease, settledOutcome: row.settledOutcome, reason: row.reason,
@@ -113,7 +113,9 @@ package enum RowInspection {
     }
 
     package static func device(_ bytes: UnsafeRawBufferPointer) -> Device? {
-        guard let (row, rest) = DeviceRow.read(bytes), let profile = DeviceProfile(rest) else { return nil }
+        guard let (row, rest) = unsafe DeviceRow.read(bytes), let profile = unsafe DeviceProfile(rest) else {
+            return nil
+        }
         return Device(
             app: row.app, generation: row.generation, lastTimestamp: row.lastTimestamp,
             reservedSequence: row.reservedSequence, queueEpoch: row.queueEpoch, badge: row.badge,

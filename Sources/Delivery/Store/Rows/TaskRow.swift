@@ -14,7 +14,7 @@ package enum TaskRow {
     }
 
     package static func write(_ record: TaskRecord, into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(record.broadcast == nil ? version : broadcastVersion)
         writer.put(record.state.rawValue)
         writer.put(UInt16(0))
@@ -35,7 +35,7 @@ package enum TaskRow {
 
     /// - Returns: `nil` for bytes that are no task row of a known version.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> TaskRecord? {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard let version = reader.next(UInt8.self), version == Self.version || version == broadcastVersion,
             let state = TaskState(rawValue: reader.next() ?? 0),
             reader.next(byteCount: 6) != nil, let id = reader.nextIdentifier(TaskID.self),
@@ -74,7 +74,7 @@ package enum TargetsRow {
     static func byteCount(count: Int) -> Int { 8 + 16 * count }
 
     package static func write(_ targets: [DeviceID], into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(version)
         writer.put(UInt8(0))
         writer.put(UInt16(0))
@@ -86,7 +86,7 @@ package enum TargetsRow {
     }
 
     package static func read(_ bytes: UnsafeRawBufferPointer) -> [DeviceID]? {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == version, reader.next(byteCount: 3) != nil,
             let count = reader.next(UInt32.self), Int(count) <= bytes.count / 16
         else { return nil }
@@ -112,7 +112,7 @@ package enum CallRow {
     package static func write(
         digest: UInt64, task: TaskID, targets: [DeviceID], into bytes: UnsafeMutableRawBufferPointer
     ) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(version)
         writer.put(UInt8(0))
         writer.put(UInt16(0))
@@ -120,16 +120,16 @@ package enum CallRow {
         writer.put(digest)
         writer.put(task.high)
         writer.put(task.low)
-        TargetsRow.write(targets, into: UnsafeMutableRawBufferPointer(rebasing: bytes[32...]))
+        unsafe TargetsRow.write(targets, into: UnsafeMutableRawBufferPointer(rebasing: bytes[32...]))
     }
 
     package static func read(
         _ bytes: UnsafeRawBufferPointer
     ) -> (digest: UInt64, task: TaskID, targets: [DeviceID])? {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == version, reader.next(byteCount: 7) != nil,
             let digest = reader.next(UInt64.self), let task = reader.nextIdentifier(TaskID.self),
-            let targets = TargetsRow.read(UnsafeRawBufferPointer(rebasing: bytes[32...]))
+            let targets = unsafe TargetsRow.read(UnsafeRawBufferPointer(rebasing: bytes[32...]))
         else { return nil }
         return (digest, task, targets)
     }
@@ -144,7 +144,7 @@ package enum CallRow {
     ) {
         for (index, outcome) in outcomes.enumerated() {
             let start = index * RequestRow.byteCount
-            RequestRow.write(
+            unsafe RequestRow.write(
                 outcome, digest: digest,
                 into: UnsafeMutableRawBufferPointer(rebasing: bytes[start..<start + RequestRow.byteCount]))
         }
@@ -154,8 +154,8 @@ package enum CallRow {
         guard bytes.count % RequestRow.byteCount == 0 else { return nil }
         var outcomes: [PublishOutcome] = []
         for start in stride(from: 0, to: bytes.count, by: RequestRow.byteCount) {
-            let part = UnsafeRawBufferPointer(rebasing: bytes[start..<start + RequestRow.byteCount])
-            guard let (outcome, _) = RequestRow.read(part) else { return nil }
+            let part = unsafe UnsafeRawBufferPointer(rebasing: bytes[start..<start + RequestRow.byteCount])
+            guard let (outcome, _) = unsafe RequestRow.read(part) else { return nil }
             outcomes.append(outcome)
         }
         return outcomes

@@ -119,7 +119,7 @@ package struct TraceRow {
     ) {
         let parts = Parts(facts, isOffline: isOffline, sentAt: sentAt, job: job, reason: reason)
         let fallback = facts.fallback
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(version)
         writer.put(finalState.rawValue | facts.strategy.rawValue << 4)
         writer.put(parts.rawValue)
@@ -164,7 +164,7 @@ package struct TraceRow {
     ///
     /// - Returns: `nil` for bytes that are no trace row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer, of message: MessageID) {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         switch reader.next(UInt8.self) {
         case Self.version: self.init(packed: &reader, of: message)
         case Self.firstVersion: self.init(first: &reader)
@@ -307,14 +307,14 @@ package enum LateEventRow {
     package static func byteCount(_ steps: [MessageTrace.Step]) -> Int { 1 + StepBytes.byteCount(steps) }
 
     package static func write(_ steps: [MessageTrace.Step], into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = RowWriter(bytes)
+        var writer = unsafe RowWriter(bytes)
         writer.put(version)
         StepBytes.write(steps, &writer)
     }
 
     /// One step, or one for each action; none for bytes that are no such row.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> [MessageTrace.Step] {
-        var reader = RowReader(bytes)
+        var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == version else { return [] }
         return StepBytes.read(&reader) ?? []
     }

@@ -1,0 +1,285 @@
+// Rows and texts as bytes. Pointers stay in this folder: the shard's rules pass bytes on and read rows, and see neither.
+
+internal import Structures
+internal import Wire
+
+/// Bytes that their owner lends: a row's value, a text, a frame.
+///
+/// `@safe`: only the code of this folder reads through the pointer, and that code checks lengths. The owner keeps the
+/// bytes for a known time: a store until the next call into the shard, a reply as long as it exists, a device until its
+/// profile is replaced.
+@safe struct LentBytes {
+    let pointer: UnsafeRawBufferPointer
+
+    @inline(__always) init(_ pointer: UnsafeRawBufferPointer) { unsafe self.pointer = pointer }
+
+    static var none: LentBytes { unsafe LentBytes(UnsafeRawBufferPointer(start: nil, count: 0)) }
+
+    var count: Int { unsafe pointer.count }
+    var array: [UInt8] { unsafe Array(pointer) }
+    func prefix(_ count: Int) -> [UInt8] { unsafe Array(pointer.prefix(count)) }
+    var text: String { unsafe String(decoding: pointer, as: UTF8.self) }
+}
+
+/// Bytes in an allocation of their own, which keep their address while this object exists.
+///
+/// `@safe`: the initialiser fills them once, and only loans leave the object.
+@safe final class KeptBytes {
+    private let room: UnsafeMutableRawBufferPointer
+
+    init(byteCount: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void) {
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, byteCount), alignment: 8)
+        unsafe room = UnsafeMutableRawBufferPointer(rebasing: memory[..<byteCount])
+        unsafe fill(room)
+    }
+
+    /// A copy.
+    convenience init(_ bytes: [UInt8]) {
+        unsafe self.init(byteCount: bytes.count) { unsafe $0.copyBytes(from: bytes) }
+    }
+
+    /// A message's row of its own.
+    convenience init(byteCount: Int, _ texts: MessageRow.Texts, _ facts: MessageFacts) {
+        unsafe self.init(byteCount: byteCount) { unsafe MessageRow.write(texts, facts: facts, into: $0) }
+    }
+
+    var bytes: LentBytes { unsafe LentBytes(UnsafeRawBufferPointer(room)) }
+
+    deinit { unsafe room.deallocate() }
+}
+
+// MARK: Reading
+
+extension StoredRow {
+    var bytes: LentBytes { @inline(__always) get { unsafe LentBytes(value) } }
+}
+
+extension ShardStore {
+    /// The value of a young row.
+    @inline(__always)
+    func bytes(at location: ValueLocation) -> LentBytes { unsafe LentBytes(value(at: location)) }
+}
+
+extension StoreRead {
+    /// Looks for a message's row by its id.
+    static func search(_ bucket: Bucket, table: StoreKey.Table, _ message: MessageID) -> StoreRead {
+        unsafe .search(bucket: bucket, table: table) { unsafe MessageRow($0)?.messageID == message }
+    }
+}
+
+/// A row that is made from its bytes alone.
+protocol RowOfBytes {
+    /// - Returns: `nil` for bytes that are no such row of a known version.
+    init?(_ bytes: UnsafeRawBufferPointer)
+}
+
+extension RowOfBytes {
+    @inline(__always) init?(_ bytes: LentBytes) { unsafe self.init(bytes.pointer) }
+}
+
+extension MessageRow: RowOfBytes {
+    /// The row's own bytes.
+    var lent: LentBytes { unsafe LentBytes(bytes) }
+    /// The digest of its collapse key; 0 when it has none.
+    var collapseHash: UInt64 { unsafe collapseKey.isEmpty ? 0 : Fingerprint.of(collapseKey) }
+}
+
+extension JobRow: RowOfBytes {}
+extension LedgerRow: RowOfBytes {}
+extension TaskEventRow: RowOfBytes {}
+extension SingleTaskRow: RowOfBytes {}
+extension AliasRow: RowOfBytes {}
+extension CountersRow: RowOfBytes {}
+extension DeviceProfile: RowOfBytes {}
+
+extension TraceRow {
+    init?(_ bytes: LentBytes, of message: MessageID) { unsafe self.init(bytes.pointer, of: message) }
+}
+
+extension PushRow {
+    init?(_ bytes: LentBytes, under key: StoreKey) { unsafe self.init(bytes.pointer, under: key) }
+}
+
+extension RequestRow {
+    static func read(_ bytes: LentBytes) -> (outcome: PublishOutcome, digest: UInt64)? { unsafe read(bytes.pointer) }
+}
+
+extension TaskRow {
+    static func read(_ bytes: LentBytes) -> TaskRecord? { unsafe read(bytes.pointer) }
+}
+
+extension TargetsRow {
+    static func read(_ bytes: LentBytes) -> [DeviceID]? { unsafe read(bytes.pointer) }
+}
+
+extension CallRow {
+    static func read(_ bytes: LentBytes) -> (digest: UInt64, task: TaskID, targets: [DeviceID])? {
+        unsafe read(bytes.pointer)
+    }
+
+    static func readAnswer(_ bytes: LentBytes) -> [PublishOutcome]? { unsafe readAnswer(bytes.pointer) }
+}
+
+extension LateEventRow {
+    static func read(_ bytes: LentBytes) -> [MessageTrace.Step] { unsafe read(bytes.pointer) }
+}
+
+extension DeviceRow {
+    static func read(_ bytes: LentBytes) -> (row: DeviceRow, profile: LentBytes)? {
+        unsafe read(bytes.pointer).map { unsafe ($0.row, LentBytes($0.profile)) }
+    }
+}
+
+extension RowReader {
+    init(_ bytes: LentBytes) { unsafe self.init(bytes.pointer) }
+}
+
+// MARK: Writing
+
+/// Room that the store gives for one row.
+///
+/// `@safe`: a row's writer fills what the row's `byteCount` announced, and no more.
+@safe struct RowRoom {
+    fileprivate let pointer: UnsafeMutableRawBufferPointer
+
+    @inline(__always) fileprivate init(_ pointer: UnsafeMutableRawBufferPointer) { unsafe self.pointer = pointer }
+}
+
+extension ShardStore {
+    /// Adds a row to the open batch; `write` fills all `byteCount` bytes.
+    @discardableResult @inline(__always)
+    func putRow(
+        _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, _ write: (RowRoom) -> Void
+    ) -> ValueLocation {
+        unsafe put(key, wakeAt: wakeAt, prior: prior, byteCount: byteCount) { unsafe write(RowRoom($0)) }
+    }
+
+    // The rows of every message: with one closure each in place of two.
+
+    @inline(__always)
+    func putMessage(_ command: PublishCommand, _ facts: MessageFacts, _ byteCount: Int) -> ValueLocation {
+        unsafe put(facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: byteCount) {
+            unsafe MessageRow.write(MessageRow.Texts(command), facts: facts, into: $0)
+        }
+    }
+
+    @inline(__always)
+    func putPush(_ row: PushRow, under key: StoreKey) {
+        unsafe put(key, wakeAt: 0, prior: .none, byteCount: row.byteCount(under: key)) {
+            unsafe row.write(under: key, into: $0)
+        }
+    }
+
+    @inline(__always)
+    func putTrace(
+        _ key: StoreKey, _ byteCount: Int, _ facts: MessageFacts, finalState: FinalState, isOffline: Bool,
+        sentAt: GatewayTime, endedAt: GatewayTime, job: JobRow?, reason: String
+    ) {
+        unsafe put(key, wakeAt: 0, prior: .none, byteCount: byteCount) {
+            unsafe TraceRow.write(
+                facts, finalState: finalState, isOffline: isOffline, sentAt: sentAt, endedAt: endedAt, job: job,
+                reason: reason, into: $0)
+        }
+    }
+
+    /// Adds to a row of counts, whose sum is in memory.
+    @inline(__always)
+    func addCounts(_ key: StoreKey, _ change: CounterChange, to row: Place<CountersRow>) {
+        unsafe add(key, change) { unsafe row.value.write(into: $0) }
+    }
+}
+
+extension RowWriter {
+    @inline(__always) init(_ room: RowRoom) { unsafe self.init(room.pointer) }
+}
+
+/// A row that writes itself.
+protocol WritableRow {
+    func write(into bytes: UnsafeMutableRawBufferPointer)
+}
+
+extension WritableRow {
+    @inline(__always) func write(into room: RowRoom) { unsafe write(into: room.pointer) }
+}
+
+extension JobRow: WritableRow {}
+extension LedgerRow: WritableRow {}
+extension TaskEventRow: WritableRow {}
+extension SingleTaskRow: WritableRow {}
+extension AliasRow: WritableRow {}
+extension CountersRow: WritableRow {}
+
+extension MessageRow {
+    @inline(__always)
+    static func write(_ texts: borrowing Texts, facts: MessageFacts, into room: RowRoom) {
+        unsafe write(texts, facts: facts, into: room.pointer)
+    }
+}
+
+extension TaskRow {
+    static func write(_ record: TaskRecord, into room: RowRoom) { unsafe write(record, into: room.pointer) }
+}
+
+extension TargetsRow {
+    static func write(_ targets: [DeviceID], into room: RowRoom) { unsafe write(targets, into: room.pointer) }
+}
+
+extension CallRow {
+    static func write(digest: UInt64, task: TaskID, targets: [DeviceID], into room: RowRoom) {
+        unsafe write(digest: digest, task: task, targets: targets, into: room.pointer)
+    }
+
+    static func writeAnswer(_ outcomes: [PublishOutcome], digest: UInt64, into room: RowRoom) {
+        unsafe writeAnswer(outcomes, digest: digest, into: room.pointer)
+    }
+}
+
+extension LateEventRow {
+    static func write(_ steps: [MessageTrace.Step], into room: RowRoom) { unsafe write(steps, into: room.pointer) }
+}
+
+extension DeviceRow {
+    @inline(__always)
+    func write(profile: LentBytes, into room: RowRoom) {
+        unsafe write(profile: profile.pointer, into: room.pointer)
+    }
+}
+
+extension Device {
+    /// Valid until the profile is replaced.
+    var profileBytes: LentBytes {
+        guard let profilePlace else { return .none }
+        return unsafe LentBytes(ByteCells.bytes(profilePlace, isCell: flags.contains(.profileInCell)))
+    }
+}
+
+extension ByteCells {
+    mutating func put(_ bytes: LentBytes) -> (place: Place, isCell: Bool) { unsafe put(bytes.pointer) }
+}
+
+extension DeviceProfile {
+    /// Calls `body` with the profile's bytes as the row has them.
+    func withBytes(_ body: (LentBytes) -> Void) {
+        unsafe withUnsafeTemporaryAllocation(byteCount: byteCount, alignment: 1) { buffer in
+            var writer = unsafe RowWriter(buffer)
+            write(&writer)
+            unsafe body(LentBytes(UnsafeRawBufferPointer(rebasing: buffer[..<writer.offset])))
+        }
+    }
+}
+
+// MARK: Effects
+
+extension DeliverEffect {
+    @inline(__always)
+    init(row: LentBytes, sequence: UInt64, isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32) {
+        unsafe self.init(
+            row: row.pointer, sequence: sequence, isOffline: isOffline, alertedAt: alertedAt, attempt: attempt)
+    }
+}
+
+extension BroadcastEffect {
+    init(frame: LentFrame, message: MessageID) {
+        unsafe self.init(frame: frame.bytes.pointer, messageIDOffset: frame.messageIDOffset, message: message)
+    }
+}

@@ -34,6 +34,7 @@ let package = Package(
         .systemLibrary(name: "CLibevent", pkgConfig: "libevent_core", providers: [.apt(["libevent-dev"])]),
         .systemLibrary(name: "CRocksDB", providers: [.apt(["librocksdb-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
         .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
         .target(name: "CSystem"),
         .target(name: "CSimdjson", linkerSettings: [.linkedLibrary("simdjson"), .linkedLibrary("stdc++")]),
@@ -52,6 +53,8 @@ let package = Package(
         .target(
             name: "EventLoops", dependencies: ["CLibevent", "Platform", "Cryptography", "Structures", "TextForms"],
             swiftSettings: common),
+        .target(
+            name: "HTTP2", dependencies: ["CNghttp2", "EventLoops", "Cryptography", "Platform"], swiftSettings: common),
         .target(name: "Journal", dependencies: ["Platform", "Structures"], swiftSettings: common),
         .target(
             name: "MessageStore", dependencies: ["CRocksDB", "Journal", "Delivery", "Platform", "Structures"],
@@ -95,6 +98,9 @@ let package = Package(
         .testTarget(name: "CryptographyTests", dependencies: ["Cryptography"], swiftSettings: common),
         .testTarget(
             name: "EventLoopsTests", dependencies: ["EventLoops", "Platform", "Cryptography"], swiftSettings: common),
+        .testTarget(
+            name: "HTTP2Tests", dependencies: ["HTTP2", "EventLoops", "Cryptography", "Platform"],
+            swiftSettings: common),
         .testTarget(
             name: "JournalTests", dependencies: ["Journal", "Delivery", "Platform", "TestKit"], swiftSettings: common),
         .testTarget(

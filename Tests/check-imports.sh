@@ -18,6 +18,7 @@ Campaigns: Delivery Wire
 Platform: CSystem Glibc Synchronization
 Cryptography: COpenSSL Glibc
 EventLoops: CLibevent Cryptography Glibc Platform Structures Synchronization TextForms
+HTTP2: CNghttp2 Cryptography EventLoops Platform
 Journal: Glibc Platform Structures Synchronization
 MessageStore: CRocksDB Delivery Glibc Journal Platform Structures Synchronization Wire
 PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire

@@ -21,6 +21,7 @@ build_packages=(
     "librocksdb-dev|the ordered store for messages that outlive a minute"
     "libssl-dev|digests, random numbers and TLS"
     "libsimdjson-dev|reads the bodies of HTTP requests"
+    "libnghttp2-dev|HTTP/2 for the sender to APNs"
     "libcurl4-openssl-dev|posts handoff jobs to the hook's receiver"
     "g++|the C++ standard library that the simdjson bridge is compiled against"
     "make|runs the Makefile"

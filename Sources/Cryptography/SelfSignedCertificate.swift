@@ -39,7 +39,7 @@ package enum SelfSignedCertificate {
         try write(to: keyPath) { PEM_write_bio_PrivateKey($0, key, nil, nil, 0, nil, nil) }
     }
 
-    private static func makeKey() -> OpaquePointer? {
+    static func makeKey() -> OpaquePointer? {
         guard let context = EVP_PKEY_CTX_new_id(EVP_PKEY_EC, nil) else { return nil }
         defer { EVP_PKEY_CTX_free(context) }
         var key: OpaquePointer?

@@ -84,6 +84,83 @@ package final class TLSContext: @unchecked Sendable {
 
     deinit { SSL_CTX_free(raw) }
 
+    // MARK: Application protocol
+
+    /// Asks the peer for HTTP/2 (ALPN `h2`); as a server, takes it from a client that offers it and refuses others.
+    ///
+    /// To be called before the context is shared.
+    package func requireHTTP2() {
+        let offer: [UInt8] = [2, UInt8(ascii: "h"), UInt8(ascii: "2")]
+        SSL_CTX_set_alpn_protos(raw, offer, CUnsignedInt(offer.count))
+        SSL_CTX_set_alpn_select_cb(
+            raw,
+            { _, chosen, chosenCount, offered, offeredCount, _ in
+                guard let chosen, let chosenCount, let offered else { return SSL_TLSEXT_ERR_ALERT_FATAL }
+                var place = 0
+                while place < Int(offeredCount) {
+                    let count = Int(offered[place])
+                    guard place + 1 + count <= Int(offeredCount) else { break }
+                    if count == 2, offered[place + 1] == UInt8(ascii: "h"), offered[place + 2] == UInt8(ascii: "2") {
+                        (chosen.pointee, chosenCount.pointee) = (offered + place + 1, 2)
+                        return SSL_TLSEXT_ERR_OK
+                    }
+                    place += 1 + count
+                }
+                return SSL_TLSEXT_ERR_ALERT_FATAL
+            }, nil)
+    }
+
+    // MARK: Client certificate
+
+    /// Shows a certificate to servers that ask for one: PEM files, or one PKCS #12 file (`.p12`, `.pfx`) for both.
+    ///
+    /// To be called before the context is shared.
+    ///
+    /// - Parameters:
+    ///   - path: the chain, leaf first; or the PKCS #12 file.
+    ///   - keyPath: the key's PEM file; `nil`: in the same file.
+    ///   - password: of a PKCS #12 file; an empty one is tried without it.
+    package func identify(
+        withCertificate path: String, keyPath: String?, password: String = ""
+    ) throws(TLSFailure) {
+        try Self.requireReadable(path, "certificate")
+        if path.hasSuffix(".p12") || path.hasSuffix(".pfx") { return try identify(withBundle: path, password) }
+        let keyPath = keyPath ?? path
+        try Self.requireReadable(keyPath, "key")
+        guard SSL_CTX_use_certificate_chain_file(raw, path) == 1 else {
+            throw TLSFailure("\(path) holds no usable PEM certificate (\(OpenSSLErrors.takeLast()))")
+        }
+        guard SSL_CTX_use_PrivateKey_file(raw, keyPath, SSL_FILETYPE_PEM) == 1 else {
+            throw TLSFailure("\(keyPath) holds no usable PEM private key for \(path) (\(OpenSSLErrors.takeLast()))")
+        }
+        guard SSL_CTX_check_private_key(raw) == 1 else {
+            throw TLSFailure("the key in \(keyPath) does not belong to the certificate in \(path)")
+        }
+    }
+
+    private func identify(withBundle path: String, _ password: String) throws(TLSFailure) {
+        guard let file = BIO_new_file(path, "rb") else { throw TLSFailure("\(path) cannot be read") }
+        defer { BIO_free(file) }
+        guard let bundle = d2i_PKCS12_bio(file, nil) else {
+            throw TLSFailure("\(path) is no PKCS #12 file (\(OpenSSLErrors.takeLast()))")
+        }
+        defer { PKCS12_free(bundle) }
+        var key: OpaquePointer?
+        var certificate: OpaquePointer?
+        guard PKCS12_parse(bundle, password, &key, &certificate, nil) == 1 else {
+            throw TLSFailure(
+                "\(path) cannot be opened with its password (\(OpenSSLErrors.takeLast())); files of old exports "
+                    + "use ciphers that OpenSSL 3 no longer reads: export it again, or convert it to PEM")
+        }
+        defer {
+            EVP_PKEY_free(key)
+            X509_free(certificate)
+        }
+        guard key != nil, certificate != nil, SSL_CTX_use_certificate(raw, certificate) == 1,
+            SSL_CTX_use_PrivateKey(raw, key) == 1
+        else { throw TLSFailure("\(path) holds no certificate with its key (\(OpenSSLErrors.takeLast()))") }
+    }
+
     /// A fresh server-side `SSL *` for a library that drives OpenSSL itself and frees it with `SSL_free`.
     ///
     /// `nil` when memory ran out. The pointer is the caller's.
@@ -113,6 +190,9 @@ package final class TLSContext: @unchecked Sendable {
 
 /// OpenSSL's per-thread list of errors.
 enum OpenSSLErrors {
+    /// Drops what a call has left that was expected to fail.
+    static func forget() { ERR_clear_error() }
+
     /// The oldest error in words, which is the root; the list is empty afterwards.
     static func takeLast() -> String {
         let code = ERR_get_error()

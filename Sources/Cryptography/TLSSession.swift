@@ -110,6 +110,15 @@ package final class TLSSession {
     /// `TLSv1.3` and the like; for the log.
     package var protocolName: String { SSL_get_version(raw).map { String(cString: $0) } ?? "" }
 
+    /// Both sides agreed on HTTP/2.
+    package var isHTTP2: Bool {
+        var name: UnsafePointer<UInt8>?
+        var count: CUnsignedInt = 0
+        SSL_get0_alpn_selected(raw, &name, &count)
+        guard let name, count == 2 else { return false }
+        return name[0] == UInt8(ascii: "h") && name[1] == UInt8(ascii: "2")
+    }
+
     private func outcome(of result: CInt) -> Transfer {
         let systemError = errno
         switch SSL_get_error(raw, result) {

@@ -49,10 +49,11 @@ public struct ByteStream {
     ///   - loop: the loop of the caller.
     ///   - delegate: held until its `closed` has returned.
     ///   - outboxByteLimit: what may wait to be sent, give or take a thousandth; it must hold the largest single write.
-    ///   - tls: to begin a server's handshake on a connection that was just accepted.
+    ///   - tls: to begin a handshake: a server's on a connection that was just accepted, or a client's.
+    ///   - serverName: with it the handshake is a client's, who takes no server of another name.
     package init(
         attaching connection: DetachedConnection, on loop: EventLoop, delegate: StreamDelegate,
-        outboxByteLimit: Int = Limits.outboxByteCount, tls: TLSContext? = nil
+        outboxByteLimit: Int = Limits.outboxByteCount, tls: TLSContext? = nil, serverName: String? = nil
     ) {
         loop.preconditionInLoop()
         table = loop.streams
@@ -74,13 +75,19 @@ public struct ByteStream {
             finish(.failed(SystemError(operation: "event_add", code: ENOMEM)))
             return
         }
-        if let tls { beginHandshake(tls) }
+        if let tls { beginHandshake(tls, serverName) }
         adopt(content)
     }
 
-    private func beginHandshake(_ context: TLSContext) {
+    private func beginHandshake(_ context: TLSContext, _ serverName: String?) {
         do throws(TLSFailure) {
-            place.pointee.tls = try TLSSession(accepting: context, descriptor: place.pointee.descriptor)
+            let descriptor = place.pointee.descriptor
+            place.pointee.tls =
+                if let serverName {
+                    try TLSSession(connecting: context, descriptor: descriptor, serverName: serverName)
+                } else {
+                    try TLSSession(accepting: context, descriptor: descriptor)
+                }
             place.pointee.flags.insert(.isHandshaking)
             setTimeout(afterMilliseconds: Limits.handshakeMilliseconds)
         } catch {

@@ -1,7 +1,7 @@
 internal import CLibevent
 internal import Cryptography
 internal import Glibc
-internal import Platform
+package import Platform
 internal import Synchronization
 
 /// A connection between two owners: just accepted, or on its way from one loop to another.
@@ -33,6 +33,13 @@ package final class DetachedConnection: @unchecked Sendable {
     /// Adopts a connected, non-blocking socket from outside the module; its owner is this object from now on.
     package convenience init(adopting descriptor: CInt) {
         self.init(Content(descriptor: descriptor), peer: SocketAddress.peer(of: descriptor))
+    }
+
+    /// Begins to connect; the stream that takes the connection learns what comes of it.
+    ///
+    /// - Throws: when the system has no descriptor, or refuses the address at once.
+    package convenience init(connectingTo address: RemoteAddress) throws(SystemError) {
+        self.init(Content(descriptor: try address.beginConnecting()), peer: nil)
     }
 
     deinit {

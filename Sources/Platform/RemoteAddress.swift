@@ -1,0 +1,59 @@
+internal import Glibc
+
+/// One address of a host, ready to connect to.
+package struct RemoteAddress: Sendable, Equatable {
+    private let bytes: [UInt8]
+    private let family: CInt
+
+    /// A host's name could not be turned into addresses; the text says why.
+    package struct Failure: Error, Equatable, CustomStringConvertible {
+        package let description: String
+    }
+
+    /// Asks the system's resolver, which may block for seconds: not to be called on a loop.
+    ///
+    /// - Returns: at least one address, in the resolver's order.
+    package static func resolve(host: String, port: UInt16) throws(Failure) -> [RemoteAddress] {
+        var hints = addrinfo()
+        hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
+        hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV
+        var list: UnsafeMutablePointer<addrinfo>?
+        let code = getaddrinfo(host, "\(port)", &hints, &list)
+        guard code == 0 else {
+            let reason = gai_strerror(code).map { String(cString: $0) } ?? "error \(code)"
+            throw Failure(description: "the name \(host) cannot be resolved: \(reason)")
+        }
+        defer { freeaddrinfo(list) }
+        var found: [RemoteAddress] = []
+        var next = list
+        while let entry = next?.pointee {
+            if let address = entry.ai_addr {
+                let bytes = UnsafeRawBufferPointer(start: address, count: Int(entry.ai_addrlen))
+                found.append(RemoteAddress(bytes: Array(bytes), family: entry.ai_family))
+            }
+            next = entry.ai_next
+        }
+        guard !found.isEmpty else { throw Failure(description: "the name \(host) has no address") }
+        return found
+    }
+
+    /// Opens a non-blocking socket and begins to connect it.
+    package func beginConnecting() throws(SystemError) -> CInt {
+        let kind = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
+        let descriptor = socket(family, kind, 0)
+        guard descriptor >= 0 else { throw .last("socket") }
+        var one: CInt = 1
+        setsockopt(descriptor, CInt(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<CInt>.size))
+        let result = bytes.withUnsafeBytes { bytes in
+            bytes.withMemoryRebound(to: sockaddr.self) {
+                connect(descriptor, $0.baseAddress, socklen_t(bytes.count))
+            }
+        }
+        guard result == 0 || errno == EINPROGRESS else {
+            let failure = SystemError.last("connect")
+            close(descriptor)
+            throw failure
+        }
+        return descriptor
+    }
+}

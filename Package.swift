@@ -44,6 +44,7 @@ let package = Package(
         .target(name: "Wire", swiftSettings: pure),
         .target(name: "TextForms", swiftSettings: common),
         .target(name: "Delivery", dependencies: ["Wire", "Structures"], swiftSettings: pure),
+        .target(name: "APNs", dependencies: ["TextForms"], swiftSettings: pure),
         .target(name: "Directory", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
         .target(name: "Campaigns", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
 
@@ -55,6 +56,7 @@ let package = Package(
             swiftSettings: common),
         .target(
             name: "HTTP2", dependencies: ["CNghttp2", "EventLoops", "Cryptography", "Platform"], swiftSettings: common),
+        .target(name: "HTTPClient", dependencies: ["CCurl"], swiftSettings: common),
         .target(name: "Journal", dependencies: ["Platform", "Structures"], swiftSettings: common),
         .target(
             name: "MessageStore", dependencies: ["CRocksDB", "Journal", "Delivery", "Platform", "Structures"],
@@ -94,6 +96,7 @@ let package = Package(
         .testTarget(name: "WireTests", dependencies: ["Wire", "TestKit"], swiftSettings: common),
         .testTarget(name: "TextFormsTests", dependencies: ["TextForms"], swiftSettings: common),
         .testTarget(name: "DeliveryTests", dependencies: ["Delivery", "TestKit"], swiftSettings: common),
+        .testTarget(name: "APNsTests", dependencies: ["APNs", "TextForms"], swiftSettings: common),
         .testTarget(name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"], swiftSettings: common),
         .testTarget(name: "CryptographyTests", dependencies: ["Cryptography"], swiftSettings: common),
         .testTarget(

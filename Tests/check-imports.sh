@@ -13,11 +13,13 @@ Structures:
 Wire:
 TextForms:
 Delivery: Structures Wire
+APNs: TextForms
 Directory: Delivery Structures Wire
 Campaigns: Delivery Wire
 Platform: CSystem Glibc Synchronization
 Cryptography: COpenSSL Glibc
 EventLoops: CLibevent Cryptography Glibc Platform Structures Synchronization TextForms
+HTTPClient: CCurl Glibc Synchronization
 HTTP2: CNghttp2 Cryptography EventLoops Platform
 Journal: Glibc Platform Structures Synchronization
 MessageStore: CRocksDB Delivery Glibc Journal Platform Structures Synchronization Wire

@@ -6,6 +6,7 @@
 
 internal import Cryptography
 public import Delivery
+internal import TextForms
 public import Wire
 
 /// The key shared with the sender service, written `whsec_` and base 64.

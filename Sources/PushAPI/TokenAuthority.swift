@@ -6,6 +6,7 @@
 
 internal import Cryptography
 public import Delivery
+internal import TextForms
 public import Wire
 
 /// What names a token in the set of revoked ones.

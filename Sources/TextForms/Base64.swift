@@ -1,9 +1,9 @@
 // Base 64 (RFC 4648), without Foundation: the standard alphabet with padding, and the URL alphabet without.
 
-enum Base64 {
-    enum Alphabet { case standard, url }
+package enum Base64 {
+    package enum Alphabet { case standard, url }
 
-    static func encode(_ bytes: some Sequence<UInt8>, _ alphabet: Alphabet) -> String {
+    package static func encode(_ bytes: some Sequence<UInt8>, _ alphabet: Alphabet) -> String {
         var text: [UInt8] = []
         var word: UInt32 = 0
         var bitCount = 0
@@ -21,7 +21,7 @@ enum Base64 {
     }
 
     /// `nil` for a foreign character, misplaced padding, an impossible length or bits set beyond the last byte.
-    static func decode(_ text: some Collection<UInt8>, _ alphabet: Alphabet) -> [UInt8]? {
+    package static func decode(_ text: some Collection<UInt8>, _ alphabet: Alphabet) -> [UInt8]? {
         var body = Array(text)
         if alphabet == .standard {
             guard body.count % 4 == 0 else { return nil }

@@ -1,0 +1,146 @@
+/// A reason that Apple documents; an answer with another one is treated by its status.
+package enum Reason: String, Sendable, CaseIterable {
+    case badCollapseID = "BadCollapseId"
+    case badDeviceToken = "BadDeviceToken"
+    case badExpirationDate = "BadExpirationDate"
+    case badMessageID = "BadMessageId"
+    case badPriority = "BadPriority"
+    case badTopic = "BadTopic"
+    case deviceTokenNotForTopic = "DeviceTokenNotForTopic"
+    case duplicateHeaders = "DuplicateHeaders"
+    case idleTimeout = "IdleTimeout"
+    case invalidPushType = "InvalidPushType"
+    case missingDeviceToken = "MissingDeviceToken"
+    case missingTopic = "MissingTopic"
+    case payloadEmpty = "PayloadEmpty"
+    case topicDisallowed = "TopicDisallowed"
+    case badCertificate = "BadCertificate"
+    case badCertificateEnvironment = "BadCertificateEnvironment"
+    case badEnvironmentKey = "BadEnvironmentKeyInToken"
+    case badEnvironmentKeyID = "BadEnvironmentKeyIdInToken"
+    case expiredProviderToken = "ExpiredProviderToken"
+    case forbidden = "Forbidden"
+    case invalidProviderToken = "InvalidProviderToken"
+    case missingProviderToken = "MissingProviderToken"
+    case unrelatedKeyID = "UnrelatedKeyIdInToken"
+    case badPath = "BadPath"
+    case methodNotAllowed = "MethodNotAllowed"
+    case expiredToken = "ExpiredToken"
+    case unregistered = "Unregistered"
+    case payloadTooLarge = "PayloadTooLarge"
+    case tooManyProviderTokenUpdates = "TooManyProviderTokenUpdates"
+    case tooManyRequests = "TooManyRequests"
+    case internalServerError = "InternalServerError"
+    case serviceUnavailable = "ServiceUnavailable"
+    case shutdown = "Shutdown"
+}
+
+/// What the sender does about an answer.
+package enum Action: Sendable, Equatable {
+    /// Apple has it.
+    case accept
+    /// This notification will never be taken.
+    case reject
+    /// The token is not valid for Apple any more.
+    case voidToken
+    /// The token may belong to the other environment: sent there once.
+    case tryOtherEnvironment
+    /// Later again, after the server's delay or ours.
+    case retry
+    /// One device gets too much: later again, and nothing else for this token meanwhile.
+    case slowDownToken
+    /// The provider token is too old: a new one, and the same request again.
+    case renewProviderToken
+    /// Apple saw too many new provider tokens: the one there is stays in use, and requests rest.
+    case keepProviderToken
+    /// The key or the certificate is not accepted: its requests rest until it works again or is replaced.
+    case restCredential
+    /// The connection ends; the same request goes again on another.
+    case reconnect
+}
+
+extension Reason {
+    /// The status that Apple documents with it.
+    package var status: Int {
+        switch self {
+        case .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority, .badTopic,
+            .deviceTokenNotForTopic, .duplicateHeaders, .idleTimeout, .invalidPushType, .missingDeviceToken,
+            .missingTopic, .payloadEmpty, .topicDisallowed:
+            400
+        case .badCertificate, .badCertificateEnvironment, .badEnvironmentKey, .badEnvironmentKeyID,
+            .expiredProviderToken, .forbidden, .invalidProviderToken, .missingProviderToken, .unrelatedKeyID:
+            403
+        case .badPath: 404
+        case .methodNotAllowed: 405
+        case .expiredToken, .unregistered: 410
+        case .payloadTooLarge: 413
+        case .tooManyProviderTokenUpdates, .tooManyRequests: 429
+        case .internalServerError: 500
+        case .serviceUnavailable, .shutdown: 503
+        }
+    }
+
+    package var action: Action {
+        switch self {
+        case .badDeviceToken: .tryOtherEnvironment
+        case .expiredToken, .unregistered: .voidToken
+        // The token is good for another app of the team: wrong topic in the token, or in the app's settings.
+        case .deviceTokenNotForTopic: .voidToken
+        case .expiredProviderToken: .renewProviderToken
+        case .tooManyProviderTokenUpdates: .keepProviderToken
+        case .tooManyRequests: .slowDownToken
+        case .badCertificate, .badCertificateEnvironment, .badEnvironmentKey, .badEnvironmentKeyID, .forbidden,
+            .invalidProviderToken, .missingProviderToken, .unrelatedKeyID, .topicDisallowed, .badTopic:
+            .restCredential
+        case .idleTimeout, .shutdown: .reconnect
+        case .internalServerError, .serviceUnavailable: .retry
+        case .badCollapseID, .badExpirationDate, .badMessageID, .badPriority, .duplicateHeaders, .invalidPushType,
+            .missingDeviceToken, .missingTopic, .payloadEmpty, .badPath, .methodNotAllowed, .payloadTooLarge:
+            .reject
+        }
+    }
+
+    /// What it means, in plain words, and what to do.
+    package var advice: StaticString {
+        switch self {
+        case .badCollapseID: "the collapse id has more than 64 bytes: shorten it"
+        case .badDeviceToken:
+            "the token is malformed, or belongs to the other environment: development builds have sandbox tokens"
+        case .badExpirationDate: "the expiration is no Unix time in seconds"
+        case .badMessageID: "apns-id is no UUID: the job is damaged"
+        case .badPriority: "the priority is not 1, 5 or 10"
+        case .badTopic: "the topic is malformed: give the app's bundle id as its topic"
+        case .deviceTokenNotForTopic:
+            "the token belongs to another app of the team: compare the app's topic with the bundle id of the build"
+        case .duplicateHeaders: "a header was sent twice: report this as a fault of the sender"
+        case .idleTimeout: "the connection was idle; the sender opens another"
+        case .invalidPushType: "the push type does not fit the topic or the token"
+        case .missingDeviceToken: "the request had no token: the job is damaged"
+        case .missingTopic: "the app has no topic: give its bundle id as apns.topic"
+        case .payloadEmpty: "the push has no body"
+        case .topicDisallowed:
+            "the key or the certificate may not push to this topic: check its scope and the bundle id"
+        case .badCertificate: "Apple does not accept the certificate: renew it and replace the file"
+        case .badCertificateEnvironment: "the certificate is for the other environment"
+        case .badEnvironmentKey, .badEnvironmentKeyID:
+            "the key is scoped to the other environment: create one for this environment, or for both"
+        case .expiredProviderToken:
+            "the provider token is older than an hour: if this repeats, the machine's clock is wrong"
+        case .forbidden: "Apple refuses this action for the account: look at the developer account's state"
+        case .invalidProviderToken:
+            "Apple cannot verify the provider token: check the key file, keyId and teamId, and the machine's clock"
+        case .missingProviderToken: "no certificate and no provider token was sent: configure a key"
+        case .unrelatedKeyID: "this connection was used with a key of another team: the sender opens another"
+        case .badPath: "the request's path is wrong: report this as a fault of the sender"
+        case .methodNotAllowed: "the request's method is wrong: report this as a fault of the sender"
+        case .expiredToken, .unregistered: "the app was removed from the device, or the token was replaced"
+        case .payloadTooLarge: "the body is over 4,096 bytes, or over 5,120 for VoIP: send ids and fetch the rest"
+        case .tooManyProviderTokenUpdates:
+            "provider tokens were renewed too often: run one sender a key, and do not restart it in a loop"
+        case .tooManyRequests: "too many pushes went to one device in a short time"
+        case .internalServerError: "Apple's service failed; the sender tries again"
+        case .serviceUnavailable: "Apple's service is not available; the sender tries again"
+        case .shutdown: "Apple's server shuts down; the sender opens another connection"
+        }
+    }
+}

@@ -1,0 +1,141 @@
+/// What of a body the rules look at; read by whoever has the JSON parser.
+package struct BodyFacts: Sendable, Equatable {
+    package var isObject = false
+    /// `aps` is an object.
+    package var hasAps = false
+    package var hasAlert = false
+    package var hasSound = false
+    package var hasBadge = false
+    package var isContentAvailable = false
+    /// `aps.event` of a Live Activity.
+    package var event: String?
+    package var hasTimestamp = false
+    package var hasContentState = false
+    package var hasAttributesType = false
+    package var hasAttributes = false
+
+    package init() {}
+}
+
+/// Why a job is not sent; the name is the result's reason, the text says what to change.
+package struct RuleBreach: Sendable, Equatable {
+    package var reason: StaticString
+    package var advice: StaticString
+
+    package static func == (left: RuleBreach, right: RuleBreach) -> Bool { "\(left.reason)" == "\(right.reason)" }
+}
+
+/// Apple's rules that can be checked before a request is spent: Apple answers some breaches with a reason that misleads,
+/// and drops others without a word.
+package enum RequestRules {
+    /// - Returns: the first breach; `nil`: the request may go.
+    package static func breach(of notification: Notification, _ body: BodyFacts) -> RuleBreach? {
+        form(of: notification) ?? size(of: notification) ?? content(of: notification, body)
+    }
+
+    private static func form(of notification: Notification) -> RuleBreach? {
+        let digits = notification.token.utf8
+        guard Bounds.tokenDigits.contains(digits.count), digits.count % 2 == 0, digits.allSatisfy(isHexDigit) else {
+            return RuleBreach(
+                reason: "BadDeviceToken",
+                advice: "the token is no hexadecimal text: the app must send the token's bytes in hex")
+        }
+        let topic = notification.topic.utf8
+        guard (1...Bounds.topicByteCount).contains(topic.count), topic.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            return RuleBreach(reason: "MissingTopic", advice: "give the app's bundle id as apns.topic of the app")
+        }
+        let collapse = notification.collapseID.utf8
+        guard collapse.count <= Bounds.collapseIDByteCount, collapse.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+            return RuleBreach(
+                reason: "BadCollapseId", advice: "a collapse id has at most 64 printable ASCII characters")
+        }
+        guard notification.expiration >= 0 else {
+            return RuleBreach(reason: "BadExpirationDate", advice: "an expiration is a Unix time in seconds, or 0")
+        }
+        guard [1, 5, 10].contains(notification.priority) else {
+            return RuleBreach(reason: "BadPriority", advice: "a priority is 1, 5 or 10")
+        }
+        return kind(of: notification)
+    }
+
+    /// A token of one kind takes pushes of its own type only.
+    private static func kind(of notification: Notification) -> RuleBreach? {
+        let expected: TokenKind
+        switch (notification.pushType, notification.tokenKind) {
+        case (.alert, .alert), (.background, .alert), (.voip, .voip), (.liveactivity, .liveActivity),
+            (.liveactivity, .liveActivityStart):
+            return nil
+        case (.alert, _), (.background, _): expected = .alert
+        case (.voip, _): expected = .voip
+        case (.liveactivity, _): expected = .liveActivity
+        }
+        switch expected {
+        case .alert:
+            return RuleBreach(reason: "InvalidPushType", advice: "alerts and background pushes go to alert tokens")
+        case .voip: return RuleBreach(reason: "InvalidPushType", advice: "VoIP pushes go to VoIP tokens")
+        case .liveActivity, .liveActivityStart:
+            return RuleBreach(reason: "InvalidPushType", advice: "Live Activity pushes go to an activity's token")
+        }
+    }
+
+    private static func size(of notification: Notification) -> RuleBreach? {
+        if notification.body.isEmpty {
+            return RuleBreach(reason: "PayloadEmpty", advice: "the push has no body")
+        }
+        let limit = notification.pushType == .voip ? Bounds.voipBodyByteCount : Bounds.bodyByteCount
+        guard notification.body.count > limit else { return nil }
+        return RuleBreach(
+            reason: "PayloadTooLarge",
+            advice: "Apple takes bodies of 4,096 bytes, for VoIP of 5,120: send ids, fetch the rest")
+    }
+
+    private static func content(of notification: Notification, _ body: BodyFacts) -> RuleBreach? {
+        guard body.isObject else {
+            return RuleBreach(reason: "BadBody", advice: "the body is no JSON object")
+        }
+        switch notification.pushType {
+        case .alert, .voip: return nil
+        case .background:
+            guard body.isContentAvailable, !body.hasAlert, !body.hasSound, !body.hasBadge else {
+                return RuleBreach(
+                    reason: "BadBackgroundBody",
+                    advice: "a background push has content-available 1 and neither alert nor sound nor badge")
+            }
+            return nil
+        case .liveactivity: return activity(notification.tokenKind, body)
+        }
+    }
+
+    private static func activity(_ kind: TokenKind, _ body: BodyFacts) -> RuleBreach? {
+        guard let event = body.event, ["start", "update", "end"].contains(event) else {
+            return RuleBreach(
+                reason: "BadActivityBody", advice: "aps.event of a Live Activity push is start, update or end")
+        }
+        guard body.hasTimestamp else {
+            return RuleBreach(
+                reason: "BadActivityBody", advice: "aps.timestamp of a Live Activity push is a Unix time in seconds")
+        }
+        guard (event == "start") == (kind == .liveActivityStart) else {
+            return RuleBreach(
+                reason: "BadActivityBody",
+                advice: "start goes to the push-to-start token; update and end go to the activity's own token")
+        }
+        guard event == "end" || body.hasContentState else {
+            return RuleBreach(reason: "BadActivityBody", advice: "start and update carry aps.content-state")
+        }
+        guard event != "start" || body.hasAttributesType && body.hasAttributes else {
+            return RuleBreach(
+                reason: "BadActivityBody", advice: "start carries aps.attributes-type and aps.attributes")
+        }
+        return nil
+    }
+
+    private static func isHexDigit(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
+            UInt8(ascii: "A")...UInt8(ascii: "F"):
+            true
+        default: false
+        }
+    }
+}

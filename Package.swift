@@ -74,6 +74,16 @@ let package = Package(
                 "Cryptography", "Platform", "Structures", "TextForms",
             ], swiftSettings: common),
         .target(
+            name: "APNsSender",
+            dependencies: [
+                "APNs", "HTTP2", "HTTPClient", "EventLoops", "PushAPI", "Cryptography", "Platform", "Structures",
+                "TextForms",
+            ], swiftSettings: common),
+        .target(
+            name: "FakeAPNs",
+            dependencies: ["APNs", "HTTP2", "EventLoops", "PushAPI", "Cryptography", "Platform", "TextForms"],
+            swiftSettings: common),
+        .target(
             name: "LongwireClient",
             // Apple's systems have CryptoKit; OpenSSL is not to be asked for there.
             dependencies: ["Wire", .target(name: "Cryptography", condition: .when(platforms: [.linux]))],
@@ -96,6 +106,11 @@ let package = Package(
         .testTarget(name: "WireTests", dependencies: ["Wire", "TestKit"], swiftSettings: common),
         .testTarget(name: "TextFormsTests", dependencies: ["TextForms"], swiftSettings: common),
         .testTarget(name: "DeliveryTests", dependencies: ["Delivery", "TestKit"], swiftSettings: common),
+        .testTarget(
+            name: "APNsSenderTests",
+            dependencies: [
+                "APNsSender", "FakeAPNs", "APNs", "HTTP2", "EventLoops", "PushAPI", "Cryptography", "Platform",
+            ], swiftSettings: common),
         .testTarget(name: "APNsTests", dependencies: ["APNs", "TextForms"], swiftSettings: common),
         .testTarget(name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"], swiftSettings: common),
         .testTarget(name: "CryptographyTests", dependencies: ["Cryptography"], swiftSettings: common),

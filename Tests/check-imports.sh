@@ -26,6 +26,8 @@ MessageStore: CRocksDB Delivery Glibc Journal Platform Structures Synchronizatio
 PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire
 Gateway: Campaigns Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
 Gateway/Outbound: CCurl
+APNsSender: APNs Cryptography EventLoops Glibc HTTP2 HTTPClient Platform PushAPI Structures Synchronization TextForms
+FakeAPNs: APNs Cryptography EventLoops HTTP2 Platform PushAPI TextForms
 LongwireClient: CryptoKit Cryptography Darwin Foundation Glibc Musl Synchronization Wire
 CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworking Glibc LoadGenerator LongwireClient Synchronization TextForms Wire
 LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire

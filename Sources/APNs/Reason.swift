@@ -84,8 +84,8 @@ extension Reason {
         switch self {
         case .badDeviceToken: .tryOtherEnvironment
         case .expiredToken, .unregistered: .voidToken
-        // The token is good for another app of the team: wrong topic in the token, or in the app's settings.
-        case .deviceTokenNotForTopic: .voidToken
+        // The token is good, for another app of the team: a wrong topic in the settings must not void every token.
+        case .deviceTokenNotForTopic: .reject
         case .expiredProviderToken: .renewProviderToken
         case .tooManyProviderTokenUpdates: .keepProviderToken
         case .tooManyRequests: .slowDownToken

@@ -14,6 +14,7 @@ open class HTTP2Connection: HTTP2Observer {
     private var link: Link?
     /// Nothing ever came of it: the handshake, or before it the connection, failed.
     package private(set) var isEstablished = false
+    private var replacement: [UInt8]?
     /// The session is at work: what its streams are told must neither feed nor drain it.
     private var isWorking = false
 
@@ -77,6 +78,12 @@ open class HTTP2Connection: HTTP2Observer {
     /// Sends what the session has ready, as far as the peer takes it.
     package func flush() {
         guard !isWorking, isEstablished, let stream, let session else { return }
+        if let replacement {
+            self.replacement = nil
+            isWorking = true
+            _ = replacement.withUnsafeBytes { stream.write($0) }
+            return stream.closeAfterFlush()
+        }
         isWorking = true
         defer { isWorking = false }
         while stream.outboxByteCount < Self.outboxByteLimit, let bytes = session.nextOutput() {
@@ -84,6 +91,9 @@ open class HTTP2Connection: HTTP2Observer {
         }
         if !session.isAlive { stream.closeAfterFlush() }
     }
+
+    /// As a server that takes nobody: sends these bytes in place of its settings once TLS is there, then closes.
+    package func sendInPlaceOfSettings(_ bytes: [UInt8]) { replacement = bytes }
 
     /// Ends the connection at once.
     package func close() { stream?.close() }

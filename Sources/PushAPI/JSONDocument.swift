@@ -7,7 +7,7 @@ package enum JSONError: Error, Equatable {
     case tooLarge, tooDeep, outOfMemory, empty, badStructure, badString, badNumber, badUTF8
 
     /// One short English clause for the one who sent the text.
-    var explanation: String {
+    package var explanation: String {
         switch self {
         case .tooLarge: "it is too large"
         case .tooDeep: "it nests too deeply"
@@ -85,7 +85,7 @@ package struct JSONValue {
 
     var isNull: Bool { kind == .null }
 
-    var bool: Bool? {
+    package var bool: Bool? {
         switch tag {
         case UInt8(ascii: "t"): true
         case UInt8(ascii: "f"): false
@@ -146,7 +146,7 @@ package struct JSONValue {
     package var members: Members { Members(object: self) }
 
     /// The first member of that name which is not null; `nil` also when this is no object.
-    subscript(name: StaticString) -> JSONValue? {
+    package subscript(name: StaticString) -> JSONValue? {
         guard kind == .object else { return nil }
         var place = index + 1
         while place < end {
@@ -159,7 +159,7 @@ package struct JSONValue {
     }
 
     /// True for a string with exactly these bytes.
-    func equals(_ text: StaticString) -> Bool {
+    package func equals(_ text: StaticString) -> Bool {
         guard let bytes = stringBytes, bytes.count == text.utf8CodeUnitCount else { return false }
         // By hand: generic comparison of two sequences takes ten instructions a byte, and a push has thirty names.
         for place in 0..<bytes.count where bytes[place] != text.utf8Start[place] { return false }

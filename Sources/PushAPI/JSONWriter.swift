@@ -25,30 +25,30 @@ package struct JSONWriter {
         if needsComma { bytes.append(UInt8(ascii: ",")) }
     }
 
-    mutating func beginObject() {
+    package mutating func beginObject() {
         separate()
         bytes.append(UInt8(ascii: "{"))
         needsComma = false
     }
 
-    mutating func endObject() {
+    package mutating func endObject() {
         bytes.append(UInt8(ascii: "}"))
         needsComma = true
     }
 
-    mutating func beginArray() {
+    package mutating func beginArray() {
         separate()
         bytes.append(UInt8(ascii: "["))
         needsComma = false
     }
 
-    mutating func endArray() {
+    package mutating func endArray() {
         bytes.append(UInt8(ascii: "]"))
         needsComma = true
     }
 
     /// A key that needs no escapes.
-    mutating func key(_ name: StaticString) {
+    package mutating func key(_ name: StaticString) {
         separate()
         bytes.append(UInt8(ascii: "\""))
         bytes.append(contentsOf: UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
@@ -57,7 +57,7 @@ package struct JSONWriter {
         needsComma = false
     }
 
-    mutating func key(_ name: String) {
+    package mutating func key(_ name: String) {
         string(name)
         bytes.append(UInt8(ascii: ":"))
         needsComma = false
@@ -77,19 +77,19 @@ package struct JSONWriter {
         needsComma = false
     }
 
-    mutating func key(bytes name: UnsafeRawBufferPointer) {
+    package mutating func key(bytes name: UnsafeRawBufferPointer) {
         string(bytes: name)
         bytes.append(UInt8(ascii: ":"))
         needsComma = false
     }
 
-    mutating func integer(_ value: Int64) {
+    package mutating func integer(_ value: Int64) {
         separate()
         append(magnitude: value.magnitude, isNegative: value < 0)
         needsComma = true
     }
 
-    mutating func integer(_ value: UInt64) {
+    package mutating func integer(_ value: UInt64) {
         separate()
         append(magnitude: value, isNegative: false)
         needsComma = true
@@ -103,18 +103,18 @@ package struct JSONWriter {
         needsComma = true
     }
 
-    mutating func bool(_ value: Bool) { raw(value ? "true" : "false") }
+    package mutating func bool(_ value: Bool) { raw(value ? "true" : "false") }
 
-    mutating func null() { raw("null") }
+    package mutating func null() { raw("null") }
 
-    mutating func raw(_ text: StaticString) {
+    package mutating func raw(_ text: StaticString) {
         separate()
         bytes.append(contentsOf: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
         needsComma = true
     }
 
     /// A complete JSON value, embedded as it is.
-    mutating func raw(_ json: [UInt8]) {
+    package mutating func raw(_ json: [UInt8]) {
         separate()
         bytes.append(contentsOf: json)
         needsComma = true
@@ -126,17 +126,17 @@ package struct JSONWriter {
         needsComma = true
     }
 
-    mutating func string(_ text: StaticString) {
+    package mutating func string(_ text: StaticString) {
         string(bytes: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
 
-    mutating func string(_ text: String) {
+    package mutating func string(_ text: String) {
         var text = text
         text.withUTF8 { string(bytes: UnsafeRawBufferPointer($0)) }
     }
 
     /// A string value; what is not valid UTF-8 becomes U+FFFD, so that the document always is.
-    mutating func string(bytes text: UnsafeRawBufferPointer) {
+    package mutating func string(bytes text: UnsafeRawBufferPointer) {
         separate()
         bytes.append(UInt8(ascii: "\""))
         JSONString.appendContent(text, to: &bytes)

@@ -1,0 +1,114 @@
+internal import APNs
+internal import EventLoops
+internal import HTTP2
+internal import Structures
+
+/// One connection to Apple, of one lane.
+final class AppleConnection: HTTP2Connection {
+    unowned let lane: Lane
+    private let loop: EventLoop
+    /// The server's first settings came; before them nobody knows how many streams it takes.
+    private(set) var hasSettings = false
+    /// Apple takes no more on this connection.
+    private(set) var isLeaving = false
+    /// Some request on it was answered: the way and the credential work.
+    private(set) var hasAnswered = false
+    /// Requests in the order in which they were sent; some are over.
+    private var attempts = Ring<Attempt>()
+    private var lastHeardAt: UInt64
+    private var pingedAt: UInt64 = 0
+    let openedAt: UInt64
+
+    init(_ lane: Lane, on loop: EventLoop) {
+        (self.lane, self.loop) = (lane, loop)
+        (lastHeardAt, openedAt) = (loop.now, loop.now)
+        super.init()
+    }
+
+    /// How many more requests it takes now.
+    var room: Int {
+        guard hasSettings, !isLeaving, let session, session.takesRequests else { return 0 }
+        return min(session.peerConcurrentStreams, lane.limits.streams) - session.streamCount
+    }
+
+    var isIdle: Bool { (session?.streamCount ?? 0) == 0 }
+
+    /// Sends a request; false when the connection takes none any more.
+    func send(_ headers: borrowing HTTP2Headers, _ job: HandoffJob) -> Bool {
+        let attempt = Attempt(job, on: self, sentAt: loop.now)
+        guard session?.request(headers, attempt) == true else { return false }
+        attempts.append(attempt)
+        return true
+    }
+
+    /// Sends no more requests on it; those under way may end.
+    func leave() { isLeaving = true }
+
+    // MARK: What Apple says
+
+    override func settingsChanged() {
+        lastHeardAt = loop.now
+        guard !hasSettings else { return }
+        hasSettings = true
+        lane.opened(self)
+    }
+
+    override func pongReceived() {
+        lastHeardAt = loop.now
+        pingedAt = 0
+    }
+
+    override func goneAway(lastStream: Int32, code: UInt32, debug: [UInt8]) {
+        isLeaving = true
+        lane.goneAway(self, debug: debug)
+    }
+
+    /// An answer is complete.
+    func answered(_ attempt: Attempt) {
+        lastHeardAt = loop.now
+        pingedAt = 0
+        guard !attempt.isOver else { return }
+        attempt.isOver = true
+        hasAnswered = true
+        lane.answered(attempt)
+    }
+
+    /// A request is over; without its answer, Apple may have it or not.
+    func ended(_ attempt: Attempt, _ code: UInt32) {
+        guard !attempt.isOver else { return }
+        attempt.isOver = true
+        lane.lost(attempt, isUntouched: code == HTTP2Code.refusedStream)
+    }
+
+    override func ended(_ reason: String) {
+        isLeaving = true
+        lane.ended(self, reason)
+    }
+
+    // MARK: Time
+
+    /// Gives up requests that wait too long, and a peer that shows no sign of life.
+    func tick(_ now: UInt64) {
+        while let first = attempts.first {
+            if first.isOver {
+                _ = attempts.popFirst()
+                continue
+            }
+            guard now >= first.sentAt + lane.limits.requestMilliseconds else { break }
+            _ = attempts.popFirst()
+            session?.reset(first, HTTP2Code.cancel)
+            // The connection may be half-open: a ping tells.
+            if pingedAt == 0 { ping(now) }
+            ended(first, HTTP2Code.cancel)
+        }
+        if pingedAt > 0, now >= pingedAt + lane.limits.pongMilliseconds { return close() }
+        if hasSettings, pingedAt == 0, now >= lastHeardAt + lane.limits.pingMilliseconds { ping(now) }
+        if isLeaving, isIdle { closeAfterFlush() }
+        flush()
+    }
+
+    private func ping(_ now: UInt64) {
+        pingedAt = now
+        session?.ping()
+    }
+}

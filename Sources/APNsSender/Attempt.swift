@@ -1,0 +1,47 @@
+internal import APNs
+internal import HTTP2
+
+/// One request for a job, on one connection.
+final class Attempt: HTTP2Stream {
+    /// What the body of an answer may have: a reason and a time.
+    private static let answerByteLimit = 4 << 10
+
+    let job: HandoffJob
+    unowned let connection: AppleConnection
+    /// In the loop's milliseconds.
+    let sentAt: UInt64
+    private(set) var status = 0
+    private(set) var retryAfter: Int64?
+    /// Apple's own id of the notification, or the request's.
+    private(set) var vendorID = ""
+    private(set) var answer: [UInt8] = []
+    /// The job has gone on without this request.
+    var isOver = false
+
+    init(_ job: HandoffJob, on connection: AppleConnection, sentAt: UInt64) {
+        (self.job, self.connection, self.sentAt) = (job, connection, sentAt)
+        super.init()
+        body = job.notification.body
+    }
+
+    override func received(header name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
+        func isNamed(_ text: StaticString) -> Bool {
+            name.elementsEqual(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+        }
+        if isNamed(":status") {
+            status = Int(String(decoding: value, as: UTF8.self)) ?? 0
+        } else if isNamed("apns-unique-id") || isNamed("apns-id") && vendorID.isEmpty {
+            vendorID = String(decoding: value.prefix(64), as: UTF8.self)
+        } else if isNamed("retry-after") {
+            retryAfter = Int64(String(decoding: value, as: UTF8.self)).map { min(max(0, $0), 86_400) }
+        }
+    }
+
+    override func received(body bytes: UnsafeBufferPointer<UInt8>) {
+        if answer.count + bytes.count <= Self.answerByteLimit { answer += bytes }
+    }
+
+    override func receivedEnd() { connection.answered(self) }
+
+    override func closed(_ code: UInt32) { connection.ended(self, code) }
+}

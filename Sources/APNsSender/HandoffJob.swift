@@ -1,0 +1,116 @@
+internal import APNs
+internal import PushAPI
+
+/// A leased handoff job in the sender's hands, until its result is on its way to the gateway.
+final class HandoffJob {
+    let id: String
+    let leaseID: String
+    let appID: String
+    /// How often the gateway has leased it, this lease included.
+    let attempt: Int
+    /// Gateway time in milliseconds; the job is the gateway's again then.
+    let leasedUntil: Int64
+    let notification: Notification
+    let facts: BodyFacts
+
+    /// Where it goes now; the other environment may be tried after the one that the token was registered with.
+    var environment: Environment
+    /// Requests begun for it in this lease.
+    var tries = 0
+    /// Requests that Apple sent back unread.
+    var refusals = 0
+    var hasTriedOther = false
+    var hasRenewedToken = false
+    /// When it came, in the loop's milliseconds.
+    var takenAt: UInt64 = 0
+
+    init(
+        id: String, leaseID: String, appID: String, attempt: Int, leasedUntil: Int64, notification: Notification,
+        facts: BodyFacts
+    ) {
+        (self.id, self.leaseID, self.appID) = (id, leaseID, appID)
+        (self.attempt, self.leasedUntil) = (attempt, leasedUntil)
+        (self.notification, self.facts, environment) = (notification, facts, notification.environment)
+    }
+}
+
+/// A job that cannot be read: only its ids are known, so that its result can say why.
+struct UnreadableJob: Equatable {
+    var id: String
+    var leaseID: String
+    var field: String
+}
+
+/// Reads jobs as the handoff API and the hook give them.
+struct HandoffJobReader {
+    private(set) var jobs: [HandoffJob] = []
+    private(set) var unreadable: [UnreadableJob] = []
+
+    /// Why an answer is none of the handoff API's.
+    struct Failure: Error, Equatable, CustomStringConvertible {
+        let description: String
+    }
+
+    /// - Parameter bytes: an object with an array `jobs`.
+    init(_ bytes: [UInt8], parser: JSONParser) throws(Failure) {
+        let document: Result<JSONValue, JSONError> = bytes.withUnsafeBytes { bytes in
+            do throws(JSONError) { return .success(try parser.parse(bytes)) } catch { return .failure(error) }
+        }
+        switch document {
+        case .failure(let error): throw Failure(description: "the gateway's answer is not JSON: \(error.explanation)")
+        case .success(let value):
+            guard let list = value["jobs"], list.kind == .array else {
+                throw Failure(description: "the gateway's answer has no array jobs")
+            }
+            for item in list.elements { read(item) }
+        }
+    }
+
+    private mutating func read(_ item: JSONValue) {
+        // A job whose ids cannot be read returns when its lease lapses.
+        guard let id = item["jobId"]?.string, let lease = item["leaseId"]?.string else { return }
+        func fault(_ field: String) -> UnreadableJob { UnreadableJob(id: id, leaseID: lease, field: field) }
+        guard let kind = item["tokenKind"]?.string.flatMap(TokenKind.init) else {
+            return unreadable.append(fault("tokenKind"))
+        }
+        guard let environment = item["environment"]?.string.flatMap(Environment.init) else {
+            return unreadable.append(fault("environment"))
+        }
+        guard let type = item["pushType"]?.string.flatMap(PushType.init) else {
+            return unreadable.append(fault("pushType"))
+        }
+        guard let token = item["deviceToken"]?.string else { return unreadable.append(fault("deviceToken")) }
+        guard let appID = item["appId"]?.string else { return unreadable.append(fault("appId")) }
+        guard let requestID = item["apnsId"]?.string else { return unreadable.append(fault("apnsId")) }
+        guard let body = item["body"] else { return unreadable.append(fault("body")) }
+        var writer = JSONWriter(capacity: 1_024)
+        writer.value(body)
+        let notification = Notification(
+            token: token, tokenKind: kind, environment: environment, topic: item["topic"]?.string ?? "",
+            pushType: type, priority: Int(clamping: item["priority"]?.integer ?? 10),
+            expiration: item["expiration"]?.integer ?? 0, collapseID: item["collapseId"]?.string ?? "", id: requestID,
+            body: writer.bytes)
+        jobs.append(
+            HandoffJob(
+                id: id, leaseID: lease, appID: appID, attempt: Int(clamping: item["attempt"]?.integer ?? 1),
+                leasedUntil: item["leasedUntil"]?.integer ?? .max, notification: notification,
+                facts: Self.facts(of: body)))
+    }
+
+    private static func facts(of body: JSONValue) -> BodyFacts {
+        var facts = BodyFacts()
+        facts.isObject = body.kind == .object
+        guard let aps = body["aps"], aps.kind == .object else { return facts }
+        facts.hasAps = true
+        facts.hasAlert = aps["alert"] != nil
+        facts.hasSound = aps["sound"] != nil
+        facts.hasBadge = aps["badge"] != nil
+        facts.isContentAvailable = aps["content-available"]?.lenientInteger == 1
+        facts.event = aps["event"]?.string
+        facts.hasTimestamp = aps["timestamp"]?.integer != nil
+        facts.hasContentState = aps["content-state"]?.kind == .object
+        facts.hasAttributesType = aps["attributes-type"]?.string != nil
+        facts.hasAttributes = aps["attributes"]?.kind == .object
+        return facts
+    }
+}

@@ -1,0 +1,52 @@
+internal import PushAPI
+
+/// A job's result as the gateway gets it.
+struct JobOutcome: Sendable, Equatable {
+    enum Kind: String, Sendable, CaseIterable { case accepted, retry, rejected, badToken }
+
+    var jobID: String
+    var leaseID: String
+    var kind: Kind
+    var reason = ""
+    var vendorID = ""
+    /// Apple's own time of an invalid token, in milliseconds; 0: none.
+    var timestamp: Int64 = 0
+    var retryAfterSeconds: Int64?
+
+    /// The body of `POST /v1/handoff/results`.
+    static func body(_ outcomes: some Collection<JobOutcome>) -> [UInt8] {
+        var writer = JSONWriter(capacity: 64 + 192 * outcomes.count)
+        writer.beginObject()
+        writer.key("results")
+        writer.beginArray()
+        for outcome in outcomes {
+            writer.beginObject()
+            writer.key("jobId")
+            writer.string(outcome.jobID)
+            writer.key("leaseId")
+            writer.string(outcome.leaseID)
+            writer.key("outcome")
+            writer.string(outcome.kind.rawValue)
+            if !outcome.reason.isEmpty {
+                writer.key("reason")
+                writer.string(outcome.reason)
+            }
+            if !outcome.vendorID.isEmpty {
+                writer.key("vendorId")
+                writer.string(outcome.vendorID)
+            }
+            if outcome.timestamp > 0 {
+                writer.key("timestamp")
+                writer.integer(outcome.timestamp)
+            }
+            if let seconds = outcome.retryAfterSeconds {
+                writer.key("retryAfterSeconds")
+                writer.integer(min(max(0, seconds), Limits.retryAfterSeconds.upperBound))
+            }
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
+    }
+}

@@ -1,0 +1,332 @@
+internal import APNs
+internal import EventLoops
+internal import HTTP2
+internal import Platform
+internal import PushAPI
+internal import Structures
+
+/// The way of one credential to one of Apple's environments: its jobs that wait, and its connections.
+///
+/// Apple refuses a connection that carries provider tokens of several teams, and a key may be scoped to an environment:
+/// so no connection serves two lanes. Confined to the sender's loop.
+final class Lane {
+    /// The bounds of a lane; times in milliseconds.
+    struct Limits: Sendable, Equatable {
+        var connections = 8
+        /// Requests at once on a connection; Apple's settings may allow less.
+        var streams = 1_000
+        var requestMilliseconds: UInt64 = 20_000
+        /// A connection on which nothing came for so long is asked for a sign of life.
+        var pingMilliseconds: UInt64 = 60_000
+        var pongMilliseconds: UInt64 = 5_000
+        /// Requests for one job in one lease, when answers are lost.
+        var tries = 3
+        /// Rests after a credential was refused: doubled each time, from the first to the longest.
+        var rest: ClosedRange<UInt64> = 30_000...600_000
+        /// Pauses between attempts to connect, likewise.
+        var pause: ClosedRange<UInt64> = 250...30_000
+        /// A job is given back when its lease ends sooner than this.
+        var leaseMargin: Int64 = 2_000
+    }
+
+    /// Where an environment is: Apple's host, or a fake one.
+    struct Endpoint: Sendable, Equatable {
+        var host: String
+        var port: UInt16
+        var authority: String { port == 443 ? host : "\(host):\(port)" }
+    }
+
+    private unowned let sender: Sender
+    let credential: Credential
+    let environment: Environment
+    let endpoint: Endpoint
+    let limits: Limits
+    private var waiting = Ring<HandoffJob>()
+    private(set) var connections: [AppleConnection] = []
+    private var addresses: [RemoteAddress] = []
+    private var isResolving = false
+    /// Attempts to connect in a row that came to nothing.
+    private var failures = 0
+    private var connectsAt: UInt64 = 0
+    private var restsUntil: UInt64 = 0
+    private(set) var restReason = ""
+    private var restCount = 0
+    /// Topics that the credential may not push to, and until when they rest.
+    private var restingTopics: [String: UInt64] = [:]
+    var isMarked = false
+
+    init(_ credential: Credential, _ environment: Environment, at endpoint: Endpoint, limits: Limits, of sender: Sender)
+    {
+        (self.credential, self.environment, self.endpoint) = (credential, environment, endpoint)
+        (self.limits, self.sender) = (limits, sender)
+    }
+
+    var name: String { "\(credential.name)/\(environment.rawValue)" }
+    var waitingCount: Int { waiting.count }
+    var streamCount: Int { connections.reduce(0) { $0 + ($1.session?.streamCount ?? 0) } }
+    var openCount: Int { connections.count { $0.hasSettings } }
+    func isResting(_ now: UInt64) -> Bool { now < restsUntil }
+
+    // MARK: Jobs
+
+    /// Takes a job; it leaves in this turn if a connection has room.
+    func add(_ job: HandoffJob) {
+        waiting.append(job)
+        sender.mark(self)
+    }
+
+    /// Sends what the connections have room for, and opens another where they are full.
+    func dispatch() {
+        let now = sender.loop.now
+        while let job = waiting.first {
+            if let (seconds, reason) = rest(of: job, now) {
+                _ = waiting.popFirst()
+                sender.finish(job, .retry, reason, retryAfter: seconds)
+                continue
+            }
+            guard job.leasedUntil > sender.wallMilliseconds + limits.leaseMargin else {
+                _ = waiting.popFirst()
+                sender.finish(job, .retry, restReason.isEmpty ? "notSentInTime" : restReason)
+                continue
+            }
+            guard let connection = connections.max(by: { $0.room < $1.room }), connection.room > 0 else { break }
+            guard let headers = headers(for: job) else { continue }
+            _ = waiting.popFirst()
+            guard connection.send(headers, job) else {
+                waiting.append(job)
+                break
+            }
+            job.tries += 1
+            sender.metrics.requests += 1
+            if job.tries == 1 { sender.metrics.noteDelay(now - min(now, job.takenAt)) }
+        }
+        for connection in connections { connection.flush() }
+        if !waiting.isEmpty { openIfFull(now) }
+    }
+
+    /// Gives every job back that is not on its way.
+    func giveBack(_ reason: String) {
+        while let job = waiting.popFirst() { sender.finish(job, .retry, reason) }
+    }
+
+    private func rest(of job: HandoffJob, _ now: UInt64) -> (seconds: Int64, reason: String)? {
+        let topic = restingTopics[job.notification.fullTopic] ?? 0
+        let until = max(restsUntil, topic)
+        guard until > now else { return nil }
+        return (Int64((until - now + 999) / 1_000), topic > restsUntil ? Reason.topicDisallowed.rawValue : restReason)
+    }
+
+    /// A request's header fields; `nil` after the lane was put to rest for want of a provider token.
+    private func headers(for job: HandoffJob) -> HTTP2Headers? {
+        let bearer: String?
+        switch credential.token(now: sender.wallMilliseconds / 1_000) {
+        case .none: bearer = nil
+        case .bearer(let text): bearer = text
+        case .resting(let until):
+            rest(Reason.expiredProviderToken.rawValue, milliseconds: (until * 1_000 - sender.wallMilliseconds))
+            return nil
+        case .failed:
+            rest("noProviderToken", milliseconds: nil)
+            return nil
+        }
+        let notification = job.notification
+        var headers = HTTP2Headers()
+        headers.add(":method", "POST")
+        headers.add(":scheme", "https")
+        headers.add(":path", "/3/device/" + notification.token)
+        headers.add(":authority", endpoint.authority)
+        if let bearer { headers.add("authorization", bearer) }
+        headers.add("apns-topic", notification.fullTopic)
+        headers.add("apns-push-type", notification.pushType.rawValue)
+        headers.add("apns-priority", "\(notification.effectivePriority)")
+        headers.add("apns-expiration", "\(notification.expiration)")
+        headers.add("apns-id", notification.id)
+        if !notification.collapseID.isEmpty { headers.add("apns-collapse-id", notification.collapseID) }
+        return headers
+    }
+
+    // MARK: Answers
+
+    /// Apple has answered a request.
+    func answered(_ attempt: Attempt) {
+        let job = attempt.job
+        let answer = sender.read(attempt)
+        sender.noteAnswer(answer.name)
+        sender.mark(self)
+        switch answer.action {
+        case .accept:
+            (restCount, restReason) = (0, "")
+            sender.tokens.took(job.notification.token)
+            if job.environment != job.notification.environment {
+                sender.tokens.belongs(job.notification.token, to: job.environment)
+            }
+            sender.finish(job, .accepted, "", vendorID: attempt.vendorID)
+        case .reject: sender.finish(job, .rejected, answer.name)
+        case .voidToken: sender.finish(job, .badToken, answer.name, timestamp: answer.timestamp)
+        case .tryOtherEnvironment: tryOther(job, answer)
+        case .retry: sender.finish(job, .retry, answer.name, retryAfter: answer.retryAfter)
+        case .slowDownToken:
+            let rest = sender.tokens.tooMuch(
+                job.notification.token, now: Int64(sender.loop.now), retryAfter: answer.retryAfter)
+            sender.finish(job, .retry, answer.name, retryAfter: (rest + 999) / 1_000)
+        case .renewProviderToken:
+            credential.refused()
+            guard !job.hasRenewedToken else { return sender.finish(job, .retry, answer.name) }
+            job.hasRenewedToken = true
+            add(job)
+        case .keepProviderToken:
+            credential.tooManyUpdates(now: sender.wallMilliseconds / 1_000)
+            rest(answer.name, milliseconds: nil)
+            sender.finish(job, .retry, answer.name, retryAfter: restSeconds)
+        case .restCredential: refused(job, answer)
+        case .reconnect:
+            attempt.connection.leave()
+            again(job, answer.name)
+        }
+    }
+
+    private func tryOther(_ job: HandoffJob, _ answer: Answer) {
+        if !job.hasTriedOther, let other = sender.lane(of: job.appID, job.environment.other) {
+            job.hasTriedOther = true
+            job.environment = job.environment.other
+            return other.add(job)
+        }
+        sender.finish(job, .badToken, answer.name)
+    }
+
+    private func refused(_ job: HandoffJob, _ answer: Answer) {
+        // The other environment was only tried: that this credential may not go there says nothing against it.
+        if job.hasTriedOther, job.environment != job.notification.environment {
+            return sender.finish(job, .badToken, Reason.badDeviceToken.rawValue)
+        }
+        switch Reason(rawValue: answer.reason) {
+        case .topicDisallowed, .badTopic:
+            let topic = job.notification.fullTopic
+            if restingTopics.count >= 1_000 { restingTopics = [:] }
+            restingTopics[topic] = sender.loop.now + limits.rest.lowerBound
+            sender.log.credentialRefused(name, answer, topic: topic)
+            sender.finish(job, .retry, answer.name, retryAfter: Int64((limits.rest.lowerBound + 999) / 1_000))
+        default:
+            rest(answer.name, milliseconds: nil)
+            sender.log.credentialRefused(name, answer, topic: nil)
+            sender.finish(job, .retry, answer.name, retryAfter: restSeconds)
+        }
+    }
+
+    private var restSeconds: Int64 { Int64((restsUntil - min(restsUntil, sender.loop.now) + 999) / 1_000) }
+
+    /// Nothing goes out for a while; without a time, for twice as long as last time.
+    private func rest(_ reason: String, milliseconds: Int64?) {
+        let now = sender.loop.now
+        guard now >= restsUntil else { return }
+        restReason = reason
+        if let milliseconds {
+            restsUntil = now + UInt64(max(1_000, milliseconds))
+        } else {
+            restsUntil = now + min(limits.rest.upperBound, limits.rest.lowerBound << UInt64(min(restCount, 10)))
+            restCount += 1
+        }
+    }
+
+    /// A request ended without an answer.
+    ///
+    /// - Parameter isUntouched: Apple has done nothing for it; otherwise it may have the notification.
+    func lost(_ attempt: Attempt, isUntouched: Bool) {
+        let job = attempt.job
+        if isUntouched {
+            sender.metrics.refused += 1
+            job.tries -= 1
+            job.refusals += 1
+            // A server that refuses everything must not keep us busy for ever.
+            guard job.refusals <= 10 * limits.tries else { return sender.finish(job, .retry, "refusedStream") }
+            return again(job, "refusedStream")
+        }
+        sender.metrics.unknown += 1
+        guard job.tries < limits.tries else { return sender.finish(job, .retry, "noAnswer") }
+        sender.metrics.repeated += 1
+        again(job, "noAnswer")
+    }
+
+    private func again(_ job: HandoffJob, _ reason: String) {
+        guard !sender.isStopping else { return sender.finish(job, .retry, reason) }
+        add(job)
+    }
+
+    // MARK: Connections
+
+    private func openIfFull(_ now: UInt64) {
+        guard !isResolving, now >= connectsAt, !sender.isStopping else { return }
+        // One at a time: the next one shows whether it is still needed.
+        let usable = connections.filter { !$0.isLeaving }
+        guard usable.allSatisfy(\.hasSettings), usable.count < limits.connections else { return }
+        guard let address = addresses.popLast() else { return resolve() }
+        let connection = AppleConnection(self, on: sender.loop)
+        do {
+            try connection.connect(
+                try DetachedConnection(connectingTo: address), on: sender.loop, tls: credential.tls,
+                serverName: endpoint.host)
+            connections.append(connection)
+            sender.metrics.connectionsOpened += 1
+        } catch {
+            failed("\(error)")
+        }
+    }
+
+    private func resolve() {
+        isResolving = true
+        sender.resolve(endpoint) { [weak self] result in
+            guard let self else { return }
+            isResolving = false
+            switch result {
+            case .success(let found): addresses = found.reversed()
+            case .failure(let failure): failed(failure.description)
+            }
+            sender.mark(self)
+        }
+    }
+
+    /// A connection's settings came: it takes requests now.
+    func opened(_ connection: AppleConnection) { sender.mark(self) }
+
+    /// Apple says goodbye on a connection; its reason may concern the credential.
+    func goneAway(_ connection: AppleConnection, debug: [UInt8]) {
+        sender.metrics.goodbyes += 1
+        sender.mark(self)
+        guard let reason = sender.reason(in: debug) else { return }
+        sender.noteAnswer("goodbye " + reason)
+        let answer = Answer(status: 403, reason: reason)
+        if Reason(rawValue: reason)?.action == .restCredential {
+            rest(reason, milliseconds: nil)
+            sender.log.credentialRefused(name, answer, topic: nil)
+        }
+    }
+
+    /// A connection is over.
+    func ended(_ connection: AppleConnection, _ reason: String) {
+        connections.removeAll { $0 === connection }
+        if connection.hasAnswered {
+            failures = 0
+        } else {
+            failed(reason)
+        }
+        if !sender.isStopping { sender.mark(self) }
+    }
+
+    /// Nothing came of an attempt to connect: the next one waits.
+    private func failed(_ reason: String) {
+        failures += 1
+        sender.metrics.connectionsFailed += 1
+        let pause = min(limits.pause.upperBound, limits.pause.lowerBound << UInt64(min(failures - 1, 12)))
+        connectsAt = sender.loop.now + .random(in: pause / 2...pause)
+        sender.log.connectionFailed(name, endpoint.authority, reason, count: failures)
+    }
+
+    func tick(_ now: UInt64) {
+        for connection in connections { connection.tick(now) }
+        if !waiting.isEmpty { sender.mark(self) }
+        guard restingTopics.contains(where: { $0.value <= now }) else { return }
+        restingTopics = restingTopics.filter { $0.value > now }
+    }
+
+    func close() { for connection in connections { connection.closeAfterFlush() } }
+}

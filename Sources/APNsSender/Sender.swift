@@ -1,0 +1,197 @@
+internal import APNs
+internal import EventLoops
+internal import Platform
+internal import PushAPI
+
+/// What the sender tells an operator; one line an occurrence.
+struct SenderLog: Sendable {
+    var write: @Sendable (_ event: String, _ text: String) -> Void
+
+    func credentialRefused(_ lane: String, _ answer: Answer, topic: String?) {
+        let advice =
+            Reason(rawValue: answer.reason).map { "\($0.advice)" } ?? "see Apple's documentation of this reason"
+        write("credentialRefused", "\(lane)\(topic.map { ", topic \($0)" } ?? ""): \(answer.name): \(advice)")
+    }
+
+    func connectionFailed(_ lane: String, _ host: String, _ reason: String, count: Int) {
+        // The first ones, then every doubling.
+        guard count <= 3 || count & (count - 1) == 0 else { return }
+        write("connectionFailed", "\(lane): \(host): \(reason) (\(count) in a row)")
+    }
+}
+
+/// The sender's heart: jobs come in, requests go to Apple, results go out. Confined to its loop.
+final class Sender {
+    let loop: EventLoop
+    let log: SenderLog
+    var metrics = SenderMetrics()
+    var tokens: TokenMemory
+    private(set) var isStopping = false
+    /// Jobs here, until `results` has their outcome.
+    private(set) var inHandCount = 0
+    private var credentials: [String: [Credential]]
+    private var otherCredentials: [Credential]
+    private let endpoints: [Environment: Lane.Endpoint]
+    private let limits: Lane.Limits
+    private var lanes: [String: Lane] = [:]
+    private var marked: [Lane] = []
+    private var outcomes: [JobOutcome] = []
+    private let parser = JSONParser()
+    /// Gets the outcomes of a turn.
+    private let results: ([JobOutcome]) -> Void
+    private let resolver: (Lane.Endpoint, @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void) -> Void
+    private let wall: () -> UInt64
+
+    /// - Parameters:
+    ///   - credentials: of single apps.
+    ///   - otherCredentials: of all other apps.
+    ///   - resolver: asks for addresses off the loop and answers on it.
+    ///   - results: gets outcomes in the order in which they came about, on the loop.
+    init(
+        on loop: EventLoop, credentials: [String: [Credential]], otherCredentials: [Credential],
+        endpoints: [Environment: Lane.Endpoint], limits: Lane.Limits = Lane.Limits(), rememberedTokens: Int = 100_000,
+        log: SenderLog, wall: @escaping () -> UInt64 = { SystemClock.wallMilliseconds },
+        resolver: @escaping (Lane.Endpoint, @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void) -> Void,
+        results: @escaping ([JobOutcome]) -> Void
+    ) {
+        (self.loop, self.log, self.wall) = (loop, log, wall)
+        (self.credentials, self.otherCredentials) = (credentials, otherCredentials)
+        (self.endpoints, self.limits) = (endpoints, limits)
+        (self.resolver, self.results) = (resolver, results)
+        tokens = TokenMemory(limit: rememberedTokens)
+        loop.onTurnEnd { [unowned self] in endTurn() }
+        loop.onTick { [unowned self] now in
+            for lane in lanes.values { lane.tick(now) }
+        }
+    }
+
+    var wallMilliseconds: Int64 { Int64(wall()) }
+    var allLanes: [Lane] { lanes.values.sorted { $0.name < $1.name } }
+
+    // MARK: Jobs
+
+    /// Takes the jobs of an answer of the handoff API, or of a call of the hook.
+    func take(_ bytes: [UInt8]) throws(HandoffJobReader.Failure) -> Int {
+        let reader = try HandoffJobReader(bytes, parser: parser)
+        for job in reader.unreadable {
+            metrics.jobsUnreadable += 1
+            outcomes.append(
+                JobOutcome(jobID: job.id, leaseID: job.leaseID, kind: .rejected, reason: "unreadable \(job.field)"))
+        }
+        for job in reader.jobs { take(job) }
+        return reader.jobs.count + reader.unreadable.count
+    }
+
+    private func take(_ job: HandoffJob) {
+        metrics.jobsTaken += 1
+        inHandCount += 1
+        job.takenAt = loop.now
+        let notification = job.notification
+        if isStopping { return finish(job, .retry, "senderStops") }
+        if let breach = RequestRules.breach(of: notification, job.facts) {
+            return finish(job, "\(breach.reason)" == "BadDeviceToken" ? .badToken : .rejected, "\(breach.reason)")
+        }
+        if let until = tokens.restsUntil(notification.token, now: Int64(loop.now)) {
+            let seconds = (until - Int64(loop.now) + 999) / 1_000
+            return finish(job, .retry, Reason.tooManyRequests.rawValue, retryAfter: seconds)
+        }
+        job.environment = tokens.environment(of: notification.token, registered: notification.environment)
+        guard let lane = lane(of: job.appID, job.environment) else {
+            log.write(
+                "noCredential", "app \(job.appID), \(job.environment.rawValue): no credential is configured for it")
+            return finish(job, .retry, "noCredential", retryAfter: 300)
+        }
+        lane.add(job)
+    }
+
+    /// The lane of an app's credential; `nil` when none is configured for the environment.
+    func lane(of appID: String, _ environment: Environment) -> Lane? {
+        let candidates = credentials[appID] ?? otherCredentials
+        guard let credential = candidates.first(where: { $0.environments.contains(environment) }),
+            let endpoint = endpoints[environment]
+        else { return nil }
+        let key = "\(credential.name)/\(environment.rawValue)"
+        if let lane = lanes[key] { return lane }
+        let lane = Lane(credential, environment, at: endpoint, limits: limits, of: self)
+        lanes[key] = lane
+        return lane
+    }
+
+    /// A job's outcome is known.
+    func finish(
+        _ job: HandoffJob, _ kind: JobOutcome.Kind, _ reason: String, vendorID: String = "", timestamp: Int64 = 0,
+        retryAfter: Int64? = nil
+    ) {
+        inHandCount -= 1
+        metrics.outcomes[kind, default: 0] += 1
+        outcomes.append(
+            JobOutcome(
+                jobID: job.id, leaseID: job.leaseID, kind: kind, reason: String(reason.prefix(64)), vendorID: vendorID,
+                timestamp: timestamp, retryAfterSeconds: retryAfter))
+    }
+
+    // MARK: Turn
+
+    /// The lane has something to send by the end of this turn.
+    func mark(_ lane: Lane) {
+        guard !lane.isMarked else { return }
+        lane.isMarked = true
+        marked.append(lane)
+    }
+
+    private func endTurn() {
+        while !marked.isEmpty {
+            let lanes = marked
+            marked = []
+            for lane in lanes {
+                lane.isMarked = false
+                lane.dispatch()
+            }
+        }
+        guard !outcomes.isEmpty else { return }
+        results(outcomes)
+        outcomes.removeAll(keepingCapacity: true)
+    }
+
+    // MARK: Stop
+
+    /// Gives back what is not on its way; what is gets its answer, or `abandon`.
+    func beginStop() {
+        isStopping = true
+        for lane in lanes.values { lane.giveBack("senderStops") }
+    }
+
+    /// Closes the connections: what Apple has not answered by now goes back without an answer.
+    func abandon() { for lane in lanes.values { lane.close() } }
+
+    // MARK: Help for lanes
+
+    func resolve(
+        _ endpoint: Lane.Endpoint, _ done: @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void
+    ) { resolver(endpoint, done) }
+
+    /// What an attempt's answer says.
+    func read(_ attempt: Attempt) -> Answer {
+        var answer = Answer(status: attempt.status, retryAfter: attempt.retryAfter)
+        guard attempt.status != 200, !attempt.answer.isEmpty else { return answer }
+        attempt.answer.withUnsafeBytes { bytes in
+            guard let value = try? parser.parse(bytes) else { return }
+            answer.reason = String((value["reason"]?.string ?? "").prefix(64))
+            answer.timestamp = max(0, value["timestamp"]?.lenientInteger ?? 0)
+        }
+        return answer
+    }
+
+    /// The reason in a goodbye.
+    func reason(in debug: [UInt8]) -> String? {
+        debug.withUnsafeBytes { bytes in
+            (try? parser.parse(bytes))?["reason"]?.string.map { String($0.prefix(64)) }
+        }
+    }
+
+    /// Counts an answer by its reason; reasons are Apple's, so their number is bounded here.
+    func noteAnswer(_ name: String) {
+        let isKnown = metrics.answers[name] != nil || metrics.answers.count < 128
+        metrics.answers[isKnown ? name : "other", default: 0] += 1
+    }
+}

@@ -1,0 +1,191 @@
+package import APNs
+package import Cryptography
+package import EventLoops
+internal import HTTP2
+package import Platform
+internal import PushAPI
+
+/// A fake of one of Apple's two services, on one loop.
+package final class FakeAPNs {
+    let loop: EventLoop
+    private(set) var script: FakeScript
+    private(set) var phones = FakePhones()
+    private var judge: FakeJudge
+    private let tls: TLSContext
+    private let parser = JSONParser()
+    private let record: ([UInt8]) -> Void
+    private var listener: Listener?
+    private var connections: [ObjectIdentifier: FakeConnection] = [:]
+    private var connectionCount = 0
+    private var uses: [Int: Int] = [:]
+    /// Answers that wait for their delay.
+    private var delayed: [(at: UInt64, work: () -> Void)] = []
+    /// Requests that came, and those that were taken.
+    package private(set) var requestCount = 0
+    package private(set) var takenCount = 0
+
+    /// - Parameters:
+    ///   - tls: a server's context; `requireHTTP2` was called on it.
+    ///   - keys: known provider keys; without any, tokens are read and not verified.
+    ///   - record: gets a JSON line for each request, without its end of line.
+    package init(
+        on loop: EventLoop, environment: Environment, tls: TLSContext, keys: [FakeKey], tokenInterval: Int64 = 0,
+        script: FakeScript, record: @escaping ([UInt8]) -> Void
+    ) {
+        (self.loop, self.tls, self.script, self.record) = (loop, tls, script, record)
+        judge = FakeJudge(environment: environment, keys: keys)
+        judge.tokenInterval = tokenInterval
+        loop.onTick { [unowned self] now in tick(now) }
+    }
+
+    /// Takes connections from a socket.
+    package func listen(_ socket: consuming ListeningSocket) throws(SystemError) {
+        listener = try Listener(on: loop, socket: socket) { [unowned self] in accept($0) }
+    }
+
+    package var address: SocketAddress? { listener?.address }
+
+    private func accept(_ detached: DetachedConnection) {
+        connectionCount += 1
+        let connection = FakeConnection(self, number: connectionCount)
+        connections[ObjectIdentifier(connection)] = connection
+        var settings = HTTP2Session.Settings()
+        settings.concurrentStreams = script.streams
+        let isRefused = connectionCount <= script.refusedConnections
+        do throws(HTTP2Failure) {
+            try connection.accept(detached, on: loop, tls: tls, settings: settings)
+            if isRefused { connection.refuse(script.refusalReason) }
+        } catch {
+            connections[ObjectIdentifier(connection)] = nil
+        }
+    }
+
+    func ended(_ connection: FakeConnection) { connections[ObjectIdentifier(connection)] = nil }
+
+    // MARK: Requests
+
+    /// A request is complete.
+    func handle(_ exchange: FakeExchange) {
+        requestCount += 1
+        exchange.connection.requestCount += 1
+        let now = Int64(SystemClock.wallMilliseconds)
+        let request = exchange.request
+        if let (status, reason) = judge.refusal(of: request, now: now / 1_000, parser: parser) {
+            note(exchange, status, reason, isTaken: false)
+            return exchange.answer(status, reason: reason)
+        }
+        let rule = rule(for: request.token)
+        let deed = rule?.deed ?? .answer
+        let status = rule?.status ?? 200
+        let isTaken =
+            deed == .answer || deed == .goodbyeAfter ? status == 200 : deed != .resetUntaken && deed != .goodbyeBelow
+        note(exchange, status, rule?.reason ?? "", isTaken: isTaken, deed: deed)
+        if isTaken {
+            takenCount += 1
+            phones.show(request, at: now, parser: parser)
+        }
+        after(rule?.delayMilliseconds ?? 0) { [unowned self] in perform(deed, exchange, rule) }
+    }
+
+    private func rule(for token: String) -> FakeScript.Rule? {
+        for (index, rule) in script.rules.enumerated() where token.lowercased().hasPrefix(rule.prefix) {
+            let used = uses[index, default: 0]
+            if let times = rule.times, used >= times { continue }
+            uses[index] = used + 1
+            return rule
+        }
+        return nil
+    }
+
+    private func perform(_ deed: FakeScript.Deed, _ exchange: FakeExchange, _ rule: FakeScript.Rule?) {
+        let connection = exchange.connection
+        switch deed {
+        case .answer, .goodbyeAfter:
+            exchange.answer(
+                rule?.status ?? 200, reason: rule?.reason ?? "", timestamp: rule?.timestamp ?? 0,
+                retryAfter: rule?.retryAfterSeconds)
+            let isWornOut = script.requestsPerConnection.map { connection.requestCount >= $0 } ?? false
+            if deed == .goodbyeAfter || isWornOut { connection.sayGoodbye(lastStream: nil) }
+        case .resetTaken, .resetUntaken: connection.session?.reset(exchange, HTTP2Code.internalError)
+        case .silence: break
+        case .cutTaken: connection.close()
+        case .goodbyeBelow: connection.sayGoodbye(lastStream: max(0, exchange.id - 2))
+        }
+        connection.flush()
+    }
+
+    private func after(_ milliseconds: UInt64, _ work: @escaping () -> Void) {
+        guard milliseconds > 0 else { return work() }
+        delayed.append((loop.now + milliseconds, work))
+    }
+
+    private func tick(_ now: UInt64) {
+        guard delayed.contains(where: { $0.at <= now }) else { return }
+        let due = delayed.filter { $0.at <= now }
+        delayed.removeAll { $0.at <= now }
+        for entry in due { entry.work() }
+    }
+
+    /// Replaces what the fake does, from the next request on.
+    package func play(_ script: FakeScript) {
+        self.script = script
+        uses = [:]
+    }
+
+    // MARK: Record
+
+    private func note(
+        _ exchange: FakeExchange, _ status: Int, _ reason: String, isTaken: Bool, deed: FakeScript.Deed = .answer
+    ) {
+        let request = exchange.request
+        var writer = JSONWriter(capacity: 512 + request.body.count)
+        writer.beginObject()
+        writer.key("at")
+        writer.integer(Int64(SystemClock.wallMilliseconds))
+        writer.key("environment")
+        writer.string(judge.environment.rawValue)
+        writer.key("connection")
+        writer.integer(Int64(exchange.connection.number))
+        writer.key("stream")
+        writer.integer(Int64(exchange.id))
+        writer.key("token")
+        writer.string(request.token)
+        for (name, key) in [
+            ("apns-id", "id"), ("apns-topic", "topic"), ("apns-push-type", "pushType"), ("apns-priority", "priority"),
+            ("apns-expiration", "expiration"), ("apns-collapse-id", "collapseId"),
+        ] {
+            guard let value = request.fields[name] else { continue }
+            writer.key(key)
+            writer.string(value)
+        }
+        writer.key("deed")
+        writer.string(deed.rawValue)
+        writer.key("status")
+        writer.integer(Int64(status))
+        writer.key("reason")
+        writer.string(reason)
+        writer.key("taken")
+        writer.bool(isTaken)
+        let isJSON = request.body.withUnsafeBytes { (try? parser.parse($0)) != nil }
+        writer.key("body")
+        if isJSON { writer.raw(request.body) } else { writer.string(String(decoding: request.body, as: UTF8.self)) }
+        writer.endObject()
+        record(writer.bytes)
+    }
+
+    // MARK: Phones
+
+    /// The phones as JSON, for the page.
+    package func phonesPage() -> [UInt8] { phones.page() }
+
+    /// Taps after a number, as JSON.
+    package func tapsPage(after number: Int) -> [UInt8] { phones.page(tapsAfter: number) }
+
+    /// Taps a notification; what the app gets as JSON, or `nil` when the phone does not show it.
+    package func tap(token: String, id: String) -> [UInt8]? {
+        guard let tap = phones.tap(token, id) else { return nil }
+        var writer = JSONWriter(capacity: 256)
+        FakePhones.write(tap, to: &writer)
+        return writer.bytes
+    }
+}

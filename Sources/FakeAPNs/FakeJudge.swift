@@ -1,0 +1,143 @@
+internal import APNs
+internal import Cryptography
+internal import PushAPI
+internal import TextForms
+
+/// A request as it came.
+struct FakeRequest: Equatable {
+    var method = ""
+    var path = ""
+    var fields: [String: String] = [:]
+    var hasRepeatedField = false
+    var body: [UInt8] = []
+
+    var token: String { path.hasPrefix("/3/device/") ? String(path.dropFirst(10)) : "" }
+}
+
+/// Apple's checks, as its documentation tells them.
+///
+/// Of its own: it shares no rule with the sender, so that a mistake of one is seen by the other.
+struct FakeJudge {
+    var environment: Environment
+    /// Known keys; with none, a provider token is looked at but not verified.
+    var keys: [FakeKey]
+    /// A certificate was shown in the handshake, or none is asked for: no provider token is needed.
+    var needsProviderToken = true
+    /// A key's token may change no sooner than this, in seconds.
+    var tokenInterval: Int64 = 0
+    private var lastTokens: [String: (text: String, since: Int64)] = [:]
+
+    init(environment: Environment, keys: [FakeKey]) { (self.environment, self.keys) = (environment, keys) }
+
+    /// - Parameter now: Unix seconds.
+    /// - Returns: the refusal's status and reason; `nil`: the request is as it must be.
+    mutating func refusal(of request: FakeRequest, now: Int64, parser: JSONParser) -> (Int, String)? {
+        if request.method != "POST" { return (405, "MethodNotAllowed") }
+        if request.hasRepeatedField { return (400, "DuplicateHeaders") }
+        guard request.path.hasPrefix("/3/device/") else { return (404, "BadPath") }
+        guard let token = hexBytes(request.token) else {
+            return (400, request.token.isEmpty ? "MissingDeviceToken" : "BadDeviceToken")
+        }
+        if token.count < 2 { return (400, "BadDeviceToken") }
+        let topic = request.fields["apns-topic"] ?? ""
+        if let refusal = authorization(request, topic, now) { return refusal }
+        if topic.isEmpty { return (400, "MissingTopic") }
+        if let refusal = fields(request, topic) { return refusal }
+        return body(request, parser)
+    }
+
+    private mutating func authorization(_ request: FakeRequest, _ topic: String, _ now: Int64) -> (Int, String)? {
+        guard let text = request.fields["authorization"] else {
+            return needsProviderToken ? (403, "MissingProviderToken") : nil
+        }
+        guard text.lowercased().hasPrefix("bearer ") else { return (403, "MissingProviderToken") }
+        let parts = text.utf8.dropFirst(7).split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 3, let head = members(of: parts[0]), let claims = members(of: parts[1]),
+            let signature = Base64.decode(parts[2], .url), head["alg"] == "ES256", let keyID = head["kid"],
+            let team = claims["iss"], let issued = claims["iat"].flatMap({ Int64($0) })
+        else { return (403, "InvalidProviderToken") }
+        if !keys.isEmpty {
+            guard let key = keys.first(where: { $0.keyID == keyID && $0.teamID == team }),
+                key.key.isSignature(signature, of: Array(parts[0]) + [UInt8(ascii: ".")] + Array(parts[1]))
+            else { return (403, "InvalidProviderToken") }
+            if !key.environments.contains(environment) { return (403, "BadEnvironmentKeyIdInToken") }
+            if !key.topics.isEmpty, !key.topics.contains(bare(topic)) { return (400, "TopicDisallowed") }
+        }
+        // An hour, and some minutes for clocks that differ.
+        if issued < now - 3_600 { return (403, "ExpiredProviderToken") }
+        if issued > now + 300 { return (403, "InvalidProviderToken") }
+        if tokenInterval > 0 {
+            if let last = lastTokens[keyID], last.text != text, now < last.since + tokenInterval {
+                return (429, "TooManyProviderTokenUpdates")
+            }
+            if lastTokens[keyID]?.text != text { lastTokens[keyID] = (text, now) }
+        }
+        return nil
+    }
+
+    private func fields(_ request: FakeRequest, _ topic: String) -> (Int, String)? {
+        if let id = request.fields["apns-id"], !isUUID(id) { return (400, "BadMessageId") }
+        if let text = request.fields["apns-expiration"] {
+            guard let time = Int64(text), time >= 0 else { return (400, "BadExpirationDate") }
+        }
+        let type = request.fields["apns-push-type"] ?? "alert"
+        let suffixes = ["voip": ".voip", "liveactivity": ".push-type.liveactivity", "alert": "", "background": ""]
+        guard let suffix = suffixes[type] else { return (400, "InvalidPushType") }
+        if bare(topic) + suffix != topic { return (400, "InvalidPushType") }
+        if let text = request.fields["apns-priority"] {
+            guard ["1", "5", "10"].contains(text) else { return (400, "BadPriority") }
+            if type == "background", text == "10" { return (400, "BadPriority") }
+        }
+        if let collapse = request.fields["apns-collapse-id"], collapse.utf8.count > 64 {
+            return (400, "BadCollapseId")
+        }
+        return nil
+    }
+
+    private func body(_ request: FakeRequest, _ parser: JSONParser) -> (Int, String)? {
+        if request.body.isEmpty { return (400, "PayloadEmpty") }
+        if request.body.count > (request.fields["apns-push-type"] == "voip" ? 5_120 : 4_096) {
+            return (413, "PayloadTooLarge")
+        }
+        let isObject = request.body.withUnsafeBytes { (try? parser.parse($0))?.kind == .object }
+        return isObject ? nil : (400, "PayloadEmpty")
+    }
+
+    private func bare(_ topic: String) -> String {
+        for suffix in [".voip", ".push-type.liveactivity"] where topic.hasSuffix(suffix) {
+            return String(topic.dropLast(suffix.count))
+        }
+        return topic
+    }
+
+    private func isUUID(_ text: String) -> Bool {
+        let parts = text.utf8.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
+        return parts.map(\.count) == [8, 4, 4, 4, 12] && parts.allSatisfy { hexBytes(String($0) ?? "x") != nil }
+    }
+
+    private func hexBytes(_ text: String) -> [UInt8]? {
+        guard text.utf8.count % 2 == 0 else { return nil }
+        var bytes: [UInt8] = []
+        var rest = text[...]
+        while !rest.isEmpty {
+            guard let byte = UInt8(rest.prefix(2), radix: 16), rest.first != "+" else { return nil }
+            bytes.append(byte)
+            rest = rest.dropFirst(2)
+        }
+        return bytes
+    }
+
+    /// The members of a part of a JWT, numbers as their digits.
+    private func members(of part: some Collection<UInt8>) -> [String: String]? {
+        guard let bytes = Base64.decode(part, .url) else { return nil }
+        let parser = JSONParser()
+        return bytes.withUnsafeBytes { bytes in
+            guard let value = try? parser.parse(bytes), value.kind == .object else { return nil }
+            var found: [String: String] = [:]
+            for (key, member) in value.members {
+                found[key.string ?? ""] = member.string ?? member.integer.map { "\($0)" }
+            }
+            return found
+        }
+    }
+}

@@ -1,0 +1,157 @@
+internal import PushAPI
+
+/// The phones behind the tokens: what each would show.
+struct FakePhones {
+    /// A notification that a phone has.
+    struct Shown {
+        var id: String
+        var collapseID: String
+        var at: Int64
+        var pushType: String
+        var topic: String
+        /// The title, the body and the sound of the alert; empty when there is none.
+        var title = ""
+        var text = ""
+        var sound = ""
+        var payload: [UInt8]
+        var isTapped = false
+    }
+
+    struct Phone {
+        var badge: Int64 = 0
+        /// Newest last.
+        var shown: [Shown] = []
+    }
+
+    /// A tap, for the program that plays the app.
+    struct Tap {
+        var number: Int
+        var token: String
+        var id: String
+        var payload: [UInt8]
+    }
+
+    private static let phoneLimit = 1_000
+    private static let shownLimit = 50
+
+    private(set) var phones: [String: Phone] = [:]
+    private var order: [String] = []
+    private(set) var taps: [Tap] = []
+    private var tapCount = 0
+
+    /// Apple has taken a notification: its phone gets it.
+    mutating func show(_ request: FakeRequest, at time: Int64, parser: JSONParser) {
+        let token = request.token
+        if phones[token] == nil {
+            if order.count >= Self.phoneLimit { phones[order.removeFirst()] = nil }
+            order.append(token)
+            phones[token] = Phone()
+        }
+        var shown = Shown(
+            id: request.fields["apns-id"] ?? "", collapseID: request.fields["apns-collapse-id"] ?? "", at: time,
+            pushType: request.fields["apns-push-type"] ?? "alert", topic: request.fields["apns-topic"] ?? "",
+            payload: request.body)
+        var badge: Int64?
+        request.body.withUnsafeBytes { bytes in
+            guard let aps = (try? parser.parse(bytes))?["aps"] else { return }
+            badge = aps["badge"]?.integer
+            shown.sound = aps["sound"]?.string ?? aps["sound"]?["name"]?.string ?? ""
+            guard let alert = aps["alert"] else { return }
+            shown.text = alert.string ?? alert["body"]?.string ?? ""
+            shown.title = alert["title"]?.string ?? ""
+        }
+        if let badge { phones[token]?.badge = badge }
+        phones[token]?.shown.removeAll {
+            $0.id == shown.id || !shown.collapseID.isEmpty && $0.collapseID == shown.collapseID
+        }
+        phones[token]?.shown.append(shown)
+        if let count = phones[token]?.shown.count, count > Self.shownLimit { phones[token]?.shown.removeFirst() }
+    }
+
+    /// The owner of a phone taps a notification.
+    mutating func tap(_ token: String, _ id: String) -> Tap? {
+        guard let place = phones[token]?.shown.firstIndex(where: { $0.id == id }),
+            let payload = phones[token]?.shown[place].payload
+        else { return nil }
+        phones[token]?.shown[place].isTapped = true
+        tapCount += 1
+        let tap = Tap(number: tapCount, token: token, id: id, payload: payload)
+        taps.append(tap)
+        if taps.count > 1_000 { taps.removeFirst() }
+        return tap
+    }
+
+    /// All phones as JSON, newest first.
+    func page() -> [UInt8] {
+        var writer = JSONWriter(capacity: 4_096)
+        writer.beginObject()
+        writer.key("phones")
+        writer.beginArray()
+        for token in order.reversed() {
+            guard let phone = phones[token] else { continue }
+            writer.beginObject()
+            writer.key("token")
+            writer.string(token)
+            writer.key("badge")
+            writer.integer(phone.badge)
+            writer.key("shown")
+            writer.beginArray()
+            for shown in phone.shown.reversed() { Self.write(shown, to: &writer) }
+            writer.endArray()
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private static func write(_ shown: Shown, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.key("id")
+        writer.string(shown.id)
+        writer.key("at")
+        writer.integer(shown.at)
+        writer.key("pushType")
+        writer.string(shown.pushType)
+        writer.key("topic")
+        writer.string(shown.topic)
+        writer.key("collapseId")
+        writer.string(shown.collapseID)
+        writer.key("title")
+        writer.string(shown.title)
+        writer.key("text")
+        writer.string(shown.text)
+        writer.key("sound")
+        writer.string(shown.sound)
+        writer.key("tapped")
+        writer.bool(shown.isTapped)
+        writer.key("payload")
+        writer.raw(shown.payload)
+        writer.endObject()
+    }
+
+    /// Taps after a number, as JSON.
+    func page(tapsAfter number: Int) -> [UInt8] {
+        var writer = JSONWriter(capacity: 512)
+        writer.beginObject()
+        writer.key("taps")
+        writer.beginArray()
+        for tap in taps where tap.number > number { Self.write(tap, to: &writer) }
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
+    }
+
+    static func write(_ tap: Tap, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.key("number")
+        writer.integer(Int64(tap.number))
+        writer.key("token")
+        writer.string(tap.token)
+        writer.key("id")
+        writer.string(tap.id)
+        writer.key("userInfo")
+        writer.raw(tap.payload)
+        writer.endObject()
+    }
+}

@@ -1,0 +1,133 @@
+import APNs
+import Cryptography
+import EventLoops
+import Glibc
+import Platform
+import PushAPI
+import Testing
+
+@testable import APNsSender
+@testable import FakeAPNs
+
+/// A sender and a fake Apple for each environment, on one loop that the test steps.
+final class Rig {
+    let loop: EventLoop
+    let folder: String
+    private(set) var fakes: [Environment: FakeAPNs] = [:]
+    private(set) var sender: Sender!
+    private(set) var outcomes: [JobOutcome] = []
+    private(set) var records: [String] = []
+    private(set) var log: [String] = []
+    private var jobCount = 0
+    /// Added to the sender's wall clock, in milliseconds.
+    var clockError: Int64 = 0
+    static let keyID = "ABC123DEFG"
+    static let teamID = "DEF123GHIJ"
+    private let logged = Lock<[String]>([])
+
+    /// - Parameters:
+    ///   - scripts: what each environment's Apple does.
+    ///   - scope: the environments that Apple knows the key for.
+    init(
+        scripts: [Environment: FakeScript] = [:], scope: Set<Environment> = Set(Environment.allCases),
+        topics: Set<String> = [], environments: Set<Environment> = Set(Environment.allCases), tokenInterval: Int64 = 0,
+        limits: Lane.Limits = Rig.quick
+    ) throws {
+        loop = try EventLoop(index: 0)
+        folder = try FileSystem.makeTemporaryDirectory(prefix: "longwire-apns-")
+        try SelfSignedCertificate.write(
+            names: "DNS:localhost", days: 2, certificatePath: folder + "/c.pem", keyPath: folder + "/k.pem")
+        let key = try SigningKey(pem: try SigningKey.makePEM(), name: "the test's key")
+        var endpoints: [Environment: Lane.Endpoint] = [:]
+        for environment in Environment.allCases {
+            let context = try TLSContext(certificatePath: folder + "/c.pem", keyPath: folder + "/k.pem")
+            context.requireHTTP2()
+            let fake = FakeAPNs(
+                on: loop, environment: environment, tls: context,
+                keys: [
+                    FakeKey(keyID: Self.keyID, teamID: Self.teamID, key: key, environments: scope, topics: topics)
+                ],
+                tokenInterval: tokenInterval, script: scripts[environment] ?? FakeScript(),
+                record: { [unowned self] in records.append(String(decoding: $0, as: UTF8.self)) })
+            try fake.listen(try ListeningSocket("127.0.0.1:0"))
+            fakes[environment] = fake
+            endpoints[environment] = Lane.Endpoint(host: "localhost", port: try #require(fake.address).port)
+        }
+        let trusting = try TLSContext(trusting: .certificates(path: folder + "/c.pem"))
+        trusting.requireHTTP2()
+        let credential = Credential(
+            name: "main", kind: .key(key, keyID: Self.keyID, teamID: Self.teamID), environments: environments,
+            tls: trusting)
+        sender = Sender(
+            on: loop, credentials: [:], otherCredentials: [credential], endpoints: endpoints, limits: limits,
+            log: SenderLog { [logged] event, text in logged.withLock { $0.append(event + ": " + text) } },
+            wall: { [unowned self] in UInt64(Int64(SystemClock.wallMilliseconds) + clockError) },
+            resolver: { endpoint, done in
+                // "localhost" may be ::1 first, where nobody listens.
+                do throws(RemoteAddress.Failure) {
+                    done(.success(try RemoteAddress.resolve(host: "127.0.0.1", port: endpoint.port)))
+                } catch {
+                    done(.failure(error))
+                }
+            },
+            results: { [unowned self] in outcomes += $0 })
+    }
+
+    deinit {
+        loop.stop()
+        try? FileSystem.removeTree(folder)
+    }
+
+    /// Bounds of some milliseconds, so that faults show at once.
+    static var quick: Lane.Limits {
+        var limits = Lane.Limits()
+        (limits.requestMilliseconds, limits.pongMilliseconds) = (300, 300)
+        (limits.pause, limits.rest) = (10...100, 500...2_000)
+        return limits
+    }
+
+    var logLines: [String] { logged.withLock { $0 } }
+    var production: FakeAPNs { fakes[.production]! }
+    var sandbox: FakeAPNs { fakes[.sandbox]! }
+
+    /// Steps the loop until `isDone`, or a failure of the test.
+    func run(sourceLocation: SourceLocation = #_sourceLocation, until isDone: () -> Bool) {
+        for _ in 0..<30_000 {
+            loop.step(at: SystemClock.monotonicMilliseconds, isTick: true)
+            if isDone() { return }
+            usleep(300)
+        }
+        Issue.record("waited in vain; outcomes \(outcomes), log \(logLines)", sourceLocation: sourceLocation)
+    }
+
+    /// Gives the sender jobs, one for each token, and waits for as many outcomes.
+    @discardableResult
+    func send(
+        _ tokens: [String], environment: Environment = .production, body: String = "{\"aps\":{\"alert\":\"hi\"}}",
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) throws -> [JobOutcome] {
+        let start = outcomes.count
+        try give(tokens, environment: environment, body: body)
+        run(sourceLocation: sourceLocation) { outcomes.count >= start + tokens.count }
+        return Array(outcomes[min(start, outcomes.count)...])
+    }
+
+    func give(
+        _ tokens: [String], environment: Environment = .production, body: String = "{\"aps\":{\"alert\":\"hi\"}}",
+        leaseMilliseconds: Int64 = 60_000
+    ) throws {
+        let until = Int64(SystemClock.wallMilliseconds) + clockError + leaseMilliseconds
+        let jobs = tokens.map { token in
+            jobCount += 1
+            let digits = String(repeating: "0", count: 12 - "\(jobCount)".count) + "\(jobCount)"
+            return
+                "{\"channel\":\"apns\",\"jobId\":\"job\(jobCount)\",\"msgId\":\"m\",\"taskId\":\"t\",\"appId\":\"app\","
+                + "\"cid\":\"c\",\"deviceToken\":\"\(token)\",\"tokenKind\":\"alert\","
+                + "\"environment\":\"\(environment.rawValue)\",\"topic\":\"com.example.app\",\"pushType\":\"alert\","
+                + "\"priority\":10,\"expiration\":0,\"collapseId\":\"c\(jobCount)\","
+                + "\"apnsId\":\"00000000-0000-0000-0000-\(digits)\",\"body\":\(body),\"attempt\":1,\"acceptedAt\":1,"
+                + "\"leaseId\":\"lease\",\"leasedUntil\":\(until)}"
+        }
+        _ = try sender.take(Array("{\"jobs\":[\(jobs.joined(separator: ","))]}".utf8))
+    }
+}

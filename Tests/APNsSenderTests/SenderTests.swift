@@ -1,0 +1,258 @@
+import APNs
+import EventLoops
+import Platform
+import Testing
+
+@testable import APNsSender
+@testable import FakeAPNs
+
+@Suite("The sender and a fake Apple", .serialized) struct SenderTests {
+    private func token(_ number: Int, _ prefix: String = "aa") -> String {
+        prefix + String(repeating: "0", count: 8 - "\(number)".count) + "\(number)"
+    }
+
+    private func script(_ rules: FakeScript.Rule...) -> [Environment: FakeScript] {
+        var script = FakeScript()
+        script.rules = rules
+        return [.production: script]
+    }
+
+    @Test("every job reaches Apple once, with its headers and its body, and is accepted")
+    func accepted() throws {
+        let rig = try Rig()
+        let outcomes = try rig.send((0..<300).map { token($0) })
+        #expect(outcomes.count == 300 && outcomes.allSatisfy { $0.kind == .accepted && $0.reason == "" })
+        #expect(Set(outcomes.map(\.jobID)).count == 300 && rig.production.takenCount == 300)
+        #expect(outcomes[0].vendorID.hasPrefix("00000000-0000-0000-0000-"))
+        let first = try #require(rig.records.first)
+        for part in [
+            "\"topic\":\"com.example.app\"", "\"pushType\":\"alert\"", "\"priority\":\"10\"", "\"expiration\":\"0\"",
+            "\"collapseId\":\"c1\"", "\"id\":\"00000000-0000-0000-0000-000000000001\"",
+            "\"body\":{\"aps\":{\"alert\":\"hi\"}}", "\"taken\":true",
+        ] {
+            #expect(first.contains(part), "\(first)")
+        }
+        #expect(rig.sender.inHandCount == 0 && rig.sender.metrics.connectionsOpened == 1)
+    }
+
+    @Test("each documented reason becomes its outcome", arguments: Reason.allCases)
+    func reasons(reason: Reason) throws {
+        var rules = [FakeScript.Rule(prefix: "aa", status: reason.status, reason: reason.rawValue, times: 1)]
+        if reason == .unregistered { rules[0].timestamp = 77 }
+        var scripts = script(rules[0])
+        // The other environment does not know the token either.
+        scripts[.sandbox] = FakeScript()
+        scripts[.sandbox]?.rules = [FakeScript.Rule(prefix: "", status: 400, reason: "BadDeviceToken")]
+        let rig = try Rig(scripts: scripts)
+        let outcome = try #require(try rig.send([token(1)]).first)
+        switch reason.action {
+        case .accept: Issue.record("no reason accepts")
+        case .reject: #expect(outcome.kind == .rejected && outcome.reason == reason.rawValue)
+        case .voidToken:
+            #expect(outcome.kind == .badToken && outcome.reason == reason.rawValue)
+            #expect(outcome.timestamp == (reason == .unregistered ? 77 : 0))
+        case .tryOtherEnvironment: #expect(outcome.kind == .badToken && outcome.reason == "BadDeviceToken")
+        case .retry: #expect(outcome.kind == .retry && outcome.retryAfterSeconds == nil)
+        case .slowDownToken: #expect(outcome.kind == .retry && outcome.retryAfterSeconds == 1)
+        case .restCredential, .keepProviderToken:
+            #expect(outcome.kind == .retry && outcome.reason == reason.rawValue)
+            #expect((outcome.retryAfterSeconds ?? 0) > 0)
+        // Apple forbids a new token so soon: the lane rests.
+        case .renewProviderToken: #expect(outcome.kind == .retry && outcome.reason == "ExpiredProviderToken")
+        case .reconnect: #expect(outcome.kind == .accepted && rig.sender.metrics.connectionsOpened == 2)
+        }
+        #expect(rig.sender.inHandCount == 0)
+    }
+
+    @Test("a reason that nobody knows is data, and its status decides")
+    func unknownReason() throws {
+        let rig = try Rig(
+            scripts: script(
+                FakeScript.Rule(prefix: "a1", status: 400, reason: "BrandNew"),
+                FakeScript.Rule(prefix: "a2", status: 503, reason: "AlsoNew", retryAfterSeconds: 9),
+                FakeScript.Rule(prefix: "a3", status: 418)))
+        #expect(try rig.send([token(1, "a1")])[0].kind == .rejected)
+        let retried = try rig.send([token(1, "a2")])[0]
+        #expect(retried.kind == .retry && retried.reason == "AlsoNew" && retried.retryAfterSeconds == 9)
+        let teapot = try rig.send([token(1, "a3")])[0]
+        #expect(teapot.kind == .rejected && teapot.reason == "status 418")
+    }
+
+    @Test("a token of the other environment is found there once, and remembered")
+    func otherEnvironment() throws {
+        let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "aa", status: 400, reason: "BadDeviceToken")))
+        #expect(try rig.send([token(1)])[0].kind == .accepted)
+        #expect(rig.production.requestCount == 1 && rig.sandbox.takenCount == 1)
+        #expect(try rig.send([token(1)])[0].kind == .accepted)
+        #expect(rig.production.requestCount == 1 && rig.sandbox.takenCount == 2)
+    }
+
+    @Test("a credential of one environment tries no other one")
+    func oneEnvironment() throws {
+        let rig = try Rig(
+            scripts: script(FakeScript.Rule(prefix: "aa", status: 400, reason: "BadDeviceToken")),
+            environments: [.production])
+        #expect(try rig.send([token(1)])[0].kind == .badToken && rig.sandbox.requestCount == 0)
+        let none = try rig.send([token(2)], environment: .sandbox)[0]
+        #expect(none.kind == .retry && none.reason == "noCredential")
+    }
+
+    @Test("a key that may not go to the other environment does not rest for having tried")
+    func scopedKey() throws {
+        let rig = try Rig(
+            scripts: script(FakeScript.Rule(prefix: "aa", status: 400, reason: "BadDeviceToken", times: 1)),
+            scope: [.production])
+        let outcome = try rig.send([token(1)])[0]
+        #expect(outcome.kind == .badToken && outcome.reason == "BadDeviceToken")
+        #expect(try rig.send([token(2)])[0].kind == .accepted)
+        // A token that was registered there makes its lane rest.
+        let refused = try rig.send([token(3)], environment: .sandbox)[0]
+        #expect(refused.kind == .retry && refused.reason == "BadEnvironmentKeyIdInToken")
+        #expect(rig.logLines.contains { $0.contains("scoped to the other environment") })
+        #expect(try rig.send([token(4)])[0].kind == .accepted)
+    }
+
+    @Test("a topic that the key may not push to rests alone")
+    func topic() throws {
+        let rig = try Rig(topics: ["com.example.other"])
+        let outcome = try rig.send([token(1)])[0]
+        #expect(outcome.kind == .retry && outcome.reason == "TopicDisallowed" && outcome.retryAfterSeconds == 1)
+        let count = rig.production.requestCount
+        #expect(try rig.send([token(2)])[0].reason == "TopicDisallowed" && rig.production.requestCount == count)
+        #expect(rig.sender.allLanes.allSatisfy { !$0.isResting(rig.loop.now) })
+    }
+
+    @Test("goodbyes cost no notification and repeat none", arguments: [1, 3, 7])
+    func goodbyes(perConnection: Int) throws {
+        var script = FakeScript()
+        (script.requestsPerConnection, script.streams) = (perConnection, 4)
+        let rig = try Rig(scripts: [.production: script])
+        let outcomes = try rig.send((0..<60).map { token($0) })
+        #expect(outcomes.allSatisfy { $0.kind == .accepted } && rig.production.takenCount == 60)
+        #expect(rig.sender.metrics.goodbyes > 0 && rig.sender.metrics.repeated == 0)
+    }
+
+    @Test("streams above a goodbye's last id go again at once, on a new connection")
+    func goodbyeBelow() throws {
+        let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "ab", deed: .goodbyeBelow, times: 2)))
+        let outcomes = try rig.send([token(1), token(2, "ab"), token(3, "ab"), token(4)])
+        #expect(outcomes.allSatisfy { $0.kind == .accepted } && rig.production.takenCount == 4)
+        #expect(rig.sender.metrics.refused >= 1 && rig.sender.metrics.repeated == 0)
+    }
+
+    @Test("a goodbye in place of the settings is survived, and connections pause between attempts")
+    func goodbyeFirst() throws {
+        var script = FakeScript()
+        script.refusedConnections = 3
+        let rig = try Rig(scripts: [.production: script])
+        #expect(try rig.send([token(1)])[0].kind == .accepted)
+        #expect(rig.sender.metrics.connectionsFailed == 3 && rig.sender.metrics.connectionsOpened == 4)
+    }
+
+    @Test(
+        "a request without an answer goes again with the same ids, and is counted",
+        arguments: [FakeScript.Deed.resetTaken, .silence, .cutTaken])
+    func unknown(deed: FakeScript.Deed) throws {
+        let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "ab", deed: deed, times: 1)))
+        #expect(try rig.send([token(1, "ab")])[0].kind == .accepted)
+        #expect(rig.production.takenCount == 2 && rig.sender.metrics.repeated == 1)
+        #expect(rig.sender.metrics.unknown == 1)
+        let ids = rig.records.compactMap { $0.split(separator: "\"id\":\"").last?.prefix(36) }
+        #expect(Set(ids).count == 1 && rig.records.allSatisfy { $0.contains("\"collapseId\":\"c1\"") })
+    }
+
+    @Test("an Apple that never answers gets a few requests, then the gateway has the job again")
+    func neverAnswered() throws {
+        let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "ab", deed: .resetTaken)))
+        let outcome = try rig.send([token(1, "ab")])[0]
+        #expect(outcome.kind == .retry && outcome.reason == "noAnswer" && rig.production.takenCount == 3)
+    }
+
+    @Test("an Apple that refuses every stream does not keep the sender busy for ever")
+    func alwaysRefused() throws {
+        let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "ab", deed: .goodbyeBelow)))
+        let outcome = try rig.send([token(1, "ab")])[0]
+        #expect(outcome.kind == .retry && rig.production.takenCount == 0)
+    }
+
+    @Test("few streams fill several connections, and no more than are allowed")
+    func pool() throws {
+        var script = FakeScript()
+        script.streams = 2
+        script.rules = [FakeScript.Rule(prefix: "", delayMilliseconds: 60)]
+        var limits = Rig.quick
+        (limits.connections, limits.requestMilliseconds) = (3, 20_000)
+        let rig = try Rig(scripts: [.production: script], limits: limits)
+        let outcomes = try rig.send((0..<40).map { token($0) })
+        #expect(outcomes.allSatisfy { $0.kind == .accepted } && rig.production.takenCount == 40)
+        #expect(rig.sender.metrics.connectionsOpened == 3)
+    }
+
+    @Test("one provider token serves all requests, and a slow clock is named")
+    func providerToken() throws {
+        let rig = try Rig(tokenInterval: 1_200)
+        #expect(try rig.send((0..<50).map { token($0) }).allSatisfy { $0.kind == .accepted })
+        let slow = try Rig()
+        slow.clockError = -2 * 3_600_000
+        let outcome = try slow.send([token(1)])[0]
+        #expect(outcome.kind == .retry && outcome.reason == "ExpiredProviderToken")
+        let fast = try Rig()
+        fast.clockError = 2 * 3_600_000
+        #expect(try fast.send([token(1)])[0].reason == "InvalidProviderToken")
+        #expect(fast.logLines.contains { $0.contains("clock") })
+    }
+
+    @Test("what breaks Apple's rules never leaves, and a job that cannot be read is named")
+    func rules() throws {
+        let rig = try Rig()
+        #expect(try rig.send(["xyz0"])[0].kind == .badToken)
+        let large = "{\"aps\":{},\"x\":\"" + String(repeating: "a", count: 5_000) + "\"}"
+        #expect(try rig.send([token(1)], body: large)[0].reason == "PayloadTooLarge")
+        _ = try rig.sender.take(Array(#"{"jobs":[{"jobId":"j","leaseId":"l","tokenKind":"new"}]}"#.utf8))
+        rig.run { rig.outcomes.count == 3 }
+        #expect(rig.outcomes[2].kind == .rejected && rig.outcomes[2].reason == "unreadable tokenKind")
+        for text in ["", "[]", "{}", "{\"jobs\":3}", "{\"jobs\":[{}]}x"] {
+            #expect(throws: HandoffJobReader.Failure.self) { try rig.sender.take(Array(text.utf8)) }
+        }
+        #expect(rig.production.requestCount == 0)
+    }
+
+    @Test("a device that gets too much rests, and its neighbour does not")
+    func tooManyRequests() throws {
+        let rig = try Rig(
+            scripts: script(
+                FakeScript.Rule(prefix: "ab", status: 429, reason: "TooManyRequests", retryAfterSeconds: 30, times: 1)))
+        let first = try rig.send([token(1, "ab")])[0]
+        #expect(first.kind == .retry && first.retryAfterSeconds == 30)
+        let second = try rig.send([token(1, "ab")])[0]
+        #expect(second.kind == .retry && rig.production.requestCount == 1)
+        #expect(try rig.send([token(2, "ab")])[0].kind == .accepted)
+    }
+
+    @Test("a job whose lease ends soon is given back unsent")
+    func leaseEnds() throws {
+        var script = FakeScript()
+        script.refusedConnections = 1_000
+        let rig = try Rig(scripts: [.production: script])
+        try rig.give([token(1)], leaseMilliseconds: 2_300)
+        rig.run { rig.outcomes.count == 1 }
+        #expect(rig.outcomes[0].kind == .retry && rig.production.requestCount == 0)
+    }
+
+    @Test("a stop gives back what is not on its way, and what is gets its answer")
+    func stop() throws {
+        var script = FakeScript()
+        script.streams = 1
+        script.rules = [FakeScript.Rule(prefix: "", delayMilliseconds: 100)]
+        var limits = Rig.quick
+        limits.connections = 1
+        let rig = try Rig(scripts: [.production: script], limits: limits)
+        try rig.give((0..<10).map { token($0) })
+        rig.run { rig.production.requestCount == 1 }
+        rig.sender.beginStop()
+        rig.run { rig.outcomes.count == 10 }
+        #expect(rig.outcomes.count { $0.kind == .accepted } == 1)
+        #expect(rig.outcomes.count { $0.kind == .retry && $0.reason == "senderStops" } == 9)
+        #expect(rig.production.takenCount == 1 && rig.sender.inHandCount == 0)
+    }
+}

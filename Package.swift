@@ -28,6 +28,7 @@ let package = Package(
         .library(name: "LongwireClient", targets: ["LongwireClient"]),
         .executable(name: "longwired", targets: ["longwired"]),
         .executable(name: "longwire", targets: ["longwire"]),
+        .executable(name: "longwire-apns", targets: ["longwire-apns"]),
     ],
     targets: [
         // System libraries and our two thin C targets.
@@ -62,6 +63,8 @@ let package = Package(
             name: "MessageStore", dependencies: ["CRocksDB", "Journal", "Delivery", "Platform", "Structures"],
             swiftSettings: common),
 
+        .target(name: "Configuration", dependencies: ["Platform", "TextForms"], swiftSettings: common),
+
         // Wiring.
         .target(
             name: "PushAPI",
@@ -70,19 +73,21 @@ let package = Package(
         .target(
             name: "Gateway",
             dependencies: [
-                "CCurl", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery", "Directory", "Wire",
+                "CCurl", "Configuration", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery", "Directory",
+                "Wire",
                 "Cryptography", "Platform", "Structures", "TextForms",
             ], swiftSettings: common),
         .target(
             name: "APNsSender",
             dependencies: [
-                "APNs", "HTTP2", "HTTPClient", "EventLoops", "PushAPI", "Cryptography", "Platform", "Structures",
-                "TextForms",
+                "APNs", "Configuration", "FakeAPNs", "HTTP2", "HTTPClient", "EventLoops", "PushAPI", "Cryptography",
+                "Platform", "Structures", "TextForms",
             ], swiftSettings: common),
         .target(
             name: "FakeAPNs",
-            dependencies: ["APNs", "HTTP2", "EventLoops", "PushAPI", "Cryptography", "Platform", "TextForms"],
-            swiftSettings: common),
+            dependencies: [
+                "APNs", "Configuration", "HTTP2", "EventLoops", "PushAPI", "Cryptography", "Platform", "TextForms",
+            ], swiftSettings: common),
         .target(
             name: "LongwireClient",
             // Apple's systems have CryptoKit; OpenSSL is not to be asked for there.
@@ -95,6 +100,7 @@ let package = Package(
             name: "CommandLineTool",
             dependencies: ["LongwireClient", "LoadGenerator", "TextForms", "Wire", "Cryptography"],
             swiftSettings: common),
+        .executableTarget(name: "longwire-apns", dependencies: ["APNsSender"], swiftSettings: common),
         .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
         .executableTarget(name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator"], swiftSettings: common),
 
@@ -129,7 +135,8 @@ let package = Package(
         .testTarget(
             name: "GatewayTests",
             dependencies: [
-                "Gateway", "Delivery", "EventLoops", "MessageStore", "Platform", "PushAPI", "Wire", "TestKit",
+                "Gateway", "Configuration", "Delivery", "EventLoops", "MessageStore", "Platform", "PushAPI", "Wire",
+                "TestKit",
             ],
             swiftSettings: common),
         .testTarget(name: "LongwireClientTests", dependencies: ["LongwireClient", "TestKit"], swiftSettings: common),
@@ -156,7 +163,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "Gateway", "EventLoops", "LongwireClient", "PushAPI", "Campaigns", "Journal", "Delivery", "Directory",
+                "Gateway", "Configuration", "EventLoops", "LongwireClient", "PushAPI", "Campaigns", "Journal",
+                "Delivery", "Directory",
                 "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),
         .executableTarget(

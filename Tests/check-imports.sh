@@ -18,19 +18,21 @@ Directory: Delivery Structures Wire
 Campaigns: Delivery Wire
 Platform: CSystem Glibc Synchronization
 Cryptography: COpenSSL Glibc
+Configuration: Glibc Platform TextForms
 EventLoops: CLibevent Cryptography Glibc Platform Structures Synchronization TextForms
 HTTPClient: CCurl Glibc Synchronization
 HTTP2: CNghttp2 Cryptography EventLoops Platform
 Journal: Glibc Platform Structures Synchronization
 MessageStore: CRocksDB Delivery Glibc Journal Platform Structures Synchronization Wire
 PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire
-Gateway: Campaigns Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
+Gateway: Campaigns Configuration Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
 Gateway/Outbound: CCurl
-APNsSender: APNs Cryptography EventLoops Glibc HTTP2 HTTPClient Platform PushAPI Structures Synchronization TextForms
-FakeAPNs: APNs Cryptography EventLoops HTTP2 Platform PushAPI TextForms
+APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient Platform PushAPI Structures Synchronization TextForms
+FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 Platform PushAPI TextForms
 LongwireClient: CryptoKit Cryptography Darwin Foundation Glibc Musl Synchronization Wire
 CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworking Glibc LoadGenerator LongwireClient Synchronization TextForms Wire
 LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire
+longwire-apns: APNsSender Glibc
 longwired: Gateway Glibc
 longwire: CommandLineTool Glibc LoadGenerator
 '

@@ -61,9 +61,7 @@ package struct ProviderTokenClock: Sendable {
         return now >= renewsAt && now >= rests
     }
 
-    /// A token was made.
-    ///
-    /// - Parameter jitter: from −1 to 1.
+    /// A token was made; `jitter` is from −1 to 1.
     package mutating func renewed(at now: Int64, jitter: Double) {
         issuedAt = now
         isRefused = false

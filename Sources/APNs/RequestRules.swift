@@ -1,4 +1,4 @@
-/// What of a body the rules look at; read by whoever has the JSON parser.
+/// What of a body the rules look at; the sender reads it, since it has the JSON parser.
 package struct BodyFacts: Sendable, Equatable {
     package var isObject = false
     /// `aps` is an object.

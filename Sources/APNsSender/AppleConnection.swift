@@ -87,7 +87,7 @@ final class AppleConnection: HTTP2Connection {
 
     // MARK: Time
 
-    /// Gives up requests that wait too long, and a peer that shows no sign of life.
+    /// Gives up requests that wait too long, and a peer that answers no ping.
     func tick(_ now: UInt64) {
         while let first = attempts.first {
             if first.isOver {

@@ -37,7 +37,7 @@ final class Credential {
 
     /// The provider token of now, signed anew when it is due.
     ///
-    /// - Parameter now: Unix seconds of the wall clock, since Apple compares with its own.
+    /// `now` is in Unix seconds of the wall clock, since Apple compares with its own.
     func token(now: Int64) -> Token {
         guard case .key(let key, let keyID, let teamID) = kind else { return .none }
         if clock.mustRenew(now: now) {

@@ -56,7 +56,8 @@ final class GatewayLink: Sendable {
     private let log: @Sendable (_ event: String, _ text: String) -> Void
     private let leaseCaller: HTTPCaller
     private let reportCaller: HTTPCaller
-    private let threads = Lock<[LinkThread]>([])
+    private let leaser = Lock<LinkThread?>(nil)
+    private let reporter = Lock<LinkThread?>(nil)
 
     private final class LinkThread: Sendable {
         private let thread: Lock<Thread?>
@@ -72,7 +73,7 @@ final class GatewayLink: Sendable {
         }
     }
 
-    /// - Parameter token: the bearer token, asked for with each call so that a reload changes it.
+    /// Makes a link; `token` gives the bearer token for each call, so that a reload changes it.
     init(
         _ settings: Settings, token: @escaping @Sendable () -> String,
         log: @escaping @Sendable (_ event: String, _ text: String) -> Void
@@ -82,20 +83,23 @@ final class GatewayLink: Sendable {
         reportCaller = try HTTPCaller(authoritiesFile: settings.authoritiesFile)
     }
 
-    /// Starts both threads; `jobs` gets each answer with jobs, on the leasing thread, and says how many it took.
-    func start(jobs: @escaping @Sendable (_ answer: [UInt8], _ taken: @escaping @Sendable (Int) -> Void) -> Void)
+    /// Starts both threads, or the reporting one alone; `jobs` gets each answer with jobs, on the leasing thread, and says how many it took.
+    func start(
+        leases: Bool, jobs: @escaping @Sendable (_ answer: [UInt8], _ taken: @escaping @Sendable (Int) -> Void) -> Void
+    )
         throws(SystemError)
     {
         let report = try LinkThread("report") { self.runReporter() }
-        let lease: LinkThread
+        reporter.withLock { $0 = report }
+        guard leases else { return }
         do throws(SystemError) {
-            lease = try LinkThread("lease") { self.runLeaser(jobs) }
+            let lease = try LinkThread("lease") { self.runLeaser(jobs) }
+            leaser.withLock { $0 = lease }
         } catch {
             stopReporting()
-            report.join()
+            joinReporter()
             throw error
         }
-        threads.withLock { $0 = [lease, report] }
     }
 
     var figures: Figures {
@@ -119,10 +123,10 @@ final class GatewayLink: Sendable {
 
     // MARK: Stop
 
-    /// Leases nothing more; a long poll under way ends at once.
+    /// Leases nothing more; a long poll under way ends at once, and jobs on their way are still taken.
     func stopLeasing() {
         state.broadcast { $0.isLeasing = false }
-        leaseCaller.cancel()
+        leaseCaller.end()
     }
 
     /// Ends the reporter once it has reported what it has.
@@ -131,10 +135,11 @@ final class GatewayLink: Sendable {
     /// Ends a report under way: the gateway does not answer.
     func abandon() { reportCaller.cancel() }
 
-    func join() {
-        for thread in threads.withLock({ $0 }) { thread.join() }
-        threads.withLock { $0 = [] }
-    }
+    /// Waits until no more jobs can come; half a second at most after `stopLeasing`.
+    func joinLeaser() { leaser.withLock { $0 }?.join() }
+
+    /// Waits until the reporter has reported all it has, or was told to abandon it.
+    func joinReporter() { reporter.withLock { $0 }?.join() }
 
     // MARK: Leasing
 

@@ -51,7 +51,7 @@ struct HandoffJobReader {
         let description: String
     }
 
-    /// - Parameter bytes: an object with an array `jobs`.
+    /// Reads an object with an array `jobs`.
     init(_ bytes: [UInt8], parser: JSONParser) throws(Failure) {
         let document: Result<JSONValue, JSONError> = bytes.withUnsafeBytes { bytes in
             do throws(JSONError) { return .success(try parser.parse(bytes)) } catch { return .failure(error) }

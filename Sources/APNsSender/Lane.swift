@@ -16,7 +16,7 @@ final class Lane {
         /// Requests at once on a connection; Apple's settings may allow less.
         var streams = 1_000
         var requestMilliseconds: UInt64 = 20_000
-        /// A connection on which nothing came for so long is asked for a sign of life.
+        /// A connection on which nothing came for so long gets a ping.
         var pingMilliseconds: UInt64 = 60_000
         var pongMilliseconds: UInt64 = 5_000
         /// Requests for one job in one lease, when answers are lost.
@@ -107,6 +107,16 @@ final class Lane {
     /// Gives every job back that is not on its way.
     func giveBack(_ reason: String) {
         while let job = waiting.popFirst() { sender.finish(job, .retry, reason) }
+    }
+
+    /// A reload replaced the credential: nothing new goes out here.
+    ///
+    /// - Returns: the jobs that wait.
+    func retire() -> [HandoffJob] {
+        for connection in connections { connection.leave() }
+        var jobs: [HandoffJob] = []
+        while let job = waiting.popFirst() { jobs.append(job) }
+        return jobs
     }
 
     private func rest(of job: HandoffJob, _ now: UInt64) -> (seconds: Int64, reason: String)? {
@@ -230,7 +240,7 @@ final class Lane {
 
     /// A request ended without an answer.
     ///
-    /// - Parameter isUntouched: Apple has done nothing for it; otherwise it may have the notification.
+    /// If it is untouched, Apple has done nothing for it; otherwise Apple may have the notification.
     func lost(_ attempt: Attempt, isUntouched: Bool) {
         let job = attempt.job
         if isUntouched {
@@ -249,7 +259,8 @@ final class Lane {
 
     private func again(_ job: HandoffJob, _ reason: String) {
         guard !sender.isStopping else { return sender.finish(job, .retry, reason) }
-        add(job)
+        // After a reload another lane has the way.
+        (sender.lane(of: job.appID, job.environment) ?? self).add(job)
     }
 
     // MARK: Connections

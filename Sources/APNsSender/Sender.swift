@@ -20,7 +20,9 @@ struct SenderLog: Sendable {
     }
 }
 
-/// The sender's heart: jobs come in, requests go to Apple, results go out. Confined to its loop.
+/// The sender's heart: jobs come in, requests go to Apple, results go out.
+///
+/// Confined to its loop.
 final class Sender {
     let loop: EventLoop
     let log: SenderLog
@@ -34,6 +36,8 @@ final class Sender {
     private let endpoints: [Environment: Lane.Endpoint]
     private let limits: Lane.Limits
     private var lanes: [String: Lane] = [:]
+    /// Lanes of credentials that a reload replaced, until their requests have ended.
+    private var retired: [Lane] = []
     private var marked: [Lane] = []
     private var outcomes: [JobOutcome] = []
     private let parser = JSONParser()
@@ -42,11 +46,10 @@ final class Sender {
     private let resolver: (Lane.Endpoint, @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void) -> Void
     private let wall: () -> UInt64
 
-    /// - Parameters:
-    ///   - credentials: of single apps.
-    ///   - otherCredentials: of all other apps.
-    ///   - resolver: asks for addresses off the loop and answers on it.
-    ///   - results: gets outcomes in the order in which they came about, on the loop.
+    /// Makes a sender with `credentials` of single apps, and `otherCredentials` of all others.
+    ///
+    /// `resolver` asks for addresses off the loop and answers on it. `results` gets outcomes on the loop, in the order in
+    /// which they came about.
     init(
         on loop: EventLoop, credentials: [String: [Credential]], otherCredentials: [Credential],
         endpoints: [Environment: Lane.Endpoint], limits: Lane.Limits = Lane.Limits(), rememberedTokens: Int = 100_000,
@@ -62,6 +65,8 @@ final class Sender {
         loop.onTurnEnd { [unowned self] in endTurn() }
         loop.onTick { [unowned self] now in
             for lane in lanes.values { lane.tick(now) }
+            for lane in retired { lane.tick(now) }
+            retired.removeAll { $0.connections.isEmpty && $0.waitingCount == 0 }
         }
     }
 
@@ -117,6 +122,18 @@ final class Sender {
         return lane
     }
 
+    /// For a reload: the lanes of now, which go on as retired ones.
+    func takeLanes() -> [Lane] {
+        let old = Array(lanes.values)
+        lanes = [:]
+        retired += old
+        return old
+    }
+
+    func replace(credentials: [String: [Credential]], otherCredentials: [Credential]) {
+        (self.credentials, self.otherCredentials) = (credentials, otherCredentials)
+    }
+
     /// A job's outcome is known.
     func finish(
         _ job: HandoffJob, _ kind: JobOutcome.Kind, _ reason: String, vendorID: String = "", timestamp: Int64 = 0,
@@ -158,11 +175,11 @@ final class Sender {
     /// Gives back what is not on its way; what is gets its answer, or `abandon`.
     func beginStop() {
         isStopping = true
-        for lane in lanes.values { lane.giveBack("senderStops") }
+        for lane in Array(lanes.values) + retired { lane.giveBack("senderStops") }
     }
 
     /// Closes the connections: what Apple has not answered by now goes back without an answer.
-    func abandon() { for lane in lanes.values { lane.close() } }
+    func abandon() { for lane in Array(lanes.values) + retired { lane.close() } }
 
     // MARK: Help for lanes
 

@@ -31,3 +31,6 @@ static inline CURLcode longwire_curl_get_pointer(CURL *handle, CURLINFO informat
 static inline CURLMcode longwire_curl_multi_set_long(CURLM *multi, CURLMoption option, long value) {
     return curl_multi_setopt(multi, option, value);
 }
+static inline CURLcode longwire_curl_get_socket(CURL *handle, curl_socket_t *value) {
+    return curl_easy_getinfo(handle, CURLINFO_ACTIVESOCKET, value);
+}

@@ -5,11 +5,7 @@ package final class SigningKey: @unchecked Sendable {
     // Sound because OpenSSL only reads a key that is complete, and counts its references atomically.
     private let raw: OpaquePointer
 
-    /// Reads a PKCS #8 PEM.
-    ///
-    /// - Parameters:
-    ///   - pem: the file's bytes.
-    ///   - name: what errors call it.
+    /// Reads the bytes of a PKCS #8 PEM file that errors call `name`.
     package init(pem: [UInt8], name: String) throws(TLSFailure) {
         guard let memory = BIO_new_mem_buf(pem, CInt(pem.count)) else { throw TLSFailure("out of memory") }
         defer { BIO_free(memory) }

@@ -4,7 +4,7 @@ internal import Glibc
 /// Why TLS could not be set up; the text names the file and what to do.
 package struct TLSFailure: Error, Equatable, CustomStringConvertible {
     package let description: String
-    init(_ description: String) { self.description = description }
+    package init(_ description: String) { self.description = description }
 }
 
 /// Certificate, key and rules that many TLS connections share (OpenSSL 3.0 or later).
@@ -114,12 +114,8 @@ package final class TLSContext: @unchecked Sendable {
 
     /// Shows a certificate to servers that ask for one: PEM files, or one PKCS #12 file (`.p12`, `.pfx`) for both.
     ///
-    /// To be called before the context is shared.
-    ///
-    /// - Parameters:
-    ///   - path: the chain, leaf first; or the PKCS #12 file.
-    ///   - keyPath: the key's PEM file; `nil`: in the same file.
-    ///   - password: of a PKCS #12 file; an empty one is tried without it.
+    /// To be called before the context is shared. A PEM file has the chain, leaf first; without a `keyPath` it has the
+    /// key, too. The password is a PKCS #12 file's.
     package func identify(
         withCertificate path: String, keyPath: String?, password: String = ""
     ) throws(TLSFailure) {

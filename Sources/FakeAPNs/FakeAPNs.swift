@@ -24,10 +24,10 @@ package final class FakeAPNs {
     package private(set) var requestCount = 0
     package private(set) var takenCount = 0
 
-    /// - Parameters:
-    ///   - tls: a server's context; `requireHTTP2` was called on it.
-    ///   - keys: known provider keys; without any, tokens are read and not verified.
-    ///   - record: gets a JSON line for each request, without its end of line.
+    /// Makes a fake that listens nowhere yet.
+    ///
+    /// `requireHTTP2` was called on `tls`. Without known `keys`, provider tokens are read and not verified. `record` gets
+    /// a JSON line for each request, without its end of line.
     package init(
         on loop: EventLoop, environment: Environment, tls: TLSContext, keys: [FakeKey], tokenInterval: Int64 = 0,
         script: FakeScript, record: @escaping ([UInt8]) -> Void
@@ -101,8 +101,10 @@ package final class FakeAPNs {
         let connection = exchange.connection
         switch deed {
         case .answer, .goodbyeAfter:
+            var timestamp = rule?.timestamp ?? 0
+            if rule?.status == 410, timestamp == 0 { timestamp = Int64(SystemClock.wallMilliseconds) }
             exchange.answer(
-                rule?.status ?? 200, reason: rule?.reason ?? "", timestamp: rule?.timestamp ?? 0,
+                rule?.status ?? 200, reason: rule?.reason ?? "", timestamp: timestamp,
                 retryAfter: rule?.retryAfterSeconds)
             let isWornOut = script.requestsPerConnection.map { connection.requestCount >= $0 } ?? false
             if deed == .goodbyeAfter || isWornOut { connection.sayGoodbye(lastStream: nil) }

@@ -29,8 +29,9 @@ struct FakeJudge {
 
     init(environment: Environment, keys: [FakeKey]) { (self.environment, self.keys) = (environment, keys) }
 
-    /// - Parameter now: Unix seconds.
-    /// - Returns: the refusal's status and reason; `nil`: the request is as it must be.
+    /// The status and reason of a refusal; `nil` for a request that is as it must be.
+    ///
+    /// `now` is in Unix seconds.
     mutating func refusal(of request: FakeRequest, now: Int64, parser: JSONParser) -> (Int, String)? {
         if request.method != "POST" { return (405, "MethodNotAllowed") }
         if request.hasRepeatedField { return (400, "DuplicateHeaders") }

@@ -30,11 +30,11 @@ package struct FakeScript: Sendable, Equatable {
         package var deed = Deed.answer
         package var status = 200
         package var reason = ""
-        /// Milliseconds, with 410.
+        /// With 410: since when the token is invalid, in milliseconds; 0: now.
         package var timestamp: Int64 = 0
         package var retryAfterSeconds: Int64?
         package var delayMilliseconds: UInt64 = 0
-        /// How many requests it fits; `nil`: all. Counted for the whole fake.
+        /// How many requests of the whole fake it fits; `nil`: all.
         package var times: Int?
 
         package init() {}
@@ -52,9 +52,9 @@ package struct FakeScript: Sendable, Equatable {
     package var rules: [Rule] = []
     /// Requests at once on a connection.
     package var streams: UInt32 = 1_000
-    /// After so many requests a connection is told goodbye; `nil`: never.
+    /// Requests after which a connection gets a goodbye; `nil`: never.
     package var requestsPerConnection: Int?
-    /// So many first connections get a goodbye in place of the settings, with this reason.
+    /// How many first connections get a goodbye in place of the settings, with the reason below.
     package var refusedConnections = 0
     package var refusalReason = "Shutdown"
 
@@ -64,7 +64,9 @@ package struct FakeScript: Sendable, Equatable {
     package static var conventional: FakeScript {
         var script = FakeScript()
         script.rules = [
-            Rule(prefix: "dead", status: 410, reason: "Unregistered", timestamp: 1),
+            // What `longwire-apns doctor` asks with, when it is given no token.
+            Rule(prefix: String(repeating: "0", count: 32), status: 400, reason: "BadDeviceToken"),
+            Rule(prefix: "dead", status: 410, reason: "Unregistered"),
             Rule(prefix: "bad0", status: 400, reason: "BadDeviceToken"),
             Rule(prefix: "bad1", status: 400, reason: "DeviceTokenNotForTopic"),
             Rule(prefix: "4290", status: 429, reason: "TooManyRequests", retryAfterSeconds: 1),

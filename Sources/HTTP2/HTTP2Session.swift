@@ -36,7 +36,7 @@ package final class HTTP2Session {
     package struct Settings: Sendable {
         /// As a server: requests at once.
         package var concurrentStreams: UInt32 = 1_000
-        /// Bytes of a body that the peer may send before it hears from us.
+        /// Bytes of a body that the peer may send before we make room for more.
         package var window: UInt32 = 64 << 10
         package var headerTableByteCount: UInt32 = 4_096
         /// Bytes of the header fields of one stream; one with more is reset.
@@ -56,7 +56,7 @@ package final class HTTP2Session {
     /// The peer said goodbye in place of its settings: nothing else of it is read.
     private var isRefused = false
 
-    /// Makes the state and queues the preface; `observer` lives longer than the session.
+    /// Makes the state and queues the preface; the observer outlasts the session.
     package init(_ side: Side, settings: Settings = Settings(), observer: HTTP2Observer) throws(HTTP2Failure) {
         (self.side, self.settings, self.observer) = (side, settings, observer)
         hasFirstFrame = side == .server
@@ -203,14 +203,13 @@ package final class HTTP2Session {
         nghttp2_submit_rst_stream(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream.id, code)
     }
 
-    /// Asks the peer for a sign of life; the answer comes as `HTTP2Observer.pongReceived`.
+    /// Asks the peer for an answer; it comes as `HTTP2Observer.pongReceived`.
     package func ping() { nghttp2_submit_ping(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil) }
 
     /// Says that no new streams are taken.
     ///
-    /// - Parameters:
-    ///   - lastStream: the highest that is still worked on; `nil`: the highest that came.
-    ///   - debug: bytes for the peer's log; Apple writes its reason there.
+    /// `lastStream` is the highest that is still worked on, by default the highest that came. `debug` is for the peer's
+    /// log; Apple writes its reason there.
     package func goAway(lastStream: Int32? = nil, code: UInt32 = HTTP2Code.none, debug: [UInt8] = []) {
         let last = lastStream ?? nghttp2_session_get_last_proc_stream_id(raw)
         nghttp2_submit_goaway(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), last, code, debug, debug.count)

@@ -30,6 +30,8 @@ package final class HTTPCaller: @unchecked Sendable {
     package struct Limits: Sendable {
         package var connectMilliseconds = 5_000
         package var answerByteLimit = 64 << 20
+        /// How long `end` waits for an answer on its way, in steps of ten milliseconds.
+        package var endingPollCount = 50
         package init() {}
     }
 
@@ -38,12 +40,13 @@ package final class HTTPCaller: @unchecked Sendable {
     private let authoritiesFile: String?
     private let limits: Limits
     private let isCancelled = Atomic<Bool>(false)
+    private let isEnding = Atomic<Bool>(false)
     private var answer: [UInt8] = []
     private var isTooLarge = false
 
     private static let isReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
 
-    /// - Parameter authoritiesFile: PEM certificates to trust in place of the system's; `nil`: the system's.
+    /// Makes a caller that trusts the PEM certificates of `authoritiesFile`, or with `nil` the system's.
     package init(authoritiesFile: String? = nil, limits: Limits = Limits()) throws(HTTPCallFailure) {
         guard Self.isReady, let multi = curl_multi_init(), let handle = curl_easy_init() else {
             throw HTTPCallFailure(kind: .other, description: "libcurl has no memory")
@@ -65,16 +68,21 @@ package final class HTTPCaller: @unchecked Sendable {
         curl_multi_wakeup(rawMulti)
     }
 
-    /// Calls and waits for the answer.
+    /// Ends the call under way, but takes an answer that is on its way already; refuses each later call.
     ///
-    /// - Parameters:
-    ///   - method: `GET` or `POST`.
-    ///   - headers: besides what curl sets.
-    ///   - body: with `POST` only.
+    /// Our half of the connection closes: a server of long polls sees that nobody waits, and sends nothing new.
+    package func end() {
+        isEnding.store(true, ordering: .releasing)
+        curl_multi_wakeup(rawMulti)
+    }
+
+    /// Calls by `GET` or `POST` and waits for the answer; `headers` go out besides curl's own, a body with `POST` only.
     package func call(
         _ method: String, _ url: String, headers: [(String, String)], body: [UInt8] = [], timeoutMilliseconds: Int
     ) throws(HTTPCallFailure) -> HTTPReply {
-        guard !isCancelled.load(ordering: .acquiring) else { throw Self.cancelled }
+        guard !isCancelled.load(ordering: .acquiring), !isEnding.load(ordering: .acquiring) else {
+            throw Self.cancelled
+        }
         (answer, isTooLarge) = ([], false)
         // Connections survive a reset.
         curl_easy_reset(handle)
@@ -160,6 +168,7 @@ package final class HTTPCaller: @unchecked Sendable {
             throw HTTPCallFailure(kind: .other, description: "libcurl has no memory")
         }
         defer { curl_multi_remove_handle(rawMulti, handle) }
+        var pollCount = 0
         while true {
             var (running, ready, left): (CInt, CInt, CInt) = (0, 0, 0)
             guard curl_multi_perform(rawMulti, &running) == CURLM_OK else {
@@ -169,9 +178,22 @@ package final class HTTPCaller: @unchecked Sendable {
                 if message.pointee.msg == CURLMSG_DONE { return message.pointee.data.result }
             }
             if isCancelled.load(ordering: .acquiring) { throw Self.cancelled }
-            curl_multi_poll(rawMulti, nil, 0, 1_000, &ready)
-            if isCancelled.load(ordering: .acquiring) { throw Self.cancelled }
+            if isEnding.load(ordering: .acquiring) {
+                if pollCount == 0 { closeOurHalf() }
+                guard pollCount < limits.endingPollCount else { throw Self.cancelled }
+                pollCount += 1
+            }
+            curl_multi_poll(rawMulti, nil, 0, pollCount > 0 ? 10 : 1_000, &ready)
         }
+    }
+
+    private func closeOurHalf() {
+        var socket = CInt(-1)
+        // curl gives a socket where its declaration shows any value.
+        let code = withUnsafeMutablePointer(to: &socket) { place in
+            longwire_curl_get_socket(handle, place)
+        }
+        if code == CURLE_OK, socket >= 0 { shutdown(socket, CInt(SHUT_WR)) }
     }
 
     private static let cancelled = HTTPCallFailure(kind: .cancelled, description: "the call was cancelled")

@@ -11,14 +11,19 @@ public import Wire
 
 /// The key shared with the sender service, written `whsec_` and base 64.
 public struct HookSecret: Sendable {
-    private let key: [UInt8]
+    /// 24 to 64 bytes, the key of the HMAC.
+    package let key: [UInt8]
 
-    /// `nil` unless the text is `whsec_` followed by the base 64 of 24 to 64 bytes, as the specification asks.
+    /// `nil` unless the text is `whsec_` followed by the base 64 of 24 to 64 bytes, as the specification asks; some tools
+    /// leave the padding out.
     public init?(_ text: String) {
         let prefix = "whsec_"
-        guard text.hasPrefix(prefix), let key = Base64.decode(text.utf8.dropFirst(prefix.utf8.count), .standard),
-            (24...64).contains(key.count)
-        else { return nil }
+        guard text.hasPrefix(prefix) else { return nil }
+        var digits = Array(text.utf8.dropFirst(prefix.utf8.count))
+        if digits.last != UInt8(ascii: "=") {
+            while digits.count % 4 != 0 { digits.append(UInt8(ascii: "=")) }
+        }
+        guard let key = Base64.decode(digits, .standard), (24...64).contains(key.count) else { return nil }
         self.key = key
     }
 

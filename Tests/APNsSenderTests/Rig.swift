@@ -25,9 +25,7 @@ final class Rig {
     static let teamID = "DEF123GHIJ"
     private let logged = Lock<[String]>([])
 
-    /// - Parameters:
-    ///   - scripts: what each environment's Apple does.
-    ///   - scope: the environments that Apple knows the key for.
+    /// Makes a rig whose Apples do what `scripts` say, and know the key for the environments of `scope`.
     init(
         scripts: [Environment: FakeScript] = [:], scope: Set<Environment> = Set(Environment.allCases),
         topics: Set<String> = [], environments: Set<Environment> = Set(Environment.allCases), tokenInterval: Int64 = 0,

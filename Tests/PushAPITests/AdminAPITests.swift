@@ -427,6 +427,18 @@ struct HookTests {
         #expect(HookSecret(text) == nil)
     }
 
+    @Test("a secret is whsec_ and Base64 of 24 to 64 bytes")
+    func secret() {
+        #expect(HookSecret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX")?.key == Array(0..<24))
+        #expect(HookSecret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGA==")?.key == Array(0..<25))
+        #expect(HookSecret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGA")?.key == Array(0..<25))
+        for text in [
+            "", "whsec_", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX", "whsec_AAEC", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRY?",
+        ] {
+            #expect(HookSecret(text) == nil)
+        }
+    }
+
     @Test("a delivery keeps its id and body, and is signed anew each time")
     func delivery() throws {
         let secret = try #require(HookSecret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="))

@@ -1,3 +1,4 @@
+internal import Configuration
 internal import Platform
 
 /// The readings that `GatewayClock` works with.

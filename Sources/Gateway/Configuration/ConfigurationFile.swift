@@ -1,5 +1,7 @@
+package import Configuration
 internal import Delivery
 internal import Glibc
+internal import PushAPI
 
 /// Reads the configuration file: JSON5 text to `GatewayConfiguration`, strictly, with every problem named.
 ///
@@ -30,20 +32,8 @@ package enum ConfigurationFile {
     package static func read(
         _ bytes: [UInt8], file: String, isReadableByOthers: Bool = false
     ) throws(ConfigurationError) -> GatewayConfiguration {
-        let root: JSON5Node
-        do {
-            root = try JSON5Parser.parse(bytes)
-        } catch {
-            let problem = ConfigurationProblem(path: "", position: error.position, text: error.reason)
-            throw ConfigurationError(file: file, problems: [problem])
-        }
         let problems = ConfigurationProblems()
-        guard case .object(let members) = root.value else {
-            let text = "\(ConfigurationObject.shown(root)) is not allowed; an object"
-            let problem = ConfigurationProblem(path: "", position: root.position, text: text)
-            throw ConfigurationError(file: file, problems: [problem])
-        }
-        let object = ConfigurationObject(members, path: "", position: root.position, problems: problems)
+        let object = try ConfigurationObject.root(bytes, file: file, problems: problems)
         let reader = ConfigurationReader(file: file, problems: problems, isReadableByOthers: isReadableByOthers)
         let configuration = reader.read(object)
         guard problems.all.isEmpty else {

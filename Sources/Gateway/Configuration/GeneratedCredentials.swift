@@ -1,3 +1,5 @@
+package import Configuration
+
 /// What the gateway makes up when nobody configured it: the demo app and the admin listener's token.
 ///
 /// Both are kept in the data folder, so that a restart, and the command line tool beside it, find the same ones.

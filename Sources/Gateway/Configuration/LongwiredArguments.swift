@@ -1,3 +1,4 @@
+internal import Configuration
 internal import TextForms
 
 /// What the command line of `longwired` asks for.

@@ -1,3 +1,4 @@
+internal import Configuration
 package import Campaigns
 package import PushAPI
 

@@ -1,3 +1,4 @@
+internal import Configuration
 internal import Delivery
 internal import PushAPI
 internal import Wire

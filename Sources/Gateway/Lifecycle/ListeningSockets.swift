@@ -1,3 +1,4 @@
+internal import Configuration
 internal import EventLoops
 
 /// Every socket the gateway listens on, one a loop for each address, bound before the first connection is taken.

@@ -1,3 +1,4 @@
+internal import Configuration
 package import Wire
 
 /// A field's value.

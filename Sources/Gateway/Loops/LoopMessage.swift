@@ -1,3 +1,4 @@
+internal import Configuration
 internal import Campaigns
 internal import Delivery
 internal import EventLoops

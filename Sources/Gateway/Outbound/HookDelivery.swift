@@ -1,3 +1,5 @@
+package import Configuration
+
 /// One batch for the hook's receiver.
 ///
 /// The same id and body go out at every attempt.

@@ -1,3 +1,4 @@
+import Configuration
 internal import Gateway
 
 /// A configuration file: read or refused with reasons that name a place in it, the same each time.

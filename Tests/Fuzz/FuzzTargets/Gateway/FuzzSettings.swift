@@ -1,3 +1,4 @@
+import Configuration
 internal import Gateway
 internal import PushAPI
 

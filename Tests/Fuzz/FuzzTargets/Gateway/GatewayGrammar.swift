@@ -1,3 +1,4 @@
+import Configuration
 internal import Campaigns
 internal import Cryptography
 internal import Delivery

@@ -1,3 +1,4 @@
+import Configuration
 internal import Delivery
 internal import Gateway
 internal import Glibc

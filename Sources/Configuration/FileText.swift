@@ -2,23 +2,28 @@ internal import Glibc
 internal import Platform
 
 /// Whole small files, read and replaced at start and at reload; never on a loop.
-enum FileText {
-    struct Failure: Error, Equatable, CustomStringConvertible {
-        var path: String
-        var reason: String
+package enum FileText {
+    package struct Failure: Error, Equatable, CustomStringConvertible {
+        package var path: String
+        package var reason: String
         /// The file is not there at all.
-        var isAbsent = false
-        var description: String { "\(path): \(reason)" }
+        package var isAbsent = false
+
+        package init(path: String, reason: String, isAbsent: Bool = false) {
+            (self.path, self.reason, self.isAbsent) = (path, reason, isAbsent)
+        }
+
+        package var description: String { "\(path): \(reason)" }
     }
 
-    struct Contents {
-        var bytes: [UInt8]
+    package struct Contents {
+        package var bytes: [UInt8]
         /// Others than the owner may read it.
-        var isReadableByOthers: Bool
+        package var isReadableByOthers: Bool
     }
 
     /// Reads a regular file of at most `limit` bytes.
-    static func read(_ path: String, limit: Int) throws(Failure) -> Contents {
+    package static func read(_ path: String, limit: Int) throws(Failure) -> Contents {
         // Without O_NONBLOCK the open of a pipe would wait for its writer for good.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw failure(path, errno) }
@@ -43,14 +48,14 @@ enum FileText {
     }
 
     /// Replaces `path` by a file that only its owner can read: all of it or, after a crash or a power failure, none of it.
-    static func replacePrivately(_ path: String, with bytes: [UInt8]) throws(Failure) {
+    package static func replacePrivately(_ path: String, with bytes: [UInt8]) throws(Failure) {
         do throws(SystemError) { try FileSystem.replace(path, with: bytes) } catch {
             throw failure(error.subject, error.code)
         }
     }
 
     /// Makes a folder for the owner alone, with those above it, names on the disk; an existing one is left as it is.
-    static func makeFolder(_ path: String) throws(Failure) {
+    package static func makeFolder(_ path: String) throws(Failure) {
         do throws(SystemError) { try FileSystem.createDirectory(path) } catch {
             throw failure(path, error.code == EEXIST ? ENOTDIR : error.code)
         }

@@ -6,6 +6,10 @@ package struct ConfigurationProblem: Equatable, Sendable, CustomStringConvertibl
     package var position: TextPosition?
     package var text: String
 
+    package init(path: String, position: TextPosition?, text: String) {
+        (self.path, self.position, self.text) = (path, position, text)
+    }
+
     package var description: String {
         let place = position.map { "\($0.line):\($0.column): " } ?? ""
         return place + (path.isEmpty ? text : "\(path): \(text)")

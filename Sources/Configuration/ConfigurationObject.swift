@@ -1,13 +1,15 @@
 /// Gathers problems while the tree is read, so that one run names all of them.
-final class ConfigurationProblems {
-    private(set) var all: [ConfigurationProblem] = []
+package final class ConfigurationProblems {
+    package private(set) var all: [ConfigurationProblem] = []
 
-    func report(_ path: String, at position: TextPosition?, _ text: String) {
+    package init() {}
+
+    package func report(_ path: String, at position: TextPosition?, _ text: String) {
         all.append(ConfigurationProblem(path: path, position: position, text: text))
     }
 
     /// Problems in the order of the file.
-    var sorted: [ConfigurationProblem] {
+    package var sorted: [ConfigurationProblem] {
         all.sorted { left, right in
             guard let first = left.position else { return right.position != nil }
             guard let second = right.position else { return false }
@@ -17,43 +19,62 @@ final class ConfigurationProblems {
 }
 
 /// One object of the tree while it is read: each key is taken once, and what nobody took is unknown.
-final class ConfigurationObject {
-    let problems: ConfigurationProblems
-    let path: String
+package final class ConfigurationObject {
+    package let problems: ConfigurationProblems
+    package let path: String
     let position: TextPosition
     private let members: [String: JSON5Member]
     private var asked: [String] = []
 
-    init(_ members: [JSON5Member], path: String, position: TextPosition, problems: ConfigurationProblems) {
+    package init(_ members: [JSON5Member], path: String, position: TextPosition, problems: ConfigurationProblems) {
         // The parser refuses repeated keys.
         self.members = Dictionary(members.map { ($0.key, $0) }, uniquingKeysWith: { first, _ in first })
         (self.path, self.position, self.problems) = (path, position, problems)
     }
 
-    func path(of key: String) -> String { path.isEmpty ? key : "\(path).\(key)" }
+    /// Reads the text of a file whose root is an object.
+    package static func root(
+        _ bytes: [UInt8], file: String, problems: ConfigurationProblems
+    ) throws(ConfigurationError) -> ConfigurationObject {
+        let root: JSON5Node
+        do {
+            root = try JSON5Parser.parse(bytes)
+        } catch {
+            let problem = ConfigurationProblem(path: "", position: error.position, text: error.reason)
+            throw ConfigurationError(file: file, problems: [problem])
+        }
+        guard case .object(let members) = root.value else {
+            let text = "\(shown(root)) is not allowed; an object"
+            let problem = ConfigurationProblem(path: "", position: root.position, text: text)
+            throw ConfigurationError(file: file, problems: [problem])
+        }
+        return ConfigurationObject(members, path: "", position: root.position, problems: problems)
+    }
+
+    package func path(of key: String) -> String { path.isEmpty ? key : "\(path).\(key)" }
 
     /// True when the key is there and not null.
-    func has(_ key: String) -> Bool { members[key].map { $0.node.value != .null } ?? false }
+    package func has(_ key: String) -> Bool { members[key].map { $0.node.value != .null } ?? false }
 
-    func report(_ key: String, _ text: String) {
+    package func report(_ key: String, _ text: String) {
         problems.report(path(of: key), at: members[key]?.keyPosition ?? position, text)
     }
 
     /// The node under `key`; `nil` when it is absent or null, which mean the same.
-    func node(_ key: String) -> JSON5Node? {
+    package func node(_ key: String) -> JSON5Node? {
         asked.append(key)
         guard let node = members[key]?.node, node.value != .null else { return nil }
         return node
     }
 
     /// The object under `key`; `nil` when it is absent or no object (reported).
-    func object(_ key: String) -> ConfigurationObject? {
+    package func object(_ key: String) -> ConfigurationObject? {
         guard let node = node(key) else { return nil }
         return Self.object(node, path: path(of: key), problems: problems)
     }
 
     /// The objects in the array under `key`; `nil` when it is absent or no array (reported).
-    func objects(_ key: String, limit: Int) -> [ConfigurationObject]? {
+    package func objects(_ key: String, limit: Int) -> [ConfigurationObject]? {
         guard let node = node(key) else { return nil }
         guard case .array(let nodes) = node.value else {
             report(key, "\(Self.shown(node)) is not allowed; an array of objects")
@@ -74,7 +95,7 @@ final class ConfigurationObject {
         return ConfigurationObject(members, path: path, position: node.position, problems: problems)
     }
 
-    func boolean(_ key: String) -> Bool? {
+    package func boolean(_ key: String) -> Bool? {
         guard let node = node(key) else { return nil }
         guard case .boolean(let value) = node.value else {
             report(key, "\(Self.shown(node)) is not allowed; true or false")
@@ -83,7 +104,7 @@ final class ConfigurationObject {
         return value
     }
 
-    func integer(_ key: String, in range: ClosedRange<Int64>) -> Int64? {
+    package func integer(_ key: String, in range: ClosedRange<Int64>) -> Int64? {
         guard let node = node(key) else { return nil }
         guard case .integer(let value) = node.value, range.contains(value) else {
             report(
@@ -95,7 +116,7 @@ final class ConfigurationObject {
     }
 
     /// A text that `check` accepts; `allowed` says which those are.
-    func string(_ key: String, allowed: String, where check: (String) -> Bool) -> String? {
+    package func string(_ key: String, allowed: String, where check: (String) -> Bool) -> String? {
         guard let node = node(key) else { return nil }
         guard case .string(let value) = node.value, check(value) else {
             report(key, "\(Self.shown(node)) is not allowed; \(allowed)")
@@ -104,7 +125,7 @@ final class ConfigurationObject {
         return value
     }
 
-    func choice<Value: RawRepresentable & CaseIterable>(_ key: String, _: Value.Type) -> Value?
+    package func choice<Value: RawRepresentable & CaseIterable>(_ key: String, _: Value.Type) -> Value?
     where Value.RawValue == String {
         let allowed = Value.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
         guard let text = string(key, allowed: "one of \(allowed)", where: { Value(rawValue: $0) != nil }) else {
@@ -116,7 +137,7 @@ final class ConfigurationObject {
     /// Texts from a string or an array of strings, each with its position; `nil` when absent or wrong (reported).
     ///
     /// `isSecret` keeps the values out of what is reported.
-    func strings(_ key: String, limit: Int, isSecret: Bool = false) -> [String]? {
+    package func strings(_ key: String, limit: Int, isSecret: Bool = false) -> [String]? {
         guard let node = node(key) else { return nil }
         let nodes: [JSON5Node]
         if case .array(let list) = node.value { nodes = list } else { nodes = [node] }
@@ -139,7 +160,7 @@ final class ConfigurationObject {
     /// Reports every key that nobody asked for.
     ///
     /// Call it last.
-    func finish() {
+    package func finish() {
         let known = asked.sorted()
         for member in members.values where !asked.contains(member.key) {
             let near = known.min { Self.distance($0, member.key) < Self.distance($1, member.key) }
@@ -151,7 +172,7 @@ final class ConfigurationObject {
     }
 
     /// A value as a message shows it: short, and on one line.
-    static func shown(_ node: JSON5Node) -> String {
+    package static func shown(_ node: JSON5Node) -> String {
         switch node.value {
         case .null: "null"
         case .boolean(let value): "\(value)"

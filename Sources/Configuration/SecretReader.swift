@@ -1,16 +1,16 @@
 /// Reads secrets: `key` inline or `keyFile` from files, one or several that overlap while they are changed.
-struct SecretReader {
+package struct SecretReader {
     let folder: String
     let problems: ConfigurationProblems
-    private(set) var hasInline = false
-    private(set) var warnings: [String] = []
+    package private(set) var hasInline = false
+    package private(set) var warnings: [String] = []
 
-    init(folder: String, problems: ConfigurationProblems) { (self.folder, self.problems) = (folder, problems) }
+    package init(folder: String, problems: ConfigurationProblems) { (self.folder, self.problems) = (folder, problems) }
 
     /// The secrets under `key` or `keyFile`, newest first; `nil` when there is none or one is wrong (reported).
     ///
     /// `check` tells what else a secret of this kind must be.
-    mutating func read(
+    package mutating func read(
         _ object: ConfigurationObject, _ key: String, _ byteCount: ClosedRange<Int>,
         where check: (String) -> Bool = { _ in true }
     ) -> [Secret]? {
@@ -73,7 +73,7 @@ struct SecretReader {
         return true
     }
 
-    static func isVisible(_ text: String, _ byteCount: ClosedRange<Int>) -> Bool {
+    package static func isVisible(_ text: String, _ byteCount: ClosedRange<Int>) -> Bool {
         byteCount.contains(text.utf8.count) && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
     }
 
@@ -82,49 +82,5 @@ struct SecretReader {
         while let last = slice.last, last <= 0x20 { slice.removeLast() }
         while let first = slice.first, first <= 0x20 { slice.removeFirst() }
         return slice
-    }
-}
-
-/// A hook's signing key as Standard Webhooks writes it: `whsec_` and Base64.
-package struct HookSecret: Sendable {
-    /// 24 to 64 bytes, the key of the HMAC.
-    package let key: [UInt8]
-
-    /// `nil`: not of that form.
-    package init?(_ text: String) {
-        guard text.hasPrefix("whsec_"), let key = Self.base64(text.utf8.dropFirst(6)), 24...64 ~= key.count else {
-            return nil
-        }
-        self.key = key
-    }
-
-    /// Base64 with or without its padding; `nil` for anything else.
-    private static func base64(_ text: Substring.UTF8View.SubSequence) -> [UInt8]? {
-        var digits = Array(text)
-        if digits.last == UInt8(ascii: "="), digits.count % 4 == 0 {
-            digits.removeLast()
-            if digits.last == UInt8(ascii: "=") { digits.removeLast() }
-        }
-        guard digits.count % 4 != 1 else { return nil }
-        var bytes: [UInt8] = []
-        var word: UInt32 = 0, bitCount = 0
-        for digit in digits {
-            let value: UInt8
-            switch digit {
-            case UInt8(ascii: "A")...UInt8(ascii: "Z"): value = digit - 65
-            case UInt8(ascii: "a")...UInt8(ascii: "z"): value = digit - 71
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = digit + 4
-            case UInt8(ascii: "+"): value = 62
-            case UInt8(ascii: "/"): value = 63
-            default: return nil
-            }
-            word = word << 6 | UInt32(value)
-            bitCount += 6
-            if bitCount >= 8 {
-                bitCount -= 8
-                bytes.append(UInt8(truncatingIfNeeded: word >> UInt32(bitCount)))
-            }
-        }
-        return bytes
     }
 }

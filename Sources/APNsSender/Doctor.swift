@@ -1,0 +1,166 @@
+internal import Configuration
+internal import APNs
+internal import Cryptography
+internal import EventLoops
+internal import HTTPClient
+internal import Platform
+internal import PushAPI
+
+/// `longwire-apns doctor`: tries what the sender will do, and says what is wrong in plain words.
+struct Doctor {
+    /// A well-formed token that no device has: Apple looks at it last, so any other refusal is about us.
+    private static let strangerToken = String(repeating: "0", count: 64)
+
+    let configuration: SenderConfiguration
+    let topic: String
+    let token: String?
+    let environments: [Environment]
+    let tell: (String) -> Void
+    private(set) var problemCount = 0
+
+    init(
+        _ configuration: SenderConfiguration, topic: String, token: String?, environment: Environment?,
+        tell: @escaping (String) -> Void
+    ) {
+        (self.configuration, self.topic, self.token, self.tell) = (configuration, topic, token, tell)
+        environments = environment.map { [$0] } ?? Environment.allCases
+    }
+
+    /// - Returns: whether all is well.
+    mutating func run() -> Bool {
+        gateway()
+        for entry in configuration.credentials {
+            let credential: Credential
+            do throws(TLSFailure) {
+                credential = try configuration.open(entry)
+            } catch {
+                bad("credential \(entry.name)", error.description)
+                continue
+            }
+            switch entry.proof {
+            case .key(let key): good("credential \(entry.name)", "\(key.file) is a P-256 key")
+            case .certificate(let certificate): good("credential \(entry.name)", "\(certificate.file) is readable")
+            }
+            for environment in environments where entry.environments.contains(environment) {
+                apple(credential, environment)
+            }
+        }
+        tell(problemCount == 0 ? "All is well." : "\(problemCount) problem(s).")
+        return problemCount == 0
+    }
+
+    private func good(_ what: String, _ text: String) { tell("ok       \(what): \(text)") }
+
+    private mutating func bad(_ what: String, _ text: String) {
+        problemCount += 1
+        tell("PROBLEM  \(what): \(text)")
+    }
+
+    /// An empty extension changes nothing and needs the same right as a lease.
+    private mutating func gateway() {
+        let url = configuration.link.url
+        do throws(HTTPCallFailure) {
+            let caller = try HTTPCaller(authoritiesFile: configuration.link.authoritiesFile)
+            let reply = try caller.call(
+                "POST", url + "/v1/handoff/extend",
+                headers: [
+                    ("Content-Type", "application/json"),
+                    ("Authorization", "Bearer " + (configuration.tokens.first?.exposed ?? "")),
+                ], body: Array("{\"jobs\":[],\"leaseSeconds\":60}".utf8), timeoutMilliseconds: 10_000)
+            switch reply.status {
+            case 200: good("gateway", "\(url) takes our token")
+            case 401: bad("gateway", "\(url) does not know our token: look at gateway.tokenFile")
+            case 403: bad("gateway", "our credential at \(url) may not handoff: add it to its may")
+            default: bad("gateway", "\(url) answers \(reply.status) \(String(decoding: reply.body, as: UTF8.self))")
+            }
+        } catch {
+            bad("gateway", "\(error): is longwired running, and is this its admin listener?")
+        }
+    }
+
+    /// One request by the sender's own way.
+    private mutating func apple(_ credential: Credential, _ environment: Environment) {
+        let what = "\(credential.name), \(environment.rawValue)"
+        guard let endpoint = configuration.endpoints[environment] else { return }
+        let found = Findings()
+        do {
+            let loop = try EventLoop(index: 0, name: "doctor")
+            defer { loop.stop() }
+            let only = Credential(
+                name: credential.name, kind: credential.kind, environments: [environment], tls: credential.tls)
+            let sender = Sender(
+                on: loop, credentials: [:], otherCredentials: [only], endpoints: [environment: endpoint],
+                limits: configuration.limits,
+                log: SenderLog { event, text in
+                    if event == "connectionFailed" { found.failures.withLock { $0.append(text) } }
+                },
+                resolver: { endpoint, done in
+                    do throws(RemoteAddress.Failure) {
+                        done(.success(try RemoteAddress.resolve(host: endpoint.host, port: endpoint.port)))
+                    } catch {
+                        done(.failure(error))
+                    }
+                }, results: { outcomes in found.outcomes.withLock { $0 += outcomes } })
+            _ = try sender.take(job(environment))
+            let end = SystemClock.monotonicMilliseconds + 15_000
+            while found.outcomes.withLock({ $0.isEmpty }), found.failures.withLock({ $0.count < 2 }),
+                SystemClock.monotonicMilliseconds < end
+            {
+                loop.step(at: SystemClock.monotonicMilliseconds, isTick: true)
+                Pause.milliseconds(2)
+            }
+            sender.beginStop()
+            sender.abandon()
+        } catch {
+            return bad(what, "\(error)")
+        }
+        report(what, endpoint, found)
+    }
+
+    private mutating func report(_ what: String, _ endpoint: Lane.Endpoint, _ found: Findings) {
+        guard let outcome = found.outcomes.withLock({ $0.first { $0.reason != "senderStops" } }) else {
+            let reason = found.failures.withLock { $0.last } ?? "no answer within 15 s"
+            return bad(
+                what,
+                "\(endpoint.authority) cannot be used: \(reason). Port 443 must be open, and no proxy may stand between"
+            )
+        }
+        let reason = Reason(rawValue: outcome.reason)
+        switch outcome.kind {
+        case .accepted: good(what, "Apple took a silent push to the token")
+        case .badToken where reason == .badDeviceToken && token == nil:
+            good(what, "Apple accepts the credential and the topic \(topic)")
+        default:
+            bad(what, "\(outcome.reason): " + (reason.map { "\($0.advice)" } ?? "see Apple's documentation"))
+        }
+    }
+
+    private final class Findings: Sendable {
+        let outcomes = Lock<[JobOutcome]>([])
+        let failures = Lock<[String]>([])
+    }
+
+    private func job(_ environment: Environment) -> [UInt8] {
+        var writer = JSONWriter(capacity: 1_024)
+        writer.beginObject()
+        writer.key("jobs")
+        writer.beginArray()
+        writer.beginObject()
+        for (name, value) in [
+            ("jobId", "doctor"), ("leaseId", "doctor"), ("appId", "doctor"), ("tokenKind", "alert"),
+            ("deviceToken", token ?? Self.strangerToken), ("environment", environment.rawValue), ("topic", topic),
+            ("pushType", "background"), ("apnsId", "00000000-0000-4000-8000-000000000000"),
+        ] {
+            writer.key(name)
+            writer.string(value)
+        }
+        writer.key("priority")
+        writer.integer(Int64(5))
+        writer.key("body")
+        writer.raw(Array("{\"aps\":{\"content-available\":1}}".utf8))
+        writer.endObject()
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
+    }
+}

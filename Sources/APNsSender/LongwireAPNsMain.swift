@@ -1,0 +1,126 @@
+internal import Configuration
+internal import Cryptography
+internal import EventLoops
+internal import Glibc
+internal import Platform
+internal import TextForms
+
+/// The whole of `longwire-apns`, from its arguments to its exit code.
+public enum LongwireAPNsMain {
+    /// Runs until a signal ends it.
+    ///
+    /// - Parameter arguments: without the program's name.
+    /// - Returns: the exit code (docs/APNs.md).
+    public static func run(_ arguments: [String]) -> Int32 {
+        signal(SIGPIPE, SIG_IGN)
+        // Blocked before any thread exists, so that all threads inherit it; `sigtimedwait` takes them.
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
+        pthread_sigmask(SIG_BLOCK, &signals, nil)
+        let parsed: SenderArguments
+        do throws(SenderArguments.UsageError) {
+            parsed = try SenderArguments(arguments)
+        } catch {
+            return fail(error.description, 64)
+        }
+        do {
+            switch parsed.action {
+            case .help: return tell(SenderArguments.helpText)
+            case .version: return tell("longwire-apns \(versionText)")
+            case .check: return try check(parsed)
+            case .doctor: return try doctor(parsed)
+            case .fake: return try fake(parsed, &signals)
+            case .run: return try send(parsed, &signals)
+            }
+        } catch let error as ConfigurationError {
+            return fail(error.description, 78)
+        } catch let error as TLSFailure {
+            return fail(error.description, 78)
+        } catch let error as ListenFailure {
+            return fail(error.description, 78)
+        } catch {
+            return fail("\(error)", 70)
+        }
+    }
+
+    private static let versionText = "0.1.0"
+
+    private static func configuration(_ parsed: SenderArguments) throws(ConfigurationError) -> SenderConfiguration {
+        try SenderConfiguration.load(parsed.configurationFile ?? "")
+    }
+
+    private static func check(_ parsed: SenderArguments) throws -> Int32 {
+        let configuration = try configuration(parsed)
+        _ = try configuration.openCredentials()
+        return tell(
+            (configuration.warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(separator: "\n"))
+    }
+
+    private static func doctor(_ parsed: SenderArguments) throws -> Int32 {
+        var doctor = Doctor(
+            try configuration(parsed), topic: parsed.topic ?? "", token: parsed.token, environment: parsed.environment,
+            tell: { _ = tell($0) })
+        return doctor.run() ? 0 : 1
+    }
+
+    private static func send(_ parsed: SenderArguments, _ signals: inout sigset_t) throws -> Int32 {
+        let configuration = try configuration(parsed)
+        let log = SenderLog { event, text in write(event, text) }
+        for warning in configuration.warnings { log.write("configurationWarning", warning) }
+        let program = try SenderProgram(configuration, log: log)
+        try program.start()
+        log.write("started", "version \(versionText)")
+        greet("longwire-apns \(versionText) sends for \(configuration.link.url).", program.addresses)
+        loop: while true {
+            switch sigwaitinfo(&signals, nil) {
+            case SIGTERM, SIGINT: break loop
+            case SIGHUP: program.reload()
+            default: continue
+            }
+        }
+        log.write("stopping", "no more jobs are taken")
+        program.stop()
+        log.write("stopped", "clean")
+        return 0
+    }
+
+    private static func fake(_ parsed: SenderArguments, _ signals: inout sigset_t) throws -> Int32 {
+        let program = try FakeProgram(parsed.fake)
+        try program.loop.start()
+        greet("A fake Apple is ready.", program.addresses)
+        while true {
+            let number = sigwaitinfo(&signals, nil)
+            if number == SIGTERM || number == SIGINT { break }
+        }
+        program.loop.stop()
+        program.loop.join()
+        return 0
+    }
+
+    private static func greet(_ text: String, _ lines: [(name: String, address: String)]) {
+        let rest = lines.map { "  \($0.name)\(String(repeating: " ", count: max(1, 14 - $0.name.count)))\($0.address)" }
+        _ = tell(([text] + rest).joined(separator: "\n"))
+    }
+
+    /// One log line, as JSON, to standard error.
+    private static func write(_ event: String, _ text: String) {
+        let time = CivilTime(millisecondsSince1970: Int64(SystemClock.wallMilliseconds)).timestamp
+        let line =
+            "{\"time\":\"\(time)\",\"event\":\(JSONString.quoted(event)),\"detail\":\(JSONString.quoted(text))}\n"
+        _ = BoundedWriter.write(line, to: STDERR_FILENO, atMostMilliseconds: 1_000)
+    }
+
+    private static func tell(_ text: String) -> Int32 {
+        switch BoundedWriter.write(text + "\n", to: STDOUT_FILENO, atMostMilliseconds: 1_000) {
+        case .done: 0
+        case .timedOut, .failed: 74
+        }
+    }
+
+    private static func fail(_ text: String, _ code: Int32) -> Int32 {
+        let line = text.hasPrefix("longwire-apns") ? text + "\n" : "longwire-apns: " + text + "\n"
+        _ = BoundedWriter.write(line, to: STDERR_FILENO, atMostMilliseconds: 1_000)
+        return code
+    }
+}

@@ -1,0 +1,299 @@
+internal import APNs
+internal import Configuration
+internal import Cryptography
+internal import PushAPI
+
+/// What `longwire-apns` works by, read from one JSON5 file.
+struct SenderConfiguration {
+    struct Key {
+        var file: String
+        var keyID: String
+        var teamID: String
+    }
+
+    struct Certificate {
+        var file: String
+        var keyFile: String?
+        var password: Secret?
+    }
+
+    enum Proof {
+        case key(Key)
+        case certificate(Certificate)
+    }
+
+    struct CredentialEntry {
+        var name: String
+        var proof: Proof
+        var environments: Set<Environment>
+        /// The apps that it is for; empty: all that no other credential names.
+        var apps: [String]
+    }
+
+    struct Hook {
+        var listen: ListenAddress
+        var secrets: [Secret]
+    }
+
+    var file: String
+    var link: GatewayLink.Settings
+    var tokens: [Secret]
+    var leases: Bool
+    var hook: Hook?
+    var endpoints: [Environment: Lane.Endpoint]
+    var appleAuthorities: String?
+    var limits: Lane.Limits
+    var stopMilliseconds: UInt64
+    var credentials: [CredentialEntry]
+    var admin: ListenAddress?
+    var warnings: [String] = []
+
+    /// Reads and checks the file, and the secrets that it names; `--check` does just this.
+    static func load(_ path: String) throws(ConfigurationError) -> SenderConfiguration {
+        let contents: FileText.Contents
+        do throws(FileText.Failure) {
+            contents = try FileText.read(path, limit: ConfigurationLimits.fileByteCount)
+        } catch {
+            throw ConfigurationError(
+                file: path,
+                problems: [ConfigurationProblem(path: "", position: nil, text: "cannot be read: \(error.reason)")])
+        }
+        let problems = ConfigurationProblems()
+        let root = try ConfigurationObject.root(contents.bytes, file: path, problems: problems)
+        var reader = SenderConfigurationReader(file: path, problems: problems)
+        let configuration = reader.read(root)
+        guard problems.all.isEmpty, let configuration else {
+            throw ConfigurationError(file: path, problems: problems.sorted)
+        }
+        return configuration
+    }
+}
+
+/// Turns the tree into a configuration, section by section.
+private struct SenderConfigurationReader {
+    let file: String
+    let problems: ConfigurationProblems
+    private var secrets: SecretReader
+
+    init(file: String, problems: ConfigurationProblems) {
+        (self.file, self.problems) = (file, problems)
+        secrets = SecretReader(folder: Self.folder(of: file), problems: problems)
+    }
+
+    private static func folder(of file: String) -> String {
+        file.lastIndex(of: "/").map { String(file[...$0]) } ?? ""
+    }
+
+    private func resolved(_ path: String) -> String { path.hasPrefix("/") ? path : Self.folder(of: file) + path }
+
+    mutating func read(_ root: ConfigurationObject) -> SenderConfiguration? {
+        var link = GatewayLink.Settings(url: "http://127.0.0.1:7081")
+        var tokens: [Secret] = []
+        var leases = true
+        if let gateway = root.object("gateway") {
+            read(gateway, &link, &leases)
+            tokens = secrets.read(gateway, "token", 1...4_096) ?? []
+            gateway.finish()
+        } else {
+            root.report("gateway", "missing; the gateway's address and token")
+        }
+        var hook: SenderConfiguration.Hook?
+        if let object = root.object("hook") { hook = readHook(object) }
+        let (endpoints, authorities, limits) = apple(root.object("apple"))
+        var credentials: [SenderConfiguration.CredentialEntry] = []
+        for object in root.objects("credentials", limit: 1_000) ?? [] {
+            if let credential = readCredential(object) { credentials.append(credential) }
+        }
+        if credentials.isEmpty { root.report("credentials", "missing; at least one key or certificate") }
+        checkNames(credentials, root)
+        let admin = root.object("admin").flatMap { readAdmin($0) }
+        let stop = root.integer("stopSeconds", in: 0...300) ?? 10
+        root.finish()
+        if !leases, hook == nil { root.report("hook", "missing; with gateway.lease false the hook is the only way in") }
+        return SenderConfiguration(
+            file: file, link: link, tokens: tokens, leases: leases, hook: hook, endpoints: endpoints,
+            appleAuthorities: authorities, limits: limits, stopMilliseconds: UInt64(stop) * 1_000,
+            credentials: credentials, admin: admin, warnings: secrets.warnings)
+    }
+
+    private func read(_ gateway: ConfigurationObject, _ link: inout GatewayLink.Settings, _ leases: inout Bool) {
+        if let url = gateway.string("url", allowed: "https://host:port, or http:// of this machine", where: isURL) {
+            link.url = url.hasSuffix("/") ? String(url.dropLast()) : url
+        }
+        if let file = gateway.string("authoritiesFile", allowed: "a path", where: { !$0.isEmpty }) {
+            link.authoritiesFile = resolved(file)
+        }
+        leases = gateway.boolean("lease") ?? true
+        link.leaseSeconds = Int(gateway.integer("leaseSeconds", in: 10...300) ?? 60)
+        link.waitSeconds = Int(gateway.integer("waitSeconds", in: 0...30) ?? 20)
+        link.jobs = Int(gateway.integer("jobs", in: 1...100_000) ?? 2_000)
+    }
+
+    private func isURL(_ text: String) -> Bool {
+        do throws(HookURL.Refusal) {
+            _ = try HookURL(text)
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    private mutating func readHook(_ object: ConfigurationObject) -> SenderConfiguration.Hook? {
+        defer { object.finish() }
+        let secrets = secrets.read(object, "secret", 32...256) { HookSecret($0) != nil }
+        guard let listen = address(object, "listen"), let secrets else { return nil }
+        return SenderConfiguration.Hook(listen: listen, secrets: secrets)
+    }
+
+    private func readAdmin(_ object: ConfigurationObject) -> ListenAddress? {
+        defer { object.finish() }
+        return address(object, "listen")
+    }
+
+    private func address(_ object: ConfigurationObject, _ key: String) -> ListenAddress? {
+        object.string(key, allowed: "HOST:PORT with a numeric host", where: { ListenAddress($0) != nil })
+            .flatMap { ListenAddress($0) }
+    }
+
+    private func apple(
+        _ object: ConfigurationObject?
+    ) -> ([Environment: Lane.Endpoint], authorities: String?, Lane.Limits) {
+        var endpoints: [Environment: Lane.Endpoint] = [:]
+        for environment in Environment.allCases {
+            endpoints[environment] = Lane.Endpoint(host: environment.host, port: 443)
+        }
+        var limits = Lane.Limits()
+        guard let object else { return (endpoints, nil, limits) }
+        defer { object.finish() }
+        for environment in Environment.allCases {
+            guard
+                let text = object.string(
+                    environment.rawValue, allowed: "HOST or HOST:PORT", where: { Self.endpoint($0) != nil })
+            else { continue }
+            endpoints[environment] = Self.endpoint(text)
+        }
+        limits.connections = Int(object.integer("connections", in: 1...100) ?? Int64(limits.connections))
+        limits.streams = Int(object.integer("streams", in: 1...10_000) ?? Int64(limits.streams))
+        limits.requestMilliseconds = UInt64(
+            object.integer("requestMilliseconds", in: 100...300_000) ?? Int64(limits.requestMilliseconds))
+        limits.pingMilliseconds = UInt64(
+            object.integer("pingMilliseconds", in: 100...3_600_000) ?? Int64(limits.pingMilliseconds))
+        let authorities = object.string("authoritiesFile", allowed: "a path", where: { !$0.isEmpty })
+        return (endpoints, authorities.map(resolved), limits)
+    }
+
+    private static func endpoint(_ text: String) -> Lane.Endpoint? {
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count <= 2, let host = parts.first, !host.isEmpty,
+            host.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "/") })
+        else { return nil }
+        guard parts.count == 2 else { return Lane.Endpoint(host: String(host), port: 443) }
+        guard let port = UInt16(parts[1]), port > 0 else { return nil }
+        return Lane.Endpoint(host: String(host), port: port)
+    }
+
+    private mutating func readCredential(_ object: ConfigurationObject) -> SenderConfiguration.CredentialEntry? {
+        defer { object.finish() }
+        let name = object.string("name", allowed: "1 to 64 characters", where: { (1...64).contains($0.utf8.count) })
+        if name == nil, !object.has("name") { object.report("name", "missing") }
+        let words = object.strings("environments", limit: 2)
+        let environments = words.map { Set($0.compactMap(Environment.init)) } ?? Set(Environment.allCases)
+        if let words, environments.count != words.count || words.isEmpty {
+            object.report("environments", "only \"production\" and \"sandbox\" are allowed, each once")
+        }
+        let apps = object.strings("apps", limit: 1_000) ?? []
+        let proof: SenderConfiguration.Proof?
+        switch (object.object("key"), object.object("certificate")) {
+        case (let key?, nil): proof = readKey(key).map { .key($0) }
+        case (nil, let certificate?): proof = readCertificate(certificate).map { .certificate($0) }
+        case (.some, .some):
+            object.report("certificate", "not allowed beside key; give one of the two")
+            return nil
+        case (nil, nil):
+            object.report("key", "missing; give key with file, keyId and teamId, or certificate with file")
+            return nil
+        }
+        guard let name, let proof else { return nil }
+        return SenderConfiguration.CredentialEntry(name: name, proof: proof, environments: environments, apps: apps)
+    }
+
+    private func readKey(_ object: ConfigurationObject) -> SenderConfiguration.Key? {
+        defer { object.finish() }
+        let file = required(object, "file", "the path of the .p8 file") { !$0.isEmpty }
+        let form = "ten characters of A–Z and 0–9"
+        let keyID = required(object, "keyId", form) { ProviderToken.isIdentifier($0) }
+        let teamID = required(object, "teamId", form) { ProviderToken.isIdentifier($0) }
+        guard let file, let keyID, let teamID else { return nil }
+        return SenderConfiguration.Key(file: resolved(file), keyID: keyID, teamID: teamID)
+    }
+
+    private mutating func readCertificate(_ object: ConfigurationObject) -> SenderConfiguration.Certificate? {
+        defer { object.finish() }
+        let file = required(object, "file", "the path of a .p12 or .pem file") { !$0.isEmpty }
+        let keyFile = object.string("keyFile", allowed: "a path", where: { !$0.isEmpty })
+        var password: Secret?
+        if object.has("password") || object.has("passwordFile") {
+            password = secrets.read(object, "password", 1...1_024)?.first
+        }
+        guard let file else { return nil }
+        return SenderConfiguration.Certificate(
+            file: resolved(file), keyFile: keyFile.map(resolved), password: password)
+    }
+
+    private func required(
+        _ object: ConfigurationObject, _ key: String, _ allowed: String, where check: (String) -> Bool
+    ) -> String? {
+        guard object.has(key) else {
+            object.report(key, "missing; \(allowed)")
+            _ = object.node(key)
+            return nil
+        }
+        return object.string(key, allowed: allowed, where: check)
+    }
+
+    private func checkNames(_ credentials: [SenderConfiguration.CredentialEntry], _ root: ConfigurationObject) {
+        var names: Set<String> = []
+        for credential in credentials where !names.insert(credential.name).inserted {
+            root.report("credentials", "the name \(credential.name) is given twice")
+        }
+    }
+}
+
+extension SenderConfiguration {
+    /// Opens the keys and certificates.
+    ///
+    /// - Throws: names the credential and its file.
+    func openCredentials() throws(TLSFailure) -> (ofApps: [String: [Credential]], others: [Credential]) {
+        var (apps, others): ([String: [Credential]], [Credential]) = ([:], [])
+        for entry in credentials {
+            let credential = try open(entry)
+            if entry.apps.isEmpty { others.append(credential) }
+            for app in entry.apps { apps[app, default: []].append(credential) }
+        }
+        return (apps, others)
+    }
+
+    func open(_ entry: CredentialEntry) throws(TLSFailure) -> Credential {
+        let tls = try TLSContext(trusting: appleAuthorities.map { .certificates(path: $0) } ?? .system)
+        tls.requireHTTP2()
+        switch entry.proof {
+        case .key(let key):
+            let contents: FileText.Contents
+            do throws(FileText.Failure) {
+                contents = try FileText.read(key.file, limit: ConfigurationLimits.secretFileByteCount)
+            } catch {
+                throw TLSFailure("credential \(entry.name): \(key.file) cannot be read: \(error.reason)")
+            }
+            let signing = try SigningKey(pem: contents.bytes, name: key.file)
+            return Credential(
+                name: entry.name, kind: .key(signing, keyID: key.keyID, teamID: key.teamID),
+                environments: entry.environments, tls: tls)
+        case .certificate(let certificate):
+            try tls.identify(
+                withCertificate: certificate.file, keyPath: certificate.keyFile,
+                // The password opens the file and goes nowhere else.
+                password: certificate.password?.exposed ?? "")
+            return Credential(name: entry.name, kind: .certificate, environments: entry.environments, tls: tls)
+        }
+    }
+}

@@ -1,0 +1,152 @@
+internal import APNs
+internal import Configuration
+internal import Cryptography
+internal import EventLoops
+internal import HTTPClient
+internal import Platform
+internal import PushAPI
+internal import Synchronization
+
+/// The running sender: its loop, its threads and its listeners.
+final class SenderProgram {
+    private let configuration: SenderConfiguration
+    private let loop: EventLoop
+    private let link: GatewayLink
+    private let resolver: Resolver
+    private let sender: LoopBound<Sender>
+    private let tokens: Lock<[Secret]>
+    private let log: SenderLog
+    private(set) var addresses: [(name: String, address: String)] = []
+
+    /// Opens credentials and listeners; starts nothing.
+    init(_ configuration: SenderConfiguration, log: SenderLog) throws {
+        self.configuration = configuration
+        self.log = log
+        let loop = try EventLoop(index: 0, name: "apns")
+        self.loop = loop
+        let tokens = Lock(configuration.tokens)
+        self.tokens = tokens
+        // The newest token goes out; the gateway knows the old one as long as it overlaps.
+        let link = try GatewayLink(
+            configuration.link, token: { tokens.withLock { $0.first?.exposed ?? "" } }, log: log.write)
+        self.link = link
+        let resolver = try Resolver()
+        self.resolver = resolver
+        let (apps, others) = try configuration.openCredentials()
+        let sender = Sender(
+            on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
+            limits: configuration.limits, log: log,
+            resolver: { endpoint, done in resolver.ask(endpoint, on: loop, done) },
+            results: { link.take($0) })
+        self.sender = LoopBound(sender, on: loop)
+        try listen(sender)
+    }
+
+    private func listen(_ sender: Sender) throws {
+        let (link, leases, loop) = (link, configuration.leases, loop)
+        if let address = configuration.admin {
+            let socket = try ListeningSocket("\(address)")
+            addresses.append(("admin", "http://\(socket.address)"))
+            _ = try HTTPServer(on: loop, socket: socket) { exchange in
+                Self.answer(exchange, sender, link, leases: leases, now: loop.now)
+            }
+        }
+        if let hook = configuration.hook {
+            let socket = try ListeningSocket("\(hook.listen)")
+            addresses.append(("hook", "http://\(socket.address)/"))
+            let secrets = hook.secrets.compactMap { HookSecret($0.exposed) }
+            _ = try HTTPServer(on: loop, socket: socket) { exchange in
+                HookIntake.handle(exchange, sender, link, secrets: secrets)
+            }
+        }
+    }
+
+    private static func answer(
+        _ exchange: HTTPExchange, _ sender: Sender, _ link: GatewayLink, leases: Bool, now: UInt64
+    ) {
+        switch (exchange.method, exchange.rawTarget) {
+        case (.get, "/metrics"):
+            exchange.respond(
+                status: 200, contentType: "text/plain;version=0.0.4;charset=utf-8",
+                body: SenderPages.metrics(sender, link.figures, now: now))
+        case (.get, "/healthz"):
+            exchange.respond(status: 200, contentType: "text/plain;charset=utf-8", body: Array("ok\n".utf8))
+        case (.get, "/readyz"):
+            let (isReady, text) = SenderPages.readiness(sender, link.figures, leases: leases, now: now)
+            exchange.respond(
+                status: isReady ? 200 : 503, contentType: "text/plain;charset=utf-8", body: Array((text + "\n").utf8))
+        default:
+            exchange.respond(
+                status: 404, contentType: "text/plain;charset=utf-8",
+                body: Array("/metrics, /healthz and /readyz are here\n".utf8))
+        }
+    }
+
+    func start() throws {
+        try loop.start()
+        let (loop, sender, link, log) = (loop, sender, link, log)
+        guard configuration.leases else { return try link.start(leases: false) { _, taken in taken(0) } }
+        try link.start(leases: true) { answer, taken in
+            loop.submit {
+                do throws(HandoffJobReader.Failure) {
+                    taken(try sender.wrapped.take(answer))
+                } catch {
+                    log.write("gatewayFailed", error.description)
+                    taken(0)
+                }
+            }
+        }
+    }
+
+    /// Reads credentials and tokens again; what cannot be read leaves all as it was.
+    func reload() {
+        do {
+            let new = try SenderConfiguration.load(configuration.file)
+            let (apps, others) = try new.openCredentials()
+            tokens.withLock { $0 = new.tokens }
+            let credentials = Handed((apps, others))
+            let sender = sender
+            loop.submit {
+                let (apps, others) = credentials.value
+                sender.wrapped.reload(credentials: apps, otherCredentials: others)
+            }
+            log.write("reloaded", "credentials and tokens are in force; other keys count after a restart")
+        } catch {
+            log.write("reloadRefused", "\(error)")
+        }
+    }
+
+    /// Finishes what is on its way, gives the rest back, and reports both.
+    func stop() {
+        let (loop, sender) = (loop, sender)
+        loop.submit { sender.wrapped.beginStop() }
+        link.stopLeasing()
+        link.joinLeaser()
+        if !wait(milliseconds: configuration.stopMilliseconds) {
+            loop.submit { sender.wrapped.abandon() }
+            _ = wait(milliseconds: 2_000)
+        }
+        link.stopReporting()
+        if !wait(milliseconds: 2_000) { link.abandon() }
+        link.joinReporter()
+        loop.stop()
+        loop.join()
+        resolver.stop()
+    }
+
+    /// Waits until the gateway has every outcome; false when the time is over.
+    private func wait(milliseconds: UInt64) -> Bool {
+        let end = SystemClock.monotonicMilliseconds + milliseconds
+        while link.figures.held > 0 {
+            guard SystemClock.monotonicMilliseconds < end else { return false }
+            Pause.milliseconds(10)
+        }
+        return true
+    }
+
+    /// Carries credentials to the loop, which has them alone from then on.
+    private struct Handed: @unchecked Sendable {
+        let value: (ofApps: [String: [Credential]], others: [Credential])
+        init(_ value: (ofApps: [String: [Credential]], others: [Credential])) { self.value = value }
+    }
+}

@@ -1,0 +1,124 @@
+package import APNs
+package import EventLoops
+package import Platform
+
+/// The fake's web page: the phones with what they show, and a button that taps.
+package final class FakePage {
+    private let fakes: [Environment: FakeAPNs]
+    private var server: HTTPServer?
+
+    /// Serves on `socket`, on the fakes' loop.
+    package init(
+        of fakes: [Environment: FakeAPNs], on loop: EventLoop, socket: consuming ListeningSocket
+    ) throws(SystemError) {
+        self.fakes = fakes
+        server = try HTTPServer(on: loop, socket: socket) { [unowned self] in handle($0) }
+    }
+
+    private func handle(_ exchange: HTTPExchange) {
+        let target = exchange.rawTarget
+        let path = String(target.prefix { $0 != "?" })
+        let query = Self.fields(target.dropFirst(path.count + 1))
+        switch (exchange.method, path) {
+        case (.get, "/"):
+            exchange.respond(status: 200, contentType: "text/html; charset=utf-8", body: Array(Self.html.utf8))
+        case (.get, "/phones"):
+            exchange.respond(status: 200, body: both { $0.phonesPage() })
+        case (.get, "/taps"):
+            exchange.respond(status: 200, body: both { $0.tapsPage(after: Int(query["after"] ?? "") ?? 0) })
+        case (.get, "/counts"):
+            exchange.respond(
+                status: 200,
+                body: both { Array("{\"requests\":\($0.requestCount),\"taken\":\($0.takenCount)}".utf8) })
+        case (.post, "/tap"):
+            let fake = fakes[Environment(rawValue: query["environment"] ?? "production") ?? .production]
+            guard let tap = fake?.tap(token: query["token"] ?? "", id: query["id"] ?? "") else {
+                return exchange.respond(status: 404, body: Array("{\"error\":\"no such notification\"}".utf8))
+            }
+            exchange.respond(status: 200, body: tap)
+        case (.post, "/script"): play(exchange, query)
+        default: exchange.respond(status: 404, body: Array("{\"error\":\"no such page\"}".utf8))
+        }
+    }
+
+    private func play(_ exchange: HTTPExchange, _ query: [String: String]) {
+        do {
+            let script = try FakeScript.read(Array(exchange.body), file: "script")
+            for (environment, fake) in fakes
+            where query["environment"].map({ $0 == environment.rawValue }) ?? true { fake.play(script) }
+            exchange.respond(status: 204)
+        } catch {
+            exchange.respond(status: 400, contentType: "text/plain", body: Array("\(error)\n".utf8))
+        }
+    }
+
+    private func both(_ page: (FakeAPNs) -> [UInt8]) -> [UInt8] {
+        var bytes: [UInt8] = []
+        for environment in Environment.allCases {
+            bytes += (bytes.isEmpty ? "{" : ",").utf8
+            bytes += "\"\(environment.rawValue)\":".utf8
+            bytes += fakes[environment].map(page) ?? Array("null".utf8)
+        }
+        return bytes + Array("}".utf8)
+    }
+
+    private static func fields(_ query: some StringProtocol) -> [String: String] {
+        var fields: [String: String] = [:]
+        for part in query.split(separator: "&") {
+            let pair = part.split(separator: "=", maxSplits: 1)
+            if pair.count == 2 { fields[String(pair[0])] = String(pair[1]) }
+        }
+        return fields
+    }
+
+    private static let html = """
+        <!doctype html>
+        <html lang="en"><head><meta charset="utf-8"><title>Fake APNs: the phones</title>
+        <meta name="viewport" content="width=device-width"><style>
+        :root { color-scheme: light dark; font: 15px/1.4 system-ui, sans-serif }
+        body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem }
+        main { display: flex; flex-wrap: wrap; gap: 1.5rem }
+        article { border: 2px solid #8888; border-radius: 1.6rem; padding: 1rem; width: 18rem }
+        h2 { font-size: .8rem; overflow-wrap: anywhere; margin: 0 0 .5rem }
+        .badge { background: #d22; color: #fff; border-radius: 1rem; padding: 0 .5rem; margin-left: .4rem }
+        .note { background: #8883; border-radius: .8rem; padding: .6rem; margin: .5rem 0 }
+        .note.silent { opacity: .6 } .note.tapped { outline: 2px solid #2a2 }
+        .note p { margin: .1rem 0 } .small { font-size: .75rem; opacity: .8; overflow-wrap: anywhere }
+        </style></head><body><h1>The phones</h1>
+        <p id="state" role="status">No notification has come yet.</p><main id="phones"></main><script>
+        const make = (name, text, type) => {
+            const element = document.createElement(name)
+            element.textContent = text ?? ""
+            if (type) element.className = type
+            return element
+        }
+        async function show() {
+            const all = await (await fetch("phones")).json()
+            const main = document.createDocumentFragment()
+            let count = 0
+            for (const [environment, page] of Object.entries(all)) for (const phone of page?.phones ?? []) {
+                count += 1
+                const card = make("article")
+                const head = make("h2", environment + " " + phone.token.slice(0, 16))
+                if (phone.badge) head.append(make("span", phone.badge, "badge"))
+                card.append(head)
+                for (const note of phone.shown) {
+                    const box = make("div", "", "note" + (note.pushType == "background" ? " silent" : "")
+                        + (note.tapped ? " tapped" : ""))
+                    box.append(make("p", note.title), make("p", note.text || "(" + note.pushType + ")"),
+                        make("p", note.topic + " · " + new Date(note.at).toLocaleTimeString() + " · " + note.id, "small"))
+                    const button = make("button", note.tapped ? "Tapped" : "Tap")
+                    button.onclick = () => fetch("tap?environment=" + environment + "&token=" + phone.token
+                        + "&id=" + note.id, { method: "POST" }).then(show)
+                    box.append(button)
+                    card.append(box)
+                }
+                main.append(card)
+            }
+            document.getElementById("phones").replaceChildren(main)
+            if (count) document.getElementById("state").textContent = count + " phone(s)"
+        }
+        show(); setInterval(show, 1000)
+        </script></body></html>
+        """
+}

@@ -1,0 +1,289 @@
+"""The sender and the fake Apple as processes, and a second Apple of another make (h2)."""
+
+import http.client
+import json
+import pathlib
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.settings
+from gateway import HANDOFF_TOKEN, binary, eventually, free_ports
+
+
+class FakeApple:
+    """`with FakeApple() as apple:` runs `longwire-apns fake` until the end of the block."""
+
+    def __init__(self, script=None):
+        self._folder = tempfile.TemporaryDirectory(prefix="longwire-apple-")
+        self.folder = pathlib.Path(self._folder.name)
+        self.production, self.sandbox, self.page = free_ports(3)
+        self.record = self.folder / "record.jsonl"
+        self.script = script
+        self.process = None
+
+    def __enter__(self):
+        words = [binary("longwire-apns"), "fake", "--folder", str(self.folder), "--record", str(self.record)]
+        for name in ("production", "sandbox", "page"):
+            words += [f"--{name}", f"127.0.0.1:{getattr(self, name)}"]
+        if self.script is not None:
+            (self.folder / "script.json5").write_text(json.dumps(self.script))
+            words += ["--script", str(self.folder / "script.json5")]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE)
+        assert b"ready" in self.process.stdout.readline()
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            assert self.process.wait(30) == 0
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.process.stdout.close()
+            self._folder.cleanup()
+
+    @property
+    def certificate(self):
+        return self.folder / "certificate.pem"
+
+    @property
+    def key(self):
+        return self.folder / "AuthKey.p8"
+
+    def call(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.page, timeout=30)
+        try:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def phones(self, environment="production"):
+        page = json.loads(self.call("GET", "/phones")[1])[environment]["phones"]
+        return {phone["token"]: phone for phone in page}
+
+    def play(self, script):
+        status, text = self.call("POST", "/script", json.dumps(script))
+        assert status == 204, text
+
+    def tap(self, token, notification, environment="production"):
+        status, text = self.call("POST", f"/tap?environment={environment}&token={token}&id={notification}")
+        assert status == 200, text
+        return json.loads(text)
+
+    def requests(self):
+        """What came so far, oldest first."""
+        if not self.record.exists():
+            return []
+        return [json.loads(line) for line in self.record.read_text().splitlines()]
+
+
+class Sender:
+    """`with Sender(gateway, apple) as sender:` runs longwire-apns until the end of the block."""
+
+    def __init__(self, gateway, apple, hook=None, apple_section=None, **gateway_section):
+        self._folder = tempfile.TemporaryDirectory(prefix="longwire-sender-")
+        self.folder = pathlib.Path(self._folder.name)
+        self.admin, self.hook = free_ports(2)
+        self._secret("token", HANDOFF_TOKEN)
+        sections = {
+            "gateway": {
+                "url": f"http://127.0.0.1:{gateway.admin}", "tokenFile": "token", "waitSeconds": 2, **gateway_section
+            },
+            "apple": {
+                "production": f"localhost:{apple.production}", "sandbox": f"localhost:{apple.sandbox}",
+                "authoritiesFile": str(apple.certificate), **(apple_section or {})
+            },
+            "credentials": [
+                {"name": "main", "key": {"file": str(apple.key), "keyId": "FAKEKEY001", "teamId": "FAKETEAM01"}}
+            ],
+            "admin": {"listen": f"127.0.0.1:{self.admin}"},
+            "stopSeconds": 5,
+        }
+        if hook:
+            self._secret("hook", hook)
+            sections["gateway"]["lease"] = False
+            sections["hook"] = {"listen": f"127.0.0.1:{self.hook}", "secretFile": "hook"}
+        self.config = self.folder / "sender.json5"
+        self.sections = sections
+        self.process = None
+
+    def _secret(self, name, text):
+        path = self.folder / name
+        path.write_text(text + "\n")
+        path.chmod(0o600)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self._log.close()
+        self._folder.cleanup()
+
+    def start(self):
+        self.config.write_text(json.dumps(self.sections))
+        self._log = open(self.folder / "log", "ab")
+        words = [binary("longwire-apns"), "--config", str(self.config)]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=self._log)
+        assert b"sends for" in self.process.stdout.readline(), self.log()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self._log.close()
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait(30)
+
+    def reload(self):
+        self.config.write_text(json.dumps(self.sections))
+        self.process.send_signal(signal.SIGHUP)
+
+    def log(self):
+        return (self.folder / "log").read_text()
+
+    def get(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def metric(self, name):
+        """A sample's value; `name` with its labels."""
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith(f"longwire_apns_{name} "):
+                return float(line.split()[-1])
+        return 0.0
+
+
+class OtherApple:
+    """Apple as another library plays it: h2 over Python's own TLS, one thread a connection.
+
+    `answer(token, count)` gives status and body of the count-th request for a token; a status of None resets the stream, and a
+    status of "goodbye" says goodbye with a last stream below this one.
+    """
+
+    def __init__(self, apple, answer=lambda token, count: (200, b""), streams=100):
+        # The certificate and the key of a fake are at hand.
+        self.certificate, self.key = apple.certificate, apple.key
+        self.answer, self.streams = answer, streams
+        self.taken, self.counts, self.headers = [], {}, []
+        self._lock, self._threads, self._open = threading.Lock(), [], []
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(apple.certificate, apple.folder / "key.pem")
+        self._context.set_alpn_protocols(["h2"])
+
+    def __enter__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.production = self.sandbox = self._listener.getsockname()[1]
+        self._stopping = False
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_):
+        self._stopping = True
+        socket.create_connection(("127.0.0.1", self.production)).close()
+        with self._lock:
+            for one in self._open:
+                try:
+                    one.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+        for thread in self._threads:
+            thread.join(30)
+        self._listener.close()
+
+    def _accept(self):
+        while True:
+            plain, _ = self._listener.accept()
+            if self._stopping:
+                plain.close()
+                return
+            thread = threading.Thread(target=self._serve, args=(plain,))
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, plain):
+        try:
+            with self._context.wrap_socket(plain, server_side=True) as stream:
+                with self._lock:
+                    self._open.append(stream)
+                self._talk(stream)
+        except (OSError, ssl.SSLError, h2.exceptions.ProtocolError):
+            pass  # the sender left
+
+    def _talk(self, stream):
+        connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+        # Before the preface: a later change would count only once the sender has acknowledged it.
+        bound = {h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: self.streams}
+        connection.local_settings = h2.settings.Settings(client=False, initial_values=bound)
+        connection.initiate_connection()
+        stream.sendall(connection.data_to_send())
+        requests = {}
+        while True:
+            data = stream.recv(65_536)
+            if not data:
+                return
+            for event in connection.receive_data(data):
+                if isinstance(event, h2.events.RequestReceived):
+                    requests[event.stream_id] = (dict(event.headers), bytearray())
+                elif isinstance(event, h2.events.DataReceived):
+                    requests[event.stream_id][1].extend(event.data)
+                    connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                elif isinstance(event, h2.events.StreamEnded):
+                    if not self._handle(connection, event.stream_id, *requests.pop(event.stream_id)):
+                        stream.sendall(connection.data_to_send())
+                        return
+            stream.sendall(connection.data_to_send())
+
+    def _handle(self, connection, number, headers, body):
+        headers = {name.decode() if isinstance(name, bytes) else name: value for name, value in headers.items()}
+        headers = {name: value.decode() if isinstance(value, bytes) else value for name, value in headers.items()}
+        token = headers[":path"].removeprefix("/3/device/")
+        with self._lock:
+            self.counts[token] = self.counts.get(token, 0) + 1
+            status, text = self.answer(token, self.counts[token])
+            self.headers.append(headers)
+            if status == 200 or status is None:
+                self.taken.append((token, headers["apns-id"], json.loads(bytes(body))))
+        if status is None:
+            connection.reset_stream(number)
+        elif status == "goodbye":
+            connection.close_connection(last_stream_id=max(0, number - 2))
+            return False
+        else:
+            fields = [(":status", str(status)), ("apns-id", headers["apns-id"])]
+            connection.send_headers(number, fields, end_stream=not text)
+            if text:
+                connection.send_data(number, text, end_stream=True)
+        return True
+
+
+def settled(sender, jobs):
+    """Waits until the sender has reported `jobs` outcomes and holds nothing."""
+
+    def look():
+        kinds = ("accepted", "retry", "rejected", "badToken")
+        total = sum(sender.metric(f'outcomes_total{{outcome="{kind}"}}') for kind in kinds)
+        return total >= jobs and sender.metric("jobs_held") == 0
+
+    eventually(look, f"{jobs} outcomes")

@@ -1,0 +1,239 @@
+"""longwire-apns between a real gateway and a fake Apple: what arrives, what is repeated, what an operator reads."""
+
+import random
+import subprocess
+import time
+
+import pytest
+from apple import FakeApple, OtherApple, Sender, settled
+from conftest import QUICK
+from gateway import binary, eventually
+
+HOOK_SECRET = "whsec_" + "bG9uZ3dpcmUgaW50ZWdyYXRpb24gaG9vayBzZWNyZXQ="
+
+
+@pytest.fixture
+def apple():
+    with FakeApple() as apple:
+        yield apple
+
+
+@pytest.fixture
+def away(new_device):
+    """Makes devices that are registered with a token of their own and gone."""
+
+    def make(gateway, count=1, prefix="ab"):
+        made = []
+        for number in range(count):
+            device = new_device(gateway, token=prefix + f"{number:062x}")
+            device.token = prefix + f"{number:062x}"
+            device.close()
+            made.append(device)
+        eventually(lambda: not gateway.view(made[-1].cid)["connected"])
+        return made
+
+    return make
+
+
+def test_an_offline_devices_message_appears_on_its_phone_and_its_tap_ends_it(own_gateway, new_device, away, apple):
+    gateway = own_gateway()
+    device = away(gateway)[0]
+    with Sender(gateway, apple) as sender:
+        message = gateway.push(device.cid, "hello", alert="Hello", badge=3)
+        phone = eventually(lambda: apple.phones().get(device.token))
+        shown = phone["shown"][0]
+        assert (shown["title"], phone["badge"]) == ("Hello", 3)
+        assert shown["id"].replace("-", "") == message["msgId"]
+        eventually(lambda: "vendorAccepted" in gateway.steps(message["msgId"]))
+        # The tap launches the app, which says what was opened.
+        tap = apple.tap(device.token, shown["id"])
+        assert message["msgId"] in tap["userInfo"]["_gmid_"]
+        device.connect(opened=[bytes.fromhex(message["msgId"])])
+        gateway.ends_as(message["msgId"], "opened")
+        assert gateway.view(device.cid)["queue"]["messages"] == 0
+        assert sender.get("/readyz") == (200, "ready\n")
+
+
+def test_a_bad_token_is_quarantined_and_named_in_the_trace(own_gateway, away, apple):
+    gateway = own_gateway()
+    gone, wrong = away(gateway, prefix="dead")[0], away(gateway, prefix="bad0")[0]
+    with Sender(gateway, apple) as sender:
+        first = gateway.push(gone.cid, "x", strategy=2, alert="A")
+        second = gateway.push(wrong.cid, "y", strategy=2, alert="B")
+        assert gateway.ends_as(first["msgId"], "failed")["reason"] == "badToken"
+        trace = gateway.ends_as(second["msgId"], "failed")
+        assert any("BadDeviceToken" in str(step) for step in trace["steps"])
+        # The token might have been one of the other environment's: it was tried there, once.
+        assert {request["environment"] for request in apple.requests() if request["token"] == wrong.token} == {
+            "production", "sandbox"
+        }
+        assert sender.metric('outcomes_total{outcome="badToken"}') == 2
+        count = len(apple.requests())
+        third = gateway.push(gone.cid, "z", alert="C")
+        assert gateway.trace(third["msgId"])["fallback"] != "due" and len(apple.requests()) == count
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_sender_killed_under_load_loses_nothing_and_repeats_little(own_gateway, away, apple, seed):
+    chance = random.Random(seed)
+    gateway = own_gateway()
+    devices = away(gateway, count=20)
+    with Sender(gateway, apple, leaseSeconds=10, jobs=50) as sender:
+        messages, kills = [], 0
+        for round_number in range(4):
+            for device in devices:
+                messages.append(gateway.push(device.cid, f"{round_number}", strategy=2, alert="A")["msgId"])
+            time.sleep(chance.uniform(0, 0.1))
+            sender.kill()
+            kills += 1
+            sender.start()
+        for message in messages:
+            gateway.ends_as(message, "handedOff")
+        taken = [request["id"].replace("-", "") for request in apple.requests() if request["taken"]]
+        assert set(messages) <= set(taken), "nothing is lost"
+        assert len(taken) - len(set(taken)) <= kills * 50, "at most the jobs in flight are repeated"
+
+
+def test_a_gateway_that_restarts_is_found_again(own_gateway, away, apple):
+    gateway = own_gateway()
+    device = away(gateway)[0]
+    with Sender(gateway, apple) as sender:
+        first = gateway.push(device.cid, "a", strategy=2, alert="A")["msgId"]
+        gateway.ends_as(first, "handedOff")
+        gateway.kill()
+        eventually(lambda: sender.get("/readyz")[0] == 503)
+        gateway.start()
+        second = gateway.push(device.cid, "b", strategy=2, alert="B")["msgId"]
+        gateway.ends_as(second, "handedOff")
+        eventually(lambda: sender.get("/readyz")[0] == 200)
+        assert "gatewayFailed" in sender.log()
+
+
+def test_a_stop_finishes_what_is_on_its_way_and_gives_the_rest_back(own_gateway, away, apple):
+    gateway = own_gateway()
+    devices = away(gateway, count=8)
+    apple.play({"streams": 1, "rules": [{"delayMilliseconds": 400}]})
+    with Sender(gateway, apple, {}, {"connections": 1}) as sender:
+        messages = [gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"] for device in devices]
+        eventually(lambda: apple.requests())
+        assert sender.stop() == 0
+        assert "stopped" in sender.log()
+        kinds = [gateway.steps(message)[-1] for message in messages]
+        assert "leased" not in kinds, "each job has its result"
+        apple.play({"rules": []})
+        sender.start()
+        for message in messages:
+            gateway.ends_as(message, "handedOff")
+        assert len([request for request in apple.requests() if request["taken"]]) == len(messages)
+
+
+def test_the_hook_brings_jobs_too(own_gateway, away, apple):
+    from gateway import free_ports
+
+    port = free_ports(1)[0]
+    gateway = own_gateway(hook={"url": f"http://127.0.0.1:{port}/", "secret": HOOK_SECRET})
+    device = away(gateway)[0]
+    sender = Sender(gateway, apple, hook=HOOK_SECRET)
+    sender.sections["hook"]["listen"] = f"127.0.0.1:{port}"
+    with sender:
+        message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
+        gateway.ends_as(message, "handedOff")
+        assert sender.metric("leases_total") == 0 and sender.metric("jobs_taken_total") == 1
+
+
+def test_a_replaced_key_takes_effect_without_a_restart(own_gateway, away, apple):
+    gateway = own_gateway()
+    device = away(gateway)[0]
+    sender = Sender(gateway, apple)
+    right = dict(sender.sections["credentials"][0]["key"])
+    sender.sections["credentials"][0]["key"]["keyId"] = "WRONGKEY01"
+    with sender:
+        message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
+        eventually(lambda: "credentialRefused" in sender.log())
+        assert "check the key file" in sender.log()
+        eventually(lambda: "rests: InvalidProviderToken" in sender.get("/readyz")[1])
+        # The job waits at the gateway; a second one shows that the new key is used at once.
+        sender.sections["credentials"][0]["key"] = right
+        sender.reload()
+        eventually(lambda: "reloaded" in sender.log())
+        other = gateway.push(device.cid, "y", strategy=2, alert="A")["msgId"]
+        gateway.ends_as(other, "handedOff")
+        assert gateway.trace(message)["state"] == "pending"
+        sender.config.write_text("{")
+        sender.process.send_signal(1)
+        eventually(lambda: "reloadRefused" in sender.log())
+
+
+def test_an_apple_of_another_make_takes_everything_once(own_gateway, away, apple):
+    gateway = own_gateway()
+    devices = away(gateway, count=30)
+
+    def answer(token, count):
+        return ("goodbye", b"") if token.endswith("5") and count == 1 else (200, b"")
+
+    with OtherApple(apple, answer, streams=3) as other:
+        other.folder = apple.folder
+        with Sender(gateway, other) as sender:
+            messages = [gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"] for device in devices]
+            for message in messages:
+                gateway.ends_as(message, "handedOff")
+            settled(sender, len(messages))
+            taken = sorted(identifier.replace("-", "") for _, identifier, _ in other.taken)
+            assert taken == sorted(messages)
+            assert sender.metric("requests_repeated_total") == 0 and sender.metric("goodbyes_total") >= 1
+            headers = other.headers[0]
+            assert headers["authorization"].startswith("bearer ") and headers["apns-topic"] == "com.example.demo"
+            assert len({one["authorization"] for one in other.headers}) == 1, "one provider token serves all"
+
+
+def test_an_apple_of_another_make_that_resets_gets_the_same_ids_again(own_gateway, away, apple):
+    gateway = own_gateway()
+    device = away(gateway)[0]
+    with OtherApple(apple, lambda token, count: (None, b"") if count == 1 else (200, b"")) as other:
+        other.folder = apple.folder
+        with Sender(gateway, other) as sender:
+            message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
+            gateway.ends_as(message, "handedOff")
+            assert [identifier.replace("-", "") for _, identifier, _ in other.taken] == [message, message]
+            eventually(lambda: sender.metric("requests_repeated_total") == 1)
+
+
+def test_the_doctor_names_what_is_wrong(own_gateway, apple):
+    gateway = own_gateway()
+
+    def doctor(sender, *words):
+        sender.config.write_text(__import__("json").dumps(sender.sections))
+        words = [binary("longwire-apns"), "doctor", "--config", str(sender.config), "--topic", "com.example.demo", *words]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    with Sender(gateway, apple) as sender:
+        assert doctor(sender)[0] == 0, doctor(sender)[1]
+        sender.sections["credentials"][0]["key"]["keyId"] = "WRONGKEY01"
+        code, text = doctor(sender, "--environment", "production")
+        assert code == 1 and "InvalidProviderToken" in text and "keyId" in text
+        sender.sections["apple"]["production"] = "localhost:1"
+        code, text = doctor(sender, "--environment", "production")
+        assert code == 1 and "Connection refused" in text
+        sender.sections["gateway"]["url"] = "http://127.0.0.1:1"
+        assert "is longwired running" in doctor(sender)[1]
+        (sender.folder / "token").write_text("wrong\n")
+        sender.sections["gateway"]["url"] = f"http://127.0.0.1:{gateway.admin}"
+        assert "does not know our token" in doctor(sender)[1]
+        sender.sections["credentials"][0]["key"]["file"] = "nowhere.p8"
+        assert "cannot be read" in doctor(sender)[1]
+
+
+def test_a_configuration_that_cannot_work_is_refused_with_every_reason(apple, own_gateway):
+    sender = Sender(own_gateway(), apple)
+    with sender:
+        sender.sections["apple"]["production"] = "https://apple"
+        sender.sections["credentials"][0]["key"]["keyId"] = "short"
+        sender.sections["gateway"]["leases"] = 5
+        sender.config.write_text(__import__("json").dumps(sender.sections))
+        done = subprocess.run(
+            [binary("longwire-apns"), "--config", str(sender.config), "--check"], capture_output=True, text=True,
+            timeout=60, check=False)
+        assert done.returncode == 78
+        for part in ("apple.production", "credentials[0].key.keyId", "gateway.leases", "ten characters"):
+            assert part in done.stderr, done.stderr

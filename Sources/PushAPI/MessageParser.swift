@@ -38,11 +38,10 @@ struct MessageParser {
 
     /// Reads the common body of a push to one device.
     ///
-    /// `requestDigest` is of what a repetition of the request must equal; request ids are counted per `endpoint`. With
-    /// `aimedAt` the audience is the caller's business, and the task id follows from the request id.
+    /// `requestDigest` is of what a repetition of the request must equal; request ids are counted per `endpoint`. The task
+    /// id follows from the request id.
     mutating func parse(
-        _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, requestDigest: UInt64, now: GatewayTime,
-        aimedAt given: DeviceID? = nil
+        _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, requestDigest: UInt64, now: GatewayTime
     ) throws(GetuiFault) -> ParsedPush {
         let requestID = try requestID(body?["request_id"])
         _ = try Self.groupName(body?["group_name"])

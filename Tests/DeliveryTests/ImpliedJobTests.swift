@@ -150,6 +150,22 @@ import Wire
         expectSound(harness)
     }
 
+    @Test("a message that goes to disk while its device's connection is broken is flagged as if it had stayed in memory")
+    func coolsEarly() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        let message = harness.publish(phone).message
+        harness.advance(100)
+        harness.disconnect(phone, announced: false)
+        // The deadline of a broken connection is in memory only.
+        harness.store.cool()
+        harness.advance(5_000)
+        #expect(harness.hasDueJobs)
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().last.map { $0.message == message && $0.isOffline } == true)
+        expectSound(harness)
+    }
+
     @Test("a device that leaves before the deadline makes the job due at once, also after a crash")
     func leavesEarly() {
         for crashes in [false, true] {

@@ -368,6 +368,8 @@ import Wire
             for job in harness.lease(5) { #expect(seen.insert(job.message).inserted) }
         }
         #expect(seen.count == 40)
+        // Each was counted when its message was accepted, and not again when the store brought it back.
+        #expect(harness.statistics[.apns].jobsCreated == 40)
     }
 
     @Test("a job whose message or device cannot be read comes back later")

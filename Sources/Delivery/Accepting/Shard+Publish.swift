@@ -180,7 +180,7 @@ extension Shard {
             var facts = MessageFacts(
                 message: id, task: command.task, app: command.app, cid: command.cid, strategy: command.strategy,
                 flags: [],
-                table: plan.table, item: id.low, acceptedAt: shard.now, expiresAt: plan.expiresAt,
+                table: plan.table, item: shard.vendorItem(id, command), acceptedAt: shard.now, expiresAt: plan.expiresAt,
                 fallbackAt: plan.fallbackAt, wakeAt: 0, timeToLive: command.timeToLive, byteCount: 0)
             if !plan.isLive { facts.flags.insert(.offline) }
             if command.isBulk { facts.flags.insert(.bulk) }
@@ -219,6 +219,15 @@ extension Shard {
         // Known only now: the gateway's own rows take tickets of the same store, too.
         if let listed { messages.at(listed).value.ticket = outbox.lastTicket }
         answer(command, outcome, slot: slot)
+    }
+
+    /// The item of a message in the vendor table.
+    ///
+    /// A task id that follows from its request gives the same digest again when the request is repeated after its row was
+    /// dropped. The time of acceptance keeps the second message from overwriting the first, which may be pending.
+    private func vendorItem(_ id: MessageID, _ command: PublishCommand) -> UInt64 {
+        guard command.task.follows(from: command.requestKey, in: command.bucket) else { return id.low }
+        return id.low ^ UInt64(bitPattern: now) &* 0x9E37_79B9_7F4A_7C15
     }
 
     /// Writes, in the open batch, what finds an accepted message by its request or by its task.

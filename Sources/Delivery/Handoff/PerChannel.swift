@@ -36,6 +36,15 @@ public struct PerChannel<Value> {
     }
 }
 
+extension VendorChannel {
+    /// Its place among all channels: stored numbers may have gaps.
+    var place: Int {
+        switch self {
+        case .apns: 0
+        }
+    }
+}
+
 extension PerChannel: Sendable where Value: Sendable {}
 
 /// A set of channels: a bit for each, so that rows may name those that only a later version knows.

@@ -83,7 +83,10 @@ extension Shard {
                 return
             }
             if isPlanted(.impliedJobLost) { return }
-            if jobs.startedAt < facts.jobDueAt { count(JobRow(impliedBy: facts)) { $0.jobsCreated &+= 1 } }
+            // The job of a message that was offline at acceptance was counted then.
+            if facts.fallbackAt > 0, jobs.startedAt < facts.jobDueAt {
+                count(JobRow(impliedBy: facts)) { $0.jobsCreated &+= 1 }
+            }
         }
         let slot = known ?? adoptImplied(JobRow(impliedBy: facts))
         let entry = jobs.at(slot)

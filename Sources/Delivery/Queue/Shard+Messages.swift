@@ -191,6 +191,15 @@ extension Shard {
         let job = entry.value.job
         if job != .none, !jobs.at(job).value.isStored { jobs.at(job).value.isCold = true }
         guard entry.value.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
+        // The row tells the first deadline only. An earlier one, of a device that has left, gets the job now.
+        let facts = entry.value.facts
+        if entry.value.job == .none, entry.value.fallbackAt > 0, !facts.tellsMissed(at: now),
+            facts.fallbackAt == 0 || entry.value.fallbackAt < facts.fallbackAt,
+            !devices.at(deviceSlot).value.isReachable
+        {
+            entry.value.flags.insert(.missed)
+            makeDue(slot, timedOut: true)
+        }
         leaveToStore(slot)
         devices.releaseQueue(deviceSlot)
     }

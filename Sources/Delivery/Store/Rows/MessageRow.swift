@@ -136,7 +136,7 @@ public import Wire
                 guard let channel = reader.next(UInt8.self), let count = reader.nextCount(), reader.skip(count) else {
                     return nil
                 }
-                channels.insert(ChannelSet(rawValue: 1 << UInt16(channel & 15)))
+                channels.insert(ChannelSet(rawValue: 1 << UInt16(channel)))
             }
             places.contentsEnd = reader.offset
         }
@@ -443,7 +443,7 @@ extension MessageRow {
         (flags, isFirstVersion, self.places) = unsafe (MessageFacts.Flags(rawValue: bytes[1]), true, places)
         self.strategy = strategy
         let hasContent = flags.contains(.hasVendorContent)
-        channels = unsafe hasContent ? ChannelSet(rawValue: 1 << UInt16(bytes[26] & 15)) : []
+        channels = unsafe hasContent ? ChannelSet(rawValue: 1 << UInt16(bytes[26])) : []
     }
 
     private var firstVendor: VendorContent? {

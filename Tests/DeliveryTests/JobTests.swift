@@ -372,6 +372,26 @@ import Wire
         #expect(harness.statistics[.apns].jobsCreated == 40)
     }
 
+    @Test("a request that is repeated after its row was dropped overwrites no pending message")
+    func repeatedLate() {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        func push() -> PublishOutcome {
+            harness.publish(phone, strategy: .vendorOnly, requestKey: (7, 8), requestDigest: 1, followsRequest: true)
+        }
+        let first = push()
+        #expect(push().message == first.message)
+        harness.store.cool()
+        harness.store.dropEphemeralRows()
+        harness.advance(10)
+        let second = push()
+        #expect(second.code == .accepted && second.message != first.message && harness.rowCount(.vendorMessage) == 2)
+        #expect(Set(harness.lease().map(\.message)) == [first.message, second.message])
+        harness.advance(8_000_000)
+        #expect(harness.finalState(first.message) != nil && harness.finalState(second.message) != nil)
+        #expect(harness.statistics.pending == 0)
+    }
+
     @Test("a job whose message or device cannot be read comes back later")
     func failedReads() {
         let harness = DeliveryHarness()

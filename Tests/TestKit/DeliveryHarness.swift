@@ -321,11 +321,16 @@ public final class DeliveryHarness: ShardStoreObserver {
         _ phone: Phone, _ payload: String, strategy: Strategy = .liveElseVendor, timeToLive: Int64 = 7_200_000,
         vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
         requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0, isBulk: Bool = false,
-        app: AppKey = DeliveryHarness.app, kind: TokenKind = .alert, activity: String = ""
+        app: AppKey = DeliveryHarness.app, kind: TokenKind = .alert, activity: String = "", followsRequest: Bool = false
     ) -> UInt64 {
         nextRequest += 1
         nextTask += 1
         let request = nextRequest
+        // As the push API does for single pushes: the task follows from the request, and the digest from the task.
+        let task =
+            followsRequest
+            ? TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, request: requestKey)
+            : TaskID(high: 1 << 56, low: nextTask)
         let body = #"{"aps":{"alert":"x","badge":}}"#
         var (payload, collapseKey, content) = (payload, collapseKey, body)
         payload.withUTF8 { payloadBytes in
@@ -338,7 +343,7 @@ public final class DeliveryHarness: ShardStoreObserver {
                         badgeOffset: badge == .none ? -1 : 28, collapseID: UnsafeRawBufferPointer(start: nil, count: 0))
                     let command = PublishCommand(
                         origin: Origin(route: 1, request: request), app: app, bucket: phone.bucket, cid: phone.cid,
-                        task: TaskID(high: 1 << 56, low: nextTask), messageDigest: nextTask &* 0x9E37_79B9_7F4A_7C15,
+                        task: task, messageDigest: task.low &* 0x9E37_79B9_7F4A_7C15,
                         strategy: strategy, timeToLive: timeToLive, requestKey: requestKey,
                         requestDigest: requestDigest, isBulk: isBulk, payload: UnsafeRawBufferPointer(payloadBytes),
                         collapseKey: UnsafeRawBufferPointer(keyBytes), vendor: vendor ? content : nil)
@@ -355,12 +360,12 @@ public final class DeliveryHarness: ShardStoreObserver {
         _ phone: Phone, _ payload: String = "p", strategy: Strategy = .liveElseVendor, timeToLive: Int64 = 7_200_000,
         vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
         requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0, isBulk: Bool = false,
-        app: AppKey = DeliveryHarness.app, kind: TokenKind = .alert, activity: String = ""
+        app: AppKey = DeliveryHarness.app, kind: TokenKind = .alert, activity: String = "", followsRequest: Bool = false
     ) -> PublishOutcome {
         let request = submit(
             phone, payload, strategy: strategy, timeToLive: timeToLive, vendor: vendor, badge: badge,
             collapseKey: collapseKey, requestKey: requestKey, requestDigest: requestDigest, isBulk: isBulk, app: app,
-            kind: kind, activity: activity)
+            kind: kind, activity: activity, followsRequest: followsRequest)
         flush()
         guard let outcome = outcomes[request] else { preconditionFailure("a publish was not answered") }
         return outcome

@@ -12,7 +12,7 @@ check_flags := --scratch-path .build/check
 endif
 
 python := .build/python/bin/python
-shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-clocks.sh Tests/check-imports.sh Tests/check-strategies.sh \
+shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-client.sh Tests/check-clocks.sh Tests/check-imports.sh Tests/check-strategies.sh \
 	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh Tests/swift-tests.sh
 
 .PHONY: help
@@ -46,6 +46,8 @@ check: dependencies-build ## Warnings as errors, formatting, import, clock, stra
 	Tests/check-clocks.sh
 	Tests/check-strategies.sh --self-test
 	Tests/check-strategies.sh
+	Tests/check-client.sh --self-test
+	Tests/check-client.sh
 	Tests/check-words.py --self-test
 	Tests/check-words.py
 	for script in $(shell_scripts); do bash -n "$$script"; done

@@ -24,6 +24,8 @@ let fuzzers: [Target] =
 
 let package = Package(
     name: "longwire",
+    // For the client alone; the gateway runs on Linux. Nothing newer may be used there (Tests/check-client.sh).
+    platforms: [.iOS(.v16), .macOS(.v13)],
     products: [
         .library(name: "LongwireClient", targets: ["LongwireClient"]),
         .executable(name: "longwired", targets: ["longwired"]),
@@ -90,7 +92,7 @@ let package = Package(
             ], swiftSettings: common),
         .target(
             name: "LongwireClient",
-            // Apple's systems have CryptoKit; OpenSSL is not to be asked for there.
+            // Apple's systems have CryptoKit and Network.framework; OpenSSL is not to be asked for there.
             dependencies: ["Wire", .target(name: "Cryptography", condition: .when(platforms: [.linux]))],
             swiftSettings: common),
         .target(
@@ -139,7 +141,9 @@ let package = Package(
                 "TestKit",
             ],
             swiftSettings: common),
-        .testTarget(name: "LongwireClientTests", dependencies: ["LongwireClient", "TestKit"], swiftSettings: common),
+        .testTarget(
+            name: "LongwireClientTests", dependencies: ["LongwireClient", "Cryptography", "TestKit"],
+            swiftSettings: common),
         .testTarget(
             name: "LoadGeneratorTests", dependencies: ["LoadGenerator", "Wire", "Cryptography"],
             swiftSettings: common),
@@ -159,7 +163,9 @@ let package = Package(
         .testTarget(
             name: "SimulationTests", dependencies: ["Simulation", "TestKit", "Delivery", "TextForms"],
             path: "Tests/Simulation/SimulationTests", swiftSettings: common),
-        .testTarget(name: "CommandLineToolTests", dependencies: ["CommandLineTool"], swiftSettings: common),
+        .testTarget(
+            name: "CommandLineToolTests", dependencies: ["CommandLineTool", "LongwireClient", "Wire"],
+            swiftSettings: common),
         .target(
             name: "FuzzTargets",
             dependencies: [

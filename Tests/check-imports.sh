@@ -29,7 +29,9 @@ Gateway: Campaigns Configuration Cryptography Delivery Directory EventLoops Foun
 Gateway/Outbound: CCurl
 APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient Platform PushAPI Structures Synchronization TextForms
 FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 Platform PushAPI TextForms
-LongwireClient: CryptoKit Cryptography Darwin Foundation Glibc Musl Synchronization Wire
+LongwireClient: Darwin Glibc Musl Wire
+LongwireClient/Apple: CryptoKit Dispatch Foundation Network Security
+LongwireClient/Linux: Cryptography
 CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworking Glibc LoadGenerator LongwireClient Synchronization TextForms Wire
 LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire
 longwire-apns: APNsSender Glibc

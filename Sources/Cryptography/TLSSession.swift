@@ -107,6 +107,16 @@ package final class TLSSession {
         ERR_clear_error()
     }
 
+    /// SHA-256 of each certificate of the verified chain, the peer's own first; empty unless it was verified.
+    package var chainDigests: [[UInt8]] {
+        guard let chain = SSL_get0_verified_chain(raw) else { return [] }
+        return (0..<max(0, OPENSSL_sk_num(chain))).compactMap { index in
+            var (digest, count) = ([UInt8](repeating: 0, count: 32), CUnsignedInt(0))
+            let certificate = OpaquePointer(OPENSSL_sk_value(chain, index))
+            return X509_digest(certificate, EVP_sha256(), &digest, &count) == 1 ? digest : nil
+        }
+    }
+
     /// `TLSv1.3` and the like; for the log.
     package var protocolName: String { SSL_get_version(raw).map { String(cString: $0) } ?? "" }
 

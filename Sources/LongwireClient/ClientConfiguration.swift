@@ -10,6 +10,11 @@ public struct ClientConfiguration: Sendable {
     public var usesTLS = false
     /// A PEM file of certificates to trust instead of the system's; for gateways with a certificate of their own.
     public var trustedCertificatesPath: String?
+    /// Pinning: SHA-256 digests of certificates (DER), 32 bytes each; empty: none.
+    ///
+    /// Beside the usual verification one certificate of the gateway's chain must then have one of these digests. Pin the
+    /// authority's certificate and a spare rather than the gateway's own, which is renewed more often than apps are.
+    public var pinnedCertificates: [[UInt8]] = []
     public var appID: String
     /// Needed only until the device is registered.
     public var appSecret: String
@@ -45,6 +50,10 @@ public struct ClientConfiguration: Sendable {
         if heartbeatSeconds != 0, !(30...1_800).contains(heartbeatSeconds) {
             throw refuse("heartbeatSeconds is \(heartbeatSeconds); it must be 0 or 30 to 1800")
         }
+        if pinnedCertificates.contains(where: { $0.count != 32 }) {
+            throw refuse("a pinned certificate is named by the 32 bytes of its SHA-256 digest")
+        }
+        if !usesTLS, !pinnedCertificates.isEmpty { throw refuse("pinnedCertificates needs usesTLS") }
         guard tokens.count <= Limits.tokenCount else { throw refuse("there are more than \(Limits.tokenCount) tokens") }
         for token in tokens where !Self.isSendable(token) {
             throw refuse(

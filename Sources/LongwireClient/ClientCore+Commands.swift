@@ -30,6 +30,7 @@ extension ClientCore {
             configuration.heartbeatSeconds = seconds
             update(at: now) { $0.heartbeatSeconds = seconds }
         case .opened(let id): open(id, at: now)
+        case .networkChanged: networkChanged(at: now)
         case .feedback(let kind, let id, let action):
             guard phase == .ready else { return }
             var feedback = Feedback()

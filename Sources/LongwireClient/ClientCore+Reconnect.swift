@@ -14,14 +14,31 @@ extension ClientCore {
         switch close.code / 100 {
         case 2:
             if let alternate = Self.endpoint(close.alternate) { endpoint = alternate }
-            wait(window(of: close) ?? backoff.next(), at: now)
+            leave(by: close, at: now)
         case 3: correct(close, error, at: now)
         case 4:
             // Only `replaced` lets a client come back by itself, and not soon: two that share a cid would fight.
             guard close.code == CloseCode.replaced.rawValue else { return halt(error) }
-            wait(Limits.replacedMilliseconds + backoff.next(), at: now)
-        default:
-            wait(window(of: close) ?? backoff.next(), at: now)
+            wait(Limits.replacedMilliseconds + backoff.next(), at: now, isNamed: true)
+        default: leave(by: close, at: now)
+        }
+    }
+
+    private mutating func leave(by close: Close, at now: ClientTime) {
+        let window = window(of: close)
+        wait(window ?? backoff.next(), at: now, isNamed: window != nil)
+    }
+
+    /// The system has a network, maybe another one: what the old one taught does not count, and a long wait ends.
+    ///
+    /// A wait that the gateway named is kept. The rest of the jitter is kept, too: a network returns for many at once.
+    mutating func networkChanged(at now: ClientTime) {
+        switch phase {
+        case .waiting(let until) where !isWaitNamed:
+            backoff.reset()
+            phase = .waiting(until: min(until, now.monotonic + backoff.next()))
+        case .ready: if pingSentAt == nil { sendPing(at: now) }
+        default: break
         }
     }
 
@@ -39,8 +56,9 @@ extension ClientCore {
         wait(backoff.next(), at: now)
     }
 
-    private mutating func wait(_ milliseconds: Int64, at now: ClientTime) {
+    private mutating func wait(_ milliseconds: Int64, at now: ClientTime, isNamed: Bool = false) {
         leaveSession()
+        isWaitNamed = isNamed
         phase = .waiting(until: now.monotonic + milliseconds)
         actions.append(.report(.retrying(afterMilliseconds: milliseconds)))
     }
@@ -68,7 +86,7 @@ extension ClientCore {
         default:
             correctionCount += 1
             guard correctionCount == 1 else { return halt(error) }
-            wait(window(of: close) ?? backoff.next(), at: now)
+            leave(by: close, at: now)
         }
     }
 

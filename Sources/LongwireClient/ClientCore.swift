@@ -50,6 +50,7 @@ package enum ClientCommand: Equatable, Sendable {
     case heartbeat(seconds: UInt32)
     case opened(MessageID)
     case feedback(Feedback.Kind, MessageID, action: UInt32)
+    case networkChanged
     case stop
 }
 
@@ -112,6 +113,8 @@ package struct ClientCore {
 
     // Coming back.
     var backoff: Backoff
+    /// The gateway, not the backoff, named the time of the current wait.
+    var isWaitNamed = false
     var skewRetryCount = 0
     var correctionCount = 0
 

@@ -35,10 +35,15 @@ final class ClientMailbox: Sendable {
             list.append(command)
             return true
         }
+        if isTaken { wake() }
+        return isTaken
+    }
+
+    /// Makes the client's thread look around, from any thread.
+    func wake() {
         var byte: UInt8 = 1
         // A full pipe wakes as well as one more byte would.
-        if isTaken { _ = write(writeDescriptor, &byte, 1) }
-        return isTaken
+        _ = write(writeDescriptor, &byte, 1)
     }
 
     func take() -> [ClientCommand] {

@@ -6,14 +6,14 @@ internal import Glibc
 internal import Musl
 #endif
 
-/// The client's thread: waits for the socket, the clock and the app, feeds the core, and does what it says.
+/// The client's thread: waits for the transport, the clock and the app, feeds the core, and does what it says.
 final class ClientRunner {
     private var core: ClientCore
     private let mailbox: ClientMailbox
     private let store: any StateStore
     private let handler: @Sendable (ReceivedMessage) -> MessageVerdict
     private let events: @Sendable (ClientEvent) -> Void
-    private var connection: SocketConnection?
+    private var connection: (any ClientTransport)?
 
     init(
         core: ClientCore, mailbox: ClientMailbox, store: any StateStore,
@@ -26,6 +26,8 @@ final class ClientRunner {
 
     /// Returns when the core has stopped.
     func run() {
+        let watch = NetworkWatch { [mailbox] in _ = mailbox.post(.networkChanged) }
+        defer { withExtendedLifetime(watch) {} }
         core.start(at: System.now())
         finishTurn()
         while !core.isStopped {
@@ -40,8 +42,8 @@ final class ClientRunner {
 
     private func waitForSomething() {
         var descriptors = [pollfd(fd: mailbox.readDescriptor, events: Int16(POLLIN), revents: 0)]
-        if let connection {
-            descriptors.append(pollfd(fd: connection.descriptor, events: connection.pollEvents, revents: 0))
+        if let interest = connection?.interest {
+            descriptors.append(pollfd(fd: interest.descriptor, events: interest.events, revents: 0))
         }
         var timeout: CInt = -1
         if connection?.hasMoreToRead == true {
@@ -56,25 +58,20 @@ final class ClientRunner {
     /// Non-blocking throughout, so it need not know what poll found.
     private func serveConnection() {
         guard let connection else { return }
-        do throws(SocketConnection.Failure) {
+        do throws(TransportFailure) {
             if !connection.isOpen {
-                guard try isEstablished(connection) else { return }
+                try connection.serve()
+                guard connection.isOpen else { return }
                 core.connected(at: System.now())
             }
             // Read first: when the other side has gone, its last words are worth more than our failure to write.
             let bytes = try connection.read()
             if !bytes.isEmpty { core.receive(bytes, at: System.now()) }
-            try connection.flush()
+            try connection.serve()
         } catch {
             self.connection = nil
             core.disconnected(reason: error.reason, at: System.now())
         }
-    }
-
-    private func isEstablished(_ connection: SocketConnection) throws(SocketConnection.Failure) -> Bool {
-        var descriptor = pollfd(fd: connection.descriptor, events: connection.pollEvents, revents: 0)
-        guard poll(&descriptor, 1, 0) == 1 else { return false }
-        return try connection.advance() == .connected
     }
 
     private func finishTurn() {
@@ -114,11 +111,13 @@ final class ClientRunner {
 
     private func connect(to endpoint: Endpoint) {
         let configuration = core.configuration
-        let trust =
+        let security =
             configuration.usesTLS
-            ? SocketConnection.Trust(certificatesPath: configuration.trustedCertificatesPath) : nil
+            ? TransportSecurity(
+                trustedCertificatesPath: configuration.trustedCertificatesPath,
+                pins: configuration.pinnedCertificates) : nil
         do {
-            connection = try SocketConnection(to: endpoint, trust: trust)
+            connection = try SystemTransport(to: endpoint, security: security) { [mailbox] in mailbox.wake() }
         } catch {
             core.disconnected(reason: error.reason, at: System.now())
         }

@@ -21,7 +21,8 @@ package struct FrameReader {
         package let reason: String
     }
 
-    private var bytes: [UInt8] = []
+    /// Contiguous everywhere: the span of an `Array` is newer than the systems that an app supports.
+    private var bytes: ContiguousArray<UInt8> = []
     private var offset = 0
 
     package init() {}

@@ -147,6 +147,12 @@ public final class LongwireClient: Sendable {
     @discardableResult
     public func setHeartbeat(seconds: UInt32) -> Bool { post(.heartbeat(seconds: seconds)) }
 
+    /// The network is back, or is another one: the client ends a wait of its own, or tests the path it has.
+    ///
+    /// On Apple's systems it finds out by itself.
+    @discardableResult
+    public func networkChanged() -> Bool { post(.networkChanged) }
+
     /// The user opened this message from its notification: it will not be shown again, and the gateway is told now or
     /// with the next Hello.
     @discardableResult

@@ -1,3 +1,5 @@
+// Only the gateway reads acks so; `InlineArray` is newer than the Apple systems that a client's app supports.
+#if !canImport(Darwin)
 /// An Ack as the live path reads it: no allocation, unless the device rejects something.
 ///
 /// Ranges are as in a decoded `StreamPosition`: not empty, ascending, apart, beyond the cumulative sequence.
@@ -88,3 +90,4 @@ public struct AckView: Sendable {
         if stream == 0 { rangeCount = count }
     }
 }
+#endif

@@ -199,4 +199,35 @@ struct ReconnectTests {
         try driver.close(.shuttingDown)
         #expect(driver.core.isStopped)
     }
+
+    @Test("a network that is back ends the client's own wait within a second, and tests a path that stands")
+    func networkChanged() throws {
+        var driver = try CoreDriver.ready()
+        driver.perform(.networkChanged)
+        #expect(driver.pings.count == 1)
+        driver.perform(.networkChanged)
+        #expect(driver.pings.count == 1, "one test at a time")
+        driver.pass(milliseconds: Limits.pongMilliseconds)
+        for _ in 0..<12 {
+            driver.pass(milliseconds: Limits.backoffCapMilliseconds)
+            driver.core.disconnected(reason: "no network", at: driver.now)
+            driver.turn()
+        }
+        let attempts = driver.connectedTo.count
+        driver.perform(.networkChanged)
+        driver.pass(milliseconds: Limits.backoffBaseMilliseconds)
+        #expect(driver.connectedTo.count == attempts + 1)
+    }
+
+    @Test("a network that is back does not shorten a wait that the gateway named")
+    func networkChangedInWindow() throws {
+        var driver = try CoreDriver.ready()
+        try driver.close(.shuttingDown) { ($0.retryAfterMinimum, $0.retryAfterMaximum) = (60_000, 60_000) }
+        let attempts = driver.connectedTo.count
+        driver.perform(.networkChanged)
+        driver.pass(milliseconds: 59_000)
+        #expect(driver.connectedTo.count == attempts)
+        driver.pass(milliseconds: 1_000)
+        #expect(driver.connectedTo.count == attempts + 1)
+    }
 }

@@ -159,7 +159,8 @@ private struct ClientWorld {
         let id = MessageID(high: 9, low: UInt64(script.choice(8)))
         let states: [ApplicationState] = [.foreground, .background, .terminated]
         let command: ClientCommand =
-            switch script.choice(9) {
+            switch script.choice(10) {
+            case 9: .networkChanged
             case 0: .stop
             case 1, 2: .applicationState(script.pick(states), keepsRunning: script.flag())
             case 3: .badge(Int32(truncatingIfNeeded: script.number()))

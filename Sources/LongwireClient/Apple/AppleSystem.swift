@@ -1,0 +1,33 @@
+// The small parts of the Apple side: cryptography, and the news that the network changed.
+#if canImport(Network)
+internal import CryptoKit
+internal import Dispatch
+internal import Foundation
+internal import Network
+
+typealias SystemTransport = NetworkTransport
+
+/// The platform's own: CryptoKit.
+public struct SystemCryptography: ClientCryptography {
+    public init() {}
+
+    public func authenticationCode(of message: [UInt8], key: [UInt8]) -> [UInt8] {
+        Array(HMAC<SHA256>.authenticationCode(for: Data(message), using: SymmetricKey(data: Data(key))))
+    }
+    public func randomWord() -> UInt64 { UInt64.random(in: .min ... .max) }
+}
+
+/// Calls back whenever the system has a usable network, until it is released.
+final class NetworkWatch {
+    private let monitor = NWPathMonitor()
+
+    init(onUsable: @escaping @Sendable () -> Void) {
+        monitor.pathUpdateHandler = { path in
+            if path.status == .satisfied { onUsable() }
+        }
+        monitor.start(queue: DispatchQueue(label: "longwire.network"))
+    }
+
+    deinit { monitor.cancel() }
+}
+#endif

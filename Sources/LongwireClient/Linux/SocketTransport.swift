@@ -1,0 +1,207 @@
+// The Linux side of the seam. An Apple build leaves this file out.
+#if !canImport(Network)
+internal import Cryptography
+internal import Glibc
+
+/// A non-blocking socket, with TLS by OpenSSL.
+final class SocketTransport: ClientTransport {
+    private enum Phase { case connecting, handshake, open }
+
+    private let endpoint: Endpoint
+    private let security: TransportSecurity?
+    private var phase = Phase.connecting
+    private var descriptor: CInt = -1
+    private var tls: TLSSession?
+    private var handshakeEvents = Int16(POLLOUT)
+    /// Addresses of the name that were not tried yet, the next one last.
+    private var candidates: [[UInt8]]
+    private var outbox: [UInt8] = []
+    private(set) var hasMoreToRead = false
+    /// What ended the connection; thrown when everything before it has been read.
+    private var end: TransportFailure?
+
+    /// Resolves the name, which may block, and begins to connect; `wake` is not needed, since `poll` sees the socket.
+    init(
+        to endpoint: Endpoint, security: TransportSecurity?, wake: @escaping @Sendable () -> Void
+    ) throws(TransportFailure) {
+        (self.endpoint, self.security) = (endpoint, security)
+        candidates = try Self.resolve(endpoint).reversed()
+        try connectToNext(after: "no address")
+    }
+
+    deinit { close() }
+
+    var isOpen: Bool { phase == .open }
+
+    var interest: PollInterest? {
+        let events: Int16 =
+            switch phase {
+            case .connecting: Int16(POLLOUT)
+            case .handshake: handshakeEvents
+            case .open: Int16(POLLIN) | (outbox.isEmpty ? 0 : Int16(POLLOUT))
+            }
+        return PollInterest(descriptor: descriptor, events: events)
+    }
+
+    // MARK: Connecting
+
+    private static func resolve(_ endpoint: Endpoint) throws(TransportFailure) -> [[UInt8]] {
+        var hints = addrinfo()
+        (hints.ai_family, hints.ai_socktype) = (AF_UNSPEC, CInt(SOCK_STREAM.rawValue))
+        var list: UnsafeMutablePointer<addrinfo>?
+        let code = getaddrinfo(endpoint.host, String(endpoint.port), &hints, &list)
+        guard code == 0 else {
+            throw TransportFailure(reason: "cannot find \(endpoint.host): \(String(cString: gai_strerror(code)))")
+        }
+        defer { freeaddrinfo(list) }
+        return sequence(first: list) { $0?.pointee.ai_next }.prefix { $0 != nil }.compactMap { entry in
+            entry.map { Array(UnsafeRawBufferPointer(start: $0.pointee.ai_addr, count: Int($0.pointee.ai_addrlen))) }
+        }
+    }
+
+    private func connectToNext(after failure: String) throws(TransportFailure) {
+        var reason = failure
+        while let address = candidates.popLast() {
+            close()
+            let family = address.withUnsafeBytes { $0.loadUnaligned(as: sockaddr.self).sa_family }
+            descriptor = socket(CInt(family), CInt(SOCK_STREAM.rawValue), 0)
+            guard descriptor >= 0 else { throw TransportFailure(reason: "no socket: \(System.describe(errno))") }
+            System.makeNonBlocking(descriptor)
+            var one: CInt = 1
+            setsockopt(descriptor, CInt(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<CInt>.size))
+            let result = address.withUnsafeBytes {
+                connect(descriptor, $0.baseAddress!.assumingMemoryBound(to: sockaddr.self), socklen_t($0.count))
+            }
+            if result == 0 || errno == EINPROGRESS || errno == EINTR { return }
+            reason = System.describe(errno)
+        }
+        throw TransportFailure(reason: "cannot connect to \(endpoint.host):\(endpoint.port): \(reason)")
+    }
+
+    func serve() throws(TransportFailure) {
+        if phase == .connecting {
+            guard isReady(for: POLLOUT, within: 0) else { return }
+            var error: CInt = 0
+            var size = socklen_t(MemoryLayout<CInt>.size)
+            getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size)
+            guard error == 0 else { return try connectToNext(after: System.describe(error)) }
+            if let security { try beginTLS(security) } else { phase = .open }
+        }
+        if phase == .handshake { try continueTLS() }
+        if phase == .open { try flush() }
+    }
+
+    private func beginTLS(_ security: TransportSecurity) throws(TransportFailure) {
+        do throws(TLSFailure) {
+            let path = security.trustedCertificatesPath
+            let context = try TLSContext(trusting: path.map { .certificates(path: $0) } ?? .system)
+            tls = try TLSSession(connecting: context, descriptor: descriptor, serverName: endpoint.host)
+        } catch {
+            throw TransportFailure(reason: "TLS: \(error)")
+        }
+        phase = .handshake
+    }
+
+    private func continueTLS() throws(TransportFailure) {
+        guard let tls, let security else { return }
+        switch tls.handshake() {
+        case .done:
+            guard security.pins.isEmpty || tls.chainDigests.contains(where: security.pins.contains) else {
+                throw TransportFailure(reason: "TLS with \(endpoint.host) failed: no certificate of its is pinned")
+            }
+            phase = .open
+        case .wantsRead: handshakeEvents = Int16(POLLIN)
+        case .wantsWrite: handshakeEvents = Int16(POLLOUT)
+        case .failed(let reason): throw TransportFailure(reason: "TLS with \(endpoint.host) failed: \(reason)")
+        }
+    }
+
+    // MARK: Bytes
+
+    func read() throws(TransportFailure) -> [UInt8] {
+        var bytes: [UInt8] = []
+        while end == nil, bytes.count < 4 * Limits.readByteCount {
+            let part = [UInt8](unsafeUninitializedCapacity: Limits.readByteCount) { buffer, count in
+                count = receive(into: UnsafeMutableRawBufferPointer(buffer))
+            }
+            if part.isEmpty { break }
+            bytes += part
+        }
+        // What came before the end counts: most often it is a Close that says why.
+        if bytes.isEmpty, let end { throw end }
+        hasMoreToRead = end != nil || bytes.count >= 4 * Limits.readByteCount
+        return bytes
+    }
+
+    /// Zero: nothing more now, or `end` says why never again.
+    private func receive(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+        if let tls { return settle(tls.read(into: buffer)) }
+        let count = recv(descriptor, buffer.baseAddress, buffer.count, 0)
+        return settle(count == 0 ? .ended : outcome(of: count))
+    }
+
+    func write(_ bytes: [UInt8]) throws(TransportFailure) {
+        outbox += bytes
+        guard outbox.count <= Limits.outboxByteCount else {
+            throw TransportFailure(reason: "the gateway does not read what it is sent")
+        }
+        try flush()
+    }
+
+    private func flush() throws(TransportFailure) {
+        while !outbox.isEmpty {
+            let count = outbox.withUnsafeBytes { bytes in
+                if let tls { return settle(tls.write(bytes)) }
+                // A peer that left is an error, not a signal.
+                return settle(outcome(of: send(descriptor, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL))))
+            }
+            if count == 0 { break }
+            outbox.removeFirst(count)
+        }
+        if let end, !outbox.isEmpty { throw end }
+    }
+
+    private func outcome(of count: Int) -> TLSSession.Transfer {
+        if count >= 0 { return .bytes(count) }
+        return [EAGAIN, EWOULDBLOCK, EINTR].contains(errno) ? .wantsRead : .failed(System.describe(errno))
+    }
+
+    private func settle(_ transfer: TLSSession.Transfer) -> Int {
+        switch transfer {
+        case .bytes(let count): return count
+        case .wantsRead, .wantsWrite: break
+        case .ended: end = TransportFailure(reason: "the gateway closed the connection")
+        case .failed(let reason): end = TransportFailure(reason: "the connection broke: \(reason)")
+        }
+        return 0
+    }
+
+    // MARK: Closing
+
+    /// Waits a moment for the gateway to end its own side: closing with something unread would reset the connection.
+    func closeGracefully() {
+        defer { close() }
+        guard isOpen, outbox.isEmpty, end == nil else { return }
+        tls?.sayGoodbye()
+        tls = nil
+        guard shutdown(descriptor, CInt(SHUT_WR)) == 0 else { return }
+        let deadline = System.now().monotonic + Limits.lingerMilliseconds
+        var rest = [UInt8](repeating: 0, count: Limits.readByteCount)
+        while isReady(for: POLLIN, within: deadline - System.now().monotonic),
+            recv(descriptor, &rest, rest.count, 0) > 0
+        {}
+    }
+
+    private func isReady(for events: CInt, within milliseconds: Int64) -> Bool {
+        var wanted = pollfd(fd: descriptor, events: Int16(events), revents: 0)
+        return milliseconds >= 0 && poll(&wanted, 1, CInt(milliseconds)) == 1
+    }
+
+    private func close() {
+        tls?.sayGoodbye()
+        tls = nil
+        if descriptor >= 0 { _ = Glibc.close(descriptor) }
+        descriptor = -1
+    }
+}
+#endif

@@ -1,0 +1,21 @@
+// Declarations of Apple's Foundation and CoreFoundation that the client uses. Only to check types against: the bridged
+// types are the same type here.
+public typealias CFString = String
+public typealias CFData = Data
+public typealias CFArray = [AnyObject]
+
+public protocol ContiguousBytes {}
+public protocol DataProtocol: RandomAccessCollection, ContiguousBytes where Element == UInt8 {}
+
+public struct Data: DataProtocol, Hashable, Sendable {
+    public init(_ elements: some Sequence<UInt8>) {}
+    public init?(base64Encoded text: String) {}
+    public var startIndex: Int { 0 }
+    public var endIndex: Int { 0 }
+    public subscript(index: Int) -> UInt8 { 0 }
+}
+
+public final class FileManager: Sendable {
+    public static var `default`: FileManager { FileManager() }
+    public func contents(atPath: String) -> Data? { nil }
+}

@@ -1,0 +1,1 @@
+// What a debug build links with the standard library; nothing of it is used.

@@ -83,6 +83,7 @@ test-api: dependencies-test ## Asks a real gateway everything that docs/openapi.
 demo: dependencies-test ## Plays the whole story against a real gateway and prints each step.
 	swift build --product longwired
 	swift build --product longwire
+	swift build --product longwire-apns
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/demo.py
 
 .PHONY: bench

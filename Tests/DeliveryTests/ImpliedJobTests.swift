@@ -150,7 +150,7 @@ import Wire
         expectSound(harness)
     }
 
-    @Test("a message that goes to disk while its device's connection is broken is flagged as if it had stayed in memory")
+    @Test("a message that goes to disk while its device's connection is broken is flagged, too")
     func coolsEarly() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")

@@ -16,9 +16,11 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from apple import FakeApple, Sender  # noqa: E402
 from gateway import HANDOFF_TOKEN, Gateway, binary, eventually  # noqa: E402
 
 TOKEN = "c0ffee" * 10 + "beef"
+DEAD_TOKEN = "dead" * 16  # the fake Apple calls it unregistered
 
 
 def say(text):
@@ -35,9 +37,9 @@ def check(condition, text, seen=""):
 class Phone:
     """One run of `longwire connect`, as a device."""
 
-    def __init__(self, gateway, *arguments):
-        state = gateway.folder / "phone.state"
-        words = [binary("longwire"), "connect", "--host", "127.0.0.1", "--port", str(gateway.device), "--token", TOKEN]
+    def __init__(self, gateway, *arguments, token=TOKEN):
+        state = gateway.folder / f"{token[:4]}.state"
+        words = [binary("longwire"), "connect", "--host", "127.0.0.1", "--port", str(gateway.device), "--token", token]
         words += ["--app", gateway.app["appId"], "--app-secret", gateway.app["appSecret"], "--state-file", str(state)]
         self.process = subprocess.Popen([*words, *arguments], stdout=subprocess.PIPE, text=True)
         self.lines = []
@@ -74,8 +76,8 @@ class Story:
             "LONGWIRE_ADMIN_TOKEN": HANDOFF_TOKEN,
         }
 
-    def phone(self, *arguments):
-        self.phones.append(Phone(self.gateway, *arguments))
+    def phone(self, *arguments, **options):
+        self.phones.append(Phone(self.gateway, *arguments, **options))
         return self.phones[-1]
 
     def longwire(self, *words):
@@ -85,8 +87,8 @@ class Story:
             raise AssertionError(f"longwire {words[0]} ended with {done.returncode}: {done.stderr.strip()}")
         return json.loads(done.stdout)
 
-    def push(self, text):
-        words = ["push", "--json", "--cid", self.cid, "--payload", text, "--alert-title", text, "--badge", "+1"]
+    def push(self, text, cid=None):
+        words = ["push", "--json", "--cid", cid or self.cid, "--payload", text, "--alert-title", text, "--badge", "+1"]
         return self.longwire(*words)["longwire"]["messages"][0]
 
     def is_away(self):
@@ -170,11 +172,48 @@ class Story:
         check(last[0]["sequence"] > got[-1]["sequence"], "and no sequence number was used twice", last)
         gateway.ends_as(after["msgId"], "delivered")
 
-        say("\n9. The gateway is asked to stop (SIGTERM).")
+        say("\n9. longwire-apns takes over the handoff, towards a fake Apple. The phone is away again.")
+        phone.kill()
+        eventually(self.is_away)
+        with FakeApple() as apple, Sender(gateway, apple):
+            self.apple(apple)
+
+        say("\n10. The gateway is asked to stop (SIGTERM).")
+        phone = self.phone()
+        phone.wait_for("welcome")
         code = gateway.stop()
         closed = phone.wait_for("closed")[0]
         check(closed["code"] == 200, "it told the phone to come back later", closed)
         check(code == 0, "and ended cleanly", code)
+
+    def apple(self, apple):
+        """The second channel, end to end."""
+        gateway = self.gateway
+        begin = time.monotonic()
+        away = self.push("Your taxi is here")
+        shown = eventually(lambda: apple.phones().get(TOKEN))["shown"][0]
+        took = time.monotonic() - begin
+        check(shown["title"] == "Your taxi is here", f"its lock screen shows it after {took:.2f} s", shown)
+        tap = apple.tap(TOKEN, shown["id"])
+        check(away["msgId"] in tap["userInfo"]["_gmid_"], "the user taps it, and the app gets the msgId", tap)
+        phone = self.phone("--opened", away["msgId"])
+        gateway.ends_as(away["msgId"], "opened")
+        check(gateway.view(self.cid)["queue"]["messages"] == 0, "the tap removed it from the queue", gateway.view(self.cid))
+        phone.kill()
+        second = self.phone(token=DEAD_TOKEN)
+        cid = second.wait_for("registered")[0]["cid"]
+        second.kill()
+        eventually(lambda: not gateway.view(cid)["connected"])
+        lost = self.push("Nobody reads this", cid)
+
+        def refusal():
+            steps = gateway.trace(lost["msgId"])["steps"]
+            return next((step for step in steps if "Unregistered" in str(step)), None)
+
+        step = eventually(refusal)
+        check(True, f"a second device's token is gone: its trace says {step['event']}, {step['detail']}")
+        token = gateway.view(cid)["tokens"][0]
+        check("quarantin" in str(token), "and the token is in quarantine", token)
 
 
 def main():

@@ -179,8 +179,8 @@ extension Shard {
             let id = MessageID(bucket: command.bucket, acceptedAt: shard.now, digest: command.messageDigest)
             var facts = MessageFacts(
                 message: id, task: command.task, app: command.app, cid: command.cid, strategy: command.strategy,
-                flags: [],
-                table: plan.table, item: shard.vendorItem(id, command), acceptedAt: shard.now, expiresAt: plan.expiresAt,
+                flags: [], table: plan.table, item: shard.vendorItem(id, command), acceptedAt: shard.now,
+                expiresAt: plan.expiresAt,
                 fallbackAt: plan.fallbackAt, wakeAt: 0, timeToLive: command.timeToLive, byteCount: 0)
             if !plan.isLive { facts.flags.insert(.offline) }
             if command.isBulk { facts.flags.insert(.bulk) }

@@ -110,9 +110,9 @@ package struct SegmentFolder: Sendable {
         do throws(SystemError) { try FileSystem.removeFile(freePath(spare)) } catch { throw .system(error) }
     }
 
-    /// A generation that no file here has had.
-    package func nextGeneration() throws(JournalError) -> UInt64 {
+    /// The highest generation that a file here has; 0 without files.
+    package func highestGeneration() throws(JournalError) -> UInt64 {
         let all = try segments() + generations("free")
-        return (all.max() ?? 0) + 1
+        return all.max() ?? 0
     }
 }

@@ -13,7 +13,7 @@ package struct SegmentHeader: Equatable {
 
     var form = RecordForm.packed
     var generation: UInt64
-    /// The first generation of its run; 0 in the wide form, which has none.
+    /// The number of its run and the run's first generation; 0 in the wide form, which has none.
     var run: UInt64
     /// The file's whole size; a crash cannot change it, since the file is filled and synced before it is used.
     var segmentByteCount: Int

@@ -33,22 +33,23 @@ package final class SegmentLedger: Sendable {
     }
 
     package let folder: SegmentFolder
-    /// The first generation of this run: an owner's number, higher in each run.
+    /// The number of this run, higher in each, and its first generation.
     package let run: UInt64
     private let state: Monitor<State>
     private let segmentsInUse = Atomic<Int>(0)
 
     /// Takes over a prepared folder without segments that may hold records.
     ///
+    /// - Parameters:
+    ///   - folder: where the segments are; spares of another size are removed.
+    ///   - run: above the numbers of all runs before, and above the generations of all files there.
     /// - Throws: `.system` when the folder cannot be read.
-    package init(folder: SegmentFolder) throws(JournalError) {
+    package init(folder: SegmentFolder, run: UInt64) throws(JournalError) {
         self.folder = folder
-        let spares = try folder.spares()
-        let next = try folder.nextGeneration()
+        self.run = run
         // Fresh spares are named by numbers that no segment has had; the generation of a spare's first use is never
         // below its name.
-        run = next
-        state = Monitor(State(spares: spares, nextGeneration: next, nextSpareName: next))
+        state = Monitor(State(spares: try folder.spares(), nextGeneration: run, nextSpareName: run))
     }
 
     /// Bytes of the segments that hold or may hold records which a start would replay.

@@ -2,6 +2,7 @@
 //
 //     FOLDER/lock      held while a process works here; names it
 //     FOLDER/format    "longwire store N", N the format's version
+//     FOLDER/epoch     "longwire epoch N", N the number of the last process that worked here
 //     FOLDER/journal/  segments
 //     FOLDER/rows/     RocksDB
 //     FOLDER/spill/    files on their way into RocksDB; emptied at each start
@@ -140,7 +141,13 @@ public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable
             hasColdRows = (
                 try !database.isEmpty(database.rows), try !database.isEmpty(database.start), hasEphemeral
             )
-            do throws(JournalError) { ledger = try SegmentLedger(folder: folder) } catch { throw StoreError(error) }
+            // A start that changes the segments' size removes the files that had the generations.
+            let generation: UInt64
+            do throws(JournalError) { generation = try folder.highestGeneration() } catch { throw StoreError(error) }
+            let epoch = try StoreEpoch.take(of: configuration.folder, above: generation)
+            do throws(JournalError) { ledger = try SegmentLedger(folder: folder, run: epoch) } catch {
+                throw StoreError(error)
+            }
             run = SortedRun(database: database, folder: spillFolder, run: ledger.run)
         } catch {
             database.close()

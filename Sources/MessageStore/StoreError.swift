@@ -13,6 +13,8 @@ public enum StoreError: Error, Equatable, CustomStringConvertible {
     case unknownFormat(file: String)
     /// The folder has a database or a journal and no format file.
     case missingFormat(file: String)
+    /// The folder has an epoch file that no version wrote.
+    case unknownEpoch(file: String)
     /// Synced bytes of the journal are gone or changed.
     case damagedJournal(file: String, offset: Int, what: String)
     /// Files of the ordered store are gone or changed.
@@ -41,6 +43,9 @@ public enum StoreError: Error, Equatable, CustomStringConvertible {
         case .missingFormat(let file):
             "\(file) is missing beside a database or a journal, so nobody knows which version wrote that: nothing was changed; "
                 + "restore the whole folder from a backup"
+        case .unknownEpoch(let file):
+            "\(file) does not name a store's epoch: the file was changed; restore it from a backup, or remove it if the "
+                + "journal folder beside it was never moved away"
         case .damagedJournal(let file, let offset, let what):
             "\(file) is damaged at byte \(offset): \(what). Accepted messages may be lost; nothing was changed. "
                 + "Restore the store's folder from a backup, or move the journal folder away to start without its messages"

@@ -183,7 +183,7 @@ struct JournalFailingCallTests {
     @Test("a spare whose folder cannot be synced leaves no file behind, however often it is tried")
     func failedSpares() throws {
         let fixture = try JournalFixture(isOnDisk: false)
-        let ledger = try SegmentLedger(folder: fixture.folder)
+        let ledger = try SegmentLedger(folder: fixture.folder, run: 1)
         // The second sync of each attempt, the folder's.
         for _ in 0..<5 {
             let plan = FaultPlan(folder: fixture.path, kind: .error(EIO), at: 2, extent: .once) { $0 == "fsync" }
@@ -198,7 +198,7 @@ struct JournalFailingCallTests {
     @Test("a committer that finds no spare waits for no zeros, and the next spare is begun at once")
     func awaitedSegment() throws {
         let fixture = try JournalFixture(segment: 1 << 20, isOnDisk: false)
-        let ledger = try SegmentLedger(folder: fixture.folder)
+        let ledger = try SegmentLedger(folder: fixture.folder, run: 1)
         let plan = FaultPlan(folder: fixture.path, kind: .error(EIO), at: 1, extent: .fromThereOn) { $0 == "write" }
         defer { plan.remove() }
         let taken = try ledger.takeSegment()

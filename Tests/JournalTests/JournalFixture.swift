@@ -35,7 +35,7 @@ final class JournalFixture {
         fault: (@Sendable (Int) -> SystemError?)? = nil, unawaitedMilliseconds: UInt64 = Limits.unawaitedMilliseconds,
         durability: Committer.Durability = .fsync
     ) throws {
-        let ledger = try SegmentLedger(folder: folder)
+        let ledger = try SegmentLedger(folder: folder, run: folder.highestGeneration() + 1)
         failures.withLock { $0.removeAll() }
         var configuration = Committer.Configuration()
         configuration.gatherMicroseconds = 0

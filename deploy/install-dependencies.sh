@@ -31,6 +31,7 @@ test_packages=(
     "python3|the integration tests"
     "python3-venv|the folder .build/python that the integration tests run from"
     "python3-pytest|runs the integration tests"
+    "openssl|makes the certificates of some tests"
     "python3-h2|a second HTTP/2 server that plays Apple in some tests"
     "php-cli|speaks to the gateway as Getui's PHP SDK does"
     "php-curl|the same"

@@ -181,15 +181,19 @@ class OtherApple:
     status of "goodbye" says goodbye with a last stream below this one.
     """
 
-    def __init__(self, apple, answer=lambda token, count: (200, b""), streams=100):
+    def __init__(self, apple, answer=lambda token, count: (200, b""), streams=100, asks_for_certificate=False):
         # The certificate and the key of a fake are at hand.
-        self.certificate, self.key = apple.certificate, apple.key
+        self.folder, self.certificate, self.key = apple.folder, apple.certificate, apple.key
         self.answer, self.streams = answer, streams
         self.taken, self.counts, self.headers = [], {}, []
         self._lock, self._threads, self._open = threading.Lock(), [], []
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(apple.certificate, apple.folder / "key.pem")
         self._context.set_alpn_protocols(["h2"])
+        if asks_for_certificate:
+            # Takes the fake's own certificate, and no other one.
+            self._context.verify_mode = ssl.CERT_REQUIRED
+            self._context.load_verify_locations(apple.certificate)
 
     def __enter__(self):
         self._listener = socket.create_server(("127.0.0.1", 0))

@@ -1,6 +1,8 @@
 """longwire-apns between a real gateway and a fake Apple: what arrives, what is repeated, what an operator reads."""
 
+import json
 import random
+import shutil
 import subprocess
 import time
 
@@ -172,7 +174,6 @@ def test_an_apple_of_another_make_takes_everything_once(own_gateway, away, apple
         return ("goodbye", b"") if token.endswith("5") and count == 1 else (200, b"")
 
     with OtherApple(apple, answer, streams=3) as other:
-        other.folder = apple.folder
         with Sender(gateway, other) as sender:
             messages = [gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"] for device in devices]
             for message in messages:
@@ -190,7 +191,6 @@ def test_an_apple_of_another_make_that_resets_gets_the_same_ids_again(own_gatewa
     gateway = own_gateway()
     device = away(gateway)[0]
     with OtherApple(apple, lambda token, count: (None, b"") if count == 1 else (200, b"")) as other:
-        other.folder = apple.folder
         with Sender(gateway, other) as sender:
             message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
             gateway.ends_as(message, "handedOff")
@@ -198,11 +198,39 @@ def test_an_apple_of_another_make_that_resets_gets_the_same_ids_again(own_gatewa
             eventually(lambda: sender.metric("requests_repeated_total") == 1)
 
 
+@pytest.mark.parametrize("form", ["pem", "p12"])
+def test_a_certificate_takes_the_place_of_a_key(own_gateway, away, apple, form):
+    gateway = own_gateway()
+    device = away(gateway)[0]
+    certificate = {"file": str(apple.certificate), "keyFile": str(apple.folder / "key.pem")}
+    if form == "p12":
+        bundle = apple.folder / "bundle.p12"
+        words = ["openssl", "pkcs12", "-export", "-in", certificate["file"], "-inkey", certificate["keyFile"]]
+        subprocess.run([*words, "-out", str(bundle), "-passout", "pass:secret"], check=True, timeout=60)
+        certificate = {"file": str(bundle), "password": "secret"}
+    with OtherApple(apple, asks_for_certificate=True) as other:
+        sender = Sender(gateway, other)
+        sender.sections["credentials"] = [{"name": "old", "certificate": certificate}]
+        with sender:
+            message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
+            gateway.ends_as(message, "handedOff")
+            assert "authorization" not in other.headers[0]
+    sender.sections["credentials"][0]["certificate"] = {**certificate, "password": "wrong"}
+    if form == "p12":
+        sender.config.parent.mkdir(exist_ok=True)
+        sender.config.write_text(json.dumps(sender.sections))
+        (sender.config.parent / "token").write_text("x\n")
+        words = [binary("longwire-apns"), "--config", str(sender.config), "--check"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 78 and "cannot be opened with its password" in done.stderr
+        shutil.rmtree(sender.config.parent)
+
+
 def test_the_doctor_names_what_is_wrong(own_gateway, apple):
     gateway = own_gateway()
 
     def doctor(sender, *words):
-        sender.config.write_text(__import__("json").dumps(sender.sections))
+        sender.config.write_text(json.dumps(sender.sections))
         words = [binary("longwire-apns"), "doctor", "--config", str(sender.config), "--topic", "com.example.demo", *words]
         done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
         return done.returncode, done.stdout + done.stderr
@@ -230,7 +258,7 @@ def test_a_configuration_that_cannot_work_is_refused_with_every_reason(apple, ow
         sender.sections["apple"]["production"] = "https://apple"
         sender.sections["credentials"][0]["key"]["keyId"] = "short"
         sender.sections["gateway"]["leases"] = 5
-        sender.config.write_text(__import__("json").dumps(sender.sections))
+        sender.config.write_text(json.dumps(sender.sections))
         done = subprocess.run(
             [binary("longwire-apns"), "--config", str(sender.config), "--check"], capture_output=True, text=True,
             timeout=60, check=False)

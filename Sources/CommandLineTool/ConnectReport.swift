@@ -59,6 +59,7 @@ enum ConnectReport {
         case .droppedWhileSuspended(let id, let sequence):
             make("dropped", [("msgId", .string(id.description)), ("sequence", .unsigned(sequence))])
         case .revoked(let task): make("revoked", [("taskId", .string(task.text))])
+        case .fetched: nil
         case .stateNotStored(let error): make("stateNotStored", [("error", .string(error.description))])
         case .stopped(let error): make("stopped", [("error", error.map { .string($0.description) } ?? .null)])
         }

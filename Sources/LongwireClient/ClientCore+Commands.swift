@@ -11,6 +11,7 @@ extension ClientCore {
         case .applicationState(let applicationState, let keepsRunning):
             configuration.applicationState = applicationState
             configuration.keepsRunning = keepsRunning
+            fetch?.ownsRunning = false
             update(at: now) {
                 $0.applicationState = applicationState
                 $0.keepsRunning = keepsRunning
@@ -28,14 +29,12 @@ extension ClientCore {
             update(at: now) { $0.pushModeOff = isOff }
         case .heartbeat(let seconds):
             configuration.heartbeatSeconds = seconds
+            heartbeat.forget()
             update(at: now) { $0.heartbeatSeconds = seconds }
         case .opened(let id): open(id, at: now)
         case .networkChanged: networkChanged(at: now)
-        case .feedback(let kind, let id, let action):
-            guard phase == .ready else { return }
-            var feedback = Feedback()
-            (feedback.kind, feedback.messageID, feedback.action) = (kind, id, action)
-            send(feedback, at: now)
+        case .report(let report): note(report, at: now)
+        case .fetch(let milliseconds): beginFetch(within: milliseconds, at: now)
         }
     }
 
@@ -62,7 +61,10 @@ extension ClientCore {
                 pendingBadge = nil
             }
         }
-        if result.heartbeatSeconds != 0 { heartbeatMilliseconds = Int64(result.heartbeatSeconds) * 1_000 }
+        if result.heartbeatSeconds != 0 {
+            heartbeatMilliseconds = Int64(result.heartbeatSeconds) * 1_000
+            heartbeat.agreed(result.heartbeatSeconds)
+        }
         if dropRule == .untilResult(of: result.request) { dropRule = isSuspended ? .untilNextUpdate : .none }
         actions.append(.report(.updated(request: result.request, code: result.code, reason: result.reason)))
     }
@@ -78,7 +80,42 @@ extension ClientCore {
         if unreportedSurplus > 0 { state.unreportedOpened.removeFirst(unreportedSurplus) }
         // Stored at once: the app may be gone the next moment.
         persist()
-        reportOpened(at: now)
+        sendReports(at: now)
+    }
+
+    /// Kept until the gateway is known to have it, across sessions and restarts.
+    private mutating func note(_ report: MessageReport, at now: ClientTime) {
+        guard !state.unreported.contains(report) else { return }
+        state.unreported.append(report)
+        let surplus = state.unreported.count - Limits.reportCount
+        if surplus > 0 { state.unreported.removeFirst(surplus) }
+        isDirty = true
+        sendReports(at: now)
+    }
+
+    // MARK: Fetching
+
+    private mutating func beginFetch(within milliseconds: Int64, at now: ClientTime) {
+        var fetch = fetch ?? Fetch(until: 0)
+        fetch.until = max(fetch.until, now.monotonic + milliseconds)
+        if phase == .ready { fetch.quietAt = now.monotonic + Limits.fetchQuietMilliseconds }
+        let wasSuspended = isSuspended
+        self.fetch = fetch
+        if wasSuspended {
+            perform(.applicationState(configuration.applicationState, keepsRunning: true), at: now)
+            self.fetch?.ownsRunning = true
+        }
+        if case .waiting = phase, !isWaitNamed { connect(at: now) }
+    }
+
+    mutating func endFetch(at now: ClientTime) {
+        guard let fetch else { return }
+        self.fetch = nil
+        if fetch.ownsRunning {
+            perform(.applicationState(configuration.applicationState, keepsRunning: false), at: now)
+        }
+        let isComplete = phase == .ready && now.monotonic < fetch.until
+        actions.append(.report(.fetched(messages: fetch.messageCount, isComplete: isComplete)))
     }
 
     /// Keeps a token in place of the one of its channel, kind and activity; an empty one removes such tokens.

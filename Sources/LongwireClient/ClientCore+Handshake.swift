@@ -20,7 +20,7 @@ extension ClientCore {
         }
         hello.applicationState = configuration.applicationState
         hello.keepsRunning = configuration.keepsRunning
-        hello.heartbeatSeconds = configuration.heartbeatSeconds
+        hello.heartbeatSeconds = heartbeat.learnt ?? configuration.heartbeatSeconds
         hello.badge = pendingBadge
         hello.tokens = configuration.tokens
         hello.replayOpened = configuration.replaysOpened
@@ -74,6 +74,8 @@ extension ClientCore {
         (skewRetryCount, correctionCount) = (0, 0)
         let heartbeat = welcome.heartbeatSeconds == 0 ? Limits.defaultHeartbeatSeconds : Int64(welcome.heartbeatSeconds)
         heartbeatMilliseconds = heartbeat * 1_000
+        self.heartbeat.agreed(UInt32(clamping: heartbeat))
+        fetch?.quietAt = now.monotonic + Limits.fetchQuietMilliseconds
         let saidSuspended = greeted.applicationState != .foreground && !greeted.keepsRunning
         dropRule = saidSuspended ? .untilNextUpdate : .none
         actions.append(.report(.welcomed(WelcomeDetails(welcome, cid: state.cid))))
@@ -81,7 +83,7 @@ extension ClientCore {
         sayWhatChanged(at: now)
         if let pendingBadge { update(at: now) { $0.badge = pendingBadge } }
         if let pushModeOff { update(at: now) { $0.pushModeOff = pushModeOff } }
-        reportOpened(at: now)
+        sendReports(at: now)
     }
 
     /// Between Hello and Welcome the app may have called; the gateway must be told.
@@ -106,16 +108,26 @@ extension ClientCore {
         }
     }
 
-    /// Tells the gateway what Hello had no room for, and what was opened since.
-    mutating func reportOpened(at now: ClientTime) {
-        guard phase == .ready, reportedOpened == nil, !state.unreportedOpened.isEmpty else { return }
-        for id in state.unreportedOpened {
-            var feedback = Feedback()
-            feedback.kind = .opened
-            feedback.messageID = id
-            send(feedback, at: now)
+    /// Tells the gateway what Hello had no room for, and what was opened, shown and acted on since.
+    mutating func sendReports(at now: ClientTime) {
+        let (opened, others) = (state.unreportedOpened, state.unreported)
+        guard phase == .ready, sentReports == nil, !opened.isEmpty || !others.isEmpty else { return }
+        for id in opened { sendFeedback(.opened, id, at: now) }
+        for report in others {
+            switch report {
+            case .shown(let id): sendFeedback(.shown, id, at: now)
+            case .action(let number, let id): sendFeedback(.action, id, action: number, at: now)
+            }
         }
-        reportedOpened = (sendPing(at: now), state.unreportedOpened)
+        sentReports = (sendPing(at: now), opened, others)
+    }
+
+    private mutating func sendFeedback(
+        _ kind: Feedback.Kind, _ id: MessageID, action: UInt32 = 0, at now: ClientTime
+    ) {
+        var feedback = Feedback()
+        (feedback.kind, feedback.messageID, feedback.action) = (kind, id, action)
+        send(feedback, at: now)
     }
 
     mutating func persist() {

@@ -9,6 +9,12 @@ extension ClientCore {
         }
         // Any byte proves the path alive.
         pingSentAt = nil
+        lastReceivedAt = now.monotonic
+        if fetch?.quietAt != nil { fetch?.quietAt = now.monotonic + Limits.fetchQuietMilliseconds }
+        if isProbing {
+            isProbing = false
+            if let seconds = heartbeat.answered() { update(at: now) { $0.heartbeatSeconds = seconds } }
+        }
         reader.append(bytes)
         do {
             while let frame = try nextFrame() { receive(frame, at: now) }
@@ -108,7 +114,7 @@ extension ClientCore {
         // The session may have ended in the meantime; what was processed is remembered all the same.
         switch verdict {
         case .deferred: return
-        case .processed: break
+        case .processed: fetch?.messageCount += 1
         case .rejected(let reason):
             // Scalars, not characters: a character may have any number of bytes.
             let text = String(reason.unicodeScalars.prefix(Limits.reasonScalarCount))
@@ -160,11 +166,12 @@ extension ClientCore {
     }
 
     private mutating func settleReported(_ nonce: UInt64, at now: ClientTime) {
-        guard let reported = reportedOpened, reported.nonce == nonce else { return }
-        reportedOpened = nil
-        state.unreportedOpened.removeAll { reported.ids.contains($0) }
+        guard let sent = sentReports, sent.nonce == nonce else { return }
+        sentReports = nil
+        state.unreportedOpened.removeAll { sent.opened.contains($0) }
+        state.unreported.removeAll { sent.others.contains($0) }
         isDirty = true
-        reportOpened(at: now)
+        sendReports(at: now)
     }
 
     /// The gateway broke the protocol: say so, and come back later like after any failure.

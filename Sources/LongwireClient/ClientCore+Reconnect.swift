@@ -33,6 +33,7 @@ extension ClientCore {
     ///
     /// A wait that the gateway named is kept. The rest of the jitter is kept, too: a network returns for many at once.
     mutating func networkChanged(at now: ClientTime) {
+        heartbeat.forget()
         switch phase {
         case .waiting(let until) where !isWaitNamed:
             backoff.reset()

@@ -49,7 +49,9 @@ package enum ClientCommand: Equatable, Sendable {
     case pushModeOff(Bool)
     case heartbeat(seconds: UInt32)
     case opened(MessageID)
-    case feedback(Feedback.Kind, MessageID, action: UInt32)
+    case report(MessageReport)
+    /// Bring what the gateway holds, also from the background, and say so with `fetched`.
+    case fetch(milliseconds: Int64)
     case networkChanged
     case stop
 }
@@ -86,6 +88,10 @@ package struct ClientCore {
     var pingSentAt: Int64?
     var nextNonce: UInt64 = 1
     var heartbeatMilliseconds = Limits.defaultHeartbeatSeconds * 1_000
+    var heartbeat = HeartbeatPlan()
+    var lastReceivedAt: Int64 = 0
+    /// The Ping on its way follows a silence of a whole heartbeat in both directions.
+    var isProbing = false
     var welcomedAt: Int64 = 0
     /// What the current Hello carried, to be settled by its Welcome.
     var greeted = Greeting()
@@ -108,8 +114,9 @@ package struct ClientCore {
     var pendingUpdates: [UInt32: DeviceUpdate] = [:]
     var pendingBadge: Int32?
     var pushModeOff: Bool?
-    /// Feedback sent, cleared by the Pong behind it: frames are answered in order.
-    var reportedOpened: (nonce: UInt64, ids: [MessageID])?
+    /// Feedback sent, settled by the Pong behind it: frames are answered in order.
+    var sentReports: (nonce: UInt64, opened: [MessageID], others: [MessageReport])?
+    var fetch: Fetch?
 
     // Coming back.
     var backoff: Backoff
@@ -117,6 +124,17 @@ package struct ClientCore {
     var isWaitNamed = false
     var skewRetryCount = 0
     var correctionCount = 0
+
+    struct Fetch {
+        var until: Int64
+        /// When the silence of the gateway will have lasted long enough; `nil`: there is no session yet.
+        var quietAt: Int64?
+        var messageCount = 0
+        /// The fetch, not the app, keeps it running.
+        var ownsRunning = false
+
+        var deadline: Int64 { min(until, quietAt ?? until) }
+    }
 
     struct StreamPlace: Equatable {
         var stream: UInt32
@@ -149,6 +167,11 @@ package struct ClientCore {
 
     /// When `wake` wants to be called, in monotonic milliseconds.
     package var deadline: Int64? {
+        guard let fetch, let other = phaseDeadline else { return fetch?.deadline ?? phaseDeadline }
+        return min(fetch.deadline, other)
+    }
+
+    private var phaseDeadline: Int64? {
         switch phase {
         case .idle, .stopped: nil
         case .connecting(let deadline), .greeting(let deadline): deadline
@@ -200,12 +223,14 @@ package struct ClientCore {
         case .connecting, .greeting, .ready: break
         }
         actions.append(.report(.disconnected(reason: reason)))
+        if isProbing, phase == .ready { heartbeat.lost(after: UInt32(clamping: heartbeatMilliseconds / 1_000)) }
         retry(at: now, error: LongwireClientError(code: .unreachable, message: reason))
     }
 
     /// The time that `deadline` named has come.
     package mutating func wake(at now: ClientTime) {
-        guard let deadline, now.monotonic >= deadline else { return }
+        if let fetch, now.monotonic >= fetch.deadline { endFetch(at: now) }
+        guard let phaseDeadline, now.monotonic >= phaseDeadline else { return }
         switch phase {
         case .idle, .stopped: break
         case .waiting: connect(at: now)
@@ -215,6 +240,7 @@ package struct ClientCore {
             if pingSentAt != nil {
                 abandon("a Ping was not answered within \(Limits.pongMilliseconds / 1_000) s", at: now)
             } else {
+                isProbing = now.monotonic - lastReceivedAt >= heartbeatMilliseconds * 9 / 10
                 sendPing(at: now)
             }
         }
@@ -254,6 +280,7 @@ package struct ClientCore {
         actions.append(.disconnect)
         leaveSession()
         phase = .stopped
+        fetch = nil
         actions.append(.report(.stopped(error)))
     }
 
@@ -269,7 +296,9 @@ package struct ClientCore {
         reader.reset()
         owesAck = false
         pingSentAt = nil
-        reportedOpened = nil
+        isProbing = false
+        sentReports = nil
+        fetch?.quietAt = nil
         pendingUpdates = [:]
     }
 

@@ -25,6 +25,8 @@ public enum ClientEvent: Equatable, Sendable {
     case droppedWhileSuspended(MessageID, sequence: UInt64)
     /// The task was revoked: take back what was shown of it.
     case revoked(TaskID)
+    /// A fetch has ended: these messages were handled. Complete: the gateway had no more, as far as its silence tells.
+    case fetched(messages: Int, isComplete: Bool)
     /// The state could not be stored; nothing was acked, and the client tries again later.
     case stateNotStored(LongwireClientError)
     /// The client will do nothing more until it is started again. `nil`: it was asked to stop.

@@ -22,13 +22,15 @@ public struct ClientState: Equatable, Sendable {
     public var opened: [MessageID]
     /// Those of them that the gateway may not know of yet.
     public var unreportedOpened: [MessageID]
+    /// What was shown or acted on, and the gateway may not know of yet; the last 256, oldest first.
+    public var unreported: [MessageReport]
 
     public init(appID: String) {
         self.appID = appID
         cid = .none
         deviceSecret = []
         (lastTimestamp, acceptedTimestamp, clockOffset, queueEpoch) = (0, 0, 0, 0)
-        (streams, opened, unreportedOpened) = ([:], [], [])
+        (streams, opened, unreportedOpened, unreported) = ([:], [], [], [])
     }
 
     public var isRegistered: Bool { !cid.isNone && !deviceSecret.isEmpty }
@@ -45,7 +47,9 @@ public struct ClientState: Equatable, Sendable {
 // that half a file is never taken for a whole one. Unknown names are an error: a file of a newer version is refused
 // rather than half understood.
 extension ClientState {
-    static let firstLine = "longwire state 1"
+    static let firstLine = "longwire state 2"
+    /// Without reports; else the same.
+    static let earlierFirstLine = "longwire state 1"
 
     public var serialized: [UInt8] {
         var lines = [Self.firstLine, "app \(Self.hex(Array(appID.utf8)))"]
@@ -62,6 +66,7 @@ extension ClientState {
         }
         for id in opened { lines.append("opened \(id)") }
         for id in unreportedOpened { lines.append("unreported \(id)") }
+        for report in unreported { lines.append(report.line) }
         lines.append("end")
         return Array((lines.joined(separator: "\n") + "\n").utf8)
     }
@@ -71,9 +76,9 @@ extension ClientState {
     /// - Throws: `stateUnreadable`, naming the line, for anything else.
     public init(serialized bytes: [UInt8]) throws(LongwireClientError) {
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
-        guard lines.first == Substring(Self.firstLine) else {
+        guard let first = lines.first, [Self.firstLine, Self.earlierFirstLine].contains(String(first)) else {
             throw LongwireClientError(
-                code: .stateUnreadable, message: "this is not a state of version 1; use another state file")
+                code: .stateUnreadable, message: "this is not a state of version 1 or 2; use another state file")
         }
         guard lines.last == "end" else {
             throw LongwireClientError(code: .stateUnreadable, message: "the state is cut short; restore or remove it")
@@ -117,6 +122,9 @@ extension ClientState {
         case "unreported":
             guard let id = MessageID(value) else { return false }
             unreportedOpened.append(id)
+        case "shown", "action":
+            guard let report = MessageReport(name: name, values: values) else { return false }
+            unreported.append(report)
         default: return false
         }
         return true

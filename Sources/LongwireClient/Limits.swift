@@ -44,6 +44,18 @@ enum Limits {
     static let retryWindowMilliseconds: Int64 = 3_600_000
     /// The heartbeat when a gateway names none.
     static let defaultHeartbeatSeconds: Int64 = 300
+    /// The shortest heartbeat that a gateway grants (Protocol.md, "Limits").
+    static let leastHeartbeatSeconds: UInt32 = 30
+    /// Answered heartbeats before a longer one is tried, and before one that has died is tried again: a wrong guess costs
+    /// a dead connection for as long as a heartbeat.
+    static let answersBeforeLonger = 4
+    static let answersBeforeRetrial = 32
+    /// What was shown or acted on and is not reported yet; as `openedCount`.
+    static let reportCount = 256
+    /// A fetch is complete when the gateway has been silent for so long: several round trips of a slow network.
+    static let fetchQuietMilliseconds: Int64 = 1_500
+    /// Events that wait for a loop over them; older ones are dropped.
+    static let eventCount = 256
     /// Sequences are far below this; a number above it is no sequence of ours and would overflow the arithmetic.
     static let greatestSequence: UInt64 = 1 << 62
     /// What may wait for a socket that does not drain; acks and pings are small, so this much means a dead path.

@@ -27,7 +27,11 @@ public final class LongwireClient: Sendable {
     private let store: any StateStore
     private let cryptography: any ClientCryptography
     private let handler: @Sendable (ReceivedMessage) -> MessageVerdict
-    private let events: @Sendable (ClientEvent) -> Void
+    private let report: @Sendable (ClientEvent) -> Void
+    private let channel = MessageChannel()
+    private let fetches = FetchBoard()
+    /// Taps and reports from before the start.
+    private let early = Guarded<[ClientCommand]>([])
     private let running = Guarded(Running.no)
 
     /// Prepares a client; nothing happens before `start`.
@@ -45,10 +49,54 @@ public final class LongwireClient: Sendable {
         handler: @escaping @Sendable (ReceivedMessage) -> MessageVerdict
     ) {
         (self.configuration, self.store, self.cryptography) = (configuration, store, cryptography)
-        (self.events, self.handler) = (events, handler)
+        (report, self.handler) = (events, handler)
+        (self.events, eventContinuation) = Self.makeEvents()
     }
 
-    deinit { stop() }
+    /// Prepares a client whose messages and events are read as sequences; nothing happens before `start`.
+    ///
+    /// - Parameters:
+    ///   - configuration: checked by `start`.
+    ///   - store: read once by `start`, written on the client's thread; shared with no other client.
+    ///   - cryptography: the platform's own unless a test wants another.
+    public init(
+        configuration: ClientConfiguration, store: any StateStore,
+        cryptography: any ClientCryptography = SystemCryptography()
+    ) {
+        (self.configuration, self.store, self.cryptography) = (configuration, store, cryptography)
+        let (events, continuation) = Self.makeEvents()
+        (self.events, eventContinuation) = (events, continuation)
+        report = { continuation.yield($0) }
+        handler = { [channel] in channel.offer($0) }
+    }
+
+    private static func makeEvents() -> (AsyncStream<ClientEvent>, AsyncStream<ClientEvent>.Continuation) {
+        AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(Limits.eventCount))
+    }
+
+    deinit {
+        stop()
+        eventContinuation.finish()
+    }
+
+    /// What happens besides messages, for one loop; empty for a client with a handler.
+    ///
+    /// The newest 256 wait for the loop.
+    public let events: AsyncStream<ClientEvent>
+    private let eventContinuation: AsyncStream<ClientEvent>.Continuation
+
+    /// The messages, one at a time; empty for a client with a handler.
+    ///
+    /// While a loop has a message nothing else is read or acked.
+    public var messages: ReceivedMessages { ReceivedMessages(channel: channel) }
+
+    /// Decides the fate of the message that a loop has, before the loop asks for the next one.
+    ///
+    /// - Returns: false when it was decided already.
+    @discardableResult
+    public func finish(_ message: ReceivedMessage, _ verdict: MessageVerdict = .processed) -> Bool {
+        channel.decide(message, verdict)
+    }
 
     /// Reads the state and begins to connect.
     ///
@@ -76,7 +124,6 @@ public final class LongwireClient: Sendable {
         var core = ClientCore(
             configuration: configuration, state: state, cryptography: cryptography,
             seed: cryptography.randomWord())
-        for id in opened { core.perform(.opened(id), at: System.now()) }
 
         let mailbox = try ClientMailbox()
         let latch = Latch()
@@ -88,9 +135,19 @@ public final class LongwireClient: Sendable {
         guard isFree else {
             throw LongwireClientError(code: .wrongState, message: "the client runs already; stop it first")
         }
-        let runner = ClientRunner(core: core, mailbox: mailbox, store: store, handler: handler, events: events)
-        let hasThread = ClientThread.start {
+        let calls = early.withValue { calls in
+            defer { calls = [] }
+            return opened.map { ClientCommand.opened($0) } + calls
+        }
+        for call in calls { core.perform(call, at: System.now()) }
+        channel.open()
+        let runner = ClientRunner(core: core, mailbox: mailbox, store: store, handler: handler) { [fetches, report] in
+            fetches.note($0)
+            report($0)
+        }
+        let hasThread = ClientThread.start { [channel] in
             runner.run()
+            channel.close()
             latch.open()
         }
         guard hasThread else {
@@ -102,7 +159,10 @@ public final class LongwireClient: Sendable {
     /// Says goodbye and ends; `stopped` is the last event.
     ///
     /// Does nothing when it does not run.
-    public func stop() { post(.stop) }
+    public func stop() {
+        post(.stop)
+        channel.close()
+    }
 
     /// Waits until the client has ended, by `stop` or because the gateway refused it.
     ///
@@ -153,17 +213,64 @@ public final class LongwireClient: Sendable {
     @discardableResult
     public func networkChanged() -> Bool { post(.networkChanged) }
 
+    // MARK: Notifications
+
     /// The user opened this message from its notification: it will not be shown again, and the gateway is told now or
     /// with the next Hello.
-    @discardableResult
-    public func markOpened(_ message: MessageID) -> Bool { post(.opened(message)) }
-
-    /// The message was shown, or a custom action (90001–90999) was taken on it.
     ///
-    /// Lost when there is no session.
+    /// May be called before `start`, too.
     @discardableResult
-    public func report(_ kind: Feedback.Kind, of message: MessageID, action: UInt32 = 0) -> Bool {
-        post(kind == .opened ? .opened(message) : .feedback(kind, message, action: action))
+    public func markOpened(_ message: MessageID) -> Bool { postOrKeep(.opened(message)) }
+
+    /// The user tapped a notification: what it said, and the message counts as opened.
+    ///
+    /// May be called before `start`, too.
+    ///
+    /// - Returns: `nil` when the notification is none of the gateway's.
+    @discardableResult
+    public func handleTap(userInfo: [AnyHashable: Any]) -> PushNotification? {
+        let notification = PushNotification(userInfo: userInfo)
+        if let notification { markOpened(notification.messageID) }
+        return notification
+    }
+
+    /// Tells the publisher's reports what was shown or done; kept until the gateway has it, across restarts.
+    ///
+    /// May be called before `start`, too.
+    ///
+    /// - Returns: false also for an action that is not 90001 to 90999.
+    @discardableResult
+    public func report(_ report: MessageReport) -> Bool {
+        if case .action(let number, _) = report, !(90_001...90_999).contains(number) { return false }
+        return postOrKeep(.report(report))
+    }
+
+    /// Reports what a service extension has noted as shown.
+    public func report(_ reports: NotificationReports) {
+        for message in reports.take() { report(.shown(message)) }
+    }
+
+    /// Brings what the gateway holds, after a silent push for example.
+    ///
+    /// A client that waits to reconnect does so at once. In the background the device counts as running meanwhile.
+    ///
+    /// - Parameter time: a silent push leaves an app 30 s; the rest is for the app.
+    /// - Returns: how many messages were handled, and whether the gateway had no more.
+    public func fetch(within time: Duration = .seconds(20)) async -> FetchResult {
+        await withCheckedContinuation { continuation in
+            let milliseconds = time.components.seconds * 1_000 + time.components.attoseconds / 1_000_000_000_000_000
+            fetches.add(continuation)
+            if !post(.fetch(milliseconds: milliseconds)) { fetches.end(FetchResult()) }
+        }
+    }
+
+    private func postOrKeep(_ command: ClientCommand) -> Bool {
+        post(command)
+            || early.withValue { calls in
+                guard calls.count < Limits.openedCount else { return false }
+                calls.append(command)
+                return true
+            }
     }
 
     /// False when the client does not run, or too many calls wait for its thread already.
@@ -173,5 +280,35 @@ public final class LongwireClient: Sendable {
             guard case .yes(let mailbox, let latch) = running, !latch.isOpen else { return false }
             return mailbox.post(command)
         }
+    }
+}
+
+/// What a fetch has brought.
+public struct FetchResult: Equatable, Sendable {
+    public var messageCount = 0
+    /// False: the time was over, or the client does not run.
+    public var isComplete = false
+}
+
+/// The fetches that wait for their end.
+final class FetchBoard: Sendable {
+    private let waiting = Guarded<[CheckedContinuation<FetchResult, Never>]>([])
+
+    func add(_ continuation: CheckedContinuation<FetchResult, Never>) { waiting.withValue { $0.append(continuation) } }
+
+    func note(_ event: ClientEvent) {
+        switch event {
+        case .fetched(let count, let isComplete): end(FetchResult(messageCount: count, isComplete: isComplete))
+        case .stopped: end(FetchResult())
+        default: break
+        }
+    }
+
+    func end(_ result: FetchResult) {
+        let ended = waiting.withValue { list in
+            defer { list = [] }
+            return list
+        }
+        for continuation in ended { continuation.resume(returning: result) }
     }
 }

@@ -21,6 +21,22 @@ public struct ReceivedMessage: Equatable, Sendable {
     public var collapseKey: String
     public var alert: Alert?
 
+    /// What the user may have seen of it before.
+    public var provenance: Provenance {
+        if alertedAt != 0 { return .alerted(at: alertedAt) }
+        return isOffline ? .queued : .live
+    }
+
+    /// How a message came to be where it is.
+    public enum Provenance: Equatable, Sendable {
+        /// It comes as it is published; nothing of it was shown.
+        case live
+        /// It waited for the device; no vendor has accepted an alert of it.
+        case queued
+        /// A vendor accepted its alert at this gateway time, in milliseconds: the user may have seen it.
+        case alerted(at: UInt64)
+    }
+
     init(_ deliver: Deliver) {
         (stream, sequence, messageID) = (deliver.stream, deliver.sequence, deliver.messageID)
         (taskID, payload, isOffline) = (deliver.taskID, deliver.payload, deliver.offline)
@@ -38,3 +54,6 @@ public enum MessageVerdict: Equatable, Sendable {
     /// Not now: it stays un-acked and comes again in a later session, or through the vendor.
     case deferred
 }
+
+/// A message's alert, under a name that SwiftUI does not have.
+public typealias MessageAlert = Wire.Alert

@@ -31,6 +31,9 @@ enum System {
         strerror(error).map { String(cString: $0) } ?? "error \(error)"
     }
 
+    /// Bytes read into all of `bytes`, 0 at the end, below 0 for an error.
+    static func readOnce(_ descriptor: CInt, _ bytes: inout [UInt8]) -> Int { read(descriptor, &bytes, bytes.count) }
+
     static func makeNonBlocking(_ descriptor: CInt) {
         _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)

@@ -14,6 +14,7 @@ struct StateStoreTests {
         ]
         state.opened = [MessageID(high: 1, low: 1), MessageID(high: 1, low: 2)]
         state.unreportedOpened = [MessageID(high: 1, low: 2)]
+        state.unreported = [.shown(MessageID(high: 1, low: 3)), .action(90_001, MessageID(high: 1, low: 4))]
         return state
     }
 
@@ -40,7 +41,8 @@ struct StateStoreTests {
             #expect(throws: LongwireClientError.self) { try ClientState(serialized: Array(whole[..<end])) }
         }
         for text in [
-            "longwire state 2\nend\n", "longwire state 1\nsurprise 1\nend\n", "longwire state 1\ncid 12\nend\n",
+            "longwire state 3\nend\n", "longwire state 2\nshown 12\nend\n", "longwire state 2\naction 1\nend\n",
+            "longwire state 1\nsurprise 1\nend\n", "longwire state 1\ncid 12\nend\n",
         ] {
             #expect(throws: LongwireClientError.self) { try ClientState(serialized: Array(text.utf8)) }
         }

@@ -168,7 +168,7 @@ private struct ClientWorld {
             case 5: .pushModeOff(script.flag())
             case 6: .heartbeat(seconds: 30 + UInt32(script.byte()))
             case 7: .opened(id)
-            default: .feedback(.shown, id, action: UInt32(script.byte()))
+            default: script.flag() ? .report(.shown(id)) : .fetch(milliseconds: Int64(script.byte()))
             }
         core.perform(command, at: now)
     }

@@ -1,0 +1,56 @@
+#if canImport(Darwin)
+internal import Darwin
+#elseif canImport(Glibc)
+internal import Glibc
+#elseif canImport(Musl)
+internal import Musl
+#endif
+
+/// What a service extension has shown, in a file that the app and its extension share (an app group's container).
+///
+/// The extension cannot hold a connection. It notes each message here, and the app's client reports them in its next
+/// session. A report may be repeated after a crash; the gateway counts each once.
+public struct NotificationReports: Sendable {
+    private let path: String
+
+    /// - Parameter path: the file; its folder exists. The name with `.taken` behind it is used, too.
+    public init(path: String) { self.path = path }
+
+    /// Notes that this message's notification is being shown; from any process.
+    ///
+    /// - Throws: `stateUnwritable` when the file cannot be written.
+    public func addShown(_ message: MessageID) throws(LongwireClientError) {
+        let line = Array("\(message)\n".utf8)
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else {
+            throw LongwireClientError(code: .stateUnwritable, message: "cannot open \(path): \(System.describe(errno))")
+        }
+        defer { _ = close(descriptor) }
+        // One write at the end of the file: lines of two processes do not mix.
+        guard write(descriptor, line, line.count) == line.count else {
+            throw LongwireClientError(code: .stateUnwritable, message: "cannot write \(path)")
+        }
+    }
+
+    /// What was noted since the last call, and what that call returned: a client may not have stored it by its end.
+    func take() -> [MessageID] {
+        let taken = path + ".taken"
+        let earlier = Self.read(taken)
+        _ = rename(path, taken) == 0 || unlink(taken) == 0
+        return earlier + Self.read(taken).filter { !earlier.contains($0) }
+    }
+
+    private static func read(_ path: String) -> [MessageID] {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return [] }
+        defer { _ = close(descriptor) }
+        // The newest, should an app not have been opened for long.
+        var (bytes, part) = ([UInt8](), [UInt8](repeating: 0, count: 16 << 10))
+        while true {
+            let count = System.readOnce(descriptor, &part)
+            guard count > 0 else { break }
+            bytes = (bytes + part[..<count]).suffix(Limits.reportCount * 33)
+        }
+        return bytes.split(separator: UInt8(ascii: "\n")).compactMap { MessageID(hex: $0) }
+    }
+}

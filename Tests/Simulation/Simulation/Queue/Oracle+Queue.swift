@@ -167,6 +167,7 @@ extension Oracle {
         }
         record.everDurable = true
         record.durableTable = key.table
+        if key.table == .vendorMessage { vendorRows[key] = record }
         if key.table == .message {
             record.durableSequence = key.item
             if key.item <= record.identity.durableHighest {
@@ -186,8 +187,10 @@ extension Oracle {
             record.durableTable = nil
             batch.removed.append(record)
         case .vendorMessage:
-            let record = world.records[Int(key.item & 0xFFFF_FFFF)]
-            guard record.durableTable == .vendorMessage else { return }
+            // The item of a repeated request is no part of the message's id: what was written tells whose it is.
+            guard let record = vendorRows.removeValue(forKey: key), record.durableTable == .vendorMessage else {
+                return
+            }
             record.durableTable = nil
             batch.removed.append(record)
         default: break

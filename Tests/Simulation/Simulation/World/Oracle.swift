@@ -16,6 +16,8 @@ final class Oracle: StoreWitness {
     var reports = ReportModel()
     var updates = UpdateModel()
     var overflows = OverflowModel()
+    /// Durable messages of the vendor table, by the keys they were written under.
+    var vendorRows: [StoreKey: Record] = [:]
 
     func record(_ id: MessageID) -> Record? {
         let index = Int(id.low & 0xFFFF_FFFF)

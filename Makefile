@@ -39,7 +39,7 @@ test: dependencies-test ## Installs what is missing and runs all tests, Swift's 
 .PHONY: check
 check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy and word rules, shell syntax.
 	LONGWIRE_CI=1 swift build $(check_flags) --build-tests
-	swift format lint --strict --recursive --parallel Package.swift Sources Tests
+	swift format lint --strict --recursive --parallel Package.swift Sources Tests Examples
 	Tests/check-imports.sh --self-test
 	Tests/check-imports.sh
 	Tests/check-clocks.sh --self-test

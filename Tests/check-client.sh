@@ -5,7 +5,7 @@
 # the little that the client uses of Darwin, Foundation, CryptoKit, Network and Security. So this finds what is too new,
 # what is not there and what has another type in the stubs. It does not replace a build on a Mac.
 #
-#   Tests/check-client.sh               checks Sources/Wire and Sources/LongwireClient
+#   Tests/check-client.sh               checks Sources/Wire, Sources/LongwireClient and Examples/iOS
 #   Tests/check-client.sh --self-test   shows that it would notice a breach
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,8 +18,9 @@ toolchain=$(swiftc -print-target-info)
 resources=$(sed -n 's/.*"runtimeResourcePath": "\(.*\)".*/\1/p' <<<"$toolchain")
 version=$(sed -n 's/.*"compilerVersion": "\(.*\)".*/\1/p' <<<"$toolchain" | cksum | cut -d' ' -f1)
 folder=.build/client-check/$version
-flags=(-swift-version 6 -target "$target" -resource-dir "$folder/resources" -module-cache-path "$folder/cache" -I "$folder/modules"
+seen=(-target "$target" -resource-dir "$folder/resources" -module-cache-path "$folder/cache" -I "$folder/modules"
     -Xfrontend -disable-objc-interop -Xfrontend -disable-implicit-string-processing-module-import)
+flags=(-swift-version 6 "${seen[@]}")
 for feature in ExistentialAny InferIsolatedConformances InternalImportsByDefault MemberImportVisibility \
     NonisolatedNonsendingByDefault; do
     flags+=(-enable-upcoming-feature "$feature")
@@ -44,7 +45,7 @@ prepare() {
     done
     # What a debug build links; empty here.
     [ -f "$folder/modules/SwiftOnoneSupport.swiftmodule" ] || emit SwiftOnoneSupport -O Tests/AppleStubs/SwiftOnoneSupport.swift
-    for module in Darwin Dispatch Foundation Security CryptoKit Network; do
+    for module in Darwin Dispatch Foundation Security CryptoKit Network UIKit UserNotifications; do
         emit "$module" "Tests/AppleStubs/$module.swift" || return 1
     done
 }
@@ -69,7 +70,12 @@ check() {
     mapfile -t wire < <(find "$1/Wire" -name '*.swift')
     mapfile -t client < <(find "$1/LongwireClient" -name '*.swift')
     emit Wire "${wire[@]}" || return 1
-    emit LongwireClient "${client[@]}"
+    emit LongwireClient "${client[@]}" || return 1
+    # An app of another package, with the language's defaults.
+    for example in AppDelegate NotificationService; do
+        swiftc -typecheck -swift-version 6 "${seen[@]}" -parse-as-library -module-name App "Examples/iOS/$example.swift" \
+            Tests/AppleStubs/Example/App.swift || return 1
+    done
 }
 
 self_test() {

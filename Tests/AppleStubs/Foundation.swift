@@ -19,3 +19,9 @@ public final class FileManager: Sendable {
     public static var `default`: FileManager { FileManager() }
     public func contents(atPath: String) -> Data? { nil }
 }
+
+public struct URL: Sendable { public var path: String { "" } }
+public func NSTemporaryDirectory() -> String { "" }
+extension FileManager {
+    public func containerURL(forSecurityApplicationGroupIdentifier: String) -> URL? { nil }
+}

@@ -1,0 +1,9 @@
+// What the example's app would have of its own. Only to check types against.
+import Foundation
+
+@MainActor final class Inbox {
+    static let shared = Inbox()
+    func add(_ payload: [UInt8], id: String) {}
+}
+@MainActor enum Banner { static func show(_ title: String?, _ body: String?) {} }
+@MainActor enum Pages { static func open(payload: String?, id: String) {} }

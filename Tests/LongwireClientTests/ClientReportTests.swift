@@ -4,7 +4,7 @@ import Wire
 @testable import LongwireClient
 
 @Suite("Reports, fetches and heartbeats")
-struct ReportTests {
+struct ClientReportTests {
     private static let id = MessageID(high: 9, low: 1)
 
     private func feedback(_ driver: CoreDriver) -> [Feedback] {

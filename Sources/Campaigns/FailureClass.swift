@@ -1,22 +1,22 @@
-public import Delivery
+package import Delivery
 
 /// Where on its way a message failed and why, in the classes of Getui's `failed_detail`.
-public struct FailureClass: Hashable, Comparable, Sendable {
+package struct FailureClass: Hashable, Comparable, Sendable {
     /// From the request to something that can be delivered; from there to having been sent; from there to having
     /// arrived.
-    public enum Stage: String, Sendable, CaseIterable { case ts, rs, sf }
+    package enum Stage: String, Sendable, CaseIterable { case ts, rs, sf }
 
-    public var stage: Stage
+    package var stage: Stage
     /// True for the vendor's channel.
-    public var isVendor: Bool
+    package var isVendor: Bool
     /// Getui's number.
-    public var code: Int
+    package var code: Int
 
-    public init(stage: Stage, isVendor: Bool, code: Int) {
+    package init(stage: Stage, isVendor: Bool, code: Int) {
         (self.stage, self.isVendor, self.code) = (stage, isVendor, code)
     }
 
-    public static func < (left: FailureClass, right: FailureClass) -> Bool {
+    package static func < (left: FailureClass, right: FailureClass) -> Bool {
         if left.stage != right.stage { return left.stage.rawValue < right.stage.rawValue }
         if left.isVendor != right.isVendor { return right.isVendor }
         return left.code < right.code
@@ -25,7 +25,7 @@ public struct FailureClass: Hashable, Comparable, Sendable {
     /// Sorts everything that did not arrive: expired, overflowed, and failed by its reason.
     ///
     /// What was collapsed, revoked or stopped was not wanted any more and is no failure.
-    public static func sort(_ totals: TaskTotals) -> [FailureClass: Int] {
+    package static func sort(_ totals: TaskTotals) -> [FailureClass: Int] {
         var sorted: [FailureClass: Int] = [:]
         func add(_ stage: Stage, isVendor: Bool, _ code: Int, _ count: Int) {
             guard count > 0 else { return }

@@ -1,15 +1,15 @@
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// One device of a list, with its bucket and the tail of its msgId.
-public struct ListTarget: Sendable, Equatable {
-    public var cid: DeviceID
-    public var bucket: Bucket
-    public var digest: UInt64
+package struct ListTarget: Sendable, Equatable {
+    package var cid: DeviceID
+    package var bucket: Bucket
+    package var digest: UInt64
     /// The tail of the msgId that a revoke withdraws there; 0 for an ordinary message.
-    public var revokedDigest: UInt64 = 0
+    package var revokedDigest: UInt64 = 0
 
-    public init(cid: DeviceID, bucket: Bucket, digest: UInt64) {
+    package init(cid: DeviceID, bucket: Bucket, digest: UInt64) {
         (self.cid, self.bucket, self.digest) = (cid, bucket, digest)
     }
 }
@@ -17,16 +17,16 @@ public struct ListTarget: Sendable, Equatable {
 /// One loop's part of a list: the content shared by all, and the devices that live there.
 ///
 /// Immutable, so that it may cross to another loop as it is: nothing is copied for a device.
-public final class Fanout: Sendable {
-    public let task: TaskID
-    public let app: AppKey
-    public let createdAt: GatewayTime
-    public let content: MessageContent
+package final class Fanout: Sendable {
+    package let task: TaskID
+    package let app: AppKey
+    package let createdAt: GatewayTime
+    package let content: MessageContent
     /// Bulk jobs lease after those of single pushes, and a missing token ends a message rather than the call.
-    public let isBulk: Bool
-    public let route: UInt64
+    package let isBulk: Bool
+    package let route: UInt64
     /// Each with its place in the call.
-    public let targets: [(place: Int, target: ListTarget)]
+    package let targets: [(place: Int, target: ListTarget)]
 
     init(
         task: TaskID, app: AppKey, createdAt: GatewayTime, content: MessageContent, isBulk: Bool, route: UInt64,
@@ -37,10 +37,10 @@ public final class Fanout: Sendable {
     }
 
     /// Calls `body` with each device's command; its pointers die when `body` returns.
-    public func forEach(_ body: (PublishCommand) -> Void) { forEach(in: targets.indices, body) }
+    package func forEach(_ body: (PublishCommand) -> Void) { forEach(in: targets.indices, body) }
 
     /// The same for some of its devices; `part` lies within `targets.indices`.
-    public func forEach(in part: Range<Int>, _ body: (PublishCommand) -> Void) {
+    package func forEach(in part: Range<Int>, _ body: (PublishCommand) -> Void) {
         for (place, target) in targets[part] {
             var address = MessageContent.Target(
                 origin: Origin(route: route, request: UInt64(place)), app: app, bucket: target.bucket,
@@ -54,17 +54,17 @@ public final class Fanout: Sendable {
 }
 
 /// A list call on its way: deals devices to loops and gathers what became of them.
-public struct ListRun {
-    public private(set) var outcomes: [PublishOutcome?]
-    public private(set) var missing: Int
+package struct ListRun {
+    package private(set) var outcomes: [PublishOutcome?]
+    package private(set) var missing: Int
 
-    public init(count: Int) {
+    package init(count: Int) {
         outcomes = Array(repeating: nil, count: count)
         missing = count
     }
 
     /// One fan-out for each loop that has any of the devices: one message between loops for each.
-    public static func deal(
+    package static func deal(
         _ targets: [ListTarget], task: TaskID, app: AppKey, createdAt: GatewayTime, content: MessageContent,
         isBulk: Bool, route: UInt64, loopCount: Int
     ) -> [(loop: Int, fanout: Fanout)] {
@@ -81,7 +81,7 @@ public struct ListRun {
     }
 
     /// - Returns: true when this was the last one; a second answer for a place is passed over.
-    public mutating func take(_ place: Int, _ outcome: PublishOutcome) -> Bool {
+    package mutating func take(_ place: Int, _ outcome: PublishOutcome) -> Bool {
         guard outcomes.indices.contains(place), outcomes[place] == nil else { return false }
         outcomes[place] = outcome
         missing -= 1

@@ -1,22 +1,22 @@
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// Lists on their way into one loop's shard: dealt in portions, as far as the store has room.
 ///
 /// The apps take turns.
 /// A whole list at once would encode megabytes before anybody looks at the store's bound; a list that the bound cuts in
 /// half would be refused for the rest of its devices, though a moment later there is room.
-public struct FanoutQueue {
+package struct FanoutQueue {
     /// Some of one list's devices, to be published now.
-    public struct Portion {
-        public let fanout: Fanout
-        public let part: Range<Int>
+    package struct Portion {
+        package let fanout: Fanout
+        package let part: Range<Int>
 
-        public func forEach(_ body: (PublishCommand) -> Void) { fanout.forEach(in: part, body) }
+        package func forEach(_ body: (PublishCommand) -> Void) { fanout.forEach(in: part, body) }
     }
 
     /// Devices of one portion: the most that is encoded between two looks at the store's bound.
-    public static let portionCount = 32
+    package static let portionCount = 32
 
     private struct Entry {
         let fanout: Fanout
@@ -57,21 +57,21 @@ public struct FanoutQueue {
     }
 
     /// Of the devices that may wait, an app has at most this part.
-    public static let sharesOfLimit = 4
+    package static let sharesOfLimit = 4
 
     private let targetLimit: Int
     /// Apps with lists that wait, in the order of their turns.
     private var queues: [AppLists] = []
     /// Devices that still wait.
-    public private(set) var targetCount = 0
+    package private(set) var targetCount = 0
 
     /// - Parameter targetLimit: devices that may wait; each costs about a hundred bytes. One list is always taken.
-    public init(targetLimit: Int) { self.targetLimit = targetLimit }
+    package init(targetLimit: Int) { self.targetLimit = targetLimit }
 
-    public var isEmpty: Bool { queues.isEmpty }
+    package var isEmpty: Bool { queues.isEmpty }
 
     /// Lets a list wait for its portions until `deadline`; false when too many devices wait, of its app or of all.
-    public mutating func append(_ fanout: Fanout, deadline: UInt64) -> Bool {
+    package mutating func append(_ fanout: Fanout, deadline: UInt64) -> Bool {
         let count = fanout.targets.count
         let place = queues.firstIndex { $0.app == fanout.app }
         let own = place.map { queues[$0].targetCount } ?? 0
@@ -89,7 +89,7 @@ public struct FanoutQueue {
 
     /// The next portion of the first app that `mayTake` lets: the app stands behind the others from then on, and what is
     /// left of the list behind the app's other lists.
-    public mutating func popPortion(where mayTake: (AppKey) -> Bool = { _ in true }) -> Portion? {
+    package mutating func popPortion(where mayTake: (AppKey) -> Bool = { _ in true }) -> Portion? {
         guard let place = queues.firstIndex(where: { mayTake($0.app) }) else { return nil }
         var queue = queues.remove(at: place)
         var entry = queue.popFirst()
@@ -103,7 +103,7 @@ public struct FanoutQueue {
     }
 
     /// Takes out what has waited until its deadline.
-    public mutating func popOverdue(now: UInt64) -> [Portion] {
+    package mutating func popOverdue(now: UInt64) -> [Portion] {
         var overdue: [Portion] = []
         for place in queues.indices {
             for entry in queues[place].removeOverdue(now: now) {

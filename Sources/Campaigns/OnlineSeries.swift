@@ -1,20 +1,20 @@
-public import Delivery
+package import Delivery
 
 /// How many devices of one app were connected, a point each ten minutes, for a day.
-public struct OnlineSeries: Sendable, Equatable {
-    public static let step: Int64 = 600_000
-    public static let pointCount = 144
+package struct OnlineSeries: Sendable, Equatable {
+    package static let step: Int64 = 600_000
+    package static let pointCount = 144
 
-    public private(set) var points: [(time: GatewayTime, count: Int)] = []
-    public init() {}
+    package private(set) var points: [(time: GatewayTime, count: Int)] = []
+    package init() {}
 
     /// The time of the point that `now` belongs to.
-    public static func place(_ now: GatewayTime) -> GatewayTime { now / step * step }
+    package static func place(_ now: GatewayTime) -> GatewayTime { now / step * step }
 
     /// Adds or replaces a point; points older than a day leave.
     ///
     /// - Returns: the times of those that left.
-    public mutating func note(_ count: Int, at time: GatewayTime) -> [GatewayTime] {
+    package mutating func note(_ count: Int, at time: GatewayTime) -> [GatewayTime] {
         points.removeAll { $0.time == time }
         let place = points.firstIndex { $0.time > time } ?? points.count
         points.insert((time, count), at: place)
@@ -24,7 +24,7 @@ public struct OnlineSeries: Sendable, Equatable {
         return left
     }
 
-    public static func == (left: OnlineSeries, right: OnlineSeries) -> Bool {
+    package static func == (left: OnlineSeries, right: OnlineSeries) -> Bool {
         left.points.map(\.time) == right.points.map(\.time) && left.points.map(\.count) == right.points.map(\.count)
     }
 }

@@ -1,10 +1,10 @@
 // How often an app may call: counted by the minute and by the day, in UTC.
 
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// What is counted for itself.
-public enum RateKind: Int, CaseIterable, Sendable {
+package enum RateKind: Int, CaseIterable, Sendable {
     /// Authentications, and calls of any kind.
     case authentication = 0, call
     /// List messages made and calls of `push/list/alias`.
@@ -16,22 +16,22 @@ public enum RateKind: Int, CaseIterable, Sendable {
 }
 
 /// An app's bounds; 0: none.
-public struct RateLimits: Sendable, Equatable {
+package struct RateLimits: Sendable, Equatable {
     /// Getui allows 100; its PHP SDK authenticates with every request, so ours is far higher.
-    public var authenticationsPerMinute = 60_000
-    public var callsPerMinute = 0
+    package var authenticationsPerMinute = 60_000
+    package var callsPerMinute = 0
     /// Getui's.
-    public var listsPerDay = 2_000_000
-    public var listsPerMinute = 0
+    package var listsPerDay = 2_000_000
+    package var listsPerMinute = 0
     /// Getui's, for `push/all` and `push/tag` together.
-    public var broadcastsPerMinute = 5
-    public var broadcastsPerDay = 100
+    package var broadcastsPerMinute = 5
+    package var broadcastsPerDay = 100
     /// For `push/fast_custom_tag` by itself; Getui names codes, but no numbers.
-    public var fastTagBroadcastsPerMinute = 5
-    public var fastTagBroadcastsPerDay = 100
-    public init() {}
+    package var fastTagBroadcastsPerMinute = 5
+    package var fastTagBroadcastsPerDay = 100
+    package init() {}
 
-    public func perMinute(_ kind: RateKind) -> Int {
+    package func perMinute(_ kind: RateKind) -> Int {
         switch kind {
         case .authentication: authenticationsPerMinute
         case .call: callsPerMinute
@@ -41,7 +41,7 @@ public struct RateLimits: Sendable, Equatable {
         }
     }
 
-    public func perDay(_ kind: RateKind) -> Int {
+    package func perDay(_ kind: RateKind) -> Int {
         switch kind {
         case .authentication, .call: 0
         case .list: listsPerDay
@@ -52,8 +52,8 @@ public struct RateLimits: Sendable, Equatable {
 }
 
 /// What every app has used.
-public struct RateBook: Sendable {
-    public enum Verdict: Sendable, Equatable { case granted, minuteExceeded, dayExceeded }
+package struct RateBook: Sendable {
+    package enum Verdict: Sendable, Equatable { case granted, minuteExceeded, dayExceeded }
 
     private struct Key: Hashable, Sendable {
         var app: AppKey
@@ -69,10 +69,10 @@ public struct RateBook: Sendable {
 
     private var uses: [Key: Use] = [:]
 
-    public init() {}
+    package init() {}
 
     /// Counts one use if both bounds allow it; a refused one is not counted.
-    public mutating func take(
+    package mutating func take(
         _ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime
     ) -> Verdict {
         let key = Key(app: app, kind: kind == .tagBroadcast ? .broadcast : kind)
@@ -89,20 +89,20 @@ public struct RateBook: Sendable {
     }
 
     /// Uses on the day of `now`.
-    public func usedToday(_ kind: RateKind, app: AppKey, now: GatewayTime) -> Int {
+    package func usedToday(_ kind: RateKind, app: AppKey, now: GatewayTime) -> Int {
         guard let use = uses[Key(app: app, kind: kind)], use.day == now / 86_400_000 else { return 0 }
         return use.inDay
     }
 
     /// Takes over what was counted before a restart.
-    public mutating func restore(_ kind: RateKind, app: AppKey, day: Int64, count: Int) {
+    package mutating func restore(_ kind: RateKind, app: AppKey, day: Int64, count: Int) {
         var use = Use()
         (use.day, use.inDay) = (day, count)
         uses[Key(app: app, kind: kind)] = use
     }
 
     /// What must survive a restart: the day's uses of what is bounded by the day.
-    public func dayCounts() -> [(app: AppKey, kind: RateKind, day: Int64, count: Int)] {
+    package func dayCounts() -> [(app: AppKey, kind: RateKind, day: Int64, count: Int)] {
         uses.filter { $0.key.kind.rawValue >= RateKind.list.rawValue }
             .map { ($0.key.app, $0.key.kind, $0.value.day, $0.value.inDay) }
     }

@@ -1,11 +1,11 @@
-public import Delivery
+package import Delivery
 
 /// Getui's bounds of a timed push.
-public enum ScheduleRules {
+package enum ScheduleRules {
     /// A push may wait for seven days, unless the app's configuration says otherwise.
-    public static let horizon: Int64 = 7 * 86_400_000
+    package static let horizon: Int64 = 7 * 86_400_000
 
-    public enum Verdict: Sendable, Equatable {
+    package enum Verdict: Sendable, Equatable {
         /// Its time is now or past: it goes out at once.
         case atOnce
         case later(GatewayTime)
@@ -13,18 +13,18 @@ public enum ScheduleRules {
     }
 
     /// What a `schedule_time` means at `now`.
-    public static func judge(_ time: GatewayTime, now: GatewayTime, horizon: Int64 = horizon) -> Verdict {
+    package static func judge(_ time: GatewayTime, now: GatewayTime, horizon: Int64 = horizon) -> Verdict {
         guard time > 0, time <= now + horizon else { return .outOfRange }
         return time <= now ? .atOnce : .later(time)
     }
 
     /// Until when a task takes targets: its TTL from the time it goes out; one without storage, the default.
-    public static func validity(timeToLive: Int64, defaultTimeToLive: Int64) -> Int64 {
+    package static func validity(timeToLive: Int64, defaultTimeToLive: Int64) -> Int64 {
         timeToLive > 0 ? timeToLive : defaultTimeToLive
     }
 
     /// Getui's words for a task's state: an older one and a newer one, whose names differ, too.
-    public static func words(_ record: TaskRecord) -> (status: StaticString?, sendResult: StaticString) {
+    package static func words(_ record: TaskRecord) -> (status: StaticString?, sendResult: StaticString) {
         switch record.state {
         case .scheduled: (nil, "do_not_send")
         case .running: (nil, "do_not_send")

@@ -2,14 +2,14 @@ internal import Foundation
 internal import Glibc
 
 /// The surroundings of a command, so that tests can give it others.
-public struct CommandContext: Sendable {
-    public var environment: [String: String]
-    public var readInput: @Sendable () -> [UInt8]
+package struct CommandContext: Sendable {
+    package var environment: [String: String]
+    package var readInput: @Sendable () -> [UInt8]
     /// Writes one line to standard output; whole lines only, from any thread.
-    public var write: @Sendable (String) -> Void
-    public var complain: @Sendable (String) -> Void
+    package var write: @Sendable (String) -> Void
+    package var complain: @Sendable (String) -> Void
 
-    public init(
+    package init(
         environment: [String: String], readInput: @escaping @Sendable () -> [UInt8],
         write: @escaping @Sendable (String) -> Void, complain: @escaping @Sendable (String) -> Void
     ) {
@@ -18,7 +18,7 @@ public struct CommandContext: Sendable {
     }
 
     /// The process's own.
-    public static var process: CommandContext {
+    package static var process: CommandContext {
         CommandContext(
             environment: ProcessInfo.processInfo.environment,
             readInput: { Array(FileHandle.standardInput.readDataToEndOfFile()) },

@@ -1,8 +1,8 @@
 internal import Glibc
 
 /// The `longwire` command: finds the subcommand, parses its words and runs it.
-public enum CommandLineTool {
-    public static let version = "0.1.0"
+package enum CommandLineTool {
+    package static let version = "0.1.0"
 
     static let commands: [CommandSyntax] = [
         ConnectCommand.syntax, PushCommand.syntax, HandoffCommand.lease, HandoffCommand.settle, TraceCommand.trace,
@@ -17,7 +17,7 @@ public enum CommandLineTool {
     ///
     /// A reader that left is an error of a write, not a signal. Standard descriptors that are closed become the null
     /// device: otherwise a connection gets the number 1, and a gateway what was meant for the terminal.
-    public static func prepareProcess() {
+    package static func prepareProcess() {
         signal(SIGPIPE, SIG_IGN)
         for descriptor: CInt in 0...2 where fcntl(descriptor, F_GETFD) < 0 {
             // One that can only be read, so that writing to it fails.
@@ -30,7 +30,7 @@ public enum CommandLineTool {
     }
 
     /// Runs one command line, given without the program's own name, and says how to exit.
-    public static func run(_ arguments: [String], in context: CommandContext = .process) -> ExitCode {
+    package static func run(_ arguments: [String], in context: CommandContext = .process) -> ExitCode {
         do {
             return try dispatch(arguments, context)
         } catch let failure as CommandFailure {

@@ -1,5 +1,5 @@
 /// How `longwire` ends; part of its contract with scripts.
-public enum ExitCode: Int32, Sendable {
+package enum ExitCode: Int32, Sendable {
     case done = 0
     /// The gateway, or what it found, said no; its message is printed.
     case refused = 1

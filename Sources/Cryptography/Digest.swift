@@ -5,12 +5,12 @@ internal import COpenSSL
 /// SHA-256 digests.
 ///
 /// Pure functions, safe on any thread.
-public enum SHA256 {
+package enum SHA256 {
     /// A digest as four words in network order: the first byte of the digest is the top byte of `words.0`.
-    public struct Digest: Equatable, Sendable {
-        public var words: (UInt64, UInt64, UInt64, UInt64)
+    package struct Digest: Equatable, Sendable {
+        package var words: (UInt64, UInt64, UInt64, UInt64)
 
-        public var bytes: [UInt8] {
+        package var bytes: [UInt8] {
             var bytes: [UInt8] = []
             bytes.reserveCapacity(32)
             for word in [words.0, words.1, words.2, words.3] {
@@ -22,20 +22,20 @@ public enum SHA256 {
         }
 
         /// 64 lower-case hex digits.
-        public var hex: String {
+        package var hex: String {
             bytes.map { byte in
                 let text = String(byte, radix: 16)
                 return byte < 16 ? "0" + text : text
             }.joined()
         }
 
-        public static func == (left: Digest, right: Digest) -> Bool {
+        package static func == (left: Digest, right: Digest) -> Bool {
             left.words == right.words
         }
     }
 
     /// The digest of contiguous bytes; does not allocate.
-    public static func digest(_ bytes: UnsafeRawBufferPointer) -> Digest {
+    package static func digest(_ bytes: UnsafeRawBufferPointer) -> Digest {
         withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { output in
             // Not the one-shot function: it looks the algorithm up and allocates (see the shim). These cannot fail.
             var state = SHA256_CTX()
@@ -46,10 +46,10 @@ public enum SHA256 {
         }
     }
 
-    public static func digest(_ bytes: [UInt8]) -> Digest { bytes.withUnsafeBytes { digest($0) } }
+    package static func digest(_ bytes: [UInt8]) -> Digest { bytes.withUnsafeBytes { digest($0) } }
 
     /// The digest of several pieces laid end to end.
-    public static func digest(joining parts: [[UInt8]]) -> Digest { digest(Array(parts.joined())) }
+    package static func digest(joining parts: [[UInt8]]) -> Digest { digest(Array(parts.joined())) }
 }
 
 extension SHA256.Digest {
@@ -66,9 +66,9 @@ extension SHA256.Digest {
 /// HMAC-SHA256 (RFC 2104).
 ///
 /// Pure functions, safe on any thread.
-public enum HMACSHA256 {
+package enum HMACSHA256 {
     /// The 32-byte code of `message` under `key`; any lengths.
-    public static func code(key: [UInt8], message: [UInt8]) -> [UInt8] {
+    package static func code(key: [UInt8], message: [UInt8]) -> [UInt8] {
         var output = [UInt8](repeating: 0, count: 32)
         var length: UInt32 = 0
         let result = key.withUnsafeBytes { key in
@@ -86,13 +86,13 @@ public enum HMACSHA256 {
     }
 
     /// True when `code` authenticates `message` under `key`; takes the same time wherever the first difference is.
-    public static func isCode(_ code: [UInt8], of message: [UInt8], key: [UInt8]) -> Bool {
+    package static func isCode(_ code: [UInt8], of message: [UInt8], key: [UInt8]) -> Bool {
         constantTimeEquals(code, Self.code(key: key, message: message))
     }
 }
 
 /// Compares secrets: the time taken depends on the lengths only.
-public func constantTimeEquals(_ left: [UInt8], _ right: [UInt8]) -> Bool {
+package func constantTimeEquals(_ left: [UInt8], _ right: [UInt8]) -> Bool {
     guard left.count == right.count else { return false }
     return left.withUnsafeBytes { left in
         right.withUnsafeBytes { right in CRYPTO_memcmp(left.baseAddress, right.baseAddress, left.count) == 0 }
@@ -102,8 +102,8 @@ public func constantTimeEquals(_ left: [UInt8], _ right: [UInt8]) -> Bool {
 /// Random bytes from OpenSSL's generator, which the kernel seeds.
 ///
 /// Safe on any thread.
-public enum SecureRandom {
-    public static func bytes(_ count: Int) -> [UInt8] {
+package enum SecureRandom {
+    package static func bytes(_ count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         // Failing to be random is no state to go on in: every secret would be guessable.
         precondition(count == 0 || RAND_bytes(&bytes, Int32(count)) == 1, "OpenSSL has no randomness")
@@ -111,15 +111,15 @@ public enum SecureRandom {
     }
 
     /// Fills memory that is there already.
-    public static func fill(_ memory: UnsafeMutableRawBufferPointer) {
+    package static func fill(_ memory: UnsafeMutableRawBufferPointer) {
         guard let start = memory.baseAddress, !memory.isEmpty else { return }
         let result = RAND_bytes(start.assumingMemoryBound(to: UInt8.self), Int32(memory.count))
         precondition(result == 1, "OpenSSL has no randomness")
     }
 
-    public static func word() -> UInt64 {
+    package static func word() -> UInt64 {
         bytes(8).withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
     }
 
-    public static func words() -> (UInt64, UInt64) { (word(), word()) }
+    package static func words() -> (UInt64, UInt64) { (word(), word()) }
 }

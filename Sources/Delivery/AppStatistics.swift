@@ -1,23 +1,23 @@
 // The figures that a shard keeps by app, for an operator who has several.
 
-public import Wire
+package import Wire
 
 /// The figures of one app in one shard: counters count since the process started, gauges show the state of now.
-public struct AppStatistics: Sendable {
+package struct AppStatistics: Sendable {
     // Counters.
-    public var accepted: UInt64 = 0
+    package var accepted: UInt64 = 0
     /// Publishes refused as busy, because room was short and the app had taken more than its share.
-    public var refusedOverShare: UInt64 = 0
+    package var refusedOverShare: UInt64 = 0
     /// Messages that ended in a state which says that the device did not get them.
-    public var expired: UInt64 = 0
-    public var overflowed: UInt64 = 0
-    public var failed: UInt64 = 0
+    package var expired: UInt64 = 0
+    package var overflowed: UInt64 = 0
+    package var failed: UInt64 = 0
 
     // Gauges.
-    public var connectedDevices = 0
-    public var dueJobs = PerChannel { _ in 0 }
+    package var connectedDevices = 0
+    package var dueJobs = PerChannel { _ in 0 }
 
-    public init() {}
+    package init() {}
 
     mutating func count(_ state: FinalState) {
         switch state {
@@ -31,7 +31,7 @@ public struct AppStatistics: Sendable {
 
 extension Shard {
     /// The figures of these apps, in their order; zeros for an app that this shard does not know.
-    public func statistics(of keys: [AppKey]) -> [AppStatistics] {
+    package func statistics(of keys: [AppKey]) -> [AppStatistics] {
         keys.map { key in
             guard let app = apps.firstIndex(where: { $0.key == key }) else { return AppStatistics() }
             var current = appNumbers[app]

@@ -2,7 +2,7 @@
 ///
 /// Only a debug build can switch one on (`ShardLimits.planted`). A release build answers "no" at compile time and keeps
 /// nothing of it.
-public enum PlantedFault: String, CaseIterable, Sendable {
+package enum PlantedFault: String, CaseIterable, Sendable {
     // Acks and final states.
     /// An ack deletes the message's row but not its job.
     case ackKeepsJob

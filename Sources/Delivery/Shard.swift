@@ -14,7 +14,7 @@ internal import Structures
 internal import Wire
 
 /// All devices of one loop.
-public struct Shard: ~Copyable {
+package struct Shard: ~Copyable {
     var limits: ShardLimits
     var apps: [AppSettings]
     let store: any ShardStore
@@ -28,7 +28,7 @@ public struct Shard: ~Copyable {
     /// Work that continues turn by turn (Shard+Slices).
     var slices: [Slice] = []
     /// True when slices or fired timers wait for a turn.
-    public internal(set) var hasSlicesAtHand = false
+    package internal(set) var hasSlicesAtHand = false
 
     var counters: CounterTable
 
@@ -62,7 +62,7 @@ public struct Shard: ~Copyable {
     /// `counters` are the counters rows of this shard's buckets: today's and yesterday's one by one, others as sums.
     /// `queueEpoch` names the store since it was created; a device gets it at registration (docs/Semantics.md,
     /// "Sequences, windows and acks").
-    public init(
+    package init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
         encoder: any BroadcastEncoder, queueEpoch: UInt64, counters: CounterStart,
         broadcasts start: BroadcastStart = BroadcastStart(), now: GatewayTime
@@ -85,7 +85,7 @@ public struct Shard: ~Copyable {
     }
 
     /// The same with rows that are not folded.
-    public init(
+    package init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
         encoder: any BroadcastEncoder, queueEpoch: UInt64, counters: [StoredRow],
         broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
@@ -99,20 +99,20 @@ public struct Shard: ~Copyable {
 
     /// Exchanges the effects gathered so far for an emptied array; the gateway performs them in order before the next
     /// call.
-    public mutating func takeEffects(into taken: inout [Effect]) {
+    package mutating func takeEffects(into taken: inout [Effect]) {
         outbox.take(into: &taken)
     }
 
-    public var hasEffects: Bool { outbox.hasEffects }
+    package var hasEffects: Bool { outbox.hasEffects }
 
     /// The last ticket that an effect waits for; 0 when none waits.
-    public var awaitedTicket: Ticket { outbox.awaitedTicket }
+    package var awaitedTicket: Ticket { outbox.awaitedTicket }
 
     /// True when a lease of some channel would find jobs.
-    public var hasDueJobs: Bool { jobs.dueCount > 0 }
+    package var hasDueJobs: Bool { jobs.dueCount > 0 }
 
     /// No timer of this shard is due before this; the gateway calls `advance(to:)` then, and at least once a second.
-    public var nextTimer: GatewayTime {
+    package var nextTimer: GatewayTime {
         if hasSlicesAtHand || searches.hasMemorySearches { return now }
         let alarm = alarms.mayAsk(now) ? min(store.nextAlarm, nextPileAlarm) : .max
         let task = tasks.nextDue
@@ -122,7 +122,7 @@ public struct Shard: ~Copyable {
             min(devices.timers.earliest, min(jobs.nextTimer, min(broadcast, min(alarm, task)))))
     }
 
-    public var statistics: ShardStatistics {
+    package var statistics: ShardStatistics {
         var current = numbers
         current.loadedDevices = devices.loadedCount
         current.deviceSlots = devices.count
@@ -140,7 +140,7 @@ public struct Shard: ~Copyable {
     /// Replaces the apps, and the limits if given; sessions keep what the Welcome said.
     ///
     /// An app that is no longer listed takes no publishes; its devices keep what they have.
-    public mutating func reload(apps new: [AppSettings], limits newLimits: ShardLimits? = nil) {
+    package mutating func reload(apps new: [AppSettings], limits newLimits: ShardLimits? = nil) {
         if let newLimits { limits = newLimits }
         for settings in new {
             if let index = apps.firstIndex(where: { $0.key == settings.key }) {
@@ -153,7 +153,7 @@ public struct Shard: ~Copyable {
     }
 
     /// Every batch up to `ticket` is on disk: releases the effects that waited for it.
-    public mutating func committed(upTo ticket: Ticket, now: GatewayTime) {
+    package mutating func committed(upTo ticket: Ticket, now: GatewayTime) {
         begin(now)
         outbox.committed(upTo: ticket)
         releaseDue()

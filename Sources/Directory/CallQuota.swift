@@ -1,8 +1,8 @@
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// Calls that Getui counts per app.
-public enum CountedCall: UInt8, Sendable, CaseIterable {
+package enum CountedCall: UInt8, Sendable, CaseIterable {
     /// Tags of many devices are given or taken.
     case tagChange
     /// The tags of a device are asked for.
@@ -10,18 +10,18 @@ public enum CountedCall: UInt8, Sendable, CaseIterable {
 }
 
 /// How many calls of one kind an app may make; 0: any number.
-public struct CallQuota: Sendable, Equatable {
-    public var perMinute: Int
-    public var perDay: Int
-    public init(perMinute: Int, perDay: Int) { (self.perMinute, self.perDay) = (perMinute, perDay) }
+package struct CallQuota: Sendable, Equatable {
+    package var perMinute: Int
+    package var perDay: Int
+    package init(perMinute: Int, perDay: Int) { (self.perMinute, self.perDay) = (perMinute, perDay) }
 }
 
-public enum QuotaVerdict: UInt8, Sendable { case granted, minuteExceeded, dayExceeded }
+package enum QuotaVerdict: UInt8, Sendable { case granted, minuteExceeded, dayExceeded }
 
 /// The calls of this minute and this day (UTC), by app and kind.
 ///
 /// Refused calls are not counted. Bounded by the number of apps.
-public struct CallCounts: Sendable {
+package struct CallCounts: Sendable {
     private struct Key: Hashable {
         var app: AppKey
         var call: CountedCall
@@ -35,9 +35,9 @@ public struct CallCounts: Sendable {
 
     private var counts: [Key: Count] = [:]
 
-    public init() {}
+    package init() {}
 
-    public mutating func charge(_ app: AppKey, _ call: CountedCall, _ quota: CallQuota, now: GatewayTime)
+    package mutating func charge(_ app: AppKey, _ call: CountedCall, _ quota: CallQuota, now: GatewayTime)
         -> QuotaVerdict
     {
         let key = Key(app: app, call: call)

@@ -1,30 +1,30 @@
 // Aliases, tags, blacklist and badge over several buckets: which steps to ask of whom, and what their answers come to.
 // Values only: the coordinator of an operation sends its steps and feeds it the replies.
 
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// A device and the bucket that owns it.
-public struct DevicePlace: Hashable, Sendable {
-    public var cid: DeviceID
-    public var bucket: Bucket
-    public init(cid: DeviceID, bucket: Bucket) { (self.cid, self.bucket) = (cid, bucket) }
+package struct DevicePlace: Hashable, Sendable {
+    package var cid: DeviceID
+    package var bucket: Bucket
+    package init(cid: DeviceID, bucket: Bucket) { (self.cid, self.bucket) = (cid, bucket) }
 }
 
 /// One line of a list of aliases to bind or to unbind.
-public struct AliasItem: Hashable, Sendable {
-    public var device: DevicePlace
-    public var name: AliasName
-    public init(device: DevicePlace, name: AliasName) { (self.device, self.name) = (device, name) }
+package struct AliasItem: Hashable, Sendable {
+    package var device: DevicePlace
+    package var name: AliasName
+    package init(device: DevicePlace, name: AliasName) { (self.device, self.name) = (device, name) }
 }
 
 /// A step on its way to its bucket, or to one loop for all of that loop's buckets.
-public struct StepToSend: Sendable {
-    public enum Target: Sendable, Equatable { case bucket(Bucket), loop(Int) }
+package struct StepToSend: Sendable {
+    package enum Target: Sendable, Equatable { case bucket(Bucket), loop(Int) }
     /// Comes back with the reply: the item's number, and beside it the number of the step where an item has several.
-    public var request: UInt64
-    public var target: Target
-    public var step: DirectoryStep
+    package var request: UInt64
+    package var target: Target
+    package var step: DirectoryStep
 
     init(_ request: UInt64, _ bucket: Bucket, _ step: DirectoryStep) {
         (self.request, target, self.step) = (request, .bucket(bucket), step)
@@ -35,7 +35,7 @@ public struct StepToSend: Sendable {
 }
 
 /// How one item ended.
-public enum ItemOutcome: Sendable, Equatable {
+package enum ItemOutcome: Sendable, Equatable {
     case done
     /// It had not been as it was to be undone.
     case notHeld
@@ -50,8 +50,8 @@ public enum ItemOutcome: Sendable, Equatable {
 }
 
 /// One call about devices' names, from its first step to its result.
-public struct DirectoryOperation: Sendable {
-    public enum Work: Sendable {
+package struct DirectoryOperation: Sendable {
+    package enum Work: Sendable {
         case bind([AliasItem])
         case unbind([AliasItem])
         case unbindAll(AliasName)
@@ -63,7 +63,7 @@ public struct DirectoryOperation: Sendable {
     }
 
     /// A step that needs no other bucket.
-    public enum EachStep: Sendable {
+    package enum EachStep: Sendable {
         case replaceTags([TagName]), addTag(TagName), removeTag(TagName), setBlacklisted(Bool), setBadge(BadgeChange),
             describe
 
@@ -88,12 +88,12 @@ public struct DirectoryOperation: Sendable {
     private var sweeps: [AliasSweep] = []
     private var missing = 0
     /// In the order of the items; complete when `isDone`.
-    public private(set) var outcomes: [ItemOutcome]
+    package private(set) var outcomes: [ItemOutcome]
     /// Who has each alias that was asked for, in the order of the aliases.
-    public private(set) var members: [[DevicePlace]] = []
-    public private(set) var count = 0
+    package private(set) var members: [[DevicePlace]] = []
+    package private(set) var count = 0
 
-    public init(_ work: Work, loopCount: Int) {
+    package init(_ work: Work, loopCount: Int) {
         (self.work, self.loopCount) = (work, loopCount)
         let itemCount =
             switch work {
@@ -108,9 +108,9 @@ public struct DirectoryOperation: Sendable {
     }
 
     /// Nothing is under way any more.
-    public var isDone: Bool { missing == 0 }
+    package var isDone: Bool { missing == 0 }
 
-    public mutating func start() -> [StepToSend] {
+    package mutating func start() -> [StepToSend] {
         switch work {
         case .bind(let items):
             bindings = items.enumerated().map { AliasBinding($1, number: UInt64($0), binds: true) }
@@ -138,7 +138,7 @@ public struct DirectoryOperation: Sendable {
     }
 
     /// Takes the reply to one step; a reply to a step that was not sent changes nothing.
-    public mutating func receive(_ request: UInt64, _ reply: DirectoryReply) -> [StepToSend] {
+    package mutating func receive(_ request: UInt64, _ reply: DirectoryReply) -> [StepToSend] {
         let item = Int(request / Self.stepsPerItem)
         guard outcomes.indices.contains(item), !isDone else { return [] }
         if bindings.indices.contains(item) {

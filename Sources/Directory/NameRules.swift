@@ -1,7 +1,7 @@
 /// What an alias and a tag may look like (Getui's rules; their lengths are configurable).
-public enum NameRules {
+package enum NameRules {
     /// Letters (case-sensitive), digits, `_` and Chinese characters.
-    public static func isAlias(_ text: String) -> Bool {
+    package static func isAlias(_ text: String) -> Bool {
         !text.isEmpty
             && text.unicodeScalars.allSatisfy { scalar in
                 switch scalar.value {
@@ -12,7 +12,7 @@ public enum NameRules {
     }
 
     /// No white space and nothing that cannot be seen; tags are answered joined by spaces.
-    public static func isTag(_ text: String) -> Bool {
+    package static func isTag(_ text: String) -> Bool {
         !text.isEmpty
             && text.unicodeScalars.allSatisfy { scalar in
                 // U+FFFD stands for bytes that were no text.

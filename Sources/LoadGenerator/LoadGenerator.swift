@@ -3,7 +3,7 @@
 internal import Glibc
 internal import Platform
 
-public enum LoadGenerator {
+package enum LoadGenerator {
     /// Runs one benchmark, bounded in time, and prints its report.
     ///
     /// The report goes to standard output, progress and errors to standard error. Raises the process's soft limit of
@@ -12,7 +12,7 @@ public enum LoadGenerator {
     /// - Parameter arguments: what stands behind `longwire bench`; `--help` explains all of it.
     /// - Returns: the exit code: 0 done, 1 a `--require` condition does not hold, 64 usage, 69 the gateway could not be
     ///   reached or refused the generator, 70 a failure of the generator itself, 74 standard output cannot be written.
-    public static func run(arguments: [String]) -> Int32 {
+    package static func run(arguments: [String]) -> Int32 {
         do {
             if arguments.first == ProcessCrew.argument, arguments.count == 2, let workers = Int(arguments[1]) {
                 return ProcessCrew.serve(workers: workers)

@@ -5,8 +5,8 @@
 // memory by the time of the reply. Therefore rows stay in memory, though spilled, until every read that was under way
 // when the loop learned of the spill has been answered. Epochs count that: each batch of cooled rows begins a new one.
 
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// Reads under way by the epoch in which they were asked for.
 struct ReadEpochs {
@@ -43,7 +43,7 @@ struct ReadEpochs {
 }
 
 extension EmbeddedShardStore {
-    public func read(_ requests: [StoreRead]) -> ReadToken {
+    package func read(_ requests: [StoreRead]) -> ReadToken {
         lastToken += 1
         let parts = requests.map { request in
             var part = ReadOperation.Part(request: request)
@@ -55,7 +55,7 @@ extension EmbeddedShardStore {
         return lastToken
     }
 
-    public func requestAlarms(_ request: AlarmRequest) -> ReadToken {
+    package func requestAlarms(_ request: AlarmRequest) -> ReadToken {
         lastToken += 1
         // One at a time, since each begins where the one before it ended.
         if isReadingAlarms {
@@ -66,15 +66,15 @@ extension EmbeddedShardStore {
         return lastToken
     }
 
-    public var alarmPiles: [AlarmPile] { clock.piles.names }
-    public func nextAlarm(of pile: AlarmPile) -> Int64 { isReadingAlarms ? .max : clock.piles.next(of: pile) }
-    public func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
+    package var alarmPiles: [AlarmPile] { clock.piles.names }
+    package func nextAlarm(of pile: AlarmPile) -> Int64 { isReadingAlarms ? .max : clock.piles.next(of: pile) }
+    package func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
         clock.leave(Alarm(wakeAt: wakeAt, key: key), in: pile, until: until)
     }
-    public func recallAlarms(of pile: AlarmPile, in bucket: Bucket) { clock.recall(pile, bucket) }
+    package func recallAlarms(of pile: AlarmPile, in bucket: Bucket) { clock.recall(pile, bucket) }
 
     /// While a request for alarms is under way there is no use in another one.
-    public var nextAlarm: Int64 { isReadingAlarms ? .max : clock.next }
+    package var nextAlarm: Int64 { isReadingAlarms ? .max : clock.next }
 
     private func startAlarmRead(token: ReadToken, _ request: AlarmRequest) {
         isReadingAlarms = true

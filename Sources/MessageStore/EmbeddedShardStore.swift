@@ -5,23 +5,23 @@
 // they live longer, and one of them would keep a whole block of batches alive. So are those of the log (traces), which
 // leave in the order in which they came.
 
-public import Delivery
+package import Delivery
 internal import Journal
 internal import Platform
 internal import Synchronization
-public import Wire
+package import Wire
 
 /// The embedded store as one shard sees it; made by `EmbeddedStore.makeShard`.
-public final class EmbeddedShardStore: LoopStore {
+package final class EmbeddedShardStore: LoopStore {
     /// Held until `close()`; a weak reference would make each retain of a loop take the slow path.
-    public var observer: (any ShardStoreObserver)?
+    package var observer: (any ShardStoreObserver)?
 
     let owner: any OverlayOwner
     let log: any DurableLog
     let rows: any OrderedRows
     let shardIndex: Int
     let shardCount: Int
-    public let batchByteCount: Int
+    package let batchByteCount: Int
     let mailbox: ShardMailbox
     /// This shard's number in the log.
     let logNumber: Int
@@ -96,7 +96,7 @@ public final class EmbeddedShardStore: LoopStore {
     }
 
     var lastTicket: Ticket { core.pointee.lastTicket }
-    public var committedTicket: Ticket { core.pointee.committedTicket }
+    package var committedTicket: Ticket { core.pointee.committedTicket }
 
     init(
         owner: any OverlayOwner, log: any DurableLog, rows: any OrderedRows, shardIndex: Int, shardCount: Int,
@@ -127,7 +127,7 @@ public final class EmbeddedShardStore: LoopStore {
 
     // MARK: Writing
 
-    public func beginBatch(_ bucket: Bucket) {
+    package func beginBatch(_ bucket: Bucket) {
         precondition(!core.pointee.isBatchOpen, "batches do not nest")
         core.pointee.isBatchOpen = true
         core.pointee.openBucket = bucket.index
@@ -150,7 +150,7 @@ public final class EmbeddedShardStore: LoopStore {
     private static let recordOverhead = RecordHeader.byteCount + 8
 
     @discardableResult
-    public func put(
+    package func put(
         _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
     ) -> ValueLocation {
         check(key)
@@ -215,7 +215,7 @@ public final class EmbeddedShardStore: LoopStore {
         return location
     }
 
-    public func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void) {
+    package func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void) {
         check(key)
         precondition(key.table == .counters, "only rows of counts are added to")
         let number = index.findOrInsert(key)
@@ -249,7 +249,7 @@ public final class EmbeddedShardStore: LoopStore {
         slot.pointee.byteCount = location.byteCount
     }
 
-    public func delete(_ key: StoreKey, prior: PriorRow) {
+    package func delete(_ key: StoreKey, prior: PriorRow) {
         check(key)
         precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
         if prior == .none, index.find(key) == nil { return }  // nothing here, nothing there
@@ -264,7 +264,7 @@ public final class EmbeddedShardStore: LoopStore {
         if slot.pointee.mayBeCold { index.touch(number) } else { index.remove(number) }
     }
 
-    public func endBatch() -> Ticket {
+    package func endBatch() -> Ticket {
         precondition(core.pointee.isBatchOpen, "no batch is open")
         core.pointee.isBatchOpen = false
         endRecord()
@@ -314,7 +314,7 @@ public final class EmbeddedShardStore: LoopStore {
     ///
     /// - Parameter awaited: the last ticket that the loop waits for; batches without one may take some milliseconds
     ///   longer.
-    public func turnEnded(awaited: Ticket = .max) {
+    package func turnEnded(awaited: Ticket = .max) {
         precondition(!core.pointee.isBatchOpen, "a batch is open at the end of a turn")
         guard !core.pointee.pieces.isEmpty else { return }
         log.submit(
@@ -327,16 +327,16 @@ public final class EmbeddedShardStore: LoopStore {
     }
 
     /// To be called about once a second.
-    public func secondPassed() {
+    package func secondPassed() {
         core.pointee.seconds &+= 1
         if core.pointee.seconds % Limits.spareSeconds == 0 { pool.dropUnusedSpares() }
     }
 
-    public var acceptsWrites: Bool { owner.acceptsWrites(beside: untoldByteCount) }
-    public var isShortOfRoom: Bool { owner.isShortOfRoom(beside: untoldByteCount) }
+    package var acceptsWrites: Bool { owner.acceptsWrites(beside: untoldByteCount) }
+    package var isShortOfRoom: Bool { owner.isShortOfRoom(beside: untoldByteCount) }
 
     /// Whether a list may go on: lists leave half of the room to single publishes, which cannot wait for any.
-    public var hasRoomForLists: Bool { owner.hasRoomForLists(beside: untoldByteCount) }
+    package var hasRoomForLists: Bool { owner.hasRoomForLists(beside: untoldByteCount) }
 
     /// What this turn has encoded and the committer does not count yet.
     private var untoldByteCount: Int { core.pointee.pieceByteCount - core.pointee.announcedByteCount }
@@ -454,12 +454,12 @@ public final class EmbeddedShardStore: LoopStore {
 
     // MARK: Young rows
 
-    public func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
+    package func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(
             start: pool.start(location.block) + Int(location.offset), count: Int(location.byteCount))
     }
 
-    public func young(_ key: StoreKey) -> YoungLookup {
+    package func young(_ key: StoreKey) -> YoungLookup {
         if key.table.isLogged { return loggedRows.find(key).map { .found($0, wakeAt: 0) } ?? .unknown }
         guard let number = index.find(key) else { return .unknown }
         let slot = index[number]
@@ -470,7 +470,7 @@ public final class EmbeddedShardStore: LoopStore {
             wakeAt: slot.pointee.wakeAt)
     }
 
-    public func isCertainlyAbsent(_ key: StoreKey) -> Bool {
+    package func isCertainlyAbsent(_ key: StoreKey) -> Bool {
         switch young(key) {
         case .found: return false
         case .deleted: return true
@@ -489,9 +489,9 @@ public final class EmbeddedShardStore: LoopStore {
     }
 
     /// Young rows and remembered removals.
-    public var youngRowCount: Int { index.slotCount + loggedRows.count }
+    package var youngRowCount: Int { index.slotCount + loggedRows.count }
     /// Memory of batches and values.
-    public var blockByteCount: Int { pool.byteCount }
+    package var blockByteCount: Int { pool.byteCount }
 
     /// Every cold row of a table in this shard's buckets, for the start: before the shard's first write.
     ///
@@ -499,7 +499,7 @@ public final class EmbeddedShardStore: LoopStore {
     ///   - table: not an ephemeral one.
     ///   - body: gets each row, valid during the call, ordered by key within a bucket.
     /// - Throws: `.database` when a block cannot be read.
-    public func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) throws(StoreError) {
+    package func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) throws(StoreError) {
         precondition(core.pointee.lastTicket == 0, "loadAll belongs before the first write")
         try rows.loadAll(
             table: table, buckets: AlarmClock.buckets(shardIndex: shardIndex, shardCount: shardCount), body)
@@ -539,7 +539,7 @@ public final class EmbeddedShardStore: LoopStore {
     ///
     /// Batches not handed over by `turnEnded()` are lost, those handed over are written. From here on the store spills
     /// nothing: the journal alone has this shard's young rows.
-    public func close() {
+    package func close() {
         isClosed = true
         log.announce(byteCount: -core.pointee.announcedByteCount)
         core.pointee.announcedByteCount = 0

@@ -17,50 +17,50 @@ internal import Synchronization
 internal import Wire
 
 /// A folder with everything that Longwire must not forget, opened by this process alone.
-public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable {
+package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable {
     // Sound because `shards` is behind a lock, `threads` and `lock` are used by the opener only (`open` and `close` are
     // called by one thread), and the rest is immutable or synchronizes itself.
 
     /// The version of what this code writes.
-    public static let formatVersion = StoreFormat.current
+    package static let formatVersion = StoreFormat.current
 
     /// How a store works; the defaults are right for a server.
-    public struct Configuration: Sendable {
-        public enum Durability: Sendable {
+    package struct Configuration: Sendable {
+        package enum Durability: Sendable {
             /// Accepted means on the disk.
             case fsync
             /// Accepted means with the operating system: outlasts the process, not the machine.
             case os
         }
-        public var folder: String
-        public var durability = Durability.fsync
-        public var segmentByteCount = Journal.Limits.segmentByteCount
-        public var journalByteLimit = Limits.journalByteCount
-        public var uncommittedByteLimit = Journal.Limits.uncommittedByteCount
-        public var youngMilliseconds = Limits.youngMilliseconds
-        public var blockCacheByteCount = Limits.blockCacheByteCount
+        package var folder: String
+        package var durability = Durability.fsync
+        package var segmentByteCount = Journal.Limits.segmentByteCount
+        package var journalByteLimit = Limits.journalByteCount
+        package var uncommittedByteLimit = Journal.Limits.uncommittedByteCount
+        package var youngMilliseconds = Limits.youngMilliseconds
+        package var blockCacheByteCount = Limits.blockCacheByteCount
         /// Files that the ordered store keeps open; a read of another one opens it.
-        public var openFileLimit = Limits.openFileCount
-        public var readerCount = Limits.readerCount
+        package var openFileLimit = Limits.openFileCount
+        package var readerCount = Limits.readerCount
         /// Disk for request ids and, apart from them, for traces; past it the oldest go before their day is over.
-        public var requestByteLimit = Limits.requestByteCount
-        public var traceByteLimit = Limits.traceByteCount
-        public var deletionsBeforeCompaction = Limits.deletionsBeforeCompaction
+        package var requestByteLimit = Limits.requestByteCount
+        package var traceByteLimit = Limits.traceByteCount
+        package var deletionsBeforeCompaction = Limits.deletionsBeforeCompaction
         /// After a small group the committer rests this long, so that the next one gathers; 0 for no rest.
-        public var gatherMicroseconds = Journal.Limits.gatherMicroseconds
+        package var gatherMicroseconds = Journal.Limits.gatherMicroseconds
         /// Gateway time in milliseconds, for the age of request and trace rows; `nil` as long as it is not known.
         ///
         /// Until it is known no row goes for its age. Called on threads of the store.
-        public var now: @Sendable () -> Int64? = { nil }
+        package var now: @Sendable () -> Int64? = { nil }
         /// Called on a thread of the store when it cannot go on.
         ///
         /// By default it says why on standard error and ends the process with code 74; one that returns leaves a store that commits nothing any more.
-        public var fatal: @Sendable (StoreError) -> Void = EmbeddedStore.exit(because:)
+        package var fatal: @Sendable (StoreError) -> Void = EmbeddedStore.exit(because:)
         package var committerFault: (@Sendable (Int) -> SystemFault?)?
         package var spillerTickMilliseconds = Limits.spillerTickMilliseconds
         package var spillFault: (@Sendable (SpillStep) -> Void)?
 
-        public init(folder: String) { self.folder = folder }
+        package init(folder: String) { self.folder = folder }
     }
 
     /// A failure for tests to inject: the value of `errno`.
@@ -72,20 +72,20 @@ public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable
     package enum SpillStep: Sendable { case collected, synchronized, ingested, recycled }
 
     /// What a start found.
-    public struct RecoveryReport: Sendable, Equatable {
-        public var segmentCount = 0
-        public var batchCount = 0
-        public var byteCount = 0
-        public var hadTornTail = false
+    package struct RecoveryReport: Sendable, Equatable {
+        package var segmentCount = 0
+        package var batchCount = 0
+        package var byteCount = 0
+        package var hadTornTail = false
         /// What was written behind the place where the journal ends now, as far as it shows, and how many whole segments of it.
         ///
         /// With durability `fsync` none of it was answered; `isUnsynced` says that it was written with `os`.
-        public var cutByteCount = 0
-        public var discardedSegmentCount = 0
-        public var isUnsynced = false
+        package var cutByteCount = 0
+        package var discardedSegmentCount = 0
+        package var isUnsynced = false
         /// Bytes of a torn record that were cut off RocksDB's list of tables.
-        public var tableListByteCount = 0
-        public var milliseconds = 0
+        package var tableListByteCount = 0
+        package var milliseconds = 0
     }
 
     let configuration: Configuration
@@ -95,7 +95,7 @@ public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable
     let database: RowDatabase
     private let rows: EmbeddedRows
     package let ledger: SegmentLedger
-    public let recovery: RecoveryReport
+    package let recovery: RecoveryReport
     private let hasAlarms: Bool
     private let hasColdRows: (rows: Bool, start: Bool, ephemeral: Bool)
     private let shards = Lock<[ObjectIdentifier: ShardMailbox]>([:])
@@ -109,7 +109,7 @@ public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable
     ///
     /// - Parameter configuration: the folder and how to work in it.
     /// - Throws: every case of `StoreError`; the folder is then as it was, or as a crash at that point would leave it.
-    public init(_ configuration: Configuration) throws(StoreError) {
+    package init(_ configuration: Configuration) throws(StoreError) {
         self.configuration = configuration
         let began = SystemClock.monotonicMilliseconds
         let lock = try Self.takeFolder(configuration.folder)
@@ -258,7 +258,7 @@ public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable
     ///   - count: the same for all shards of a run; free to differ from one run to the next.
     ///   - post: runs a closure on the shard's loop, soon, in order; called from the store's threads.
     /// - Returns: the shard, to be closed on its loop before the store is.
-    public func makeShard(
+    package func makeShard(
         index: Int, of count: Int, post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) -> EmbeddedShardStore {
         precondition(count > 0 && (0..<count).contains(index), "no such shard")
@@ -271,11 +271,11 @@ public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable
         return shard
     }
 
-    public func makeLoopStore(
+    package func makeLoopStore(
         index: Int, of count: Int, post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) -> any LoopStore { makeShard(index: index, of: count, post: post) }
 
-    public var epoch: UInt64 { committer.epoch }
+    package var epoch: UInt64 { committer.epoch }
 
     private func mayHaveRows(_ table: StoreKey.Table) -> Bool {
         if table.isEphemeral { return hasColdRows.ephemeral }
@@ -298,7 +298,7 @@ public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable
             || ledger.byteCount > configuration.journalByteLimit / 8 * 7
     }
 
-    public var acceptsWrites: Bool { acceptsWrites(beside: 0) }
+    package var acceptsWrites: Bool { acceptsWrites(beside: 0) }
 
     /// As a shard sees it that has encoded more than the committer counts yet.
     func acceptsWrites(beside untoldByteCount: Int) -> Bool {
@@ -324,10 +324,10 @@ public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable
     // MARK: Operating
 
     /// Moves everything that is young out of the journal as soon as it can; takes effect in the background.
-    public func requestSpill() { spiller.requestSpill() }
+    package func requestSpill() { spiller.requestSpill() }
 
     /// Compacts the ordered store completely, now, on the calling thread: for tests and maintenance.
-    public func compact() {
+    package func compact() {
         database.compact(database.rows)
         database.compact(database.alarms)
         database.compact(database.start)
@@ -338,7 +338,7 @@ public final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable
     /// The journal stays for the next start.
     ///
     /// Every shard has been closed on its loop, and no loop calls the store any more.
-    public func close() {
+    package func close() {
         guard isOpen else { return }
         isOpen = false
         precondition(shards.withLock { $0.isEmpty }, "close the shards before the store")

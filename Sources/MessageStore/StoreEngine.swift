@@ -8,11 +8,11 @@
 // An engine has an epoch: the number of this owner of the store, above those of all owners before it. The log writes it
 // with its batches: the journal once for a segment (`SegmentHeader.run`), since no segment has batches of two owners.
 
-public import Delivery
+package import Delivery
 internal import Journal
 
 /// A message store as the gateway's lifecycle sees it; any thread may ask it.
-public protocol StoreEngine: AnyObject, Sendable {
+package protocol StoreEngine: AnyObject, Sendable {
     /// The number of this owner; every owner before it had a lower one.
     var epoch: UInt64 { get }
     /// False while a bound refuses new publishes.
@@ -39,7 +39,7 @@ public protocol StoreEngine: AnyObject, Sendable {
 }
 
 /// One loop's side of a store: Delivery's seam, and what the loop itself calls.
-public protocol LoopStore: ShardStore {
+package protocol LoopStore: ShardStore {
     /// Whether a list may go on: lists leave part of the room to single publishes, which cannot wait for any.
     var hasRoomForLists: Bool { get }
     /// Young rows and remembered removals.
@@ -70,7 +70,7 @@ public protocol LoopStore: ShardStore {
 
 extension LoopStore {
     /// As `turnEnded(awaited:)`, with everything awaited.
-    public func turnEnded() { turnEnded(awaited: .max) }
+    package func turnEnded() { turnEnded(awaited: .max) }
 }
 
 /// What makes batches durable, in the order in which a loop hands them over.

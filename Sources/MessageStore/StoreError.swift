@@ -4,7 +4,7 @@ internal import Platform
 /// Why the store cannot be opened or go on.
 ///
 /// Each description says what, where and what to do.
-public enum StoreError: Error, Equatable, CustomStringConvertible {
+package enum StoreError: Error, Equatable, CustomStringConvertible {
     /// Another process works on the folder.
     case inUse(folder: String, process: Int32?)
     /// The folder was written by a later version.
@@ -28,7 +28,7 @@ public enum StoreError: Error, Equatable, CustomStringConvertible {
     /// RocksDB refused.
     case database(operation: String, what: String)
 
-    public var description: String {
+    package var description: String {
         switch self {
         case .inUse(let folder, let process?):
             "the store in \(folder) is in use by process \(process): stop that process, or give this one another folder"

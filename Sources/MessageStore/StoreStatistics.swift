@@ -1,52 +1,52 @@
 internal import Journal
 
 /// The store in numbers, for metrics; times in microseconds, counts since the start.
-public struct StoreStatistics: Sendable, Equatable {
+package struct StoreStatistics: Sendable, Equatable {
     /// What is kept of request ids, or of traces.
-    public struct Retention: Sendable, Equatable {
+    package struct Retention: Sendable, Equatable {
         /// Size of the files, and what it may come to before the oldest go early.
-        public var byteCount = 0
-        public var byteLimit = 0
+        package var byteCount = 0
+        package var byteLimit = 0
         /// The age of the oldest row, as the begin of its period tells it; 0 if there is none or the time is not known.
-        public var milliseconds: Int64 = 0
+        package var milliseconds: Int64 = 0
         /// Periods that went before their rows were a day old.
-        public var cutCount = 0
+        package var cutCount = 0
         /// How long the youngest row of the last such period was kept.
-        public var cutMilliseconds: Int64 = 0
-        public init() {}
+        package var cutMilliseconds: Int64 = 0
+        package init() {}
     }
 
-    public var batchCount = 0
-    public var groupCount = 0
+    package var batchCount = 0
+    package var groupCount = 0
     /// Batches in the largest group.
-    public var largestGroup = 0
-    public var journalWrittenByteCount = 0
-    public var longestCommit: UInt64 = 0
-    public var totalCommitTime: UInt64 = 0
+    package var largestGroup = 0
+    package var journalWrittenByteCount = 0
+    package var longestCommit: UInt64 = 0
+    package var totalCommitTime: UInt64 = 0
     /// Groups whose write and sync took below 2^(index + 1) µs; the last one has all that took longer.
-    public var commitTimes: [Int] = []
-    public var uncommittedByteCount = 0
+    package var commitTimes: [Int] = []
+    package var uncommittedByteCount = 0
     /// Segments that a start would replay, and their size.
-    public var segmentCount = 0
-    public var journalByteCount = 0
-    public var spilledRowCount = 0
-    public var spilledDeletionCount = 0
+    package var segmentCount = 0
+    package var journalByteCount = 0
+    package var spilledRowCount = 0
+    package var spilledDeletionCount = 0
     /// Size of RocksDB's files.
-    public var rowFileByteCount = 0
-    public var ephemeralFileByteCount = 0
-    public var requests = Retention()
-    public var traces = Retention()
+    package var rowFileByteCount = 0
+    package var ephemeralFileByteCount = 0
+    package var requests = Retention()
+    package var traces = Retention()
     /// Why the spiller is waiting, or waited last: a full disk.
-    public var lastSpillFailure: String?
+    package var lastSpillFailure: String?
     /// Attempts to spill, or to make room for it, that failed and will be repeated.
-    public var spillFailureCount = 0
+    package var spillFailureCount = 0
 
-    public init() {}
+    package init() {}
 }
 
 extension EmbeddedStore {
     /// A snapshot; from any thread.
-    public var statistics: StoreStatistics {
+    package var statistics: StoreStatistics {
         let journal = committer.statistics
         var result = StoreStatistics()
         result.batchCount = journal.batchCount

@@ -1,20 +1,20 @@
 /// One HTTP request as the APIs need it.
 ///
 /// The pointers are valid during the call that takes it.
-public struct APIRequest {
-    public enum Method: Sendable { case get, head, post, put, delete, other }
+package struct APIRequest {
+    package enum Method: Sendable { case get, head, post, put, delete, other }
 
-    public var method: Method
+    package var method: Method
     /// The request target as it came: raw path and query, nothing decoded.
-    public var target: UnsafeRawBufferPointer
+    package var target: UnsafeRawBufferPointer
     /// The header `token`, if there is one.
-    public var token: UnsafeRawBufferPointer?
+    package var token: UnsafeRawBufferPointer?
     /// The header `Authorization`, if there is one.
-    public var authorization: UnsafeRawBufferPointer?
-    public var body: UnsafeRawBufferPointer
-    public var peerIsLoopback: Bool
+    package var authorization: UnsafeRawBufferPointer?
+    package var body: UnsafeRawBufferPointer
+    package var peerIsLoopback: Bool
 
-    public init(
+    package init(
         method: Method, target: UnsafeRawBufferPointer, token: UnsafeRawBufferPointer? = nil,
         authorization: UnsafeRawBufferPointer? = nil,
         body: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0), peerIsLoopback: Bool = false
@@ -92,15 +92,15 @@ func hexValue(_ digit: UInt8) -> UInt8? {
 }
 
 /// One HTTP answer.
-public struct APIResponse: Sendable, Equatable {
-    public enum ContentType: Sendable {
+package struct APIResponse: Sendable, Equatable {
+    package enum ContentType: Sendable {
         /// Getui's SDKs decode by the declared charset, so it is always declared.
         case json
         case text
         /// Prometheus's exposition format.
         case metrics
 
-        public var headerValue: String {
+        package var headerValue: String {
             switch self {
             case .json: "application/json;charset=utf-8"
             case .text: "text/plain;charset=utf-8"
@@ -109,15 +109,15 @@ public struct APIResponse: Sendable, Equatable {
         }
     }
 
-    public var status: Int
-    public var contentType: ContentType
-    public var body: [UInt8]
+    package var status: Int
+    package var contentType: ContentType
+    package var body: [UInt8]
     /// The methods a 405 names in its header `Allow`.
-    public var allow: String?
+    package var allow: String?
     /// True when `WWW-Authenticate: Bearer` belongs in the header.
-    public var asksForBearer: Bool
+    package var asksForBearer: Bool
 
-    public init(
+    package init(
         status: Int, contentType: ContentType = .json, body: [UInt8] = [], allow: String? = nil,
         asksForBearer: Bool = false
     ) {

@@ -1,11 +1,11 @@
 // The admin listener's API: handoff, traces, devices, health.
 
 internal import Cryptography
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// What the gateway is to do about one request on the admin listener.
-public enum AdminAction {
+package enum AdminAction {
     case respond(APIResponse)
     /// Lease due jobs, waiting for some if there are none; then `HandoffAnswer.lease`.
     case lease(LeaseRequest)
@@ -24,19 +24,19 @@ public enum AdminAction {
 }
 
 /// A sender service asks for jobs.
-public struct LeaseRequest: Sendable {
+package struct LeaseRequest: Sendable {
     /// The credential's name, for logs and metrics.
-    public var holder: String
-    public var channel: VendorChannel
+    package var holder: String
+    package var channel: VendorChannel
     /// Apps it may see; `nil`: all.
-    public var apps: Set<AppKey>?
-    public var limit: Int
-    public var leaseMilliseconds: Int64
+    package var apps: Set<AppKey>?
+    package var limit: Int
+    package var leaseMilliseconds: Int64
     /// How long to wait for a first job; 0: not at all.
-    public var waitMilliseconds: Int64
-    public var leaseID: (UInt64, UInt64)
+    package var waitMilliseconds: Int64
+    package var leaseID: (UInt64, UInt64)
 
-    public init(
+    package init(
         holder: String, channel: VendorChannel, apps: Set<AppKey>?, limit: Int, leaseMilliseconds: Int64,
         waitMilliseconds: Int64, leaseID: (UInt64, UInt64)
     ) {
@@ -46,26 +46,26 @@ public struct LeaseRequest: Sendable {
 }
 
 /// A sender service tells what became of jobs.
-public struct ResultsRequest: Sendable {
-    public var results: [JobResult]
+package struct ResultsRequest: Sendable {
+    package var results: [JobResult]
     /// Apps it may see, or `nil` for all of them; jobs of others are unknown to it.
-    public var apps: Set<AppKey>?
-    public init(results: [JobResult], apps: Set<AppKey>?) { (self.results, self.apps) = (results, apps) }
+    package var apps: Set<AppKey>?
+    package init(results: [JobResult], apps: Set<AppKey>?) { (self.results, self.apps) = (results, apps) }
 }
 
 /// A sender service needs more time for jobs it holds.
-public struct ExtendRequest: Sendable {
-    public struct Item: Sendable {
-        public var job: MessageID
-        public var leaseID: (UInt64, UInt64)
-        public init(job: MessageID, leaseID: (UInt64, UInt64)) { (self.job, self.leaseID) = (job, leaseID) }
+package struct ExtendRequest: Sendable {
+    package struct Item: Sendable {
+        package var job: MessageID
+        package var leaseID: (UInt64, UInt64)
+        package init(job: MessageID, leaseID: (UInt64, UInt64)) { (self.job, self.leaseID) = (job, leaseID) }
     }
-    public var items: [Item]
+    package var items: [Item]
     /// From now on, not from the lease's old end.
-    public var leaseMilliseconds: Int64
+    package var leaseMilliseconds: Int64
     /// As in `ResultsRequest`.
-    public var apps: Set<AppKey>?
-    public init(items: [Item], leaseMilliseconds: Int64, apps: Set<AppKey>?) {
+    package var apps: Set<AppKey>?
+    package init(items: [Item], leaseMilliseconds: Int64, apps: Set<AppKey>?) {
         (self.items, self.leaseMilliseconds, self.apps) = (items, leaseMilliseconds, apps)
     }
 }
@@ -73,19 +73,19 @@ public struct ExtendRequest: Sendable {
 /// Turns requests into actions.
 ///
 /// One a loop, confined to it.
-public final class AdminAPI {
+package final class AdminAPI {
     /// Both replaced at a reload.
-    public var registry: AppRegistry
-    public var credentials: CredentialSet
+    package var registry: AppRegistry
+    package var credentials: CredentialSet
     let random: RandomWords
     private let parser = JSONParser(byteLimit: Limits.adminBodyByteCount)
 
-    public init(registry: AppRegistry, credentials: CredentialSet, random: RandomWords = RandomWords()) {
+    package init(registry: AppRegistry, credentials: CredentialSet, random: RandomWords = RandomWords()) {
         (self.registry, self.credentials, self.random) = (registry, credentials, random)
     }
 
     /// Never traps and never throws: whatever the bytes are, there is an answer.
-    public func handle(_ request: APIRequest, now: GatewayTime) -> AdminAction {
+    package func handle(_ request: APIRequest, now: GatewayTime) -> AdminAction {
         do throws(AdminFault) {
             return try route(request)
         } catch {

@@ -1,11 +1,11 @@
 // The admin listener's answers about devices and messages.
 
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
-public enum AdminAnswer {
+package enum AdminAnswer {
     /// A device, or that there is none.
-    public static func device(_ status: DeviceStatus?, at address: DeviceAddress, registry: AppRegistry) -> APIResponse
+    package static func device(_ status: DeviceStatus?, at address: DeviceAddress, registry: AppRegistry) -> APIResponse
     {
         guard let status, status.app == address.app else {
             return AdminFault(.notFound, "no such device in this app").response
@@ -82,7 +82,7 @@ public enum AdminAnswer {
     }
 
     /// A message's trace so far, or that it is unknown (or belongs to an app outside `scope`).
-    public static func trace(_ trace: MessageTrace?, scope: Set<AppKey>?, registry: AppRegistry) -> APIResponse {
+    package static func trace(_ trace: MessageTrace?, scope: Set<AppKey>?, registry: AppRegistry) -> APIResponse {
         guard let trace, scope?.contains(trace.app) ?? true else {
             return AdminFault(.notFound, "no such message, or its trace is older than a day").response
         }
@@ -145,7 +145,7 @@ public enum AdminAnswer {
 }
 
 extension ApplicationState {
-    public var name: StaticString {
+    package var name: StaticString {
         switch self {
         case .foreground: "foreground"
         case .background: "background"
@@ -156,7 +156,7 @@ extension ApplicationState {
 
 extension FinalState {
     /// The name in traces, metrics and `Welcome.dropped`.
-    public var name: StaticString {
+    package var name: StaticString {
         switch self {
         case .delivered: "delivered"
         case .deliveredOffline: "deliveredOffline"
@@ -183,7 +183,7 @@ extension TraceEvent {
     }
 
     /// The name in traces (docs/Errors.md, "Trace events").
-    public var name: StaticString {
+    package var name: StaticString {
         switch self {
         case .accepted: "accepted"
         case .sent: "sent"

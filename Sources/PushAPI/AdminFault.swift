@@ -51,11 +51,11 @@ extension APIResponse {
     /// The admin listener's "not now": starting, stopping, or the store is behind.
     ///
     /// Safe to repeat.
-    public static func adminUnavailable(_ message: String) -> APIResponse {
+    package static func adminUnavailable(_ message: String) -> APIResponse {
         AdminFault(.unavailable, message).response
     }
 
-    public static let adminBodyTooLarge = AdminFault(
+    package static let adminBodyTooLarge = AdminFault(
         .bodyTooLarge, "a body has at most \(Limits.adminBodyByteCount) bytes"
     ).response
 }

@@ -1,17 +1,17 @@
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// What an alias names: up to ten devices, in no particular order; none when nobody has it.
-public struct ResolvedAlias: Sendable, Equatable {
-    public var alias: String
-    public var devices: [DeviceID]
-    public init(alias: String, devices: [DeviceID]) { (self.alias, self.devices) = (alias, devices) }
+package struct ResolvedAlias: Sendable, Equatable {
+    package var alias: String
+    package var devices: [DeviceID]
+    package init(alias: String, devices: [DeviceID]) { (self.alias, self.devices) = (alias, devices) }
 }
 
 /// Where a push to an alias learns whom it is for: the seam to the directory.
 ///
 /// One a loop, confined to it; its implementation asks the loops that own the aliases.
-public protocol AliasResolver: AnyObject {
+package protocol AliasResolver: AnyObject {
     /// Looks up every alias of an app, in the order given.
     ///
     /// `aliases` are distinct, at most a list call's bound, each a valid alias. `completion` is called once on the same

@@ -1,33 +1,33 @@
-public import Campaigns
-public import Wire
+package import Campaigns
+package import Wire
 
 /// One tenant, as the push API knows it.
-public struct App: Sendable {
-    public let appID: String
-    public let key: AppKey
+package struct App: Sendable {
+    package let appID: String
+    package let key: AppKey
     /// Getui's appkey: public, part of the sign.
-    public var appKey: String
+    package var appKey: String
     /// What proves a registration; the newest first, old ones while they still count.
-    public var appSecrets: [String]
+    package var appSecrets: [String]
     /// What proves a sender; the newest first, old ones while they still count.
-    public var masterSecrets: [String]
+    package var masterSecrets: [String]
     /// The topic of tokens that name none.
-    public var apnsTopic: String
+    package var apnsTopic: String
     /// The TTL of a push that names none, in milliseconds.
-    public var defaultTimeToLive = Limits.defaultTimeToLive
+    package var defaultTimeToLive = Limits.defaultTimeToLive
     /// The longest TTL that a push may ask for, in milliseconds.
-    public var longestTimeToLive = Limits.timeToLive
-    public var rates = RateLimits()
-    public var bounds = CallBounds()
+    package var longestTimeToLive = Limits.timeToLive
+    package var rates = RateLimits()
+    package var bounds = CallBounds()
     /// How far ahead a timed push may lie, in milliseconds.
-    public var scheduleHorizon = ScheduleRules.horizon
+    package var scheduleHorizon = ScheduleRules.horizon
     /// How far a sign's timestamp may be off, in milliseconds.
-    public var timestampTolerance = Limits.timestampTolerance
-    public var transmissionCharacterCount = Limits.transmissionCharacterCount
+    package var timestampTolerance = Limits.timestampTolerance
+    package var transmissionCharacterCount = Limits.transmissionCharacterCount
     let bucketPrefix: [UInt8]
 
     /// Both lists of secrets have at least one.
-    public init(appID: String, appKey: String, appSecrets: [String], masterSecrets: [String], apnsTopic: String = "") {
+    package init(appID: String, appKey: String, appSecrets: [String], masterSecrets: [String], apnsTopic: String = "") {
         self.appID = appID
         key = AppKey(appID: appID)
         (self.appKey, self.apnsTopic) = (appKey, apnsTopic)
@@ -36,39 +36,39 @@ public struct App: Sendable {
     }
 
     /// The bucket of a device of this app.
-    public func bucket(of cid: DeviceID) -> Bucket { Bucket(prefix: bucketPrefix, cid: cid) }
+    package func bucket(of cid: DeviceID) -> Bucket { Bucket(prefix: bucketPrefix, cid: cid) }
 }
 
 /// How much one call may hold.
-public struct CallBounds: Sendable, Equatable {
-    public var batchItems = Limits.batchItemCount
-    public var listTargets = Limits.listTargetCount
-    public var reportedTasks = Limits.reportedTaskCount
-    public init() {}
+package struct CallBounds: Sendable, Equatable {
+    package var batchItems = Limits.batchItemCount
+    package var listTargets = Limits.listTargetCount
+    package var reportedTasks = Limits.reportedTaskCount
+    package init() {}
 }
 
 /// Every app in force: an immutable snapshot, replaced as a whole at a reload.
-public struct AppRegistry: Sendable {
+package struct AppRegistry: Sendable {
     private let byID: [String: App]
     private let byKey: [AppKey: App]
 
     /// A later app of the same id replaces an earlier one; configuration refuses such a file before it comes here.
-    public init(_ apps: [App] = []) {
+    package init(_ apps: [App] = []) {
         byID = Dictionary(apps.map { ($0.appID, $0) }, uniquingKeysWith: { $1 })
         byKey = Dictionary(byID.values.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
     }
 
-    public subscript(appID: String) -> App? { byID[appID] }
-    public subscript(key: AppKey) -> App? { byKey[key] }
+    package subscript(appID: String) -> App? { byID[appID] }
+    package subscript(key: AppKey) -> App? { byKey[key] }
 
     /// The app's id for rendering; empty for an app that has left the configuration.
     func appID(of key: AppKey) -> String { byKey[key]?.appID ?? "" }
 }
 
 /// A device together with its bucket.
-public struct DeviceAddress: Hashable, Sendable {
-    public var app: AppKey
-    public var bucket: Bucket
-    public var cid: DeviceID
-    public init(app: AppKey, bucket: Bucket, cid: DeviceID) { (self.app, self.bucket, self.cid) = (app, bucket, cid) }
+package struct DeviceAddress: Hashable, Sendable {
+    package var app: AppKey
+    package var bucket: Bucket
+    package var cid: DeviceID
+    package init(app: AppKey, bucket: Bucket, cid: DeviceID) { (self.app, self.bucket, self.cid) = (app, bucket, cid) }
 }

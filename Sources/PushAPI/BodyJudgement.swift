@@ -1,7 +1,7 @@
-public import Delivery
+package import Delivery
 
 /// What becomes of a request whose head is here and whose body is still to come.
-public enum BodyJudgement: Equatable {
+package enum BodyJudgement: Equatable {
     /// Its body is taken, up to `byteLimit` bytes; `isProven`: it comes with a credential.
     case take(byteLimit: Int, isProven: Bool)
     case refuse(APIResponse)
@@ -12,7 +12,7 @@ public enum BodyJudgement: Equatable {
 extension PublicAPI {
     /// Says what becomes of a request without its body, of which so much is announced: 0 for chunks, and what has come of
     /// them once it is too much.
-    public func judge(_ request: APIRequest, bodyByteCount: Int, now: GatewayTime) -> BodyJudgement {
+    package func judge(_ request: APIRequest, bodyByteCount: Int, now: GatewayTime) -> BodyJudgement {
         do throws(GetuiFault) {
             let path = RequestPath(request.target)
             switch PublicEndpoint.table.match(path, request.method) {
@@ -45,7 +45,7 @@ extension PublicEndpoint {
 
 extension AdminAPI {
     /// As `PublicAPI.judge`.
-    public func judge(_ request: APIRequest, bodyByteCount: Int) -> BodyJudgement {
+    package func judge(_ request: APIRequest, bodyByteCount: Int) -> BodyJudgement {
         do throws(AdminFault) {
             switch AdminEndpoint.table.match(RequestPath(request.target), request.method) {
             case .otherMethod(let allow): throw .method(allow)

@@ -1,10 +1,10 @@
 // What the gateway is to do about requests that concern tasks of several messages, and about reports.
 
-public import Campaigns
-public import Delivery
-public import Wire
+package import Campaigns
+package import Delivery
+package import Wire
 
-public enum CampaignAction: Sendable {
+package enum CampaignAction: Sendable {
     /// `push/list/message`: write the task, once for each request id.
     case create(NewTask)
     /// `push/list/cid` and `push/list/alias`.
@@ -24,93 +24,93 @@ public enum CampaignAction: Sendable {
     case quotaReport(AppKey)
 }
 
-public struct NewTask: Sendable {
-    public var record: TaskRecord
+package struct NewTask: Sendable {
+    package var record: TaskRecord
     /// Both words 0: the request has no id.
-    public var requestKey: (UInt64, UInt64)
-    public var requestDigest: UInt64
+    package var requestKey: (UInt64, UInt64)
+    package var requestDigest: UInt64
     /// The rows of its group, if it has one.
-    public var group: GroupPlace?
+    package var group: GroupPlace?
     /// Why no device of the task has a fallback; `.applies`: each device decides.
-    public var fallback: PublishOutcome.FallbackReason
+    package var fallback: PublishOutcome.FallbackReason
     /// Keys of a tag condition that say nothing about any device here.
-    public var unknownKeys: [String] = []
+    package var unknownKeys: [String] = []
     /// What was sent and means nothing here.
-    public var ignoredKeys: [String] = []
+    package var ignoredKeys: [String] = []
 }
 
 /// Where a group's tasks are listed.
-public struct GroupPlace: Sendable {
-    public var bucket: Bucket
-    public var owner: (UInt64, UInt64)
+package struct GroupPlace: Sendable {
+    package var bucket: Bucket
+    package var owner: (UInt64, UInt64)
 }
 
 /// A list call: a stored message, and whom it is for.
-public struct ListCall: Sendable {
-    public enum Audience: Sendable {
+package struct ListCall: Sendable {
+    package enum Audience: Sendable {
         case devices([ListTarget])
         case aliases([AliasName])
         /// Devices, each under a condition on its tags.
         case conditions([TagCandidate])
     }
 
-    public var app: App
-    public var task: TaskID
-    public var audience: Audience
-    public var isAsync: Bool
-    public var needsAliasDetail: Bool
+    package var app: App
+    package var task: TaskID
+    package var audience: Audience
+    package var isAsync: Bool
+    package var needsAliasDetail: Bool
     /// cids that cannot be any.
-    public var malformed: [String]
+    package var malformed: [String]
     /// (0, 0): the request has no id.
-    public var key: CallKey
-    public var digest: UInt64
+    package var key: CallKey
+    package var digest: UInt64
 }
 
 /// A push to one alias.
-public struct AliasPush: Sendable {
-    public var app: App
-    public var task: TaskID
-    public var alias: AliasName
-    public var content: MessageContent
-    public var key: CallKey
-    public var digest: UInt64
-    public var itemIndex: Int
+package struct AliasPush: Sendable {
+    package var app: App
+    package var task: TaskID
+    package var alias: AliasName
+    package var content: MessageContent
+    package var key: CallKey
+    package var digest: UInt64
+    package var itemIndex: Int
 }
 
 /// A device that is to get a message if its tags are as the condition says.
-public struct TagCandidate: Sendable {
-    public var target: DeviceAddress
-    public var expression: TagExpression
+package struct TagCandidate: Sendable {
+    package var target: DeviceAddress
+    package var expression: TagExpression
 }
 
 /// A push to devices under conditions on their tags.
-public struct TagPush: Sendable {
-    public var app: App
-    public var task: TaskID
-    public var candidates: [TagCandidate]
-    public var content: MessageContent
-    public var key: CallKey
-    public var digest: UInt64
-    public var ignoredKeys: [String] = []
+package struct TagPush: Sendable {
+    package var app: App
+    package var task: TaskID
+    package var candidates: [TagCandidate]
+    package var content: MessageContent
+    package var key: CallKey
+    package var digest: UInt64
+    package var ignoredKeys: [String] = []
 }
 
 /// `task/detail/{cid}/{taskid}`.
-public struct DetailQuery: Sendable {
-    public var task: TaskID
-    public var device: DeviceAddress
-    public var digest: UInt64
+package struct DetailQuery: Sendable {
+    package var task: TaskID
+    package var device: DeviceAddress
+    package var digest: UInt64
 }
 
-public struct TaskReportQuery: Sendable {
-    public var app: AppKey
-    public var tasks: [TaskID]
+package struct TaskReportQuery: Sendable {
+    package var app: AppKey
+    package var tasks: [TaskID]
     /// Texts that are no task's id.
-    public var unknown: [String]
-    public var isDetailed: Bool
+    package var unknown: [String]
+    package var isDetailed: Bool
     /// The actions asked for.
-    public var actions: Set<UInt32>
+    package var actions: Set<UInt32>
     /// Texts among them that are no number of an action.
-    public var unknownActions: [String] = []
+    package var unknownActions: [String] = []
 
     /// Without a list all are meant.
     func asks(for action: UInt32) -> Bool {
@@ -118,26 +118,26 @@ public struct TaskReportQuery: Sendable {
     }
 }
 
-public struct GroupReportQuery: Sendable {
-    public var app: AppKey
-    public var group: String
-    public var place: GroupPlace
+package struct GroupReportQuery: Sendable {
+    package var app: AppKey
+    package var group: String
+    package var place: GroupPlace
 }
 
-public struct DayReportQuery: Sendable {
-    public var app: AppKey
+package struct DayReportQuery: Sendable {
+    package var app: AppKey
     /// As it was asked for.
-    public var date: String
-    public var day: UInt32
+    package var date: String
+    package var day: UInt32
     /// True for `report/user/date`.
-    public var isAboutUsers: Bool
+    package var isAboutUsers: Bool
     /// False for a day longer ago than numbers are kept.
-    public var isKept: Bool
+    package var isKept: Bool
 }
 
 extension App {
     /// Where a device of this app is in a task's list.
-    public func target(_ cid: DeviceID, of task: TaskID) -> ListTarget {
+    package func target(_ cid: DeviceID, of task: TaskID) -> ListTarget {
         ListTarget(cid: cid, bucket: bucket(of: cid), digest: messageDigest(of: task, for: cid))
     }
 

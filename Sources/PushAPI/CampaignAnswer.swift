@@ -1,14 +1,14 @@
 // Answers about tasks: Getui's envelope and shapes, and beside them what Longwire knows more.
 
-public import Delivery
+package import Delivery
 internal import Campaigns
-public import Wire
+package import Wire
 
-public enum CampaignAnswer {
+package enum CampaignAnswer {
     // MARK: Making and moving tasks
 
     /// The answer to `push/list/message`.
-    public static func created(
+    package static func created(
         _ answer: TaskAnswer, _ task: NewTask, durability: Durability
     ) -> APIResponse {
         switch answer {
@@ -61,7 +61,7 @@ public enum CampaignAnswer {
     }
 
     /// Why a stored task takes no targets now; `nil`: it does.
-    public static func refusal(_ record: TaskRecord, now: GatewayTime) -> APIResponse? {
+    package static func refusal(_ record: TaskRecord, now: GatewayTime) -> APIResponse? {
         switch record.state {
         case .stopping, .stopped, .ending, .ended: return GetuiFault.invalid("taskid", "the task was stopped").response
         case .cancelled: return GetuiFault.invalid("taskid", "its schedule was deleted").response
@@ -70,13 +70,13 @@ public enum CampaignAnswer {
         return now <= record.validUntil ? nil : GetuiFault.invalid("taskid", "it has expired").response
     }
 
-    public static let unknownTask = GetuiFault.invalid("taskid", "no such task").response
-    public static let unknownTarget = GetuiFault.targetUser.response
-    public static let requestConflict =
+    package static let unknownTask = GetuiFault.invalid("taskid", "no such task").response
+    package static let unknownTarget = GetuiFault.targetUser.response
+    package static let requestConflict =
         GetuiFault.parameter("request_id cannot be repeat.", "it was used with another body").response
 
     /// The answer to a task's stop: how many of its messages were still to be delivered.
-    public static func stopped(_ count: Int) -> APIResponse {
+    package static func stopped(_ count: Int) -> APIResponse {
         var writer = JSONWriter(capacity: 96)
         writer.beginObject()
         writer.envelope(.ok, "success")
@@ -90,7 +90,7 @@ public enum CampaignAnswer {
     }
 
     /// The answer to the deletion of a schedule.
-    public static func cancelled(_ answer: TaskAnswer) -> APIResponse {
+    package static func cancelled(_ answer: TaskAnswer) -> APIResponse {
         switch answer {
         case .record: .getui(.ok)
         case .refused(let state):
@@ -103,7 +103,7 @@ public enum CampaignAnswer {
     }
 
     /// The answer to `task/schedule`.
-    public static func schedule(_ answer: TaskAnswer) -> APIResponse {
+    package static func schedule(_ answer: TaskAnswer) -> APIResponse {
         guard case .record(let record) = answer else {
             if case .unknown = answer { return .getui(.badSchedule, "no such task") }
             return .busy
@@ -140,7 +140,7 @@ public enum CampaignAnswer {
     /// A list call's devices are kept until the task's time: `cids` exist and wait, `unknown` do not exist.
     ///
     /// Getui has no word for waiting; `successed_offline` is what its SDKs can read of "taken, not sent yet".
-    public static func parked(
+    package static func parked(
         _ call: ListCall, _ record: TaskRecord, cids: [DeviceID], unknown: [DeviceID], aliases: [ResolvedAlias]?
     ) -> APIResponse {
         var writer = JSONWriter(capacity: 192 + 64 * cids.count)
@@ -180,7 +180,7 @@ public enum CampaignAnswer {
     /// The answer to a list call, whose devices have all been decided on.
     ///
     /// `aliases` is given when the caller wants to know which alias stands for which device.
-    public static func list(
+    package static func list(
         _ outcomes: [PublishOutcome], _ call: ListCall, record: TaskRecord, aliases: [ResolvedAlias]?,
         durability: Durability
     ) -> APIResponse {
@@ -220,7 +220,7 @@ public enum CampaignAnswer {
     }
 
     /// The answer to `push/single/cid_by_tag`: those whose tags were as asked.
-    public static func byTag(
+    package static func byTag(
         _ task: TaskID, _ outcomes: [PublishOutcome], ignoredKeys: [String] = [], durability: Durability
     ) -> APIResponse {
         let reached = outcomes.filter { PushAnswer.fault(of: $0) == nil }
@@ -342,13 +342,13 @@ public enum CampaignAnswer {
     // MARK: Aliases
 
     /// What became of one item of an alias push.
-    public enum AliasResult: Sendable {
+    package enum AliasResult: Sendable {
         case reached(TaskID, [PublishOutcome])
         case refused(code: GetuiCode, message: String)
     }
 
     /// The answer to `push/single/alias` and to its batch.
-    public static func aliases(
+    package static func aliases(
         _ results: [(itemIndex: Int, result: AliasResult)], form: PushForm, durability: Durability
     ) -> APIResponse {
         var outcomes: [(task: TaskID, found: [PublishOutcome])] = []
@@ -409,18 +409,18 @@ public enum CampaignAnswer {
         return APIResponse(status: 200, body: writer.bytes)
     }
 
-    public static func unknownAlias(_ alias: String) -> AliasResult {
+    package static func unknownAlias(_ alias: String) -> AliasResult {
         .refused(code: .parameter, message: GetuiFault.targetUser.message)
     }
-    public static let conflictResult = AliasResult.refused(
+    package static let conflictResult = AliasResult.refused(
         code: .parameter, message: "request_id cannot be repeat., it was used with another body")
-    public static let busyResult = AliasResult.refused(
+    package static let busyResult = AliasResult.refused(
         code: .busy, message: "the gateway is busy, nothing was accepted, retry")
 
     // MARK: One message
 
     /// The answer to `task/detail`: the steps of a message's trace, oldest first.
-    public static func detail(_ trace: MessageTrace?, _ query: DetailQuery) -> APIResponse {
+    package static func detail(_ trace: MessageTrace?, _ query: DetailQuery) -> APIResponse {
         guard let trace, trace.app == query.device.app else {
             return .getui(.noDetail, "the message's life is not known (it is kept for a day)")
         }
@@ -464,5 +464,5 @@ public enum CampaignAnswer {
 
 extension PublishOutcome.Code {
     /// Nothing was accepted, and saying it again may help.
-    public var isRetryable: Bool { self == .busy || self == .storeFailed || self == .requestPending }
+    package var isRetryable: Bool { self == .busy || self == .storeFailed || self == .requestPending }
 }

@@ -1,19 +1,19 @@
 internal import Cryptography
-public import Wire
+package import Wire
 
 /// Who may use the admin listener, and for what.
-public struct Credential: Sendable {
-    public enum Permission: String, Sendable, CaseIterable { case handoff, trace, upstream, admin }
+package struct Credential: Sendable {
+    package enum Permission: String, Sendable, CaseIterable { case handoff, trace, upstream, admin }
 
-    public var name: String
+    package var name: String
     /// Apps it may see; `nil`: all.
-    public var apps: Set<AppKey>?
+    package var apps: Set<AppKey>?
     /// `admin` includes the others.
-    public var may: Set<Permission>
+    package var may: Set<Permission>
     /// Only the digest is kept.
     private let digest: [UInt8]
 
-    public init(name: String, token: String, apps: Set<AppKey>? = nil, may: Set<Permission>) {
+    package init(name: String, token: String, apps: Set<AppKey>? = nil, may: Set<Permission>) {
         (self.name, self.apps, self.may) = (name, apps, may)
         digest = SHA256.digest(Array(token.utf8)).bytes
     }
@@ -26,12 +26,12 @@ public struct Credential: Sendable {
 }
 
 /// The credentials in force.
-public struct CredentialSet: Sendable {
+package struct CredentialSet: Sendable {
     private let credentials: [Credential]
     /// True when none is configured and the only one was generated at start: then only loopback peers are served.
-    public let isLoopbackOnly: Bool
+    package let isLoopbackOnly: Bool
 
-    public init(_ credentials: [Credential], isLoopbackOnly: Bool = false) {
+    package init(_ credentials: [Credential], isLoopbackOnly: Bool = false) {
         (self.credentials, self.isLoopbackOnly) = (credentials, isLoopbackOnly)
     }
 

@@ -1,5 +1,5 @@
 /// Getui's result codes, as far as this gateway answers them (docs/Errors.md, "Push API").
-public enum GetuiCode: Int, Sendable, CaseIterable {
+package enum GetuiCode: Int, Sendable, CaseIterable {
     case ok = 0
     /// The body is not JSON.
     case failure = 1
@@ -51,7 +51,7 @@ public enum GetuiCode: Int, Sendable, CaseIterable {
     case tooManyBroadcasts = 30902
 
     /// Only 200, 400, 401, 403 and 404 let Getui's Java SDK see what was said.
-    public var httpStatus: Int {
+    package var httpStatus: Int {
         switch self {
         case .ok, .failure, .starting: 200
         case .notFound: 404
@@ -109,7 +109,7 @@ struct GetuiFault: Error, Equatable {
 
 extension APIResponse {
     /// Getui's envelope without data.
-    public static func getui(_ code: GetuiCode, _ message: String = "success") -> APIResponse {
+    package static func getui(_ code: GetuiCode, _ message: String = "success") -> APIResponse {
         var writer = JSONWriter(capacity: 64 + message.utf8.count)
         writer.beginObject()
         writer.envelope(code, message)
@@ -143,13 +143,13 @@ extension APIResponse {
     }
 
     /// Nothing can be accepted now (the store is behind, the loops' mailboxes are full): safe to repeat as it is.
-    public static let busy = APIResponse.getui(.busy, "the gateway is busy, nothing was accepted, retry")
+    package static let busy = APIResponse.getui(.busy, "the gateway is busy, nothing was accepted, retry")
     /// A question could not be answered because a device's record could not be read.
-    public static let statusUnreadable = APIResponse.getui(.busy, "a device's record cannot be read now, retry")
+    package static let statusUnreadable = APIResponse.getui(.busy, "a device's record cannot be read now, retry")
     /// The gateway is starting or stopping.
-    public static let starting = APIResponse.getui(.starting, "the gateway is not ready, retry")
+    package static let starting = APIResponse.getui(.starting, "the gateway is not ready, retry")
     /// The body did not fit; for a front that finds out while it reads.
-    public static let bodyTooLarge = APIResponse.getui(
+    package static let bodyTooLarge = APIResponse.getui(
         .parameter, "body size over limit, at most \(Limits.requestBodyByteCount) bytes")
 }
 

@@ -1,11 +1,11 @@
 // The handoff API's answers; the hook's requests carry the same jobs.
 
-public import Delivery
+package import Delivery
 internal import Wire
 
-public enum HandoffAnswer {
+package enum HandoffAnswer {
     /// The leased jobs, none when there were none within the wait.
-    public static func lease(_ jobs: [Job], registry: AppRegistry) -> APIResponse {
+    package static func lease(_ jobs: [Job], registry: AppRegistry) -> APIResponse {
         var writer = JSONWriter(capacity: 64 + 1_024 * jobs.count)
         writer.beginObject()
         writer.key("jobs")
@@ -17,7 +17,7 @@ public enum HandoffAnswer {
     }
 
     /// What became of results, or of extensions, in the order they were given.
-    public static func verdicts(_ verdicts: [ResultVerdict]) -> APIResponse {
+    package static func verdicts(_ verdicts: [ResultVerdict]) -> APIResponse {
         var writer = JSONWriter(capacity: 64 + 80 * verdicts.count)
         writer.beginObject()
         writer.key("results")
@@ -94,7 +94,7 @@ public enum HandoffAnswer {
 }
 
 extension ResultVerdict.Verdict {
-    public var name: StaticString {
+    package var name: StaticString {
         switch self {
         case .recorded: "recorded"
         case .stale: "stale"
@@ -106,7 +106,7 @@ extension ResultVerdict.Verdict {
 }
 
 extension TokenKind {
-    public var name: StaticString {
+    package var name: StaticString {
         switch self {
         case .alert: "alert"
         case .voip: "voip"
@@ -117,7 +117,7 @@ extension TokenKind {
 }
 
 extension TokenEnvironment {
-    public var name: StaticString {
+    package var name: StaticString {
         switch self {
         case .production: "production"
         case .sandbox: "sandbox"
@@ -127,7 +127,7 @@ extension TokenEnvironment {
 
 extension PushType {
     /// The value of the header apns-push-type.
-    public var name: StaticString {
+    package var name: StaticString {
         switch self {
         case .alert: "alert"
         case .background: "background"

@@ -5,18 +5,18 @@
 // HMAC-SHA256(secret, id ‖ "." ‖ timestamp in seconds ‖ "." ‖ body).
 
 internal import Cryptography
-public import Delivery
+package import Delivery
 internal import TextForms
-public import Wire
+package import Wire
 
 /// The key shared with the sender service, written `whsec_` and base 64.
-public struct HookSecret: Sendable {
+package struct HookSecret: Sendable {
     /// 24 to 64 bytes, the key of the HMAC.
     package let key: [UInt8]
 
     /// `nil` unless the text is `whsec_` followed by the base 64 of 24 to 64 bytes, as the specification asks; some tools
     /// leave the padding out.
-    public init?(_ text: String) {
+    package init?(_ text: String) {
         let prefix = "whsec_"
         guard text.hasPrefix(prefix) else { return nil }
         var digits = Array(text.utf8.dropFirst(prefix.utf8.count))
@@ -28,7 +28,7 @@ public struct HookSecret: Sendable {
     }
 
     /// The header `webhook-signature`.
-    public func signature(id: String, timestamp: Int64, body: [UInt8]) -> String {
+    package func signature(id: String, timestamp: Int64, body: [UInt8]) -> String {
         let signed = Array("\(id).\(timestamp).".utf8) + body
         return "v1," + Base64.encode(HMACSHA256.code(key: key, message: signed), .standard)
     }
@@ -37,13 +37,13 @@ public struct HookSecret: Sendable {
 /// One batch on its way to the hook.
 ///
 /// A retry sends the same id and body with a new timestamp and signature.
-public struct HookDelivery: Sendable {
-    public let id: String
-    public let body: [UInt8]
-    public let jobs: [Job]
+package struct HookDelivery: Sendable {
+    package let id: String
+    package let body: [UInt8]
+    package let jobs: [Job]
 
     /// Takes freshly leased jobs of a channel, at least one; their lease names the delivery, too.
-    public init(jobs: [Job], channel: VendorChannel, leaseID: (UInt64, UInt64), registry: AppRegistry) {
+    package init(jobs: [Job], channel: VendorChannel, leaseID: (UInt64, UInt64), registry: AppRegistry) {
         id = "msg_" + HandoffAnswer.hex(leaseID)
         self.jobs = jobs
         var writer = JSONWriter(capacity: 128 + 1_024 * jobs.count)
@@ -61,7 +61,7 @@ public struct HookDelivery: Sendable {
     }
 
     /// The request's headers at `now`, name and value.
-    public func headers(secret: HookSecret, now: GatewayTime) -> [(String, String)] {
+    package func headers(secret: HookSecret, now: GatewayTime) -> [(String, String)] {
         let seconds = now / 1_000
         return [
             ("content-type", "application/json;charset=utf-8"),
@@ -73,7 +73,7 @@ public struct HookDelivery: Sendable {
 }
 
 /// What the hook's answer means.
-public enum HookAnswer: Sendable {
+package enum HookAnswer: Sendable {
     /// One result a job, in the delivery's order: settle them.
     case settled([JobResult])
     /// 202: the results will come through the handoff API; the leases run on.
@@ -86,7 +86,7 @@ public enum HookAnswer: Sendable {
     /// An empty 2xx accepts every job. A 2xx with a body names outcomes, `[{jobId, outcome, …}]` or
     /// `{"results": […]}`, and jobs it does not name are accepted; names of other jobs are ignored. A body that cannot be
     /// read is no acceptance: the delivery is repeated.
-    public init(status: Int, body: UnsafeRawBufferPointer, delivery: HookDelivery) {
+    package init(status: Int, body: UnsafeRawBufferPointer, delivery: HookDelivery) {
         guard status != 202 else {
             self = .deferred
             return

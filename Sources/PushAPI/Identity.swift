@@ -1,21 +1,21 @@
 // The digests that place and name things. Another program that computes one of these must get the same bits, because
 // they are stored: docs/Semantics.md, "Request ids and lists".
 
-public import Delivery
+package import Delivery
 internal import Cryptography
 internal import TextForms
-public import Wire
+package import Wire
 
 extension AppKey {
     /// The first eight bytes of SHA-256(appId), in network order.
-    public init(appID: String) {
+    package init(appID: String) {
         self.init(SHA256.digest(Array(appID.utf8)).words.0)
     }
 }
 
 extension Bucket {
     /// The first 12 bits of SHA-256(appId ‖ 0 ‖ cid), the cid as its 32 lower-case hex digits.
-    public init(appID: String, cid: DeviceID) {
+    package init(appID: String, cid: DeviceID) {
         self.init(prefix: Array(appID.utf8) + [0], cid: cid)
     }
 
@@ -35,7 +35,7 @@ extension Bucket {
 }
 
 /// The tail of a msgId: the first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), in network order.
-public func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
+package func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
     withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { input in
         input.storeBytes(of: task.high.bigEndian, toByteOffset: 0, as: UInt64.self)
         input.storeBytes(of: task.low.bigEndian, toByteOffset: 8, as: UInt64.self)
@@ -71,7 +71,7 @@ extension AliasName {
     ///
     /// Neither has a zero character in it. The type's digest is the first eight bytes of
     /// SHA-256(app key ‖ "aliasType" ‖ 0 ‖ type), never 0, which stands for no type.
-    public init(app: AppKey, text: String, type: String = "") {
+    package init(app: AppKey, text: String, type: String = "") {
         let words = nameDigest(app, "alias", type.isEmpty ? text : "\(text)\0\(type)")
         let digest = type.isEmpty ? 0 : max(1, nameDigest(app, "aliasType", type).0)
         self.init(high: words.0, low: words.1, type: digest, text: text)
@@ -80,7 +80,7 @@ extension AliasName {
 
 extension TagName {
     /// The first eight bytes of SHA-256(app key ‖ "tag" ‖ 0 ‖ text); never 0, which stands for every device.
-    public init(app: AppKey, text: String) {
+    package init(app: AppKey, text: String) {
         self.init(digest: max(1, nameDigest(app, "tag", text).0), text: text)
     }
 }
@@ -131,13 +131,13 @@ func dateTime(_ time: GatewayTime) -> String {
 /// Random words drawn in blocks, because one call of the generator costs more than a message's share.
 ///
 /// One a loop.
-public final class RandomWords {
+package final class RandomWords {
     private let draw: (inout [UInt64]) -> Void
     /// Behind a pointer, since a class's own properties are checked at each access, four times a message.
     private let words: UnsafeMutablePointer<[UInt64]>
 
     /// Cryptographic randomness.
-    public convenience init() {
+    package convenience init() {
         self.init(draw: { words in
             for _ in 0..<64 { words.append(0) }
             words.withUnsafeMutableBytes { SecureRandom.fill($0) }
@@ -145,7 +145,7 @@ public final class RandomWords {
     }
 
     /// Words of the caller's own, for tests.
-    public convenience init(_ next: @escaping () -> UInt64) { self.init(draw: { $0.append(next()) }) }
+    package convenience init(_ next: @escaping () -> UInt64) { self.init(draw: { $0.append(next()) }) }
 
     private init(draw: @escaping (inout [UInt64]) -> Void) {
         self.draw = draw
@@ -158,7 +158,7 @@ public final class RandomWords {
         words.deallocate()
     }
 
-    public func next() -> UInt64 {
+    package func next() -> UInt64 {
         if let word = words.pointee.popLast() { return word }
         draw(&words.pointee)
         return words.pointee.removeLast()

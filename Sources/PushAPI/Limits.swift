@@ -1,94 +1,94 @@
 internal import Delivery
 
 /// The bounds of this module, with the reason for each.
-public enum Limits {
+package enum Limits {
     /// A request body.
     ///
     /// 200 batch items of a full transmission (3,072 characters of six bytes each, as PHP escapes them) and a full APNs
     /// body fit, with room. Larger ones are answered 400 with 20001, never 413, which Getui's SDKs cannot read; the
     /// HTTP server's own cap must therefore be higher.
-    public static let requestBodyByteCount = 8 << 20
+    package static let requestBodyByteCount = 8 << 20
     /// A body of a call that needs no token: a sign takes some two hundred bytes.
-    public static let openBodyByteCount = 4 << 10
+    package static let openBodyByteCount = 4 << 10
     /// Nested containers in a body.
     ///
     /// Getui's deepest documented path has seven.
-    public static let jsonDepth = 64
+    package static let jsonDepth = 64
     /// Conditions of one expression over tags.
-    public static let tagConditionCount = TagExpression.groupLimit
+    package static let tagConditionCount = TagExpression.groupLimit
     /// Values of all conditions of one request, repetitions included: each is hashed.
-    public static let tagValueCount = 10_000
+    package static let tagValueCount = 10_000
     /// Getui: request_id has 10 to 32 characters.
-    public static let requestIDCharacterCount = 10...32
+    package static let requestIDCharacterCount = 10...32
     /// Getui: msg_list.
-    public static let batchItemCount = 200
+    package static let batchItemCount = 200
     /// Getui: cids or aliases of one list call.
-    public static let listTargetCount = 1_000
+    package static let listTargetCount = 1_000
     /// Getui: tasks of one report.
-    public static let reportedTaskCount = 200
+    package static let reportedTaskCount = 200
     /// Getui: an alias has fewer than 40 characters, of up to three bytes each.
-    public static let aliasByteCount = 120
+    package static let aliasByteCount = 120
     /// Getui: a group's name.
-    public static let groupNameByteCount = TaskBounds.groupByteCount
+    package static let groupNameByteCount = TaskBounds.groupByteCount
     /// What is named again of an `actionIdList` that cannot be read.
     static let reportedActionNames = 32
     /// Getui: reports reach back so far.
-    public static let reportDays: Int64 = 90
+    package static let reportDays: Int64 = 90
     /// Getui: items of one `user/bind_dt` call.
-    public static let deviceTokenItemCount = 1_000
+    package static let deviceTokenItemCount = 1_000
     /// What a test device is called; Getui documents no bound.
-    public static let remarkCharacterCount = 200
+    package static let remarkCharacterCount = 200
     /// Test devices on one page of their list.
-    public static let testDevicePageCount = 1_000
+    package static let testDevicePageCount = 1_000
     /// Getui: cids in one status query.
     ///
     /// The HTTP server must take a request line of 40 KiB for it.
-    public static let statusCount = 1_000
+    package static let statusCount = 1_000
     /// Getui: a transmission's characters (Unicode scalars here).
-    public static let transmissionCharacterCount = 3_072
+    package static let transmissionCharacterCount = 3_072
     /// A message's payload, whatever it came from (design: kept verbatim, up to 16 KiB).
-    public static let payloadByteCount = MessageBounds.payloadByteCount
+    package static let payloadByteCount = MessageBounds.payloadByteCount
     /// A key names something; it is no payload.
     ///
     /// Part of every queued row.
-    public static let collapseKeyByteCount = MessageBounds.collapseKeyByteCount
+    package static let collapseKeyByteCount = MessageBounds.collapseKeyByteCount
     /// Apple's bound for apns-collapse-id.
-    public static let apnsCollapseIDByteCount = MessageBounds.vendorCollapseIDByteCount
+    package static let apnsCollapseIDByteCount = MessageBounds.vendorCollapseIDByteCount
     /// Apple's bounds for a notification's body.
-    public static let apnsBodyByteCount = MessageBounds.vendorBodyByteCount
-    public static let apnsVoIPBodyByteCount = MessageBounds.vendorVoIPBodyByteCount
+    package static let apnsBodyByteCount = MessageBounds.vendorBodyByteCount
+    package static let apnsVoIPBodyByteCount = MessageBounds.vendorVoIPBodyByteCount
     /// Title and body of an alert together: as much as APNs would take, also where APNs is told something else.
-    public static let alertByteCount = MessageBounds.alertByteCount
+    package static let alertByteCount = MessageBounds.alertByteCount
     /// A frame's `apns` object: one that renders to a full body, written with escapes and white space.
-    public static let nativeAPNsByteCount = 32 << 10
+    package static let nativeAPNsByteCount = 32 << 10
     /// A badge is a non-negative 32-bit number: ten digits at most, and the size check counts all ten.
-    public static let badgeDigitCount = 10
+    package static let badgeDigitCount = 10
     /// Keys without a meaning that an answer names, and what it shows of each.
     static let ignoredKeyCount = 16
     static let ignoredKeyByteCount = 64
     /// Getui: attachments of one notification.
-    public static let multimediaCount = 3
+    package static let multimediaCount = 3
     /// Getui: three days.
-    public static let timeToLive: Int64 = 259_200_000
+    package static let timeToLive: Int64 = 259_200_000
     /// Getui's current default: two hours.
-    public static let defaultTimeToLive: Int64 = 7_200_000
+    package static let defaultTimeToLive: Int64 = 7_200_000
     /// Getui documents none; ten minutes forgives a badly kept clock and bounds a replay of the sign.
-    public static let timestampTolerance: Int64 = 600_000
+    package static let timestampTolerance: Int64 = 600_000
     /// Getui: a token is valid for 24 hours.
-    public static let tokenLifetime: Int64 = 86_400_000
+    package static let tokenLifetime: Int64 = 86_400_000
     /// Path segments of the longest route, and then some; a longer path is no route.
-    public static let pathSegmentCount = 12
+    package static let pathSegmentCount = 12
 
     /// 500 results with long reasons take about 200 KB.
-    public static let adminBodyByteCount = 1 << 20
+    package static let adminBodyByteCount = 1 << 20
     /// Jobs of one lease, and results of one call: both fit one committed batch a loop comfortably.
-    public static let leaseJobCount = 500
-    public static let leaseSeconds: ClosedRange<Int64> = 5...300
-    public static let waitSeconds: ClosedRange<Int64> = 0...30
+    package static let leaseJobCount = 500
+    package static let leaseSeconds: ClosedRange<Int64> = 5...300
+    package static let waitSeconds: ClosedRange<Int64> = 0...30
     /// A sender may put off a retry for a day; a message is kept for three.
-    public static let retryAfterSeconds: ClosedRange<Int64> = 0...86_400
+    package static let retryAfterSeconds: ClosedRange<Int64> = 0...86_400
     /// The vendor's reason is kept in the trace row.
-    public static let vendorReasonByteCount = 64
+    package static let vendorReasonByteCount = 64
     /// The hook's answer: 500 outcomes of 400 bytes.
-    public static let hookAnswerByteCount = 1 << 20
+    package static let hookAnswerByteCount = 1 << 20
 }

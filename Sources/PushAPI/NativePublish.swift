@@ -2,14 +2,14 @@
 // frame carries some.
 
 internal import Cryptography
-public import Delivery
+package import Delivery
 internal import TextForms
-public import Wire
+package import Wire
 
 /// PublishResult.code.
 ///
 /// Stable numbers: those below 32 are `PublishOutcome.Code`'s own.
-public enum PublishResultCode: UInt32, Sendable, CaseIterable {
+package enum PublishResultCode: UInt32, Sendable, CaseIterable {
     case accepted = 0
     case unknownDevice = 1
     case queueFull = 2
@@ -25,7 +25,7 @@ public enum PublishResultCode: UInt32, Sendable, CaseIterable {
     /// A field is too large; the reason names it. Do not repeat unchanged.
     case sizeOverLimit = 65
 
-    public init(_ code: PublishOutcome.Code) {
+    package init(_ code: PublishOutcome.Code) {
         switch code {
         case .accepted: self = .accepted
         case .unknownDevice: self = .unknownDevice
@@ -42,7 +42,7 @@ public enum PublishResultCode: UInt32, Sendable, CaseIterable {
     }
 
     /// The text for PublishResult.reason; empty when there is nothing to say.
-    public var reason: StaticString {
+    package var reason: StaticString {
         switch self {
         case .accepted: ""
         case .unknownDevice: "no such cid in this app"
@@ -60,31 +60,31 @@ public enum PublishResultCode: UInt32, Sendable, CaseIterable {
     }
 
     /// True when nothing was accepted and the same frame may be sent again.
-    public var isRetryable: Bool { self == .requestPending || self == .busy || self == .storeFailed }
+    package var isRetryable: Bool { self == .requestPending || self == .busy || self == .storeFailed }
 }
 
 /// Why a Publish frame was refused before it reached a device.
-public struct NativePublishFault: Error, Sendable, Equatable {
-    public var code: PublishResultCode
-    public var reason: String
-    public init(code: PublishResultCode, reason: String) { (self.code, self.reason) = (code, reason) }
+package struct NativePublishFault: Error, Sendable, Equatable {
+    package var code: PublishResultCode
+    package var reason: String
+    package init(code: PublishResultCode, reason: String) { (self.code, self.reason) = (code, reason) }
 }
 
 /// A Publish frame's fields, as views of the received bytes.
-public struct NativePublish {
-    public var cid: DeviceID
-    public var payload: UnsafeRawBufferPointer
-    public var timeToLive: Int64
-    public var hasTimeToLive: Bool
-    public var strategy: UInt32
-    public var collapseKey: UnsafeRawBufferPointer
-    public var requestID: UnsafeRawBufferPointer
-    public var alertTitle: UnsafeRawBufferPointer
-    public var alertBody: UnsafeRawBufferPointer
+package struct NativePublish {
+    package var cid: DeviceID
+    package var payload: UnsafeRawBufferPointer
+    package var timeToLive: Int64
+    package var hasTimeToLive: Bool
+    package var strategy: UInt32
+    package var collapseKey: UnsafeRawBufferPointer
+    package var requestID: UnsafeRawBufferPointer
+    package var alertTitle: UnsafeRawBufferPointer
+    package var alertBody: UnsafeRawBufferPointer
     /// A `push_channel.ios` object in JSON, or empty.
-    public var apns: UnsafeRawBufferPointer
+    package var apns: UnsafeRawBufferPointer
 
-    public init(
+    package init(
         cid: DeviceID, payload: UnsafeRawBufferPointer, timeToLive: Int64, hasTimeToLive: Bool, strategy: UInt32,
         collapseKey: UnsafeRawBufferPointer, requestID: UnsafeRawBufferPointer, alertTitle: UnsafeRawBufferPointer,
         alertBody: UnsafeRawBufferPointer, apns: UnsafeRawBufferPointer
@@ -98,12 +98,12 @@ public struct NativePublish {
 /// What the publishes of one sender need of its app, in an object of the sender's own.
 ///
 /// The app itself is shared by all loops: counting its uses with each message would pass its memory to and fro between them.
-public final class NativeSender {
+package final class NativeSender {
     let appKey: AppKey
     let defaultTimeToLive: Int64
     private let bucketPrefix: [UInt8]
 
-    public init(_ app: App) {
+    package init(_ app: App) {
         (appKey, defaultTimeToLive) = (app.key, app.defaultTimeToLive)
         bucketPrefix = app.bucketPrefix.map { $0 }
     }
@@ -114,20 +114,20 @@ public final class NativeSender {
 /// Turns Publish frames into commands.
 ///
 /// One a loop, confined to it.
-public final class NativePublisher {
+package final class NativePublisher {
     private let random: RandomWords
     private let parser = JSONParser(byteLimit: Limits.nativeAPNsByteCount)
     private let numbers = NumberTexts()
     private var writer = JSONWriter(capacity: 4_096)
     private var digestInput: [UInt8] = []
 
-    public init(random: RandomWords = RandomWords()) { self.random = random }
+    package init(random: RandomWords = RandomWords()) { self.random = random }
 
     /// Checks a frame and calls `body` with its command, whose pointers die when `body` returns.
     ///
     /// Without an alert and without `apns` no JSON is touched and nothing is allocated. `body` must not call this
     /// publisher again: the rendered bytes are lent from its one buffer.
-    public func withCommand<Result>(
+    package func withCommand<Result>(
         _ publish: NativePublish, sender: NativeSender, origin: Origin, now: GatewayTime,
         _ body: (PublishCommand) -> Result
     ) throws(NativePublishFault) -> Result {

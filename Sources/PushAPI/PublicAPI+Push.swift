@@ -61,9 +61,9 @@ extension PublicAPI {
 }
 
 /// Whose status is asked for.
-public struct StatusQuery: Sendable {
-    public var devices: [DeviceAddress] = []
+package struct StatusQuery: Sendable {
+    package var devices: [DeviceAddress] = []
     /// What was asked for and cannot be a cid.
-    public var unknown: [String] = []
-    public init() {}
+    package var unknown: [String] = []
+    package init() {}
 }

@@ -1,12 +1,12 @@
 // The push listener's API: Getui's REST V2, first part.
 
 internal import Cryptography
-public import Campaigns
-public import Delivery
-public import Wire
+package import Campaigns
+package import Delivery
+package import Wire
 
 /// What the gateway is to do about one request on the push listener.
-public enum PublicAction {
+package enum PublicAction {
     case respond(APIResponse)
     /// Hand each message to its device's loop; when all are answered, `PushAnswer.render`.
     case push([ParsedPush], PushForm)
@@ -25,35 +25,35 @@ public enum PublicAction {
 }
 
 /// Counts what apps use, over all loops.
-public protocol RateKeeper: AnyObject {
+package protocol RateKeeper: AnyObject {
     func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict
 }
 
 /// Turns requests into actions.
 ///
 /// One a loop, confined to it.
-public final class PublicAPI {
+package final class PublicAPI {
     /// Replaced at a reload.
-    public var registry: AppRegistry
+    package var registry: AppRegistry
     /// Replaced at a reload.
-    public var userLimits = UserLimits()
+    package var userLimits = UserLimits()
     /// Replaced when a token is revoked.
-    public var tokens: TokenAuthority { didSet { cache.removeAll() } }
+    package var tokens: TokenAuthority { didSet { cache.removeAll() } }
     let random: RandomWords
     let parser = JSONParser()
     var messages: MessageParser
     /// What apps have used of their rates; `nil`: nothing is counted.
-    public var rates: (any RateKeeper)?
+    package var rates: (any RateKeeper)?
     private var cache = TokenCache()
     private var lastToken = LastToken()
 
-    public init(registry: AppRegistry, tokens: TokenAuthority, random: RandomWords = RandomWords()) {
+    package init(registry: AppRegistry, tokens: TokenAuthority, random: RandomWords = RandomWords()) {
         (self.registry, self.tokens, self.random) = (registry, tokens, random)
         messages = MessageParser()
     }
 
     /// Never traps and never throws: whatever the bytes are, there is an answer.
-    public func handle(_ request: APIRequest, now: GatewayTime) -> PublicAction {
+    package func handle(_ request: APIRequest, now: GatewayTime) -> PublicAction {
         do throws(GetuiFault) {
             return try route(request, now: now)
         } catch {

@@ -1,10 +1,10 @@
 // The push listener's answers: Getui's envelope, and beside it what Longwire knows more.
 
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// How durable an accepted message is; every answer says it.
-public enum Durability: Sendable {
+package enum Durability: Sendable {
     /// Synced to disk before the answer.
     case fsync
     /// Handed to the operating system before the answer: survives the process, not the machine.
@@ -18,11 +18,11 @@ public enum Durability: Sendable {
     }
 }
 
-public enum PushAnswer {
+package enum PushAnswer {
     /// The answer to a push whose messages have all been decided on.
     ///
     /// `outcomes` has one for each message of the action, in its order.
-    public static func render(outcomes: [PublishOutcome], form: PushForm, durability: Durability) -> APIResponse {
+    package static func render(outcomes: [PublishOutcome], form: PushForm, durability: Durability) -> APIResponse {
         if form.kind == .single, let outcome = outcomes.first, let fault = fault(of: outcome) { return fault.response }
         // One request, one body: a device that is new under the alias does not make a clash a success.
         if form.kind == .alias, let clash = outcomes.first(where: { $0.code == .requestConflict }),
@@ -203,7 +203,7 @@ extension PublishOutcome.Fallback {
 
 extension PublishOutcome.FallbackReason {
     /// Why there is no fallback; empty when there is one.
-    public var name: StaticString {
+    package var name: StaticString {
         switch self {
         case .applies: ""
         case .noToken: "noToken"
@@ -215,9 +215,9 @@ extension PublishOutcome.FallbackReason {
     }
 }
 
-public enum StatusAnswer {
+package enum StatusAnswer {
     /// The answer to `user/status`: devices that do not exist are absent from `data` and named beside it.
-    public static func render(_ query: StatusQuery, statuses: [DeviceID: DeviceStatus]) -> APIResponse {
+    package static func render(_ query: StatusQuery, statuses: [DeviceID: DeviceStatus]) -> APIResponse {
         var unknown = query.unknown
         var writer = JSONWriter(capacity: 128 + 112 * query.devices.count)
         writer.beginObject()

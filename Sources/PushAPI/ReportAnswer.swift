@@ -1,12 +1,12 @@
 // Reports in Getui's shapes; beside them every final state by its name.
 
-public import Campaigns
-public import Delivery
-public import Wire
+package import Campaigns
+package import Delivery
+package import Wire
 
-public enum ReportAnswer {
+package enum ReportAnswer {
     /// The answer to `report/push/task`: tasks that are not known are absent from `data` and named beside it.
-    public static func tasks(_ found: [(TaskID, TaskTotals)], _ query: TaskReportQuery) -> APIResponse {
+    package static func tasks(_ found: [(TaskID, TaskTotals)], _ query: TaskReportQuery) -> APIResponse {
         var unknown = query.unknown
         var writer = JSONWriter(capacity: 256 + 768 * found.count)
         writer.beginObject()
@@ -64,12 +64,12 @@ public enum ReportAnswer {
     }
 
     /// The answer to `report/push/task_group`.
-    public static func group(_ totals: TaskTotals, tasks: Int, _ query: GroupReportQuery) -> APIResponse {
+    package static func group(_ totals: TaskTotals, tasks: Int, _ query: GroupReportQuery) -> APIResponse {
         one(query.group, totals, tasks: tasks)
     }
 
     /// The answers to `report/push/date` and `report/user/date`.
-    public static func day(_ totals: DayTotals, online: Int, _ query: DayReportQuery) -> APIResponse {
+    package static func day(_ totals: DayTotals, online: Int, _ query: DayReportQuery) -> APIResponse {
         guard query.isKept else { return unknownDay(query.date) }
         guard query.isAboutUsers else { return one(query.date, totals.messages, tasks: nil) }
         var writer = JSONWriter(capacity: 192)
@@ -93,7 +93,7 @@ public enum ReportAnswer {
     }
 
     /// The answer to `report/online_user`.
-    public static func online(_ points: [(time: GatewayTime, count: Int)]) -> APIResponse {
+    package static func online(_ points: [(time: GatewayTime, count: Int)]) -> APIResponse {
         var writer = JSONWriter(capacity: 64 + 32 * points.count)
         writer.beginObject()
         writer.envelope(.ok, "success")
@@ -112,7 +112,7 @@ public enum ReportAnswer {
     }
 
     /// The answer to `report/push/count`: what is left of today's quotas.
-    public static func quota(_ limits: RateLimits, used: (RateKind) -> Int) -> APIResponse {
+    package static func quota(_ limits: RateLimits, used: (RateKind) -> Int) -> APIResponse {
         var writer = JSONWriter(capacity: 256)
         writer.beginObject()
         writer.envelope(.ok, "success")

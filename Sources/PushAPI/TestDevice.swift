@@ -1,27 +1,27 @@
-public import Delivery
-public import Directory
-public import Wire
+package import Delivery
+package import Directory
+package import Wire
 
 /// A device that an app's server has put on its list of test devices, and what it is called there.
-public struct TestDevice: Sendable, Equatable {
-    public var cid: DeviceID
-    public var remark: String
-    public var createdAt: GatewayTime
-    public var updatedAt: GatewayTime
+package struct TestDevice: Sendable, Equatable {
+    package var cid: DeviceID
+    package var remark: String
+    package var createdAt: GatewayTime
+    package var updatedAt: GatewayTime
 
-    public init(cid: DeviceID, remark: String, createdAt: GatewayTime, updatedAt: GatewayTime) {
+    package init(cid: DeviceID, remark: String, createdAt: GatewayTime, updatedAt: GatewayTime) {
         (self.cid, self.remark, self.createdAt, self.updatedAt) = (cid, remark, createdAt, updatedAt)
     }
 
     /// The stored form: the cid's first half, both times, the remark; the other half stands in the row's key.
-    public var bytes: [UInt8] {
+    package var bytes: [UInt8] {
         let words = [cid.high, UInt64(bitPattern: createdAt), UInt64(bitPattern: updatedAt)]
         return words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> UInt64(56 - 8 * $0)) } }
             + Array(remark.utf8)
     }
 
     /// - Returns: `nil` when the bytes are too short to be one.
-    public init?(bytes: UnsafeRawBufferPointer, low: UInt64) {
+    package init?(bytes: UnsafeRawBufferPointer, low: UInt64) {
         guard bytes.count >= 24 else { return nil }
         let words = (0..<3).map {
             UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: $0 * 8, as: UInt64.self))
@@ -33,15 +33,15 @@ public struct TestDevice: Sendable, Equatable {
 }
 
 /// The test devices of all apps.
-public struct TestDeviceBook: Sendable {
+package struct TestDeviceBook: Sendable {
     private var devices: [AppKey: [DeviceID: TestDevice]] = [:]
 
-    public init() {}
+    package init() {}
 
-    public mutating func put(_ device: TestDevice, app: AppKey) { devices[app, default: [:]][device.cid] = device }
+    package mutating func put(_ device: TestDevice, app: AppKey) { devices[app, default: [:]][device.cid] = device }
 
     /// Carries the request out: what the rows must say then, and what came of it.
-    public mutating func perform(
+    package mutating func perform(
         _ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, now: GatewayTime
     ) -> (changes: [TestDeviceChange], result: TestDeviceResult) {
         let (changes, result) = plan(request, known: known, limit: limit, now: now)
@@ -101,12 +101,12 @@ public struct TestDeviceBook: Sendable {
     }
 }
 
-public enum TestDeviceChange: Sendable, Equatable {
+package enum TestDeviceChange: Sendable, Equatable {
     case put(TestDevice)
     case remove(DeviceID)
 }
 
-public struct TestDeviceResult: Sendable, Equatable {
+package struct TestDeviceResult: Sendable, Equatable {
     /// Not done: no device of the app, or not on its list.
     var failed: [DeviceID] = []
     /// Some did not fit.
@@ -116,13 +116,13 @@ public struct TestDeviceResult: Sendable, Equatable {
 }
 
 /// A call about test devices, parsed and validated.
-public struct TestDeviceRequest: Sendable {
-    public struct Item: Sendable {
+package struct TestDeviceRequest: Sendable {
+    package struct Item: Sendable {
         var place: DevicePlace
         var remark: String
     }
 
-    public struct Query: Sendable {
+    package struct Query: Sendable {
         /// Compared as text: what is no cid finds nobody.
         var cid: String?
         /// Part of the remark; empty: any.
@@ -138,15 +138,15 @@ public struct TestDeviceRequest: Sendable {
         case list(Query)
     }
 
-    public let app: AppKey
+    package let app: AppKey
     let work: Work
     /// What was named and cannot be a cid.
     var notCIDs: [String] = []
 
-    public var isQuestion: Bool { if case .list = work { true } else { false } }
+    package var isQuestion: Bool { if case .list = work { true } else { false } }
 
     /// Who must be asked first whether they are devices of the app.
-    public var lookUp: [DevicePlace] {
+    package var lookUp: [DevicePlace] {
         guard case .add(let items) = work else { return [] }
         return items.map(\.place)
     }

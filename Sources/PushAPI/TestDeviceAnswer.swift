@@ -2,11 +2,12 @@ internal import Directory
 internal import Wire
 
 /// What calls about test devices are answered.
-public enum TestDeviceAnswer {
+package enum TestDeviceAnswer {
     /// Whether a device exists could not be read.
-    public static let unreadable = APIResponse.getui(.busy, "the directory cannot be read now, nothing was done, retry")
+    package static let unreadable = APIResponse.getui(
+        .busy, "the directory cannot be read now, nothing was done, retry")
 
-    public static func render(_ request: TestDeviceRequest, _ result: TestDeviceResult) -> APIResponse {
+    package static func render(_ request: TestDeviceRequest, _ result: TestDeviceResult) -> APIResponse {
         let failed = result.failed.map(\.description) + request.notCIDs
         switch request.work {
         case .add(let items):

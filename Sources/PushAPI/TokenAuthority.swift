@@ -5,41 +5,41 @@
 // revoked ones are remembered, and only until they would have expired.
 
 internal import Cryptography
-public import Delivery
+package import Delivery
 internal import TextForms
-public import Wire
+package import Wire
 
 /// What names a token in the set of revoked ones.
-public struct TokenID: Hashable, Sendable {
-    public var expiresAt: GatewayTime
-    public var random: UInt64
-    public init(expiresAt: GatewayTime, random: UInt64) { (self.expiresAt, self.random) = (expiresAt, random) }
+package struct TokenID: Hashable, Sendable {
+    package var expiresAt: GatewayTime
+    package var random: UInt64
+    package init(expiresAt: GatewayTime, random: UInt64) { (self.expiresAt, self.random) = (expiresAt, random) }
 }
 
 /// Issues and checks tokens.
 ///
 /// A value: each loop holds a snapshot, and a revocation posts a new one to all of them.
-public struct TokenAuthority: Sendable {
+package struct TokenAuthority: Sendable {
     private let key: [UInt8]
     private var revoked: Set<TokenID>
 
     /// - Parameters:
     ///   - key: at least 32 secret random bytes that outlive a restart, or every token dies with the process.
     ///   - revoked: the revocations that are still of use.
-    public init(key: [UInt8], revoked: Set<TokenID> = []) {
+    package init(key: [UInt8], revoked: Set<TokenID> = []) {
         (self.key, self.revoked) = (key, revoked)
     }
 
     /// From now on this token counts for nothing.
-    public mutating func revoke(_ token: TokenID) { revoked.insert(token) }
+    package mutating func revoke(_ token: TokenID) { revoked.insert(token) }
 
     /// Drops revocations of tokens that have expired anyway.
-    public mutating func forgetExpired(now: GatewayTime) { revoked = revoked.filter { $0.expiresAt > now } }
+    package mutating func forgetExpired(now: GatewayTime) { revoked = revoked.filter { $0.expiresAt > now } }
 
-    public var revokedTokens: Set<TokenID> { revoked }
+    package var revokedTokens: Set<TokenID> { revoked }
 
     /// A new token's text.
-    public func issue(for app: AppKey, expiresAt: GatewayTime, random: UInt64) -> String {
+    package func issue(for app: AppKey, expiresAt: GatewayTime, random: UInt64) -> String {
         var body: [UInt8] = []
         body.reserveCapacity(48)
         for word in [app.word, UInt64(bitPattern: expiresAt), random] { body.append(bigEndian: word) }

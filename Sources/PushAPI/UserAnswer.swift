@@ -2,12 +2,12 @@
 // beside it, under `longwire`.
 
 internal import Delivery
-public import Directory
+package import Directory
 internal import Wire
 
-public enum UserAnswer {
+package enum UserAnswer {
     /// The quota refused the call before anything was done.
-    public static func refused(_ request: UserRequest, _ verdict: QuotaVerdict) -> APIResponse {
+    package static func refused(_ request: UserRequest, _ verdict: QuotaVerdict) -> APIResponse {
         let span = verdict == .minuteExceeded ? "minute" : "day"
         return switch (request.counted, verdict) {
         case (.tagQuery?, _): APIResponse.getui(.callRate, "calls per \(span) exceeded")
@@ -16,15 +16,16 @@ public enum UserAnswer {
         }
     }
 
-    public static func render(_ request: UserRequest, _ operation: DirectoryOperation) -> APIResponse {
+    package static func render(_ request: UserRequest, _ operation: DirectoryOperation) -> APIResponse {
         let answer = Answer(request: request, operation: operation)
         do throws(GetuiFault) { return try answer.response() } catch { return error.response }
     }
 
     /// Nobody has the alias that a push named.
-    public static let nobodyHasAlias = GetuiFault.targetUser.response
+    package static let nobodyHasAlias = GetuiFault.targetUser.response
     /// Who has an alias could not be read.
-    public static let unreadable = APIResponse.getui(.busy, "the directory cannot be read now, nothing was done, retry")
+    package static let unreadable = APIResponse.getui(
+        .busy, "the directory cannot be read now, nothing was done, retry")
 }
 
 private struct Answer {

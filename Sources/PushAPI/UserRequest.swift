@@ -1,8 +1,8 @@
-public import Directory
-public import Wire
+package import Directory
+package import Wire
 
 /// A call about users, parsed and validated: what to do, and how to say what came of it.
-public struct UserRequest: Sendable {
+package struct UserRequest: Sendable {
     /// What is answered, and what was asked for in the words of the caller.
     enum Form: Sendable {
         /// Code and message only; `subject` names what may be refused as invalid.
@@ -20,10 +20,10 @@ public struct UserRequest: Sendable {
         case count
     }
 
-    public let app: AppKey
+    package let app: AppKey
     /// Counted against the app's quota first.
-    public let counted: CountedCall?
-    public let work: DirectoryOperation.Work
+    package let counted: CountedCall?
+    package let work: DirectoryOperation.Work
     let form: Form
     /// The devices of the work's items, in order.
     let devices: [DeviceID]

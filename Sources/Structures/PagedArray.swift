@@ -2,7 +2,7 @@
 ///
 /// Every index may be read and written; what was never written is the value that the array was made with. A chunk is
 /// allocated when one of its indices is written first.
-@frozen public struct PagedArray<Element: BitwiseCopyable>: ~Copyable {
+public struct PagedArray<Element: BitwiseCopyable>: ~Copyable {
     @inlinable static var chunkShift: UInt32 { 9 }
     @inlinable static var chunkCount: Int { 1 << Int(chunkShift) }
 

@@ -7,7 +7,7 @@
 /// those when they are removed (`Slab.remove`), and the simulation would end at the first such read.
 ///
 /// `value` is a property, not `@dynamicMemberLookup`: key paths reach no mutating method and cost a call in a debug build.
-@frozen @safe public struct Place<Element: ~Copyable>: BitwiseCopyable {
+@safe public struct Place<Element: ~Copyable>: BitwiseCopyable {
     @usableFromInline let pointer: UnsafeMutablePointer<Element>
 
     /// A place in memory that the caller keeps as long as the place is used.
@@ -50,7 +50,7 @@ extension Place where Element: ~Copyable {
 }
 
 /// Places for trivial values, made a chunk at a time and freed together.
-@frozen @safe public struct PlaceChunks<Element: BitwiseCopyable>: ~Copyable {
+@safe public struct PlaceChunks<Element: BitwiseCopyable>: ~Copyable {
     // An array, not a pointer: see `PagedArray`.
     private var chunks: [UnsafeMutablePointer<Element>] = []
 

@@ -1,5 +1,5 @@
 /// A first-in, first-out queue in one buffer that grows by doubling and never shrinks.
-@frozen public struct Ring<Element>: ~Copyable {
+public struct Ring<Element>: ~Copyable {
     @usableFromInline var storage: UnsafeMutablePointer<Element>
     @usableFromInline var capacity: Int
     @usableFromInline var head = 0

@@ -2,7 +2,7 @@
 ///
 /// A slot is used again after its value was removed, and a value never moves: its place stays good until then.
 /// Memory comes in chunks and is kept for reuse, so that steady work allocates nothing.
-@frozen public struct Slab<Element>: ~Copyable {
+public struct Slab<Element>: ~Copyable {
     @inlinable static var chunkShift: UInt32 { 9 }
     @inlinable static var chunkCount: Int { 1 << Int(chunkShift) }
 

@@ -2,7 +2,7 @@
 ///
 /// A device's slot where a message's is asked for does not compile. A caller that keeps a slot beyond the removal of its
 /// value may find another value of that kind there, and checks.
-@frozen public struct Slot<Element>: Hashable, BitwiseCopyable, Sendable {
+public struct Slot<Element>: Hashable, BitwiseCopyable, Sendable {
     /// For tables that keep plain numbers inside: indices and timers.
     public let number: UInt32
 
@@ -23,7 +23,7 @@ extension Slot: CustomStringConvertible {
 }
 
 /// Slots one after the other, whether values are in them or not.
-@frozen public struct SlotRange<Element>: Sequence, IteratorProtocol, Sendable {
+public struct SlotRange<Element>: Sequence, IteratorProtocol, Sendable {
     /// The first slot that is left; behind the last one when none is.
     public private(set) var first: Slot<Element>
     /// One behind the last.

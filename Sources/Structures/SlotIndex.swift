@@ -3,12 +3,12 @@
 /// Grows a segment at a time (extendible hashing): a segment of 1,024 places that is full becomes two, so that no table is
 /// ever copied as a whole and none leaves a hole of its size behind. A place has six bits of the hash beside the slot: a
 /// look at a record that is not the one that was sought is rare. The caller compares the keys; see `Probe`.
-@frozen public struct SlotIndex: ~Copyable {
+public struct SlotIndex: ~Copyable {
     /// Slots must be below this.
     @inlinable public static var slotLimit: UInt32 { 1 << 26 }
 
     /// Visits the slots that may be the one sought; keep it for one look-up only.
-    @frozen public struct Probe {
+    public struct Probe {
         @usableFromInline var segment: UnsafeMutablePointer<UInt32>
         @usableFromInline var index: Int
         @usableFromInline var tag: UInt32

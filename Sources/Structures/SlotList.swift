@@ -1,5 +1,5 @@
 /// A value's neighbours in a list of slots; `.none` where there is none.
-@frozen public struct SlotLinks<Element>: BitwiseCopyable, Sendable {
+public struct SlotLinks<Element>: BitwiseCopyable, Sendable {
     public var next = Slot<Element>.none
     public var previous = Slot<Element>.none
 
@@ -8,7 +8,7 @@
 }
 
 /// The ends of a list of slots: its values stand in a `Slab` and hold their `SlotLinks` themselves.
-@frozen public struct SlotEnds<Element>: BitwiseCopyable, Sendable, Equatable {
+public struct SlotEnds<Element>: BitwiseCopyable, Sendable, Equatable {
     public var first = Slot<Element>.none
     public var last = Slot<Element>.none
 

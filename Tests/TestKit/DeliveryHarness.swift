@@ -1,21 +1,21 @@
 // A shard over the fake store, with what comes out of it written down.
 
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// Accepts a proof that equals the secret.
-public final class SecretAsProof: ProofVerifier {
-    public init() {}
-    public func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool { proof == secret }
-    public func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
+package final class SecretAsProof: ProofVerifier {
+    package init() {}
+    package func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool { proof == secret }
+    package func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
         (task.low ^ cid.low &* 0x9E37_79B9_7F4A_7C15) &* 0xD6E8_FEB8_6659_FD93 ^ cid.high
     }
 }
 
 /// Encodes broadcasts as the gateway does.
-public final class TestFrames: BroadcastEncoder {
-    public init() {}
-    public func frame(
+package final class TestFrames: BroadcastEncoder {
+    package init() {}
+    package func frame(
         of row: MessageRow, number: UInt64, isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32
     ) -> EncodedBroadcast {
         let frame = DeliverFrame(
@@ -30,61 +30,61 @@ public final class TestFrames: BroadcastEncoder {
 }
 
 /// A device as a test plays it.
-public struct Phone {
-    public var cid: DeviceID
-    public var bucket: Bucket
-    public var secret: [UInt8]
-    public var session: SessionRef
+package struct Phone {
+    package var cid: DeviceID
+    package var bucket: Bucket
+    package var secret: [UInt8]
+    package var session: SessionRef
 }
 
 /// Runs one shard against `MemoryShardStore`; time moves only when the test says so.
-public final class DeliveryHarness: ShardStoreObserver {
+package final class DeliveryHarness: ShardStoreObserver {
     /// A Deliver, copied at the moment the gateway would encode it.
-    public struct Delivered: Equatable {
-        public var session: SessionRef
-        public var sequence: UInt64
-        public var message: MessageID
-        public var payload: String
-        public var isOffline: Bool
-        public var alertedAt: GatewayTime
-        public var attempt: UInt32
-        public var stream: UInt32 = 0
+    package struct Delivered: Equatable {
+        package var session: SessionRef
+        package var sequence: UInt64
+        package var message: MessageID
+        package var payload: String
+        package var isOffline: Bool
+        package var alertedAt: GatewayTime
+        package var attempt: UInt32
+        package var stream: UInt32 = 0
     }
 
-    public static let app = AppKey(0xA99)
-    public static let otherApp = AppKey(0xB99)
+    package static let app = AppKey(0xA99)
+    package static let otherApp = AppKey(0xB99)
 
-    public let store: MemoryShardStore
-    public var shard: Shard
-    public var limits: ShardLimits
-    public var apps: [AppSettings]
-    public private(set) var now: GatewayTime
+    package let store: MemoryShardStore
+    package var shard: Shard
+    package var limits: ShardLimits
+    package var apps: [AppSettings]
+    package private(set) var now: GatewayTime
 
-    public var delivered: [Delivered] = []
-    public var outcomes: [UInt64: PublishOutcome] = [:]
-    public var outcomeOrder: [UInt64] = []
-    public var welcomes: [(session: SessionRef, welcome: Welcome)] = []
-    public var closes: [(session: SessionRef, code: CloseCode)] = []
-    public var pings: [SessionRef] = []
-    public var updates: [UpdateResult] = []
-    public var leases: [[Job]] = []
-    public var verdicts: [[ResultVerdict]] = []
-    public var statuses: [DeviceStatus?] = []
-    public var deviceAnswers: [DeviceAnswer] = []
-    public var traces: [MessageTrace?] = []
-    public var traceAnswers: [TraceAnswer] = []
+    package var delivered: [Delivered] = []
+    package var outcomes: [UInt64: PublishOutcome] = [:]
+    package var outcomeOrder: [UInt64] = []
+    package var welcomes: [(session: SessionRef, welcome: Welcome)] = []
+    package var closes: [(session: SessionRef, code: CloseCode)] = []
+    package var pings: [SessionRef] = []
+    package var updates: [UpdateResult] = []
+    package var leases: [[Job]] = []
+    package var verdicts: [[ResultVerdict]] = []
+    package var statuses: [DeviceStatus?] = []
+    package var deviceAnswers: [DeviceAnswer] = []
+    package var traces: [MessageTrace?] = []
+    package var traceAnswers: [TraceAnswer] = []
     /// By the request's number.
-    public var directoryReplies: [UInt64: DirectoryReply] = [:]
-    public var taskAnswers: [UInt64: TaskAnswer] = [:]
-    public var dueTasks: [TaskRecord] = []
+    package var directoryReplies: [UInt64: DirectoryReply] = [:]
+    package var taskAnswers: [UInt64: TaskAnswer] = [:]
+    package var dueTasks: [TaskRecord] = []
     /// Broadcasts that were told of, in order; the harness tells its own shard of each at once.
-    public var launched: [TaskRecord] = []
+    package var launched: [TaskRecord] = []
     private var toLaunch: [TaskRecord] = []
-    public var firstAcks: [FirstAck] = []
-    public var logs: [LogEvent] = []
-    public var jobsAvailable = 0
+    package var firstAcks: [FirstAck] = []
+    package var logs: [LogEvent] = []
+    package var jobsAvailable = 0
     /// The order in which kinds of effects came, for tests of order.
-    public var order: [String] = []
+    package var order: [String] = []
 
     private var effects: [Effect] = []
     private var nextRequest: UInt64 = 0
@@ -93,7 +93,7 @@ public final class DeliveryHarness: ShardStoreObserver {
     private var nextTask: UInt64 = 0
     private var nextLease: UInt64 = 0
 
-    public init(
+    package init(
         store: MemoryShardStore = MemoryShardStore(), limits: ShardLimits = ShardLimits(),
         now: GatewayTime = 1_795_000_000_000, configure: (inout AppSettings) -> Void = { _ in }
     ) {
@@ -109,20 +109,20 @@ public final class DeliveryHarness: ShardStoreObserver {
 
     // MARK: Store events
 
-    public func storeCommitted(upTo ticket: Ticket) {
+    package func storeCommitted(upTo ticket: Ticket) {
         shard.committed(upTo: ticket, now: now)
         drain()
     }
 
-    public func storeReplied(_ reply: StoreReply) {
+    package func storeReplied(_ reply: StoreReply) {
         shard.replied(reply, now: now)
         drain()
     }
 
-    public func storeCooled(_ key: StoreKey) { shard.cooled(key) }
+    package func storeCooled(_ key: StoreKey) { shard.cooled(key) }
 
     /// Lets the disk do all it has to.
-    public func flush() {
+    package func flush() {
         drain()
         var rounds = 0
         while store.waitingBatchCount > 0 || store.waitingReadCount > 0 || shard.hasSlicesAtHand {
@@ -138,7 +138,7 @@ public final class DeliveryHarness: ShardStoreObserver {
         }
     }
 
-    public func advance(_ milliseconds: Int64) {
+    package func advance(_ milliseconds: Int64) {
         now += milliseconds
         shard.advance(to: now)
         flush()
@@ -148,10 +148,10 @@ public final class DeliveryHarness: ShardStoreObserver {
     }
 
     /// Time passes, and the shard is not told yet: no timer runs.
-    public func letTimePass(_ milliseconds: Int64) { now += milliseconds }
+    package func letTimePass(_ milliseconds: Int64) { now += milliseconds }
 
     /// The process dies and starts again; what was not synced is gone.
-    public func crash() {
+    package func crash() {
         store.crash()
         var rows: [StoredRow] = []
         var kept: [UnsafeMutableRawBufferPointer] = []
@@ -171,7 +171,7 @@ public final class DeliveryHarness: ShardStoreObserver {
         store.observer = self
     }
 
-    public func drain() {
+    package func drain() {
         shard.takeEffects(into: &effects)
         for effect in effects { record(effect) }
         while !toLaunch.isEmpty {
@@ -240,15 +240,15 @@ public final class DeliveryHarness: ShardStoreObserver {
         }
     }
 
-    public var hasDueJobs: Bool { shard.hasDueJobs }
-    public func hasDueJobs(for apps: Set<AppKey>) -> Bool { shard.hasDueJobs(for: apps, .apns) }
-    public var statistics: ShardStatistics { shard.statistics }
+    package var hasDueJobs: Bool { shard.hasDueJobs }
+    package func hasDueJobs(for apps: Set<AppKey>) -> Bool { shard.hasDueJobs(for: apps, .apns) }
+    package var statistics: ShardStatistics { shard.statistics }
 
     // MARK: What a test says
 
     /// Sends a step and returns its number; the reply is in `directoryReplies` once it is answered.
     @discardableResult
-    public func send(_ step: DirectoryStep, to bucket: Bucket, app: AppKey = DeliveryHarness.app) -> UInt64 {
+    package func send(_ step: DirectoryStep, to bucket: Bucket, app: AppKey = DeliveryHarness.app) -> UInt64 {
         nextRequest += 1
         shard.directory(
             DirectoryCommand(origin: Origin(route: 2, request: nextRequest), app: app, bucket: bucket, step: step),
@@ -258,14 +258,14 @@ public final class DeliveryHarness: ShardStoreObserver {
     }
 
     /// Sends a step, lets the disk do its part and returns the reply.
-    public func ask(_ step: DirectoryStep, _ bucket: Bucket, app: AppKey = DeliveryHarness.app) -> DirectoryReply? {
+    package func ask(_ step: DirectoryStep, _ bucket: Bucket, app: AppKey = DeliveryHarness.app) -> DirectoryReply? {
         let request = send(step, to: bucket, app: app)
         flush()
         return directoryReplies[request]
     }
 
     /// Registers a device and returns it connected.
-    public func register(
+    package func register(
         state: ApplicationState = .foreground, token: String? = nil, app: AppKey = DeliveryHarness.app,
         badge: Int32? = nil
     ) -> Phone {
@@ -291,7 +291,7 @@ public final class DeliveryHarness: ShardStoreObserver {
     }
 
     /// Comes back with a new session; time moves one millisecond so that the timestamp increases.
-    public func connect(
+    package func connect(
         _ phone: inout Phone, state: ApplicationState = .foreground, app: AppKey = DeliveryHarness.app,
         flushing: Bool = true, _ adjust: (inout Hello) -> Void = { _ in }
     ) {
@@ -310,14 +310,14 @@ public final class DeliveryHarness: ShardStoreObserver {
         if flushing { flush() } else { drain() }
     }
 
-    public func disconnect(_ phone: Phone, announced: Bool = true) {
+    package func disconnect(_ phone: Phone, announced: Bool = true) {
         shard.sessionEnded(phone.session, announced: announced, now: now)
         flush()
     }
 
     /// Publishes and returns the request's number; the outcome is in `outcomes` once it is answered.
     @discardableResult
-    public func submit(
+    package func submit(
         _ phone: Phone, _ payload: String, strategy: Strategy = .liveElseVendor, timeToLive: Int64 = 7_200_000,
         vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
         requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0, isBulk: Bool = false,
@@ -356,7 +356,7 @@ public final class DeliveryHarness: ShardStoreObserver {
     }
 
     /// Publishes, lets the disk work and returns the answer.
-    public func publish(
+    package func publish(
         _ phone: Phone, _ payload: String = "p", strategy: Strategy = .liveElseVendor, timeToLive: Int64 = 7_200_000,
         vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
         requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0, isBulk: Bool = false,
@@ -371,23 +371,23 @@ public final class DeliveryHarness: ShardStoreObserver {
         return outcome
     }
 
-    public func acknowledge(_ phone: Phone, _ cumulative: UInt64, ranges: [SequenceRange] = []) {
+    package func acknowledge(_ phone: Phone, _ cumulative: UInt64, ranges: [SequenceRange] = []) {
         ranges.withUnsafeBufferPointer {
             shard.acknowledge(phone.session, cumulative: cumulative, ranges: $0, now: now)
         }
         flush()
     }
 
-    public func update(_ phone: Phone, _ adjust: (inout DeviceUpdate) -> Void) {
+    package func update(_ phone: Phone, _ adjust: (inout DeviceUpdate) -> Void) {
         var update = DeviceUpdate()
         adjust(&update)
         shard.update(phone.session, update, now: now)
         flush()
     }
 
-    public func become(_ state: ApplicationState, _ phone: Phone) { update(phone) { $0.applicationState = state } }
+    package func become(_ state: ApplicationState, _ phone: Phone) { update(phone) { $0.applicationState = state } }
 
-    public func lease(_ limit: Int = 100, milliseconds: Int64 = 60_000, apps: Set<AppKey>? = nil) -> [Job] {
+    package func lease(_ limit: Int = 100, milliseconds: Int64 = 60_000, apps: Set<AppKey>? = nil) -> [Job] {
         nextLease += 1
         shard.lease(
             LeaseCommand(
@@ -399,7 +399,7 @@ public final class DeliveryHarness: ShardStoreObserver {
     }
 
     @discardableResult
-    public func settle(
+    package func settle(
         _ job: Job, _ outcome: JobResult.Outcome, reason: String = "", timestamp: GatewayTime = 0,
         retryAfter: Int64 = 0, apps: Set<AppKey>? = nil
     ) -> ResultVerdict.Verdict {
@@ -413,13 +413,13 @@ public final class DeliveryHarness: ShardStoreObserver {
         return verdicts.last?.first?.verdict ?? .unknownJob
     }
 
-    public func extend(_ job: Job, milliseconds: Int64, apps: Set<AppKey>? = nil) -> ResultVerdict.Verdict {
+    package func extend(_ job: Job, milliseconds: Int64, apps: Set<AppKey>? = nil) -> ResultVerdict.Verdict {
         shard.extend([(job.message, job.leaseID)], milliseconds: milliseconds, apps: apps, origin: .none, now: now)
         flush()
         return verdicts.last?.first?.verdict ?? .unknownJob
     }
 
-    public func feedback(_ phone: Phone, _ kind: Feedback.Kind, _ message: MessageID) {
+    package func feedback(_ phone: Phone, _ kind: Feedback.Kind, _ message: MessageID) {
         var feedback = Feedback()
         feedback.kind = kind
         feedback.messageID = message
@@ -427,31 +427,31 @@ public final class DeliveryHarness: ShardStoreObserver {
         flush()
     }
 
-    public func trace(_ message: MessageID) -> MessageTrace? {
+    package func trace(_ message: MessageID) -> MessageTrace? {
         shard.trace(of: message, origin: .none, now: now)
         flush()
         return traces.last ?? nil
     }
 
-    public func finalState(_ message: MessageID) -> FinalState? { trace(message)?.finalState }
+    package func finalState(_ message: MessageID) -> FinalState? { trace(message)?.finalState }
 
-    public func status(_ phone: Phone) -> DeviceStatus? {
+    package func status(_ phone: Phone) -> DeviceStatus? {
         shard.status(of: phone.cid, bucket: phone.bucket, app: Self.app, origin: .none, now: now)
         flush()
         return statuses.last ?? nil
     }
 
     /// Payloads of what was delivered since the last call.
-    public func takeDelivered() -> [Delivered] {
+    package func takeDelivered() -> [Delivered] {
         defer { delivered.removeAll() }
         return delivered
     }
 
     /// Rows of a table as the shard sees them now.
-    public func rowCount(_ table: StoreKey.Table) -> Int { store.visibleRows.keys.filter { $0.table == table }.count }
+    package func rowCount(_ table: StoreKey.Table) -> Int { store.visibleRows.keys.filter { $0.table == table }.count }
 
     /// Holds accepted = Σ final states + pending, by the stored counters and the stored messages.
-    public func imbalance() -> String? {
+    package func imbalance() -> String? {
         var accepted: UInt64 = 0
         var ended: UInt64 = 0
         store.loadAll(table: .counters) { row in

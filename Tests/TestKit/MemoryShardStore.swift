@@ -4,32 +4,32 @@
 // `deliverReplies()`, a row turns cold when it calls `cool()`. `crash()` forgets what was not synced and leaves every
 // row cold, as a restart does. The rules of rows are those of the embedded store; one suite holds both to them.
 
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// The in-memory fake of `ShardStore`.
-public final class MemoryShardStore: ShardStore {
-    public weak var observer: (any ShardStoreObserver)?
+package final class MemoryShardStore: ShardStore {
+    package weak var observer: (any ShardStoreObserver)?
 
     /// Set to false to play a journal at its bound.
-    public var acceptsWrites = true
-    public var batchByteCount = StoreBounds.smallestBatchByteCount
+    package var acceptsWrites = true
+    package var batchByteCount = StoreBounds.smallestBatchByteCount
     /// Set to true to play one that is nearly there.
-    public var isShortOfRoom = false
-    public private(set) var committedTicket: Ticket = 0
+    package var isShortOfRoom = false
+    package private(set) var committedTicket: Ticket = 0
     /// Tables whose absence is known without the disk (`isCertainlyAbsent` is exact for them).
-    public var filteredTables: Set<StoreKey.Table> = [.request]
+    package var filteredTables: Set<StoreKey.Table> = [.request]
     /// Reads (1 is the first, alarm requests count) that fail; see also `readsFailFrom`.
-    public var failingReads: Set<Int> = []
+    package var failingReads: Set<Int> = []
     /// Every read from this one on fails.
-    public var readsFailFrom = Int.max
+    package var readsFailFrom = Int.max
     /// Reads asked for so far.
-    public private(set) var readCount = 0
+    package private(set) var readCount = 0
     /// Breaches of the seam's contract by the caller, such as a wrong `PriorRow`; a test expects none.
-    public private(set) var violations: [String] = []
+    package private(set) var violations: [String] = []
 
     /// Operations of the largest batch so far, and its bytes with the largest header for each.
-    public private(set) var largestBatch = (operations: 0, byteCount: 0)
+    package private(set) var largestBatch = (operations: 0, byteCount: 0)
 
     private struct Row {
         var value: [UInt8]
@@ -74,7 +74,7 @@ public final class MemoryShardStore: ShardStore {
     private var lastToken: ReadToken = 0
     private var requests: [(token: ReadToken, number: Int, request: Request)] = []
 
-    public init() {}
+    package init() {}
 
     deinit {
         for value in values.values { value.deallocate() }
@@ -84,7 +84,7 @@ public final class MemoryShardStore: ShardStore {
     // MARK: What the test does
 
     /// Commits every closed batch, or those up to `ticket`, and tells the observer.
-    public func sync(upTo ticket: Ticket = .max) {
+    package func sync(upTo ticket: Ticket = .max) {
         bury()
         var reached: Ticket?
         while let first = waiting.first, first.ticket <= ticket {
@@ -106,7 +106,7 @@ public final class MemoryShardStore: ShardStore {
     }
 
     /// Answers the reads asked for so far (at most `limit`), oldest first; reads asked for meanwhile wait.
-    public func deliverReplies(limit: Int = .max) {
+    package func deliverReplies(limit: Int = .max) {
         let count = min(limit, requests.count)
         let now = Array(requests.prefix(count))
         requests.removeFirst(count)
@@ -128,7 +128,7 @@ public final class MemoryShardStore: ShardStore {
     }
 
     /// Turns committed young rows cold, oldest first: all of them, or those that `isChosen` picks.
-    public func cool(where isChosen: (StoreKey) -> Bool = { _ in true }) {
+    package func cool(where isChosen: (StoreKey) -> Bool = { _ in true }) {
         bury()
         let chosen = young.filter { $0.value.ticket <= committedTicket && isChosen($0.key) }
         for (key, row) in chosen.sorted(by: { $0.value.order < $1.value.order }) {
@@ -148,7 +148,7 @@ public final class MemoryShardStore: ShardStore {
     /// Loses what was not synced and turns every row cold.
     ///
     /// The observer is forgotten; tickets start again at 1.
-    public func crash() {
+    package func crash() {
         observer = nil
         cold = durable
         for row in young.values { if let location = row.location { retire(location) } }
@@ -163,7 +163,7 @@ public final class MemoryShardStore: ShardStore {
     }
 
     /// Drops ephemeral rows, as the embedded store does with those past a day.
-    public func dropEphemeralRows() {
+    package func dropEphemeralRows() {
         cold = cold.filter { !$0.key.table.isEphemeral }
         durable = durable.filter { !$0.key.table.isEphemeral }
         for (key, row) in young where key.table.isEphemeral {
@@ -173,12 +173,12 @@ public final class MemoryShardStore: ShardStore {
     }
 
     /// Reads that wait for `deliverReplies()`.
-    public var waitingReadCount: Int { requests.count }
+    package var waitingReadCount: Int { requests.count }
     /// Batches that wait for `sync()`.
-    public var waitingBatchCount: Int { waiting.count }
+    package var waitingBatchCount: Int { waiting.count }
 
     /// Every row as the owner sees it now, synced or not.
-    public var visibleRows: [StoreKey: (value: [UInt8], wakeAt: Int64)] {
+    package var visibleRows: [StoreKey: (value: [UInt8], wakeAt: Int64)] {
         var rows = cold.mapValues { (value: $0.value, wakeAt: $0.wakeAt) }
         for (key, row) in young {
             rows[key] = row.location.map { ([UInt8](value(at: $0)), row.wakeAt) }
@@ -187,12 +187,12 @@ public final class MemoryShardStore: ShardStore {
     }
 
     /// Every row that a crash would leave.
-    public var durableRows: [StoreKey: (value: [UInt8], wakeAt: Int64)] {
+    package var durableRows: [StoreKey: (value: [UInt8], wakeAt: Int64)] {
         durable.mapValues { ($0.value, $0.wakeAt) }
     }
 
     /// What `EmbeddedStore.loadAll` does for the real store.
-    public func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) {
+    package func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) {
         for (key, row) in visibleRows.sorted(by: { $0.key < $1.key }) where key.table == table {
             row.value.withUnsafeBytes { body(StoredRow(key: key, wakeAt: row.wakeAt, value: $0)) }
         }
@@ -200,14 +200,14 @@ public final class MemoryShardStore: ShardStore {
 
     // MARK: Writing
 
-    public func beginBatch(_ bucket: Bucket) {
+    package func beginBatch(_ bucket: Bucket) {
         precondition(openBucket == nil, "batches do not nest")
         openBucket = bucket
         openByteCount = 48
     }
 
     @discardableResult
-    public func put(
+    package func put(
         _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
     ) -> ValueLocation {
         check(key)
@@ -233,7 +233,7 @@ public final class MemoryShardStore: ShardStore {
         return location
     }
 
-    public func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void) {
+    package func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void) {
         check(key)
         reserve(StoreBounds.operationByteCount + change.byteCount, key)
         let stored = change.encoded
@@ -248,7 +248,7 @@ public final class MemoryShardStore: ShardStore {
         openOperations.append(.add(key, stored.withUnsafeBytes { CounterChange($0) } ?? CounterChange()))
     }
 
-    public func delete(_ key: StoreKey, prior: PriorRow) {
+    package func delete(_ key: StoreKey, prior: PriorRow) {
         check(key)
         precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
         reserve(StoreBounds.operationByteCount, key)
@@ -257,7 +257,7 @@ public final class MemoryShardStore: ShardStore {
         openOperations.append(.delete(key))
     }
 
-    public func endBatch() -> Ticket {
+    package func endBatch() -> Ticket {
         precondition(openBucket != nil, "no batch is open")
         openBucket = nil
         closeBatch()
@@ -338,7 +338,7 @@ public final class MemoryShardStore: ShardStore {
 
     // MARK: Reading
 
-    public func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
+    package func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
         guard location.block > 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }  // it was not taken
         guard let buffer = values[location.block] else {
             preconditionFailure("this location is no longer valid: its row was overwritten, deleted or cooled")
@@ -346,39 +346,39 @@ public final class MemoryShardStore: ShardStore {
         return UnsafeRawBufferPointer(rebasing: buffer[0..<Int(location.byteCount)])
     }
 
-    public func young(_ key: StoreKey) -> YoungLookup {
+    package func young(_ key: StoreKey) -> YoungLookup {
         guard let row = young[key] else { return .unknown }
         guard let location = row.location else { return .deleted }
         return .found(location, wakeAt: row.wakeAt)
     }
 
-    public func isCertainlyAbsent(_ key: StoreKey) -> Bool {
+    package func isCertainlyAbsent(_ key: StoreKey) -> Bool {
         if let row = young[key] { return row.location == nil }
         return filteredTables.contains(key.table) && cold[key] == nil
     }
 
-    public func read(_ reads: [StoreRead]) -> ReadToken { enqueue(.reads(reads)) }
+    package func read(_ reads: [StoreRead]) -> ReadToken { enqueue(.reads(reads)) }
 
-    public func requestAlarms(_ request: AlarmRequest) -> ReadToken { enqueue(.alarms(request)) }
+    package func requestAlarms(_ request: AlarmRequest) -> ReadToken { enqueue(.alarms(request)) }
 
-    public var nextAlarm: Int64 { pendingAlarms().map(\.1.wakeAt).min() ?? .max }
+    package var nextAlarm: Int64 { pendingAlarms().map(\.1.wakeAt).min() ?? .max }
 
-    public var alarmPiles: [AlarmPile] {
+    package var alarmPiles: [AlarmPile] {
         var piles: [AlarmPile] = []
         for pile in currentLeft().map(\.1.pile) where !piles.contains(pile) { piles.append(pile) }
         return piles.sorted()
     }
 
-    public func nextAlarm(of pile: AlarmPile) -> Int64 {
+    package func nextAlarm(of pile: AlarmPile) -> Int64 {
         currentLeft().filter { $0.1.pile == pile }.map(\.1.until).min() ?? .max
     }
 
-    public func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
+    package func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
         if young[key] != nil || cold[key]?.wakeAt != wakeAt { violations.append("left an alarm that is not: \(key)") }
         leftAlarms[key] = Left(wakeAt: wakeAt, pile: pile, until: until)
     }
 
-    public func recallAlarms(of pile: AlarmPile, in bucket: Bucket) {
+    package func recallAlarms(of pile: AlarmPile, in bucket: Bucket) {
         for (key, left) in leftAlarms where left.pile == pile && key.bucket == bucket { leftAlarms[key]?.until = 0 }
     }
 
@@ -395,7 +395,7 @@ public final class MemoryShardStore: ShardStore {
     }
 
     /// What has been asked for and not answered, for a test's message.
-    public var waitingRequests: String { requests.map { "\($0.2)" }.joined(separator: "; ") }
+    package var waitingRequests: String { requests.map { "\($0.2)" }.joined(separator: "; ") }
 
     private func pendingAlarms() -> [(StoreKey, Row)] {
         cold.filter { $0.value.wakeAt != 0 && young[$0.key] == nil && reportedAlarms[$0.key] != $0.value.wakeAt }
@@ -502,7 +502,7 @@ private final class ReplyBytes {
 
 extension CounterChange {
     /// The change as a batch has it.
-    public var encoded: [UInt8] {
+    package var encoded: [UInt8] {
         var bytes = [UInt8](repeating: 0, count: byteCount)
         bytes.withUnsafeMutableBytes { write(into: $0) }
         return bytes

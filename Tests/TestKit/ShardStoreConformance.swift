@@ -1,8 +1,8 @@
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// A shard store with the handles that the conformance suite turns.
-public protocol ShardStoreHarness: AnyObject {
+package protocol ShardStoreHarness: AnyObject {
     /// The store in use; another object after `reopen()`.
     var store: any ShardStore { get }
     /// Makes everything written so far durable, and waits until the observer knows.
@@ -18,15 +18,15 @@ public protocol ShardStoreHarness: AnyObject {
 }
 
 /// The first thing that a store got wrong, with the seed that shows it.
-public struct ConformanceFailure: Error, CustomStringConvertible {
-    public var description: String
+package struct ConformanceFailure: Error, CustomStringConvertible {
+    package var description: String
 }
 
 /// A small, fast generator whose sequence is its seed's alone.
-public struct SeededGenerator: RandomNumberGenerator {
+package struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
-    public init(seed: UInt64) { state = seed }
-    public mutating func next() -> UInt64 {
+    package init(seed: UInt64) { state = seed }
+    package mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         var word = state
         word = (word ^ word >> 30) &* 0xBF58_476D_1CE4_E5B9
@@ -36,7 +36,7 @@ public struct SeededGenerator: RandomNumberGenerator {
 }
 
 /// Holds a store to the rule that a message's alarm is not reported once its job has a row.
-public func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
+package func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
     // The rows of three messages whose jobs are due.
     let delivery = DeliveryHarness()
     for _ in 0..<9 { _ = delivery.publish(delivery.register(state: .background, token: "aa")) }
@@ -112,7 +112,7 @@ private final class AlarmWitness: ShardStoreObserver {
 ///   - stepCount: how long it is.
 ///   - buckets: the buckets of the harness's shard that rows go to.
 /// - Throws: `ConformanceFailure` after the first step that went wrong; what the harness throws.
-public func checkShardStoreConformance(
+package func checkShardStoreConformance(
     _ harness: any ShardStoreHarness, seed: UInt64, stepCount: Int, buckets: [Bucket]
 ) throws {
     var driver = ConformanceDriver(harness: harness, seed: seed, buckets: buckets)
@@ -134,7 +134,7 @@ public func checkShardStoreConformance(
 ///   - harness: an empty store that takes batches of 8 MiB less 64 bytes.
 ///   - bucket: where the rows go.
 /// - Throws: `ConformanceFailure` for the first thing that went wrong; what the harness throws.
-public func checkShardStoreBounds(_ harness: any ShardStoreHarness, bucket: Bucket) throws {
+package func checkShardStoreBounds(_ harness: any ShardStoreHarness, bucket: Bucket) throws {
     let witness = BreachWitness()
     harness.store.observer = witness
     func require(_ isTrue: Bool, _ text: String) throws {
@@ -486,13 +486,13 @@ private struct ConformanceDriver {
 }
 
 /// The fake as the suite drives it.
-public final class MemoryStoreHarness: ShardStoreHarness {
-    public let memory = MemoryShardStore()
-    public init() {}
-    public var store: any ShardStore { memory }
-    public func sync() { memory.sync() }
-    public func answerReads() { while memory.waitingReadCount > 0 { memory.deliverReplies() } }
-    public func cool() { memory.cool() }
-    public func breathe() {}
-    public func reopen() { memory.crash() }
+package final class MemoryStoreHarness: ShardStoreHarness {
+    package let memory = MemoryShardStore()
+    package init() {}
+    package var store: any ShardStore { memory }
+    package func sync() { memory.sync() }
+    package func answerReads() { while memory.waitingReadCount > 0 { memory.deliverReplies() } }
+    package func cool() { memory.cool() }
+    package func breathe() {}
+    package func reopen() { memory.crash() }
 }

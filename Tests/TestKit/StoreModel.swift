@@ -1,29 +1,29 @@
-public import Delivery
+package import Delivery
 internal import Wire
 
 /// What a shard store must hold, as plain dictionaries, and the observer that holds each reply against them.
-public final class StoreModel: ShardStoreObserver {
-    public struct Row: Equatable {
-        public var value: [UInt8]
-        public var wakeAt: Int64
+package final class StoreModel: ShardStoreObserver {
+    package struct Row: Equatable {
+        package var value: [UInt8]
+        package var wakeAt: Int64
     }
 
     /// What the owner sees.
-    public private(set) var rows: [StoreKey: Row] = [:]
+    package private(set) var rows: [StoreKey: Row] = [:]
     /// What a restart must bring back.
-    public private(set) var durable: [StoreKey: Row] = [:]
+    package private(set) var durable: [StoreKey: Row] = [:]
     /// Keys that have ever had a row, for `PriorRow.none`.
-    public private(set) var everWritten: Set<StoreKey> = []
+    package private(set) var everWritten: Set<StoreKey> = []
     /// Where young rows stand.
-    public private(set) var locations: [StoreKey: ValueLocation] = [:]
+    package private(set) var locations: [StoreKey: ValueLocation] = [:]
     /// Alarms that are the store's business and not yet reported.
-    public private(set) var alarms: [StoreKey: Int64] = [:]
+    package private(set) var alarms: [StoreKey: Int64] = [:]
     /// Alarms that a request left, or that were given back, by pile.
-    public private(set) var left: [StoreKey: AlarmPile] = [:]
+    package private(set) var left: [StoreKey: AlarmPile] = [:]
     /// What went wrong.
-    public private(set) var failures: [String] = []
-    public private(set) var committedTicket: Ticket = 0
-    public private(set) var replyCount = 0
+    package private(set) var failures: [String] = []
+    package private(set) var committedTicket: Ticket = 0
+    package private(set) var replyCount = 0
 
     private enum Expectation {
         case reads([StoreRead])
@@ -33,38 +33,38 @@ public final class StoreModel: ShardStoreObserver {
     /// What the owner does about a reply, before the next one of the same turn.
     var afterReply: (() -> Void)?
     /// Set by the last reply to a request for alarms.
-    public private(set) var alarmsAreComplete = true
+    package private(set) var alarmsAreComplete = true
 
-    public init() {}
+    package init() {}
 
-    public var waitingCount: Int { expectations.count }
+    package var waitingCount: Int { expectations.count }
 
-    public func fail(_ text: String) { failures.append(text) }
+    package func fail(_ text: String) { failures.append(text) }
 
     // MARK: What the driver tells
 
-    public func prior(of key: StoreKey) -> PriorRow {
+    package func prior(of key: StoreKey) -> PriorRow {
         if let row = rows[key] { return .maybe(wakeAt: row.wakeAt) }
         return everWritten.contains(key) ? .maybe(wakeAt: 0) : .none
     }
 
-    public func put(_ key: StoreKey, _ row: Row, at location: ValueLocation) {
+    package func put(_ key: StoreKey, _ row: Row, at location: ValueLocation) {
         rows[key] = row
         locations[key] = location
         (alarms[key], left[key]) = (nil, nil)
         everWritten.insert(key)
     }
 
-    public func delete(_ key: StoreKey) {
+    package func delete(_ key: StoreKey) {
         rows[key] = nil
         locations[key] = nil
         (alarms[key], left[key]) = (nil, nil)
     }
 
-    public func synced() { durable = rows }
+    package func synced() { durable = rows }
 
     /// Everything unsynced is gone, everything else is cold.
-    public func restarted() {
+    package func restarted() {
         rows = durable
         locations = [:]
         expectations = [:]
@@ -74,26 +74,26 @@ public final class StoreModel: ShardStoreObserver {
         everWritten.formUnion(rows.keys)
     }
 
-    public func expect(_ token: ReadToken, _ reads: [StoreRead]) { expectations[token] = .reads(reads) }
-    public func expectAlarms(_ token: ReadToken, _ request: AlarmRequest) { expectations[token] = .alarms(request) }
+    package func expect(_ token: ReadToken, _ reads: [StoreRead]) { expectations[token] = .reads(reads) }
+    package func expectAlarms(_ token: ReadToken, _ request: AlarmRequest) { expectations[token] = .alarms(request) }
 
     /// The owner gives an alarm back.
-    public func leave(_ key: StoreKey, in pile: AlarmPile) { left[key] = pile }
+    package func leave(_ key: StoreKey, in pile: AlarmPile) { left[key] = pile }
 
     // MARK: What the store tells
 
-    public func storeCommitted(upTo ticket: Ticket) {
+    package func storeCommitted(upTo ticket: Ticket) {
         if ticket <= committedTicket { fail("ticket \(ticket) was reported after \(committedTicket)") }
         committedTicket = ticket
     }
 
-    public func storeCooled(_ key: StoreKey) {
+    package func storeCooled(_ key: StoreKey) {
         guard let row = rows[key], locations[key] != nil else { return fail("\(key) cooled, but is not young") }
         locations[key] = nil
         if row.wakeAt != 0 { alarms[key] = row.wakeAt }
     }
 
-    public func storeReplied(_ reply: StoreReply) {
+    package func storeReplied(_ reply: StoreReply) {
         replyCount += 1
         defer { afterReply?() }
         guard let expectation = expectations.removeValue(forKey: reply.token) else {

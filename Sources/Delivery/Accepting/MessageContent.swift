@@ -1,25 +1,25 @@
-public import Wire
+package import Wire
 
 /// The part of a message that does not depend on its device.
 ///
 /// It has bytes of its own, is rendered once a task and shared by all its messages. A list task's row stores it.
-public struct MessageContent: Sendable, Equatable {
+package struct MessageContent: Sendable, Equatable {
     /// The fixed part of a vendor's content.
-    public struct Vendor: Sendable, Equatable {
-        public var channel: VendorChannel
-        public var tokenKind: TokenKind
+    package struct Vendor: Sendable, Equatable {
+        package var channel: VendorChannel
+        package var tokenKind: TokenKind
         /// See `VendorContent.activity`.
-        public var activity: UInt64
-        public var pushType: PushType
-        public var priority: UInt8
-        public var badge: VendorContent.Badge
-        public var messageIDOffset: Int32
-        public var badgeOffset: Int32
+        package var activity: UInt64
+        package var pushType: PushType
+        package var priority: UInt8
+        package var badge: VendorContent.Badge
+        package var messageIDOffset: Int32
+        package var badgeOffset: Int32
         /// Of its pieces, which stand behind the texts.
         fileprivate var bodyByteCount = 0
         fileprivate var collapseIDByteCount = 0
 
-        public init(
+        package init(
             channel: VendorChannel, tokenKind: TokenKind, activity: UInt64 = 0, pushType: PushType, priority: UInt8,
             badge: VendorContent.Badge, messageIDOffset: Int32, badgeOffset: Int32
         ) {
@@ -32,36 +32,36 @@ public struct MessageContent: Sendable, Equatable {
     }
 
     /// Lengths of the pieces, in the order they stand in the arena; those of further vendors' contents follow.
-    public struct Lengths: Sendable, Equatable {
-        public var payload = 0
-        public var collapseKey = 0
-        public var alertTitle = 0
-        public var alertBody = 0
+    package struct Lengths: Sendable, Equatable {
+        package var payload = 0
+        package var collapseKey = 0
+        package var alertTitle = 0
+        package var alertBody = 0
         /// Of the first content for a vendor.
-        public var vendorBody = 0
-        public var vendorCollapseID = 0
-        public init() {}
+        package var vendorBody = 0
+        package var vendorCollapseID = 0
+        package init() {}
 
-        public var sum: Int { texts + vendorBody + vendorCollapseID }
+        package var sum: Int { texts + vendorBody + vendorCollapseID }
         fileprivate var texts: Int { payload + collapseKey + alertTitle + alertBody }
     }
 
     /// The device of a message, with its task and request.
-    public struct Target {
-        public var origin: Origin
-        public var app: AppKey
-        public var bucket: Bucket
-        public var cid: DeviceID
-        public var task: TaskID
-        public var messageDigest: UInt64
-        public var requestKey: (UInt64, UInt64) = (0, 0)
-        public var requestDigest: UInt64 = 0
-        public var isBulk = false
-        public var isTracked = false
-        public var taskCreatedAt: GatewayTime = 0
-        public var revokedDigest: UInt64 = 0
+    package struct Target {
+        package var origin: Origin
+        package var app: AppKey
+        package var bucket: Bucket
+        package var cid: DeviceID
+        package var task: TaskID
+        package var messageDigest: UInt64
+        package var requestKey: (UInt64, UInt64) = (0, 0)
+        package var requestDigest: UInt64 = 0
+        package var isBulk = false
+        package var isTracked = false
+        package var taskCreatedAt: GatewayTime = 0
+        package var revokedDigest: UInt64 = 0
 
-        public init(
+        package init(
             origin: Origin, app: AppKey, bucket: Bucket, cid: DeviceID, task: TaskID, messageDigest: UInt64
         ) {
             (self.origin, self.app, self.bucket, self.cid) = (origin, app, bucket, cid)
@@ -69,21 +69,21 @@ public struct MessageContent: Sendable, Equatable {
         }
     }
 
-    public var strategy: Strategy
+    package var strategy: Strategy
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
-    public var timeToLive: Int64
+    package var timeToLive: Int64
     /// The contents for vendors, at most one for each channel; their pieces stand in this order.
-    public private(set) var vendors: [Vendor]
+    package private(set) var vendors: [Vendor]
     /// The task that this message withdraws; its payload is the id's 16 bytes then.
-    public var revokes: TaskID
+    package var revokes: TaskID
     /// The ack of one device ends the task's messages for the others.
-    public var firstAckWins = false
-    public private(set) var lengths: Lengths
-    public private(set) var arena: [UInt8]
+    package var firstAckWins = false
+    package private(set) var lengths: Lengths
+    package private(set) var arena: [UInt8]
 
     /// Makes a content with one for a vendor at most; `arena` has the pieces, one after the other, as long as `lengths`
     /// say.
-    public init(
+    package init(
         strategy: Strategy, timeToLive: Int64, vendor: Vendor?, revokes: TaskID = .none, lengths: Lengths,
         arena: [UInt8]
     ) {
@@ -97,7 +97,7 @@ public struct MessageContent: Sendable, Equatable {
     }
 
     /// Adds the content of one more channel.
-    public mutating func add(_ vendor: Vendor, body: [UInt8], collapseID: [UInt8]) {
+    package mutating func add(_ vendor: Vendor, body: [UInt8], collapseID: [UInt8]) {
         if vendors.isEmpty { (lengths.vendorBody, lengths.vendorCollapseID) = (body.count, collapseID.count) }
         var vendor = vendor
         (vendor.bodyByteCount, vendor.collapseIDByteCount) = (body.count, collapseID.count)
@@ -106,10 +106,10 @@ public struct MessageContent: Sendable, Equatable {
     }
 
     /// The live channel's bytes.
-    public var payload: ArraySlice<UInt8> { arena[..<lengths.payload] }
+    package var payload: ArraySlice<UInt8> { arena[..<lengths.payload] }
 
     /// Calls `body` with the command for one device; its pointers are invalid when `body` has returned.
-    public func withCommand<Result>(for target: Target, _ body: (PublishCommand) throws -> Result) rethrows -> Result {
+    package func withCommand<Result>(for target: Target, _ body: (PublishCommand) throws -> Result) rethrows -> Result {
         // The pieces lie within the arena, which does not change while `body` runs.
         unsafe try arena.withUnsafeBytes { arena in
             var place = 0
@@ -146,7 +146,7 @@ public struct MessageContent: Sendable, Equatable {
     }
 
     /// The same with another task's id wherever the renderer put this one's: for a call that began under another id.
-    public func renamed(from old: TaskID, to new: TaskID) -> MessageContent {
+    package func renamed(from old: TaskID, to new: TaskID) -> MessageContent {
         var copy = self
         let (name, replacement) = (Array(old.text.utf8), Array(new.text.utf8))
         guard name.count == replacement.count else { return copy }

@@ -11,7 +11,7 @@ extension Shard {
     ///
     /// The shard reads the command's bytes during the call. When it must load the device's record first, it copies
     /// them.
-    public mutating func publish(_ command: borrowing PublishCommand, now: GatewayTime) {
+    package mutating func publish(_ command: borrowing PublishCommand, now: GatewayTime) {
         begin(now)
         let command = copy command
         guard store.acceptsWrites else {

@@ -3,7 +3,7 @@
 // While there is room, no share counts. When little is left, the shard looks at the messages of the last seconds. An
 // app that takes more than an equal part, of all apps that publish, gets the answer `busy`; the others go on.
 
-public import Wire
+package import Wire
 
 /// Bytes that each app's accepted messages took in the last seconds.
 struct AppUsage {
@@ -49,7 +49,7 @@ extension Shard {
     }
 
     /// False when little room is left and the app has used its share: the shard refuses its publishes as busy.
-    public func mayAccept(_ key: AppKey) -> Bool {
+    package func mayAccept(_ key: AppKey) -> Bool {
         guard isShortOfRoom, let app = apps.firstIndex(where: { $0.key == key }) else { return true }
         return !usage.isOverShare(app)
     }
@@ -58,5 +58,5 @@ extension Shard {
     mutating func noteUse(of app: Int, byteCount: Int) { usage.add(app, byteCount: byteCount) }
 
     /// Apps that have published to this loop's devices lately.
-    public var publishingApps: [AppKey] { apps.indices.filter { usage.isActive($0) }.map { apps[$0].key } }
+    package var publishingApps: [AppKey] { apps.indices.filter { usage.isActive($0) }.map { apps[$0].key } }
 }

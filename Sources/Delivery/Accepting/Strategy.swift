@@ -6,13 +6,13 @@
 // (Tests/check-strategies.sh).
 
 /// How a message may travel (docs/Semantics.md, "Strategies and final states").
-public enum Strategy: UInt8, Sendable, CaseIterable {
+package enum Strategy: UInt8, Sendable, CaseIterable {
     case liveElseVendor = 1, vendorOnly, liveOnly, vendorElseLive
 
     /// The strategy of a publish that names none.
-    public static let standard = Strategy.liveElseVendor
+    package static let standard = Strategy.liveElseVendor
     /// A vendor cannot withdraw what it has shown.
-    public static let ofRevoke = Strategy.liveOnly
+    package static let ofRevoke = Strategy.liveOnly
 
     /// A stored row's strategy.
     ///

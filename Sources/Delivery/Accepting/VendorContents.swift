@@ -1,19 +1,19 @@
-public import Wire
+package import Wire
 
 /// A message's contents for vendors, at most one for each channel, each in its channel's place.
 ///
 /// Without an array: a command is copied as plain bytes wherever it goes.
-public struct VendorContents {
+package struct VendorContents {
     private var places = PerChannel<VendorContent?> { _ in nil }
 
-    public init(_ content: VendorContent? = nil) {
+    package init(_ content: VendorContent? = nil) {
         if let content { add(content) }
     }
 
-    public var isEmpty: Bool { channels.isEmpty }
+    package var isEmpty: Bool { channels.isEmpty }
 
     /// The content for a channel.
-    public subscript(channel: VendorChannel) -> VendorContent? { places[channel] }
+    package subscript(channel: VendorChannel) -> VendorContent? { places[channel] }
 
     /// The content of the lowest channel that has one.
     var first: VendorContent? {
@@ -23,17 +23,17 @@ public struct VendorContents {
     }
 
     /// Adds the content of one more channel; of two for one channel the first stays.
-    public mutating func add(_ content: VendorContent) {
+    package mutating func add(_ content: VendorContent) {
         if places[content.channel] == nil { places[content.channel] = content }
     }
 
     /// Visits the contents in the order of their channels.
-    public func forEach(_ body: (VendorContent) -> Void) {
+    package func forEach(_ body: (VendorContent) -> Void) {
         places.forEach { if let content = $0 { body(content) } }
     }
 
     /// Changes each content in its place, in the order of `forEach`.
-    public mutating func change(_ body: (inout VendorContent) -> Void) {
+    package mutating func change(_ body: (inout VendorContent) -> Void) {
         places.change { if $0 != nil { body(&$0!) } }
     }
 
@@ -42,7 +42,7 @@ public struct VendorContents {
     /// The caller copied them there: `byteCount` bytes.
     ///
     /// - Returns: where they end.
-    public mutating func point(at start: UnsafeRawPointer) -> UnsafeRawPointer {
+    package mutating func point(at start: UnsafeRawPointer) -> UnsafeRawPointer {
         var end = unsafe start
         change { unsafe end = $0.point(at: end) }
         return unsafe end

@@ -3,12 +3,12 @@
 // and remembers where, by app and bucket (a *pile*). So one app's jobs do not delay the alarms of the others. The row
 // stays as it is: a restart forgets the piles and starts anew.
 
-public import Wire
+package import Wire
 
 /// Alarms of jobs that the store passed over without a report, or reported and got back.
-public struct AlarmPile: Hashable, Sendable {
+package struct AlarmPile: Hashable, Sendable {
     /// In the order in which the shard looks through an app's piles.
-    public enum Kind: UInt8, Sendable {
+    package enum Kind: UInt8, Sendable {
         /// Due jobs that the store never reported.
         case due
         /// The same, of jobs that must be leased in time.
@@ -19,23 +19,23 @@ public struct AlarmPile: Hashable, Sendable {
         case held
     }
 
-    public var app: AppKey
-    public var kind: Kind
+    package var app: AppKey
+    package var kind: Kind
 
-    public init(app: AppKey, kind: Kind) { (self.app, self.kind) = (app, kind) }
+    package init(app: AppKey, kind: Kind) { (self.app, self.kind) = (app, kind) }
 }
 
 extension AlarmPile: Comparable {
-    public static func < (left: AlarmPile, right: AlarmPile) -> Bool {
+    package static func < (left: AlarmPile, right: AlarmPile) -> Bool {
         if left.app != right.app { return left.app.word < right.app.word }
         return left.kind.rawValue < right.kind.rawValue
     }
 }
 
 /// A shard's request to the store for due alarms.
-public struct AlarmRequest: Sendable {
+package struct AlarmRequest: Sendable {
     /// What a reader does with a due row.
-    public enum Verdict: Equatable, Sendable {
+    package enum Verdict: Equatable, Sendable {
         case take
         /// The row stays in the store.
         ///
@@ -45,27 +45,27 @@ public struct AlarmRequest: Sendable {
         case pass
     }
 
-    public var time: Int64
-    public var limit: Int
+    package var time: Int64
+    package var limit: Int
     /// The pile to look through; `nil`: alarms that no pile has.
-    public var pile: AlarmPile?
+    package var pile: AlarmPile?
     /// Looks at the pile's alarms even before their `until`.
-    public var isEager = false
+    package var isEager = false
     /// Apps that have no room for due jobs.
-    public var fullApps: [AppKey] = []
+    package var fullApps: [AppKey] = []
     /// How long a message of strategy 4 waits for a sender of its vendor to lease its job.
     var vendorTimeout: Int64 = .max
     /// A planted fault: alarms are reported that another row has taken over.
     var ignoresSuccessors = false
 
-    public init(
+    package init(
         upTo time: Int64, limit: Int, pile: AlarmPile? = nil, isEager: Bool = false, fullApps: [AppKey] = []
     ) {
         (self.time, self.limit, self.pile, self.isEager, self.fullApps) = (time, limit, pile, isEager, fullApps)
     }
 
     /// Runs on a reader's thread, which keeps the bytes during the call; rows check them.
-    public func judge(_ key: StoreKey, _ value: UnsafeRawBufferPointer) -> Verdict {
+    package func judge(_ key: StoreKey, _ value: UnsafeRawBufferPointer) -> Verdict {
         if pile == nil, fullApps.isEmpty { return .take }
         guard let job = unsafe JobRow.Glance(key, value, at: time) else { return pile == nil ? .take : .pass }
         if let pile, pile.app != job.app { return .pass }
@@ -80,7 +80,7 @@ public struct AlarmRequest: Sendable {
     /// The row that has taken over a row's alarm, if it exists: a message's job, which has an alarm of its own.
     ///
     /// `nil`: none can have. Runs on a reader's thread, too.
-    public func successor(of key: StoreKey, _ value: UnsafeRawBufferPointer) -> StoreKey? {
+    package func successor(of key: StoreKey, _ value: UnsafeRawBufferPointer) -> StoreKey? {
         guard key.table == .message || key.table == .vendorMessage, !ignoresSuccessors,
             let row = unsafe MessageRow(value)
         else { return nil }

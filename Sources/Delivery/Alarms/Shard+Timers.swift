@@ -7,7 +7,7 @@ extension Shard {
     /// Does what is due.
     ///
     /// The gateway calls this at `nextTimer`, and at least once a second.
-    public mutating func advance(to time: GatewayTime) {
+    package mutating func advance(to time: GatewayTime) {
         let before = CountersRow.day(of: now)
         begin(time)
         let today = CountersRow.day(of: now)

@@ -1,7 +1,7 @@
 // The seam to what knows the protocol: Delivery decides what a device gets, and the gateway's front makes the bytes.
 
 /// Encodes the messages of broadcasts, for all devices alike.
-public protocol BroadcastEncoder: AnyObject {
+package protocol BroadcastEncoder: AnyObject {
     /// The frame of a broadcast's message, with a hole for the msgId.
     ///
     /// - Parameters:
@@ -17,12 +17,12 @@ public protocol BroadcastEncoder: AnyObject {
 }
 
 /// A frame for many devices.
-public struct EncodedBroadcast {
-    public var bytes: [UInt8]
+package struct EncodedBroadcast {
+    package var bytes: [UInt8]
     /// Where in it the sixteen bytes of the msgId belong, in network order.
-    public var messageIDOffset: Int
+    package var messageIDOffset: Int
 
-    public init(bytes: [UInt8], messageIDOffset: Int) {
+    package init(bytes: [UInt8], messageIDOffset: Int) {
         (self.bytes, self.messageIDOffset) = (bytes, messageIDOffset)
     }
 }

@@ -3,24 +3,24 @@
 // See docs/Architecture.md, "Broadcasts".
 
 internal import Structures
-public import Wire
+package import Wire
 
 /// Which devices a broadcast is for, and how far it is.
-public struct BroadcastPlan: Sendable, Equatable {
+package struct BroadcastPlan: Sendable, Equatable {
     /// Without any tag: every device of the app.
-    public var audience: TagExpression
+    package var audience: TagExpression
     /// Messages a second on each channel; 0: no limit.
-    public var speed: Int64
+    package var speed: Int64
     /// Its place in the app's log; 0: not out yet.
-    public var number: UInt64 = 0
+    package var number: UInt64 = 0
     /// When it went out: its messages' time of acceptance.
-    public var launchedAt: GatewayTime = 0
+    package var launchedAt: GatewayTime = 0
     /// Nothing of it goes out after this.
-    public var expiresAt: GatewayTime = 0
+    package var expiresAt: GatewayTime = 0
     /// The scan that is under way has finished the buckets below this.
-    public var position: Int = 0
+    package var position: Int = 0
 
-    public init(audience: TagExpression, speed: Int64) { (self.audience, self.speed) = (audience, speed) }
+    package init(audience: TagExpression, speed: Int64) { (self.audience, self.speed) = (audience, speed) }
 
     static let fixedByteCount = 48
 
@@ -49,7 +49,7 @@ public struct BroadcastPlan: Sendable, Equatable {
 
 extension AppKey {
     /// The bucket of the app's log and of every task of a broadcast: the first twelve bits of its key.
-    public var home: Bucket { Bucket(digest: word) }
+    package var home: Bucket { Bucket(digest: word) }
 }
 
 extension TaskRecord {
@@ -57,7 +57,7 @@ extension TaskRecord {
     ///
     /// Strategies 2 and 4 begin with the vendor, whose jobs are each device's own. A revoke concerns only devices that
     /// had the old message.
-    public var isStreamed: Bool {
+    package var isStreamed: Bool {
         broadcast != nil && content.revokes.isNone && content.strategy.isStreamed
     }
 
@@ -71,8 +71,8 @@ extension TaskRecord {
 }
 
 /// A step of a broadcast's scan, for the shard that has these buckets.
-public struct BroadcastScan: Sendable {
-    public enum Purpose: Sendable, Equatable {
+package struct BroadcastScan: Sendable {
+    package enum Purpose: Sendable, Equatable {
         /// Makes jobs for devices that are behind.
         case enumerate
         /// Names the devices for which the broadcast becomes an ordinary message.
@@ -81,35 +81,35 @@ public struct BroadcastScan: Sendable {
         case close(FinalState)
     }
 
-    public var record: TaskRecord
-    public var purpose: Purpose
-    public var buckets: Range<Int>
-    public var share: LoopShare
+    package var record: TaskRecord
+    package var purpose: Purpose
+    package var buckets: Range<Int>
+    package var share: LoopShare
 
-    public init(record: TaskRecord, purpose: Purpose, buckets: Range<Int>, share: LoopShare) {
+    package init(record: TaskRecord, purpose: Purpose, buckets: Range<Int>, share: LoopShare) {
         (self.record, self.purpose, self.buckets, self.share) = (record, purpose, buckets, share)
     }
 }
 
 /// The broadcasts that a start finds in the logs: rows of the table `broadcast`, in any order.
-public struct BroadcastStart: Sendable {
+package struct BroadcastStart: Sendable {
     fileprivate(set) var heads: [AppKey: UInt64] = [:]
     fileprivate(set) var records: [TaskRecord] = []
     /// The buckets whose scans the shard resumes: its own.
     var share = LoopShare(index: 0, count: 1)
     /// Rows whose bytes are not what they should be.
-    public private(set) var damagedRows = 0
+    package private(set) var damagedRows = 0
 
-    public init() {}
+    package init() {}
 
     /// The same for the shard of one loop.
-    public func of(_ share: LoopShare) -> BroadcastStart {
+    package func of(_ share: LoopShare) -> BroadcastStart {
         var copy = self
         copy.share = share
         return copy
     }
 
-    public mutating func take(_ stored: StoredRow) {
+    package mutating func take(_ stored: StoredRow) {
         guard stored.key.table == .broadcast else { return }
         let app = AppKey(stored.key.ownerHigh)
         if stored.key.item == 0 {

@@ -3,7 +3,7 @@
 // does everything else.
 
 internal import Structures
-public import Wire
+package import Wire
 
 /// A step of a scan of rows; readers must read some devices first.
 private final class ScanStep {
@@ -46,7 +46,7 @@ extension Shard {
     /// Launches a broadcast: the shard evaluates it for connected devices, a slice a turn.
     ///
     /// The gateway calls `continueWork` turn by turn while `hasWorkAtHand`. `loopCount` loops share its speed.
-    public mutating func launch(_ record: TaskRecord, loopCount: Int, now: GatewayTime) {
+    package mutating func launch(_ record: TaskRecord, loopCount: Int, now: GatewayTime) {
         begin(now)
         guard let number = record.broadcast?.number, number > 0 else { return }
         if record.isStreamed { broadcasts.keep(record) }
@@ -57,7 +57,7 @@ extension Shard {
         scanSessions()
     }
 
-    public var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
+    package var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
 
     mutating func scanSessions() {
         for app in broadcasts.scannedApps { scanSessions(of: app) }
@@ -90,7 +90,7 @@ extension Shard {
     }
 
     /// Forgets a broadcast once its home has closed it.
-    public mutating func forgetBroadcast(_ task: TaskID, _ app: AppKey) {
+    package mutating func forgetBroadcast(_ task: TaskID, _ app: AppKey) {
         broadcasts.forget(task, app)
     }
 

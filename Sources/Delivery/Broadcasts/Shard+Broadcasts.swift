@@ -23,7 +23,7 @@
 //    Hence a position is evidence for every number that it names but those (`isEvidence`), which keep their own end.
 
 internal import Structures
-public import Wire
+package import Wire
 
 extension Shard {
     // MARK: Lists
@@ -305,7 +305,7 @@ extension Shard {
     // MARK: Acks
 
     /// Settles what the device acked in stream 1, as `acknowledge` does in stream 0.
-    public mutating func acknowledgeBroadcasts(
+    package mutating func acknowledgeBroadcasts(
         _ session: SessionRef, cumulative: UInt64, ranges: [SequenceRange], now: GatewayTime
     ) {
         begin(now)

@@ -1,4 +1,4 @@
-public import Wire
+package import Wire
 
 // A batch belongs to one bucket, so a shard writes counters rows by bucket, app and day. Past days need no buckets. The
 // keeper *folds* what all buckets counted for an app on a day into one row of bucket 0. Days before the reach of
@@ -9,41 +9,41 @@ public import Wire
 // row of a folded day counts for nothing. So the removal may stop anywhere and start again.
 
 /// An app and a UTC day.
-public struct CounterDay: Hashable, Sendable {
-    public var app: AppKey
+package struct CounterDay: Hashable, Sendable {
+    package var app: AppKey
     /// Days since 1970-01-01.
-    public var day: UInt32
-    public init(app: AppKey, day: UInt32) { (self.app, self.day) = (app, day) }
+    package var day: UInt32
+    package init(app: AppKey, day: UInt32) { (self.app, self.day) = (app, day) }
 }
 
 /// The folded days of all apps, as the loop of bucket 0 keeps them.
-public struct CounterFold: Sendable, Equatable {
+package struct CounterFold: Sendable, Equatable {
     /// The first word of the owner of its rows in the table `meta`; stored.
-    public enum RowKind: UInt64, Sendable { case day = 9, total = 10 }
+    package enum RowKind: UInt64, Sendable { case day = 9, total = 10 }
 
     /// What one batch changes.
-    public struct Change: Sendable, Equatable {
+    package struct Change: Sendable, Equatable {
         /// Days to fold now, sums over all buckets.
-        public var days: [CountersRow] = []
+        package var days: [CountersRow] = []
         /// Sums of the days before the reach of reports, one an app; `day` is the last of them.
-        public var totals: [CountersRow] = []
+        package var totals: [CountersRow] = []
         /// Folded days that are in such a sum now.
-        public var gone: [CounterDay] = []
+        package var gone: [CounterDay] = []
         /// Days whose rows by bucket the loops remove once the change is durable.
-        public var removed: [CounterDay] = []
-        public var isEmpty: Bool { days.isEmpty && totals.isEmpty && gone.isEmpty }
+        package var removed: [CounterDay] = []
+        package var isEmpty: Bool { days.isEmpty && totals.isEmpty && gone.isEmpty }
     }
 
     /// The most days that one change folds, so that its batch stays small.
-    public static let changedDayCount = 512
+    package static let changedDayCount = 512
 
-    public private(set) var days: [CounterDay: CountersRow] = [:]
-    public private(set) var totals: [AppKey: CountersRow] = [:]
+    package private(set) var days: [CounterDay: CountersRow] = [:]
+    package private(set) var totals: [AppKey: CountersRow] = [:]
 
-    public init() {}
+    package init() {}
 
     /// Takes one of the fold's rows; false for any other row.
-    public mutating func take(_ row: StoredRow) -> Bool {
+    package mutating func take(_ row: StoredRow) -> Bool {
         guard let kind = RowKind(rawValue: row.key.ownerHigh) else { return false }
         guard let counters = CountersRow(row.bytes) else { return true }
         switch kind {
@@ -54,13 +54,13 @@ public struct CounterFold: Sendable, Equatable {
     }
 
     /// Whether rows by bucket of this day count for nothing any more.
-    public func contains(_ day: CounterDay) -> Bool {
+    package func contains(_ day: CounterDay) -> Bool {
         if days[day] != nil { return true }
         return totals[day.app].map { day.day <= $0.day } ?? false
     }
 
     /// Every folded number, for the shard of bucket 0.
-    public var rows: [CountersRow] { Array(days.values) + Array(totals.values) }
+    package var rows: [CountersRow] { Array(days.values) + Array(totals.values) }
 
     /// The next change, from what the shards have counted.
     ///
@@ -69,7 +69,7 @@ public struct CounterFold: Sendable, Equatable {
     ///   - today: the day that it is now.
     ///   - reportDays: the number of days before today that keep a row each.
     /// - Returns: what to write, and which rows to remove once that is durable.
-    public func change(_ parts: [[CountersRow]], today: UInt32, reportDays: UInt32) -> Change {
+    package func change(_ parts: [[CountersRow]], today: UInt32, reportDays: UInt32) -> Change {
         var change = Change()
         var sums: [CounterDay: CountersRow] = [:]
         for part in parts.joined() {
@@ -107,7 +107,7 @@ public struct CounterFold: Sendable, Equatable {
     }
 
     /// Writes a change in one batch of bucket 0 and takes it in; nothing may be removed before the batch is durable.
-    public mutating func write(_ change: Change, to store: any ShardStore) -> Ticket {
+    package mutating func write(_ change: Change, to store: any ShardStore) -> Ticket {
         store.beginBatch(Bucket(0))
         func put(_ row: CountersRow, _ kind: RowKind, item: UInt64) {
             store.putRow(
@@ -135,7 +135,7 @@ public struct CounterFold: Sendable, Equatable {
 }
 
 /// The counters rows of a shard's buckets at a start: read one by one, kept as sums.
-public struct CounterStart: Sendable {
+package struct CounterStart: Sendable {
     private let fold: CounterFold
     private let today: UInt32
     /// Rows of today and yesterday, which may still change: a send or an alert counts on the day of the message's
@@ -148,13 +148,13 @@ public struct CounterStart: Sendable {
     /// Folded days of which rows by bucket still exist.
     private(set) var folded: Set<CounterDay> = []
     package private(set) var damagedRowCount = 0
-    public private(set) var rowCount = 0
+    package private(set) var rowCount = 0
 
     /// - Parameters:
     ///   - now: gateway time.
     ///   - fold: the folded days; their own numbers are left out unless `countsFold`.
     ///   - countsFold: for one shard of all, the one that owns bucket 0.
-    public init(now: GatewayTime, fold: CounterFold = CounterFold(), countsFold: Bool = false) {
+    package init(now: GatewayTime, fold: CounterFold = CounterFold(), countsFold: Bool = false) {
         (self.fold, today) = (fold, CountersRow.day(of: now))
         guard countsFold else { return }
         for row in fold.rows {
@@ -166,7 +166,7 @@ public struct CounterStart: Sendable {
     private static func blank(_ row: CountersRow) -> CountersRow { CountersRow(app: row.app, day: row.day) }
 
     /// Takes in a row of the table `counters`, valid during the call.
-    public mutating func take(_ stored: StoredRow) {
+    package mutating func take(_ stored: StoredRow) {
         rowCount += 1
         guard let row = CountersRow(stored.bytes) else {
             damagedRowCount += 1

@@ -25,7 +25,7 @@ extension Shard {
     ///
     /// The gateway has checked the frame, and a registration's proof (`DeviceHandshake`). Here are all later stages, in
     /// order. A stage with a closure may wait for the disk or for later turns.
-    public mutating func hello(_ command: HelloCommand, now: GatewayTime) {
+    package mutating func hello(_ command: HelloCommand, now: GatewayTime) {
         begin(now)
         sessions.expect(command.session)
         if command.newSecret != nil {

@@ -79,7 +79,7 @@ extension Shard {
     }
 
     /// Takes a reader's answer.
-    public mutating func replied(_ reply: StoreReply, now: GatewayTime) {
+    package mutating func replied(_ reply: StoreReply, now: GatewayTime) {
         begin(now)
         guard let continuation = continuations.removeValue(forKey: reply.token) else { return }
         // Effects may point into the reply until the next call.
@@ -95,7 +95,7 @@ extension Shard {
     ///
     /// - Returns: whether there are effects, which is rare.
     @discardableResult
-    public mutating func cooled(_ key: StoreKey) -> Bool {
+    package mutating func cooled(_ key: StoreKey) -> Bool {
         switch key.table {
         case .message, .vendorMessage: messageCooled(key)
         case .job: jobCooled(key)

@@ -4,21 +4,21 @@
 // nobody reads through it.
 
 internal import Structures
-public import Wire
+package import Wire
 
 extension Shard {
     /// The likely record of a device in memory: to check it would wait for the memory to prefetch.
-    public func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {
+    package func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {
         unsafe devices.likelyAddress(cid).map { unsafe $0.bytes }
     }
 
     /// The record of the device whose session has this slot.
-    public func place(ofSession slot: UInt32) -> UnsafeRawBufferPointer? {
+    package func place(ofSession slot: UInt32) -> UnsafeRawBufferPointer? {
         unsafe sessions.device(at: slot).map { unsafe devices.unchecked($0).bytes }
     }
 
     /// What the publishes that wait for `ticket` will use once it is durable: devices, then queues, then messages.
-    public func visitPlaces(awaiting ticket: Ticket, _ body: (UnsafeRawBufferPointer) -> Void) {
+    package func visitPlaces(awaiting ticket: Ticket, _ body: (UnsafeRawBufferPointer) -> Void) {
         var count = 0
         while count < min(outbox.waitingCount, Limits.foreseenCount), outbox.ticket(at: count) <= ticket {
             if let device = foreseenDevice(count) { unsafe body(device.bytes) }

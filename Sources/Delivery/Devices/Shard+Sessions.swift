@@ -1,7 +1,7 @@
 // Sessions: whether a device is reachable, what follows for its queue, and the pages of a backlog.
 
 internal import Structures
-public import Wire
+package import Wire
 
 extension Shard {
     /// The device of a live session, or `nil` when this shard does not know the session (any more).
@@ -16,7 +16,7 @@ extension Shard {
     ///
     /// - Returns: true when there are effects to perform, which is rare.
     @discardableResult
-    public mutating func heard(_ session: SessionRef, now: GatewayTime) -> Bool {
+    package mutating func heard(_ session: SessionRef, now: GatewayTime) -> Bool {
         begin(now)
         guard let slot = device(of: session) else { return outbox.hasEffects }
         let device = devices.at(slot)
@@ -60,7 +60,7 @@ extension Shard {
     ///
     /// `announced` says that the client announced the end of its session, or that it terminates. Otherwise the jobs of
     /// its messages wait two more seconds, in case the device comes back.
-    public mutating func sessionEnded(_ session: SessionRef, announced: Bool, now: GatewayTime) {
+    package mutating func sessionEnded(_ session: SessionRef, announced: Bool, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else {
             sessions.forget(session)
@@ -145,7 +145,7 @@ extension Shard {
     // MARK: Updates
 
     /// The client reports its state, tokens, badge, push mode or heartbeat.
-    public mutating func update(_ session: SessionRef, _ update: DeviceUpdate, now: GatewayTime) {
+    package mutating func update(_ session: SessionRef, _ update: DeviceUpdate, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else { return }
         let device = devices.at(slot)

@@ -1,15 +1,15 @@
-public import Wire
+package import Wire
 
 /// A value for each channel, in its place.
 ///
 /// Without an array, so that reading and counting cost what they cost for one value.
-public struct PerChannel<Value> {
+package struct PerChannel<Value> {
     private var apns: Value
 
     /// Makes the value of every channel.
-    public init(_ make: (VendorChannel) -> Value) { apns = make(.apns) }
+    package init(_ make: (VendorChannel) -> Value) { apns = make(.apns) }
 
-    public subscript(channel: VendorChannel) -> Value {
+    package subscript(channel: VendorChannel) -> Value {
         get {
             switch channel {
             case .apns: apns
@@ -23,13 +23,13 @@ public struct PerChannel<Value> {
     }
 
     /// Visits the values in the order of their channels.
-    public func forEach(_ body: (Value) -> Void) { body(apns) }
+    package func forEach(_ body: (Value) -> Void) { body(apns) }
 
     /// Changes each value in its place, in the order of the channels.
-    public mutating func change(_ body: (inout Value) -> Void) { body(&apns) }
+    package mutating func change(_ body: (inout Value) -> Void) { body(&apns) }
 
     /// Adds up a number of all channels.
-    public func sum<Number: AdditiveArithmetic>(_ number: (Value) -> Number) -> Number {
+    package func sum<Number: AdditiveArithmetic>(_ number: (Value) -> Number) -> Number {
         var sum = Number.zero
         forEach { sum += number($0) }
         return sum
@@ -48,10 +48,10 @@ extension VendorChannel {
 extension PerChannel: Sendable where Value: Sendable {}
 
 /// A set of channels: a bit for each, so that rows may name those that only a later version knows.
-public struct ChannelSet: OptionSet, Sendable {
-    public let rawValue: UInt16
-    public init(rawValue: UInt16) { self.rawValue = rawValue }
-    public init(_ channel: VendorChannel) { self.init(rawValue: 1 << UInt16(channel.rawValue)) }
+package struct ChannelSet: OptionSet, Sendable {
+    package let rawValue: UInt16
+    package init(rawValue: UInt16) { self.rawValue = rawValue }
+    package init(_ channel: VendorChannel) { self.init(rawValue: 1 << UInt16(channel.rawValue)) }
 
     /// The channel of the lowest number among those that this version knows.
     ///
@@ -63,24 +63,24 @@ public struct ChannelSet: OptionSet, Sendable {
 }
 
 /// The figures of one channel's jobs in one shard: counters count since the process started, gauges show the state of now.
-public struct VendorStatistics: Sendable {
+package struct VendorStatistics: Sendable {
     // Counters.
-    public var jobsCreated: UInt64 = 0
-    public var leasesGiven: UInt64 = 0
-    public var leasesLapsed: UInt64 = 0
-    public var resultsAccepted: UInt64 = 0
-    public var resultsRetry: UInt64 = 0
-    public var resultsRejected: UInt64 = 0
-    public var resultsBadToken: UInt64 = 0
-    public var resultsStale: UInt64 = 0
-    public var jobsExhausted: UInt64 = 0
+    package var jobsCreated: UInt64 = 0
+    package var leasesGiven: UInt64 = 0
+    package var leasesLapsed: UInt64 = 0
+    package var resultsAccepted: UInt64 = 0
+    package var resultsRetry: UInt64 = 0
+    package var resultsRejected: UInt64 = 0
+    package var resultsBadToken: UInt64 = 0
+    package var resultsStale: UInt64 = 0
+    package var jobsExhausted: UInt64 = 0
     /// The vendor showed an alert of a message that the device had acked already.
-    public var alertedTwice: UInt64 = 0
+    package var alertedTwice: UInt64 = 0
 
     // Gauges.
-    public var dueJobs = 0
-    public var heldJobs = 0
-    public var leasedJobs = 0
+    package var dueJobs = 0
+    package var heldJobs = 0
+    package var leasedJobs = 0
 
-    public init() {}
+    package init() {}
 }

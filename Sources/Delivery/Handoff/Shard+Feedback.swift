@@ -4,7 +4,7 @@
 // The shard looks for that row before it counts, so that a repetition counts nothing, after a restart as well.
 
 internal import Structures
-public import Wire
+package import Wire
 
 /// A message that a device reports about.
 private struct ReportedMessage {
@@ -18,7 +18,7 @@ private struct ReportedMessage {
 
 extension Shard {
     /// The user opened a notification, or the client showed one, or did something with it.
-    public mutating func feedback(_ session: SessionRef, _ feedback: Feedback, now: GatewayTime) {
+    package mutating func feedback(_ session: SessionRef, _ feedback: Feedback, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else { return }
         devices.at(slot).value.lastHeardAt = self.now

@@ -1,7 +1,7 @@
 // Leases: senders get due jobs, complete; the shard writes each lease before a sender gets it.
 
 internal import Structures
-public import Wire
+package import Wire
 
 /// The state of a lease while readers read devices or messages.
 private final class LeaseOperation {
@@ -18,14 +18,14 @@ private final class LeaseOperation {
 
 extension Shard {
     /// True when a lease of the channel for these apps (`nil`: all) would find jobs.
-    public func hasDueJobs(for keys: Set<AppKey>?, _ channel: VendorChannel) -> Bool {
+    package func hasDueJobs(for keys: Set<AppKey>?, _ channel: VendorChannel) -> Bool {
         apps.enumerated().contains { index, app in
             keys?.contains(app.key) != false && jobs.dueCount(of: index, channel) > 0
         }
     }
 
     /// Leases due jobs; the answer comes as `.leased`, once it is durable, and may be empty.
-    public mutating func lease(_ command: LeaseCommand, now: GatewayTime) {
+    package mutating func lease(_ command: LeaseCommand, now: GatewayTime) {
         begin(now)
         let operation = LeaseOperation(command)
         pick(operation)
@@ -206,7 +206,7 @@ extension Shard {
     }
 
     /// Fills the holes of a rendered body: the msgId's digits over their place, the badge's digits at theirs.
-    public static func rendered(_ content: VendorContent, message: MessageID, badge: Int32) -> [UInt8] {
+    package static func rendered(_ content: VendorContent, message: MessageID, badge: Int32) -> [UInt8] {
         var body = content.bodyBytes
         let idOffset = Int(content.messageIDOffset)
         if idOffset >= 0, idOffset + 32 <= body.count {

@@ -2,7 +2,7 @@
 // other late outcome is stale.
 
 internal import Structures
-public import Wire
+package import Wire
 
 /// The verdicts of one call, in the order asked.
 private final class VerdictOperation {
@@ -25,7 +25,7 @@ extension Shard {
     /// Takes results; the verdicts come as `.settled` when all that they changed is durable.
     ///
     /// A job of an app that is not among `apps` (`nil`: all) is unknown to the caller.
-    public mutating func settle(_ results: [JobResult], apps: Set<AppKey>?, origin: Origin, now: GatewayTime) {
+    package mutating func settle(_ results: [JobResult], apps: Set<AppKey>?, origin: Origin, now: GatewayTime) {
         begin(now)
         let operation = VerdictOperation(origin, apps, results.map(\.job))
         for (index, result) in results.enumerated() {
@@ -39,7 +39,7 @@ extension Shard {
     }
 
     /// Extends leases to this many milliseconds from now; the verdicts come as `.settled`.
-    public mutating func extend(
+    package mutating func extend(
         _ jobs: [(job: MessageID, leaseID: (UInt64, UInt64))], milliseconds: Int64, apps: Set<AppKey>?, origin: Origin,
         now: GatewayTime
     ) {

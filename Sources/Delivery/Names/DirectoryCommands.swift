@@ -1,59 +1,59 @@
 // Steps about aliases, tags, blacklist and badge for one bucket, and their answers. The module Directory combines them
 // into operations over several buckets (docs/Architecture.md, "The directory").
 
-public import Wire
+package import Wire
 
 /// An alias: its text for people, its digest for rows; the first 12 bits of the digest are the bucket of its row.
-public struct AliasName: Hashable, Sendable {
-    public let high: UInt64
-    public let low: UInt64
+package struct AliasName: Hashable, Sendable {
+    package let high: UInt64
+    package let low: UInt64
     /// The digest of the app's own kind of alias; 0 for aliases without a type.
     ///
     /// A device has one alias of each type, and the same text under two types is two aliases.
-    public let type: UInt64
-    public let text: String
-    public init(high: UInt64, low: UInt64, type: UInt64 = 0, text: String) {
+    package let type: UInt64
+    package let text: String
+    package init(high: UInt64, low: UInt64, type: UInt64 = 0, text: String) {
         (self.high, self.low, self.type, self.text) = (high, low, type, text)
     }
 
-    public var bucket: Bucket { Bucket(digest: high) }
-    public static func == (left: AliasName, right: AliasName) -> Bool {
+    package var bucket: Bucket { Bucket(digest: high) }
+    package static func == (left: AliasName, right: AliasName) -> Bool {
         left.high == right.high && left.low == right.low
     }
-    public func hash(into hasher: inout Hasher) { hasher.combine(low) }
+    package func hash(into hasher: inout Hasher) { hasher.combine(low) }
 }
 
 /// A tag: its text for people, its digest for rows.
 ///
 /// The digest is never 0, which stands for every device.
-public struct TagName: Hashable, Sendable {
-    public let digest: UInt64
-    public let text: String
-    public init(digest: UInt64, text: String) { (self.digest, self.text) = (digest, text) }
+package struct TagName: Hashable, Sendable {
+    package let digest: UInt64
+    package let text: String
+    package init(digest: UInt64, text: String) { (self.digest, self.text) = (digest, text) }
 
-    public static func == (left: TagName, right: TagName) -> Bool { left.digest == right.digest }
-    public func hash(into hasher: inout Hasher) { hasher.combine(digest) }
+    package static func == (left: TagName, right: TagName) -> Bool { left.digest == right.digest }
+    package func hash(into hasher: inout Hasher) { hasher.combine(digest) }
 }
 
 /// A device that may have an alias, as the alias's row names it.
-public struct AliasEntry: Hashable, Sendable {
-    public var cid: DeviceID
-    public var bucket: Bucket
+package struct AliasEntry: Hashable, Sendable {
+    package var cid: DeviceID
+    package var bucket: Bucket
     /// When it was reserved, in gateway time; unique, so it names the reservation.
-    public var stamp: GatewayTime
-    public init(cid: DeviceID, bucket: Bucket, stamp: GatewayTime) {
+    package var stamp: GatewayTime
+    package init(cid: DeviceID, bucket: Bucket, stamp: GatewayTime) {
         (self.cid, self.bucket, self.stamp) = (cid, bucket, stamp)
     }
 }
 
 /// How a server changes a device's stored badge.
-public enum BadgeChange: Hashable, Sendable {
+package enum BadgeChange: Hashable, Sendable {
     case set(Int32)
     case add(Int32)
 }
 
 /// One step, for one bucket; each gets one answer, and not before what the answer says is durable.
-public enum DirectoryStep: Sendable {
+package enum DirectoryStep: Sendable {
     // For the alias's bucket.
     /// Notes that a device will get the alias: `.reserved`, `.full`.
     case reserve(AliasName, DeviceID, Bucket)
@@ -90,18 +90,18 @@ public enum DirectoryStep: Sendable {
     case count(TagExpression, first: Int, stride: Int)
 }
 
-public struct DirectoryCommand: Sendable {
-    public var origin: Origin
-    public var app: AppKey
+package struct DirectoryCommand: Sendable {
+    package var origin: Origin
+    package var app: AppKey
     /// The bucket that the step is for; the first one for `count`.
-    public var bucket: Bucket
-    public var step: DirectoryStep
-    public init(origin: Origin, app: AppKey, bucket: Bucket, step: DirectoryStep) {
+    package var bucket: Bucket
+    package var step: DirectoryStep
+    package init(origin: Origin, app: AppKey, bucket: Bucket, step: DirectoryStep) {
         (self.origin, self.app, self.bucket, self.step) = (origin, app, bucket, step)
     }
 }
 
-public enum DirectoryReply: Sendable, Equatable {
+package enum DirectoryReply: Sendable, Equatable {
     case done
     case reserved(stamp: GatewayTime)
     /// The alias's row has as many devices as an alias may name.
@@ -127,24 +127,24 @@ public enum DirectoryReply: Sendable, Equatable {
 }
 
 /// A device as the user endpoints show it.
-public struct DeviceDetail: Sendable, Equatable {
+package struct DeviceDetail: Sendable, Equatable {
     /// At most one of each type.
-    public var aliases: [AliasName]
-    public var tags: [TagName]
-    public var badge: Int32
-    public var isBlacklisted: Bool
-    public var isConnected: Bool
-    public var isReachable: Bool
-    public var pushModeOff: Bool
-    public var registeredAt: GatewayTime
-    public var lastSeenAt: GatewayTime
+    package var aliases: [AliasName]
+    package var tags: [TagName]
+    package var badge: Int32
+    package var isBlacklisted: Bool
+    package var isConnected: Bool
+    package var isReachable: Bool
+    package var pushModeOff: Bool
+    package var registeredAt: GatewayTime
+    package var lastSeenAt: GatewayTime
     /// How many sessions it had.
-    public var sessionCount: UInt64
+    package var sessionCount: UInt64
     /// The usable alert token, whole, and the topic it is for; empty without one.
-    public var token: String
-    public var topic: String
+    package var token: String
+    package var topic: String
 
-    public init(
+    package init(
         aliases: [AliasName] = [], tags: [TagName] = [], badge: Int32 = 0, isBlacklisted: Bool = false,
         isConnected: Bool = false, isReachable: Bool = false, pushModeOff: Bool = false, registeredAt: GatewayTime = 0,
         lastSeenAt: GatewayTime = 0, sessionCount: UInt64 = 0, token: String = "", topic: String = ""
@@ -156,5 +156,5 @@ public struct DeviceDetail: Sendable, Equatable {
     }
 
     /// The alias of a type; 0 for the one without a type.
-    public func alias(ofType type: UInt64 = 0) -> AliasName? { aliases.first { $0.type == type } }
+    package func alias(ofType type: UInt64 = 0) -> AliasName? { aliases.first { $0.type == type } }
 }

@@ -5,7 +5,7 @@ internal import Wire
 
 extension Shard {
     /// Carries out one step; the reply comes as `.directoryAnswered` once it is durable.
-    public mutating func directory(_ command: DirectoryCommand, now: GatewayTime) {
+    package mutating func directory(_ command: DirectoryCommand, now: GatewayTime) {
         begin(now)
         guard store.acceptsWrites || !command.step.isChange else {
             reply(command.origin, .failed)

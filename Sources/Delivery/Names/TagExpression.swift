@@ -1,8 +1,8 @@
 /// A condition on a device's tags: groups that must all hold, each over some tags.
 ///
 /// Only the expression's own tags matter of a device: they are a word with one bit a tag.
-public struct TagExpression: Sendable, Equatable {
-    public enum Combination: UInt8, Sendable {
+package struct TagExpression: Sendable, Equatable {
+    package enum Combination: UInt8, Sendable {
         /// The device has every tag of the group.
         case all
         /// It has one of them, at least.
@@ -12,7 +12,7 @@ public struct TagExpression: Sendable, Equatable {
     }
 
     /// As many as a word has bits, less the one that stands for the roster in a walk.
-    public static let tagLimit = 63
+    package static let tagLimit = 63
 
     struct Group: Sendable, Equatable {
         var combination: Combination
@@ -20,19 +20,19 @@ public struct TagExpression: Sendable, Equatable {
     }
 
     /// Groups that one expression may have: as many as a request may have conditions.
-    public static let groupLimit = 100
+    package static let groupLimit = 100
 
     /// Without repetitions.
-    public private(set) var tags: [TagName] = []
+    package private(set) var tags: [TagName] = []
     private(set) var groups: [Group] = []
     /// True when some condition can hold for no device of this gateway.
-    public private(set) var isNever = false
+    package private(set) var isNever = false
 
     /// True for every device of the app.
-    public init() {}
+    package init() {}
 
     /// Narrows the expression; false when it would exceed `tagLimit` tags or `groupLimit` groups.
-    public mutating func add(_ combination: Combination, _ names: [TagName]) -> Bool {
+    package mutating func add(_ combination: Combination, _ names: [TagName]) -> Bool {
         var mask: UInt64 = 0
         for name in names {
             let place: Int
@@ -73,10 +73,10 @@ public struct TagExpression: Sendable, Equatable {
     }
 
     /// Adds a condition that does not depend on the device.
-    public mutating func add(_ isTrue: Bool) { if !isTrue { isNever = true } }
+    package mutating func add(_ isTrue: Bool) { if !isTrue { isNever = true } }
 
     /// Whether the expression is true for a device that has these of the expression's tags.
-    public func isTrue(_ present: UInt64) -> Bool {
+    package func isTrue(_ present: UInt64) -> Bool {
         guard !isNever else { return false }
         return groups.allSatisfy { group in
             switch group.combination {
@@ -88,7 +88,7 @@ public struct TagExpression: Sendable, Equatable {
     }
 
     /// Whether it is true for a device with these tags.
-    public func isTrue(ofTags owned: [TagName]) -> Bool {
+    package func isTrue(ofTags owned: [TagName]) -> Bool {
         var present: UInt64 = 0
         for (place, tag) in tags.enumerated() where owned.contains(tag) { present |= 1 << UInt64(place) }
         return isTrue(present)

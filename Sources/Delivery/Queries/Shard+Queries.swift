@@ -2,11 +2,11 @@
 // that they may depend on is durable: no caller must see an end that a crash takes back.
 
 internal import Structures
-public import Wire
+package import Wire
 
 extension Shard {
     /// Answers with a device's state, as `.deviceStatus`.
-    public mutating func status(
+    package mutating func status(
         of cid: DeviceID, bucket: Bucket, app: AppKey, origin: Origin, now: GatewayTime
     ) {
         begin(now)
@@ -45,7 +45,7 @@ extension Shard {
     /// With its device given, the shard looks among that device's messages in memory only. Without, it looks at all
     /// messages in memory, some in each turn: rare, and for people. It searches the store for a message that is only
     /// there, unless it knows that the message cannot be pending.
-    public mutating func trace(
+    package mutating func trace(
         of message: MessageID, cid: DeviceID? = nil, mayBePending: Bool = true, origin: Origin, now: GatewayTime
     ) {
         begin(now)

@@ -4,20 +4,20 @@ internal import Wire
 ///
 /// The push API and the native publish refuse larger ones, each with its own error (`PushAPI.Limits` has these numbers
 /// under its names). The bounds of a row and a batch follow from them, see `RowBounds`.
-public enum MessageBounds {
+package enum MessageBounds {
     /// What the app gets on the live channel (design: kept verbatim, up to 16 KiB).
-    public static let payloadByteCount = 16 << 10
+    package static let payloadByteCount = 16 << 10
     /// A collapse key is a name, not a payload.
-    public static let collapseKeyByteCount = 64
+    package static let collapseKeyByteCount = 64
     /// Title and body together, as the live channel carries them: no more than APNs would show.
-    public static let alertByteCount = vendorBodyByteCount
+    package static let alertByteCount = vendorBodyByteCount
     /// Apple's bound for a notification's body, and for that of a VoIP push.
-    public static let vendorBodyByteCount = 4_096
-    public static let vendorVoIPBodyByteCount = 5_120
+    package static let vendorBodyByteCount = 4_096
+    package static let vendorVoIPBodyByteCount = 5_120
     /// Apple's bound for apns-collapse-id.
-    public static let vendorCollapseIDByteCount = 64
+    package static let vendorCollapseIDByteCount = 64
     /// The bytes of all parts of the largest message.
-    public static let byteCount =
+    package static let byteCount =
         payloadByteCount + collapseKeyByteCount + alertByteCount
         + VendorChannel.allCases.count * (vendorVoIPBodyByteCount + vendorCollapseIDByteCount)
 }
@@ -26,7 +26,7 @@ public enum MessageBounds {
 ///
 /// A start compares them with the store's bounds (`GatewayLimits.brokenBounds`). A test does so for the largest values
 /// that the configuration allows.
-public enum RowBounds {
+package enum RowBounds {
     /// The bytes of a name whose characters the configuration bounds: up to four bytes each, cut at 255.
     static func textByteCount(characters: Int) -> Int { 1 + min(255, 4 * characters) }
 
@@ -41,7 +41,7 @@ public enum RowBounds {
     static let reasonByteCount = 1 + Limits.reasonByteCount + 32
 
     /// The largest value of a table's rows; `nil` for the gateway's own small facts, which have no common shape.
-    public static func byteCount(of table: StoreKey.Table, _ limits: ShardLimits) -> Int? {
+    package static func byteCount(of table: StoreKey.Table, _ limits: ShardLimits) -> Int? {
         let group = 1 + TaskBounds.groupByteCount
         let furtherCount = VendorChannel.allCases.count - 1
         let further = furtherCount == 0 ? 0 : 1 + furtherCount * MessageContent.furtherByteCount
@@ -87,7 +87,7 @@ public enum RowBounds {
     ///
     /// A batch has the device's record, its counters, its row in the roster, and the largest change that must be one
     /// batch.
-    public static func largestBatch(_ limits: ShardLimits) -> (operations: Int, byteCount: Int) {
+    package static func largestBatch(_ limits: ShardLimits) -> (operations: Int, byteCount: Int) {
         func bytes(_ table: StoreKey.Table) -> Int {
             Self.operationByteCount + (byteCount(of: table, limits) ?? 0)
         }

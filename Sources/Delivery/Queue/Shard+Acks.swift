@@ -1,7 +1,7 @@
 // Acks and rejections: the device reports the outcome of a message.
 
 internal import Structures
-public import Wire
+package import Wire
 
 /// The ranges of an ack's frame.
 ///
@@ -22,7 +22,7 @@ extension Shard {
     /// Settles the messages that the device acked in stream 0: one batch for the whole frame.
     ///
     /// Only messages sent in this session count; a number above the highest ever given closes the session.
-    public mutating func acknowledge(
+    package mutating func acknowledge(
         _ session: SessionRef, cumulative: UInt64, ranges: UnsafeBufferPointer<SequenceRange>, now: GatewayTime
     ) {
         begin(now)
@@ -63,7 +63,7 @@ extension Shard {
     }
 
     /// Ends a message that the app can never process, so that it does not block the window.
-    public mutating func reject(
+    package mutating func reject(
         _ session: SessionRef, stream: UInt32 = 0, sequence: UInt64, reason: String, now: GatewayTime
     ) {
         begin(now)

@@ -13,10 +13,10 @@
 // From then on the store reports the alarm itself, once, when it is due and Delivery asks (`requestAlarms`). So no
 // alarm needs a scan of queues, neither at run time nor at start.
 
-public import Wire
+package import Wire
 
 /// A committed or pending batch of one shard: 1, 2, 3… in the order of `endBatch()`.
-public typealias Ticket = UInt64
+package typealias Ticket = UInt64
 
 /// Where a young row's value stands in memory; valid until the row is overwritten, deleted or reported as cooled.
 public struct ValueLocation: Sendable, Equatable {
@@ -45,8 +45,8 @@ public enum StoreBounds {
 }
 
 /// A write beyond the store's bounds: a fault of the caller, which the store reports so that the log has it.
-public struct StoreBreach: Error, Sendable, Equatable {
-    public enum Kind: Sendable, Equatable {
+package struct StoreBreach: Error, Sendable, Equatable {
+    package enum Kind: Sendable, Equatable {
         /// Above `StoreBounds.valueByteCount`; the store took it.
         case largeValue(byteCount: Int)
         /// Above `ShardStore.batchByteCount`; the store did not take it.
@@ -59,15 +59,15 @@ public struct StoreBreach: Error, Sendable, Equatable {
         case alarm
     }
 
-    public var kind: Kind
+    package var kind: Kind
     /// The row that was written.
-    public var key: StoreKey
+    package var key: StoreKey
 
-    public init(_ kind: Kind, _ key: StoreKey) { (self.kind, self.key) = (kind, key) }
+    package init(_ kind: Kind, _ key: StoreKey) { (self.kind, self.key) = (kind, key) }
 }
 
 extension StoreBreach: CustomStringConvertible {
-    public var description: String {
+    package var description: String {
         let what =
             switch kind {
             case .largeValue(let count): "a value of \(count) bytes, taken"
@@ -102,13 +102,13 @@ public enum PriorRow: Sendable, Equatable {
 }
 
 /// A request to a reader thread; the reply carries the same number.
-public typealias ReadToken = UInt64
+package typealias ReadToken = UInt64
 
 /// One thing to read.
 ///
 /// A reader answers several in one reply, so that one round trip loads a device. `@safe`: the store gives `matches` bytes
 /// that it keeps during the call.
-@safe public enum StoreRead: Sendable {
+@safe package enum StoreRead: Sendable {
     /// One row.
     case get(StoreKey)
     /// The rows of `partition`'s partition from item `partition.item` on, in order, up to both bounds (but at least
@@ -125,7 +125,7 @@ public typealias ReadToken = UInt64
 }
 
 /// The answer to one `StoreRead`.
-public enum StoreReadResult {
+package enum StoreReadResult {
     case row(StoredRow?)
     /// `isComplete` is false when a bound ended the scan before the partition did.
     case rows([StoredRow], isComplete: Bool)
@@ -136,23 +136,23 @@ public enum StoreReadResult {
 ///
 /// A reply has every row that was visible on the loop at the request, less those changed since. The store merges young
 /// rows over cold ones on the loop, just before it hands the reply over.
-public final class StoreReply {
-    public let token: ReadToken
-    public let results: [StoreReadResult]
+package final class StoreReply {
+    package let token: ReadToken
+    package let results: [StoreReadResult]
     /// Says that a cold read failed (a disk error).
     ///
     /// There are no results then, and the command that waits fails with a retryable error.
-    public let failure: String?
+    package let failure: String?
     private let owner: AnyObject?
 
     /// Makes a reply; `owner` is what keeps the rows' bytes alive.
-    public init(token: ReadToken, results: [StoreReadResult], failure: String? = nil, owner: AnyObject? = nil) {
+    package init(token: ReadToken, results: [StoreReadResult], failure: String? = nil, owner: AnyObject? = nil) {
         (self.token, self.results, self.failure, self.owner) = (token, results, failure, owner)
     }
 }
 
 /// What a shard store reports on its loop besides read replies, in this order in a turn.
-public protocol ShardStoreObserver: AnyObject {
+package protocol ShardStoreObserver: AnyObject {
     /// Every batch up to and including `ticket` is durable.
     func storeCommitted(upTo ticket: Ticket)
     /// A read asked for with `read(_:)` or `requestAlarms` finished.
@@ -171,7 +171,7 @@ public protocol ShardStoreObserver: AnyObject {
 }
 
 extension ShardStoreObserver {
-    public func storeBreached(_ breach: StoreBreach) {}
+    package func storeBreached(_ breach: StoreBreach) {}
 }
 
 /// The store as one shard sees it.
@@ -180,7 +180,7 @@ extension ShardStoreObserver {
 ///
 /// Conformance is defined by one suite (`Tests/TestKit/ShardStoreConformance.swift`) that the in-memory fake and the
 /// embedded store both pass.
-public protocol ShardStore: AnyObject {
+package protocol ShardStore: AnyObject {
     /// Set once before the first call; a store may hold it until it is closed, and not longer.
     var observer: (any ShardStoreObserver)? { get set }
 
@@ -281,13 +281,13 @@ public protocol ShardStore: AnyObject {
 
 extension ShardStore {
     /// Asks for alarms of all apps.
-    public func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
+    package func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
         requestAlarms(AlarmRequest(upTo: time, limit: limit))
     }
 }
 
 /// What memory knows of a key.
-public enum YoungLookup: Equatable, Sendable {
+package enum YoungLookup: Equatable, Sendable {
     case found(ValueLocation, wakeAt: Int64)
     /// Deleted since the disk last had it: absent, and the shard must not ask the disk.
     case deleted

@@ -8,7 +8,7 @@ internal import Wire
 
 extension Shard {
     /// Handles a command about tasks; the answer comes as `.task`, or as `.messageTrace` for one message's steps.
-    public mutating func task(_ command: TaskCommand, origin: Origin, now: GatewayTime) {
+    package mutating func task(_ command: TaskCommand, origin: Origin, now: GatewayTime) {
         begin(now)
         switch command {
         case .create(let record, let key, let digest): create(record, CallKey(high: key.0, low: key.1), digest, origin)

@@ -1,25 +1,25 @@
 // Tasks as shards see them: a task's row in its home bucket, the commands about tasks and the answers.
 // See docs/Architecture.md, "Campaigns".
 
-public import Wire
+package import Wire
 
 /// Bounds of calls that reach many devices, from what a row holds.
-public enum TaskBounds {
+package enum TaskBounds {
     /// Getui: a group's name.
-    public static let groupByteCount = 100
+    package static let groupByteCount = 100
     /// Devices of one call whose outcomes fit one row.
     ///
     /// A larger call, of many aliases, is safe to repeat, too: its devices' ledger rows show whether they have the
     /// task.
-    public static let callTargets = StoreBounds.valueByteCount / RequestRow.byteCount
+    package static let callTargets = StoreBounds.valueByteCount / RequestRow.byteCount
     /// Devices in one row of those that wait for a scheduled task, or whose first ack wins.
-    public static let targetsOfARow = (StoreBounds.valueByteCount - 8) / 16
+    package static let targetsOfARow = (StoreBounds.valueByteCount - 8) / 16
 }
 
 /// Where a task stands.
 ///
 /// Raw values are stored.
-public enum TaskState: UInt8, Sendable, CaseIterable {
+package enum TaskState: UInt8, Sendable, CaseIterable {
     /// A list message that takes targets, or a task that has gone out.
     case open = 1
     /// Waits for its time; may become `running` or `cancelled`.
@@ -37,25 +37,25 @@ public enum TaskState: UInt8, Sendable, CaseIterable {
 }
 
 /// One task's row.
-public struct TaskRecord: Sendable, Equatable {
-    public var id: TaskID
-    public var app: AppKey
-    public var state: TaskState
-    public var createdAt: GatewayTime
+package struct TaskRecord: Sendable, Equatable {
+    package var id: TaskID
+    package var app: AppKey
+    package var state: TaskState
+    package var createdAt: GatewayTime
     /// The task takes no targets after this.
-    public var validUntil: GatewayTime
+    package var validUntil: GatewayTime
     /// 0: at once.
-    public var scheduleAt: GatewayTime
+    package var scheduleAt: GatewayTime
     /// When it went out; 0: not yet, or not scheduled at all.
-    public var firedAt: GatewayTime = 0
+    package var firedAt: GatewayTime = 0
     /// The retry time while it is `running` or `stopping`.
-    public var resumeAt: GatewayTime = 0
-    public var group: String
-    public var content: MessageContent
+    package var resumeAt: GatewayTime = 0
+    package var group: String
+    package var content: MessageContent
     /// The devices that a broadcast is for and how far it is; `nil` for a task of single messages.
-    public var broadcast: BroadcastPlan?
+    package var broadcast: BroadcastPlan?
 
-    public init(
+    package init(
         id: TaskID, app: AppKey, state: TaskState, createdAt: GatewayTime, validUntil: GatewayTime,
         scheduleAt: GatewayTime = 0, group: String = "", content: MessageContent
     ) {
@@ -65,22 +65,22 @@ public struct TaskRecord: Sendable, Equatable {
 }
 
 /// The buckets of one loop.
-public struct LoopShare: Sendable, Equatable {
-    public var index: Int
-    public var count: Int
+package struct LoopShare: Sendable, Equatable {
+    package var index: Int
+    package var count: Int
     /// A simulated world has few buckets, so that scans of all of them stay short.
-    public var bucketCount: Int
-    public init(index: Int, count: Int, bucketCount: Int = Bucket.count) {
+    package var bucketCount: Int
+    package init(index: Int, count: Int, bucketCount: Int = Bucket.count) {
         (self.index, self.count, self.bucketCount) = (index, count, bucketCount)
     }
 
-    public var buckets: [Bucket] {
+    package var buckets: [Bucket] {
         stride(from: index, to: bucketCount, by: count).map { Bucket(UInt16($0)) }
     }
 }
 
 /// A command to the shard that owns a task's home bucket, or to all shards.
-public enum TaskCommand: Sendable {
+package enum TaskCommand: Sendable {
     /// Writes a new task, once for each request key ((0, 0): always).
     case create(TaskRecord, requestKey: (UInt64, UInt64), requestDigest: UInt64)
     case load(TaskID, AppKey)
@@ -126,26 +126,26 @@ public enum TaskCommand: Sendable {
 }
 
 /// A device acked the message of a task of which the first ack wins.
-public struct FirstAck: Sendable, Equatable {
-    public var task: TaskID
-    public var app: AppKey
+package struct FirstAck: Sendable, Equatable {
+    package var task: TaskID
+    package var app: AppKey
     /// The message that was acked.
-    public var message: MessageID
-    public init(task: TaskID, app: AppKey, message: MessageID) {
+    package var message: MessageID
+    package init(task: TaskID, app: AppKey, message: MessageID) {
         (self.task, self.app, self.message) = (task, app, message)
     }
 }
 
 /// A request's digest: (app, endpoint, request id).
-public struct CallKey: Hashable, Sendable {
-    public var high: UInt64
-    public var low: UInt64
-    public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+package struct CallKey: Hashable, Sendable {
+    package var high: UInt64
+    package var low: UInt64
+    package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
     /// Where the call's rows are.
-    public var bucket: Bucket { Bucket(digest: high) }
+    package var bucket: Bucket { Bucket(digest: high) }
 }
 
-public enum TaskChange: UInt8, Sendable {
+package enum TaskChange: UInt8, Sendable {
     /// Open, scheduled or running → stopping.
     case stop
     /// Stopping → stopping: the caller of the stop has ended the pending messages, and the home does the rest now.
@@ -160,7 +160,7 @@ public enum TaskChange: UInt8, Sendable {
     case ended
 }
 
-public enum TaskAnswer: Sendable {
+package enum TaskAnswer: Sendable {
     case created(TaskID, isRepeat: Bool)
     /// The request id was used with another body.
     case conflict
@@ -194,17 +194,17 @@ public enum TaskAnswer: Sendable {
 }
 
 /// The outcomes of a task's messages, or of some of them: sums over its rows.
-public struct TaskTotals: Sendable, Equatable {
-    public struct Channel: Sendable, Equatable {
+package struct TaskTotals: Sendable, Equatable {
+    package struct Channel: Sendable, Equatable {
         /// Messages that went out on the channel.
-        public var sent = 0
+        package var sent = 0
         /// Messages known to have arrived by it.
-        public var received = 0
-        public var shown = 0
-        public var clicked = 0
-        public init() {}
+        package var received = 0
+        package var shown = 0
+        package var clicked = 0
+        package init() {}
 
-        public mutating func add(_ other: Channel) {
+        package mutating func add(_ other: Channel) {
             sent += other.sent
             received += other.received
             shown += other.shown
@@ -212,26 +212,26 @@ public struct TaskTotals: Sendable, Equatable {
         }
     }
 
-    public var accepted = 0
+    package var accepted = 0
     /// By `FinalState`'s raw value, less one.
-    public var finals = [Int](repeating: 0, count: FinalState.allCases.count)
+    package var finals = [Int](repeating: 0, count: FinalState.allCases.count)
     /// Reasons of the messages that failed.
-    public var failures: [String: Int] = [:]
-    public var live = Channel()
-    public var vendor = Channel()
+    package var failures: [String: Int] = [:]
+    package var live = Channel()
+    package var vendor = Channel()
     /// By either channel, each message once.
-    public var all = Channel()
+    package var all = Channel()
     /// By the client's number for it.
-    public var actions: [UInt32: Int] = [:]
-    public init() {}
+    package var actions: [UInt32: Int] = [:]
+    package init() {}
 
-    public subscript(_ state: FinalState) -> Int {
+    package subscript(_ state: FinalState) -> Int {
         get { finals[Int(state.rawValue) - 1] }
         set { finals[Int(state.rawValue) - 1] = newValue }
     }
 
-    public var ended: Int { finals.reduce(0, +) }
-    public var pending: Int { accepted - ended }
+    package var ended: Int { finals.reduce(0, +) }
+    package var pending: Int { accepted - ended }
 
     /// Counts, for one message, the channels that it went out on.
     mutating func takeOut(wasSent: Bool, wasAlerted: Bool) {
@@ -240,7 +240,7 @@ public struct TaskTotals: Sendable, Equatable {
         all.sent += wasSent || wasAlerted ? 1 : 0
     }
 
-    public mutating func add(_ other: TaskTotals) {
+    package mutating func add(_ other: TaskTotals) {
         accepted += other.accepted
         for index in finals.indices { finals[index] += other.finals[index] }
         failures.merge(other.failures, uniquingKeysWith: +)
@@ -252,16 +252,16 @@ public struct TaskTotals: Sendable, Equatable {
 }
 
 /// What an app's messages and devices did on one day, or a part of it.
-public struct DayTotals: Sendable, Equatable {
-    public var messages = TaskTotals()
-    public var registered = 0
+package struct DayTotals: Sendable, Equatable {
+    package var messages = TaskTotals()
+    package var registered = 0
     /// Devices that connected on the day, each once.
-    public var active = 0
+    package var active = 0
     /// Devices registered up to and on the day.
-    public var accumulated = 0
-    public init() {}
+    package var accumulated = 0
+    package init() {}
 
-    public mutating func add(_ other: DayTotals) {
+    package mutating func add(_ other: DayTotals) {
         messages.add(other.messages)
         registered += other.registered
         active += other.active

@@ -1,12 +1,12 @@
 // What comes out of a shard. The gateway performs the effects in order, at once, before it calls the shard again.
 // Where an effect depends on a batch, that batch is on disk already.
 
-public import Wire
+package import Wire
 
 /// One thing for the gateway to do.
 ///
 /// The rare cases are indirect, so that the two that every message makes are small and cheap to copy.
-public enum Effect {
+package enum Effect {
     indirect case welcome(SessionRef, WelcomeEffect)
     /// Encode and send the message in `row`; see `DeliverEffect`.
     case deliver(SessionRef, DeliverEffect)
@@ -37,22 +37,22 @@ public enum Effect {
     indirect case log(LogEvent)
 }
 
-public struct WelcomeEffect {
-    public var welcome: Welcome
-    public var cid: DeviceID
-    public init(welcome: Welcome, cid: DeviceID) { (self.welcome, self.cid) = (welcome, cid) }
+package struct WelcomeEffect {
+    package var welcome: Welcome
+    package var cid: DeviceID
+    package init(welcome: Welcome, cid: DeviceID) { (self.welcome, self.cid) = (welcome, cid) }
 }
 
 /// One Deliver frame to encode: `row` is the stored message (see MessageRow), valid until the shard is next called.
 ///
 /// `@safe`: the gateway reads the row through `MessageRow`, before that call.
-@safe public struct DeliverEffect {
-    public var row: UnsafeRawBufferPointer
-    public var sequence: UInt64
-    public var isOffline: Bool
-    public var alertedAt: GatewayTime
-    public var attempt: UInt32
-    @inlinable public init(
+@safe package struct DeliverEffect {
+    package var row: UnsafeRawBufferPointer
+    package var sequence: UInt64
+    package var isOffline: Bool
+    package var alertedAt: GatewayTime
+    package var attempt: UInt32
+    package init(
         row: UnsafeRawBufferPointer, sequence: UInt64, isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32
     ) {
         unsafe (self.row, self.sequence, self.isOffline) = (row, sequence, isOffline)
@@ -63,17 +63,17 @@ public struct WelcomeEffect {
 /// A broadcast's Deliver frame, encoded once for all its devices; valid until the shard is next called.
 ///
 /// `@safe`: its one reader is `write`, and the shard keeps the frame that long.
-@safe public struct BroadcastEffect {
-    public var frame: UnsafeRawBufferPointer
+@safe package struct BroadcastEffect {
+    package var frame: UnsafeRawBufferPointer
     /// Where in it the sixteen bytes of the msgId belong, in network order.
-    public var messageIDOffset: Int
-    public var message: MessageID
-    @inlinable public init(frame: UnsafeRawBufferPointer, messageIDOffset: Int, message: MessageID) {
+    package var messageIDOffset: Int
+    package var message: MessageID
+    package init(frame: UnsafeRawBufferPointer, messageIDOffset: Int, message: MessageID) {
         unsafe (self.frame, self.messageIDOffset, self.message) = (frame, messageIDOffset, message)
     }
 
     /// Copies the frame, whole, to `target`.
-    @unsafe @inlinable public func write(into target: UnsafeMutableRawBufferPointer) {
+    @unsafe package func write(into target: UnsafeMutableRawBufferPointer) {
         unsafe target.copyMemory(from: frame)
         unsafe target.storeBytes(of: message.high.bigEndian, toByteOffset: messageIDOffset, as: UInt64.self)
         unsafe target.storeBytes(of: message.low.bigEndian, toByteOffset: messageIDOffset + 8, as: UInt64.self)
@@ -83,8 +83,8 @@ public struct WelcomeEffect {
 /// How a publish ended for one device.
 ///
 /// `accepted` is durable.
-public struct PublishOutcome: Sendable, Equatable {
-    public enum Code: UInt8, Sendable {
+package struct PublishOutcome: Sendable, Equatable {
+    package enum Code: UInt8, Sendable {
         case accepted = 0
         /// No such cid in this app.
         case unknownDevice
@@ -106,27 +106,27 @@ public struct PublishOutcome: Sendable, Equatable {
         /// Its row would exceed the store's bounds; the shard accepted nothing, and a retry changes nothing.
         case tooLarge
     }
-    public enum Fallback: UInt8, Sendable { case none = 0, armed, due }
-    public enum FallbackReason: UInt8, Sendable {
+    package enum Fallback: UInt8, Sendable { case none = 0, armed, due }
+    package enum FallbackReason: UInt8, Sendable {
         case applies = 0, noToken, noContent, strategy, timeToLive, pushModeOff
     }
 
-    public var code: Code
-    public var cid: DeviceID
-    public var message: MessageID
-    public var task: TaskID
+    package var code: Code
+    package var cid: DeviceID
+    package var message: MessageID
+    package var task: TaskID
     /// Sent on the live channel at acceptance; otherwise queued (or with the vendor only).
-    public var isLive: Bool
-    public var fallback: Fallback
-    public var fallbackReason: FallbackReason
+    package var isLive: Bool
+    package var fallback: Fallback
+    package var fallbackReason: FallbackReason
     /// The TTL in force, in milliseconds; 0 and −1 as the caller asked.
-    public var timeToLive: Int64
+    package var timeToLive: Int64
     /// The answer is the one that the same request id got before.
-    public var isRepeat: Bool
+    package var isRepeat: Bool
     /// The message ended in the batch that accepted it: the shard sent it nowhere.
-    public var endedAs: FinalState?
+    package var endedAs: FinalState?
 
-    public init(
+    package init(
         code: Code, cid: DeviceID, message: MessageID = .none, task: TaskID, isLive: Bool = false,
         fallback: Fallback = .none, fallbackReason: FallbackReason = .applies, timeToLive: Int64 = 0,
         isRepeat: Bool = false, endedAs: FinalState? = nil
@@ -138,29 +138,29 @@ public struct PublishOutcome: Sendable, Equatable {
 }
 
 /// A leased handoff job, complete.
-public struct Job: Sendable {
-    public var channel: VendorChannel
-    public var message: MessageID  // the jobId, too
-    public var leaseID: (UInt64, UInt64)
-    public var leasedUntil: GatewayTime
-    public var task: TaskID
-    public var app: AppKey
-    public var cid: DeviceID
-    public var token: String
-    public var tokenKind: TokenKind
-    public var environment: TokenEnvironment
-    public var topic: String
-    public var pushType: PushType
-    public var priority: UInt8
+package struct Job: Sendable {
+    package var channel: VendorChannel
+    package var message: MessageID  // the jobId, too
+    package var leaseID: (UInt64, UInt64)
+    package var leasedUntil: GatewayTime
+    package var task: TaskID
+    package var app: AppKey
+    package var cid: DeviceID
+    package var token: String
+    package var tokenKind: TokenKind
+    package var environment: TokenEnvironment
+    package var topic: String
+    package var pushType: PushType
+    package var priority: UInt8
     /// Absolute, ms; 0: APNs must not store it.
-    public var expiration: GatewayTime
-    public var collapseID: String
+    package var expiration: GatewayTime
+    package var collapseID: String
     /// Complete JSON, badge resolved.
-    public var body: [UInt8]
+    package var body: [UInt8]
     /// 1 the first time.
-    public var attempt: Int
-    public var acceptedAt: GatewayTime
-    public init(
+    package var attempt: Int
+    package var acceptedAt: GatewayTime
+    package init(
         channel: VendorChannel, message: MessageID, leaseID: (UInt64, UInt64), leasedUntil: GatewayTime, task: TaskID,
         app: AppKey, cid: DeviceID, token: String, tokenKind: TokenKind, environment: TokenEnvironment, topic: String,
         pushType: PushType, priority: UInt8, expiration: GatewayTime, collapseID: String, body: [UInt8], attempt: Int,
@@ -175,8 +175,8 @@ public struct Job: Sendable {
     }
 }
 
-public struct ResultVerdict: Sendable, Equatable {
-    public enum Verdict: UInt8, Sendable {
+package struct ResultVerdict: Sendable, Equatable {
+    package enum Verdict: UInt8, Sendable {
         /// The shard takes it, or took an earlier copy of the same result.
         case recorded = 0
         /// The lease is over and the outcome is not one that counts late.
@@ -187,13 +187,13 @@ public struct ResultVerdict: Sendable, Equatable {
         /// The reader could not read the store; nothing changed, and the sender repeats the result.
         case storeFailed
     }
-    public var job: MessageID
-    public var verdict: Verdict
-    public init(job: MessageID, verdict: Verdict) { (self.job, self.verdict) = (job, verdict) }
+    package var job: MessageID
+    package var verdict: Verdict
+    package init(job: MessageID, verdict: Verdict) { (self.job, self.verdict) = (job, verdict) }
 }
 
 /// What a question for a message finds.
-public enum TraceAnswer: Sendable {
+package enum TraceAnswer: Sendable {
     case known(MessageTrace)
     /// No such message, or it ended longer ago than the store keeps traces.
     case unknown
@@ -201,13 +201,13 @@ public enum TraceAnswer: Sendable {
     case unreadable
 
     /// The trace, if there is one.
-    public var trace: MessageTrace? {
+    package var trace: MessageTrace? {
         if case .known(let trace) = self { trace } else { nil }
     }
 }
 
 /// What a question for a device finds.
-public enum DeviceAnswer: Sendable {
+package enum DeviceAnswer: Sendable {
     case known(DeviceStatus)
     /// No such device in this app.
     case unknown
@@ -215,24 +215,24 @@ public enum DeviceAnswer: Sendable {
     case unreadable
 
     /// The status, if there is one.
-    public var status: DeviceStatus? {
+    package var status: DeviceStatus? {
         if case .known(let status) = self { status } else { nil }
     }
 }
 
 /// A device as the admin API and `user/status` show it.
-public struct DeviceStatus: Sendable {
-    public struct Token: Sendable {
-        public var channel: VendorChannel
-        public var kind: TokenKind
-        public var environment: TokenEnvironment
-        public var topic: String
+package struct DeviceStatus: Sendable {
+    package struct Token: Sendable {
+        package var channel: VendorChannel
+        package var kind: TokenKind
+        package var environment: TokenEnvironment
+        package var topic: String
         /// Only a prefix is ever shown.
-        public var token: String
+        package var token: String
         /// Of a Live Activity's token; empty: it names none.
-        public var activity: String
-        public var isQuarantined: Bool
-        public init(
+        package var activity: String
+        package var isQuarantined: Bool
+        package init(
             channel: VendorChannel, kind: TokenKind, environment: TokenEnvironment, topic: String, token: String,
             activity: String = "", isQuarantined: Bool
         ) {
@@ -240,26 +240,26 @@ public struct DeviceStatus: Sendable {
             (self.token, self.activity, self.isQuarantined) = (token, activity, isQuarantined)
         }
     }
-    public var app: AppKey
-    public var isConnected: Bool
-    public var isReachable: Bool
-    public var isSuspect: Bool
-    public var applicationState: ApplicationState
-    public var keepsRunning: Bool
-    public var generation: UInt64
-    public var heartbeatSeconds: Int64
-    public var lastSeenAt: GatewayTime
+    package var app: AppKey
+    package var isConnected: Bool
+    package var isReachable: Bool
+    package var isSuspect: Bool
+    package var applicationState: ApplicationState
+    package var keepsRunning: Bool
+    package var generation: UInt64
+    package var heartbeatSeconds: Int64
+    package var lastSeenAt: GatewayTime
     /// Of the last accepted Hello, as the device's corrected clock had it.
-    public var lastLoginAt: GatewayTime
-    public var registeredAt: GatewayTime
-    public var queuedMessageCount: Int
-    public var queuedByteCount: Int
-    public var inFlightCount: Int
-    public var nextSequence: UInt64
-    public var badge: Int32
-    public var pushModeOff: Bool
-    public var tokens: [Token]
-    public init(
+    package var lastLoginAt: GatewayTime
+    package var registeredAt: GatewayTime
+    package var queuedMessageCount: Int
+    package var queuedByteCount: Int
+    package var inFlightCount: Int
+    package var nextSequence: UInt64
+    package var badge: Int32
+    package var pushModeOff: Bool
+    package var tokens: [Token]
+    package init(
         app: AppKey, isConnected: Bool, isReachable: Bool, isSuspect: Bool, applicationState: ApplicationState,
         keepsRunning: Bool, generation: UInt64, heartbeatSeconds: Int64, lastSeenAt: GatewayTime,
         lastLoginAt: GatewayTime, registeredAt: GatewayTime, queuedMessageCount: Int, queuedByteCount: Int,
@@ -279,40 +279,40 @@ public struct DeviceStatus: Sendable {
 /// How every accepted message ends, exactly once.
 ///
 /// Raw values are stored.
-public enum FinalState: UInt8, Sendable, CaseIterable {
+package enum FinalState: UInt8, Sendable, CaseIterable {
     case delivered = 1, deliveredOffline, opened, handedOff, expired, collapsed, revoked, overflowed, failed
 }
 
 /// The steps of one message, in order.
-public struct MessageTrace: Sendable {
-    public struct Step: Sendable, Equatable {
+package struct MessageTrace: Sendable {
+    package struct Step: Sendable, Equatable {
         /// What happened; docs/Errors.md, "Trace events", lists them.
-        public var event: TraceEvent
-        public var time: GatewayTime
-        public var detail: String
-        public init(event: TraceEvent, time: GatewayTime, detail: String = "") {
+        package var event: TraceEvent
+        package var time: GatewayTime
+        package var detail: String
+        package init(event: TraceEvent, time: GatewayTime, detail: String = "") {
             (self.event, self.time, self.detail) = (event, time, detail)
         }
     }
-    public var message: MessageID
-    public var task: TaskID
-    public var cid: DeviceID
-    public var app: AppKey
-    public var strategy: Strategy
-    public var isOffline: Bool
-    public var sequence: UInt64
-    public var acceptedAt: GatewayTime
-    public var expiresAt: GatewayTime
+    package var message: MessageID
+    package var task: TaskID
+    package var cid: DeviceID
+    package var app: AppKey
+    package var strategy: Strategy
+    package var isOffline: Bool
+    package var sequence: UInt64
+    package var acceptedAt: GatewayTime
+    package var expiresAt: GatewayTime
     /// `nil`: still pending.
-    public var finalState: FinalState?
-    public var finalReason: String
+    package var finalState: FinalState?
+    package var finalReason: String
     /// What the answer to its publish said of its fallback; `nil`: it ended under a version that did not keep it.
-    public var fallback: PublishOutcome.Fallback?
-    public var fallbackReason = PublishOutcome.FallbackReason.applies
+    package var fallback: PublishOutcome.Fallback?
+    package var fallbackReason = PublishOutcome.FallbackReason.applies
     /// The channel of its job; `nil`: it had none, or one of a channel that only a later version knows.
-    public var channel: VendorChannel?
-    public var steps: [Step]
-    public init(
+    package var channel: VendorChannel?
+    package var steps: [Step]
+    package init(
         message: MessageID, task: TaskID, cid: DeviceID, app: AppKey, strategy: Strategy, isOffline: Bool,
         sequence: UInt64, acceptedAt: GatewayTime, expiresAt: GatewayTime, finalState: FinalState?,
         finalReason: String, steps: [Step]
@@ -326,17 +326,17 @@ public struct MessageTrace: Sendable {
 /// The steps a trace names.
 ///
 /// Raw values are stored; nothing has ever written 3.
-public enum TraceEvent: UInt8, Sendable, CaseIterable {
+package enum TraceEvent: UInt8, Sendable, CaseIterable {
     case accepted = 1, sent, timedOut = 4, jobDue, leased, leaseLapsed, vendorAccepted, vendorRetry, vendorRejected,
         badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended, action
 }
 
-public struct LogEvent: Sendable {
-    public enum Level: UInt8, Sendable { case debug, info, warning, error }
-    public var level: Level
-    public var name: StaticString
-    public var text: String
-    public init(level: Level, name: StaticString, text: String) {
+package struct LogEvent: Sendable {
+    package enum Level: UInt8, Sendable { case debug, info, warning, error }
+    package var level: Level
+    package var name: StaticString
+    package var text: String
+    package init(level: Level, name: StaticString, text: String) {
         (self.level, self.name, self.text) = (level, name, text)
     }
 }

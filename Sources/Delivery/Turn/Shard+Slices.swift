@@ -13,10 +13,10 @@ extension Shard {
     }
 
     /// True when there is work for the next turn: the gateway calls `continueWork` then.
-    public var hasWorkAtHand: Bool { hasSlicesAtHand || hasBroadcastsAtHand }
+    package var hasWorkAtHand: Bool { hasSlicesAtHand || hasBroadcastsAtHand }
 
     /// Does the next slice of the work that is under way.
-    public mutating func continueWork(now: Int64) {
+    package mutating func continueWork(now: Int64) {
         begin(now)
         goOn()
         scanSessions()

@@ -6,12 +6,12 @@ internal import MessageStore
 internal import Platform
 
 /// The whole of `longwired`, from its arguments to its exit code.
-public enum LongwiredMain {
+package enum LongwiredMain {
     /// Runs until a signal ends it.
     ///
     /// - Parameter arguments: without the program's name.
     /// - Returns: the exit code (docs/Errors.md, "Exit codes of `longwired`").
-    public static func run(_ arguments: [String]) -> Int32 {
+    package static func run(_ arguments: [String]) -> Int32 {
         StandardDescriptors.fill()
         // A peer that closes early must be an error of one write, not the end of the process. The rest is taken by
         // `waitForSignal`; blocked here, before any thread exists, so that all threads inherit it.

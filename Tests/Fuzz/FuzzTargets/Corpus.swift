@@ -3,15 +3,15 @@
 internal import Glibc
 
 /// The committed inputs of one target.
-public enum Corpus {
-    public struct Entry: Sendable {
+package enum Corpus {
+    package struct Entry: Sendable {
         /// Counts from 1.
-        public let line: Int
-        public let bytes: [UInt8]
+        package let line: Int
+        package let bytes: [UInt8]
     }
 
     /// Where the corpora stand, seen from this source file.
-    public static func path(of target: FuzzTarget, file: String = #filePath) -> String {
+    package static func path(of target: FuzzTarget, file: String = #filePath) -> String {
         let folders = file.split(separator: "/", omittingEmptySubsequences: false).dropLast(2)
         return folders.joined(separator: "/") + "/corpora/\(target.name).hex"
     }
@@ -19,7 +19,7 @@ public enum Corpus {
     /// Reads a corpus.
     ///
     /// - Throws: `FuzzFailure` when the file is missing or a line is no hexadecimal.
-    public static func read(_ path: String) throws -> [Entry] {
+    package static func read(_ path: String) throws -> [Entry] {
         guard let bytes = contents(path) else { throw FuzzFailure(description: "\(path) cannot be read") }
         var entries: [Entry] = []
         let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
@@ -34,12 +34,12 @@ public enum Corpus {
         return entries
     }
 
-    public static func encode(_ bytes: [UInt8]) -> String {
+    package static func encode(_ bytes: [UInt8]) -> String {
         let digits = Array("0123456789abcdef".utf8)
         return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }
 
-    public static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+    package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
         var high: UInt8?
         for digit in text {
@@ -55,7 +55,7 @@ public enum Corpus {
     }
 
     /// A file's bytes; `nil` when it cannot be read.
-    public static func contents(_ path: String) -> [UInt8]? {
+    package static func contents(_ path: String) -> [UInt8]? {
         guard let file = fopen(path, "rb") else { return nil }
         defer { fclose(file) }
         var bytes: [UInt8] = []

@@ -2,19 +2,19 @@
 // ordinary test run with the committed ones.
 
 /// One entry for strangers' bytes, and what must hold for all of them.
-public struct FuzzTarget: Sendable {
+package struct FuzzTarget: Sendable {
     /// Names the target, its corpus and its dictionary.
-    public let name: String
+    package let name: String
     /// The longest input that is worth trying.
-    public let byteLimit: Int
+    package let byteLimit: Int
     /// Throws `FuzzFailure` when something that must hold does not; a trap is a failure as well.
-    public let run: @Sendable ([UInt8]) throws -> Void
+    package let run: @Sendable ([UInt8]) throws -> Void
     /// An input that takes longer than this has failed.
-    public let timeoutSeconds: Int
+    package let timeoutSeconds: Int
     /// Ends what outlives an input; throws as `run` does.
-    public let finish: @Sendable () throws -> Void
+    package let finish: @Sendable () throws -> Void
     /// Requests that inputs have made so far, where one input makes many.
-    public let requestCount: (@Sendable () -> Int)?
+    package let requestCount: (@Sendable () -> Int)?
 
     init(
         name: String, byteLimit: Int, timeoutSeconds: Int = 20, run: @escaping @Sendable ([UInt8]) throws -> Void,
@@ -25,7 +25,7 @@ public struct FuzzTarget: Sendable {
     }
 
     /// Every target.
-    public static let all: [FuzzTarget] = [
+    package static let all: [FuzzTarget] = [
         FuzzTarget(name: "frames", byteLimit: 4_096, run: FrameFuzz.run),
         FuzzTarget(name: "messages", byteLimit: 4_096, run: MessageFuzz.run),
         FuzzTarget(name: "http", byteLimit: 4_096, run: HTTPFuzz.run),
@@ -42,12 +42,12 @@ public struct FuzzTarget: Sendable {
             requestCount: { GatewayFuzz.requestCount }),
     ]
 
-    public static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }
+    package static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }
 }
 
 /// Something that must hold for every input does not hold for this one.
-public struct FuzzFailure: Error, CustomStringConvertible {
-    public let description: String
+package struct FuzzFailure: Error, CustomStringConvertible {
+    package let description: String
 }
 
 /// Throws when `condition` is false.

@@ -3,7 +3,7 @@ internal import Wire
 /// What one batch adds to a row of counts: the amounts that are not zero, each under its field's number.
 ///
 /// Stored as three bytes with a bit for each field, then the amounts in the order of the fields, seven bits a byte.
-public struct CounterChange: Equatable, Sendable {
+package struct CounterChange: Equatable, Sendable {
     /// Accepted, the nine final states, and the places of `Extra`.
     static let fieldCount = 1 + 9 + 12
     /// No change takes more: batches count to 65,535 at most.
@@ -12,9 +12,9 @@ public struct CounterChange: Equatable, Sendable {
     private var fields: UInt32 = 0
     private var amounts = InlineArray<22, UInt16>(repeating: 0)
 
-    public init() {}
+    package init() {}
 
-    public var isEmpty: Bool { fields == 0 }
+    package var isEmpty: Bool { fields == 0 }
 
     mutating func countAccepted() { add(0) }
     mutating func count(_ state: FinalState) { add(Int(state.rawValue)) }
@@ -32,7 +32,7 @@ public struct CounterChange: Equatable, Sendable {
 
     // MARK: Stored
 
-    public var byteCount: Int {
+    package var byteCount: Int {
         var (count, rest) = (3, fields)
         while rest != 0 {
             count += Self.byteCount(amounts[rest.trailingZeroBitCount])
@@ -42,7 +42,7 @@ public struct CounterChange: Equatable, Sendable {
     }
 
     /// Fills exactly `byteCount` bytes.
-    public func write(into bytes: UnsafeMutableRawBufferPointer) {
+    package func write(into bytes: UnsafeMutableRawBufferPointer) {
         var writer = unsafe RowWriter(bytes)
         writer.put(UInt16(truncatingIfNeeded: fields))
         writer.put(UInt8(truncatingIfNeeded: fields >> 16))
@@ -59,7 +59,7 @@ public struct CounterChange: Equatable, Sendable {
     }
 
     /// - Returns: `nil` for bytes that are no change.
-    public init?(_ bytes: UnsafeRawBufferPointer) {
+    package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard let low = reader.next(UInt16.self), let high = reader.next(UInt8.self) else { return nil }
         fields = UInt32(low) | UInt32(high) << 16
@@ -85,7 +85,7 @@ public struct CounterChange: Equatable, Sendable {
     // MARK: Adding
 
     /// Adds the amounts to a row of counts where it lies (`CountersRow.byteCount` bytes of the present version).
-    public func add(to row: UnsafeMutableRawBufferPointer) {
+    package func add(to row: UnsafeMutableRawBufferPointer) {
         var rest = fields
         while rest != 0 {
             let field = rest.trailingZeroBitCount
@@ -110,7 +110,7 @@ public struct CounterChange: Equatable, Sendable {
         return sum
     }
 
-    public static func == (left: CounterChange, right: CounterChange) -> Bool {
+    package static func == (left: CounterChange, right: CounterChange) -> Bool {
         guard left.fields == right.fields else { return false }
         for field in 0..<fieldCount where left.amounts[field] != right.amounts[field] { return false }
         return true

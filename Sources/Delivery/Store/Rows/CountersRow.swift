@@ -1,12 +1,12 @@
-public import Wire
+package import Wire
 
 /// What one bucket counted for one app on one UTC day, in absolute numbers; a folded row has the sums of all buckets.
-public struct CountersRow: Equatable, Sendable {
+package struct CountersRow: Equatable, Sendable {
     /// Counts besides acceptances and ends; raw values are places in the row, never reused.
     ///
     /// A shard counts a send or an alert when it happens, on the day of the message's acceptance (see
     /// `CounterTable.count`). It counts the final state, and a user's events, on the day of that.
-    public enum Extra: Int, CaseIterable, Sendable {
+    package enum Extra: Int, CaseIterable, Sendable {
         /// Sent on the live channel; accepted by the vendor; either of them.
         case sent = 0, alerted, reached
         /// Shown and clicked, as clients report it: on the live channel, and for the vendor's alerts.
@@ -31,13 +31,13 @@ public struct CountersRow: Equatable, Sendable {
     }
 
     /// The numbers of `Extra`, with room for two more.
-    public struct Extras: Equatable, Sendable {
+    package struct Extras: Equatable, Sendable {
         var values = InlineArray<12, UInt32>(repeating: 0)
-        public subscript(_ extra: Extra) -> UInt32 {
+        package subscript(_ extra: Extra) -> UInt32 {
             get { values[extra.rawValue] }
             set { values[extra.rawValue] = newValue }
         }
-        public static func == (left: Extras, right: Extras) -> Bool {
+        package static func == (left: Extras, right: Extras) -> Bool {
             Extra.allCases.allSatisfy { left[$0] == right[$0] }
         }
     }
@@ -46,18 +46,18 @@ public struct CountersRow: Equatable, Sendable {
     static let version: UInt8 = 2
     package static let byteCount = 16 + 8 * 10 + 4 * 12
 
-    public var app: AppKey
+    package var app: AppKey
     /// Days since 1970-01-01.
-    public var day: UInt32
-    public var accepted: UInt64 = 0
+    package var day: UInt32
+    package var accepted: UInt64 = 0
     /// By `FinalState`'s raw value, less one.
-    public var finals = InlineArray<9, UInt64>(repeating: 0)
-    public var extra = Extras()
+    package var finals = InlineArray<9, UInt64>(repeating: 0)
+    package var extra = Extras()
 
-    public init(app: AppKey, day: UInt32) { (self.app, self.day) = (app, day) }
+    package init(app: AppKey, day: UInt32) { (self.app, self.day) = (app, day) }
 
     /// - Returns: `nil` for bytes that are no counters row of a known version.
-    public init?(_ bytes: UnsafeRawBufferPointer) {
+    package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard let version = reader.next(UInt8.self), version == 1 || version == Self.version,
             reader.next(byteCount: 3) != nil, let day = reader.next(UInt32.self), let app = reader.next(UInt64.self),
@@ -98,7 +98,7 @@ public struct CountersRow: Equatable, Sendable {
         for index in 0..<12 { writer.put(extra.values[index]) }
     }
 
-    public subscript(_ state: FinalState) -> UInt64 { finals[Int(state.rawValue) - 1] }
+    package subscript(_ state: FinalState) -> UInt64 { finals[Int(state.rawValue) - 1] }
 
     mutating func add(_ other: CountersRow) {
         accepted &+= other.accepted
@@ -106,13 +106,13 @@ public struct CountersRow: Equatable, Sendable {
         for index in 0..<12 { extra.values[index] &+= other.extra.values[index] }
     }
 
-    public var ended: UInt64 {
+    package var ended: UInt64 {
         var sum: UInt64 = 0
         for index in 0..<9 { sum &+= finals[index] }
         return sum
     }
 
-    public static func == (left: CountersRow, right: CountersRow) -> Bool {
+    package static func == (left: CountersRow, right: CountersRow) -> Bool {
         guard left.app == right.app, left.day == right.day, left.accepted == right.accepted,
             left.extra == right.extra
         else { return false }

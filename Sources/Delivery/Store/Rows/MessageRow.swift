@@ -1,23 +1,23 @@
-public import Wire
+package import Wire
 
 /// A stored message, read in place: who and what it is, its times, its texts, its vendors' contents, and its payload.
 ///
 /// A row of the table `message` or `vendorMessage`. What a message does not have takes no bytes; times are differences
 /// to the acceptance. The initialiser reads the row once and checks all lengths against each other, so no accessor can
 /// reach outside. So it is `@safe`, as long as the caller of `init` keeps the bytes; the texts are pointers into them.
-@safe public struct MessageRow {
+@safe package struct MessageRow {
     /// Up to store format 6: every field at its full width, 128 bytes before the first text.
     static let firstVersion: UInt8 = 1
     /// The version this code writes.
-    public static let version: UInt8 = 2
+    package static let version: UInt8 = 2
 
-    public let bytes: UnsafeRawBufferPointer
-    public let messageID: MessageID
-    public let taskID: TaskID
-    public let app: AppKey
-    public let acceptedAt: GatewayTime
-    public let expiresAt: GatewayTime
-    public let strategy: Strategy
+    package let bytes: UnsafeRawBufferPointer
+    package let messageID: MessageID
+    package let taskID: TaskID
+    package let app: AppKey
+    package let acceptedAt: GatewayTime
+    package let expiresAt: GatewayTime
+    package let strategy: Strategy
     private let flags: MessageFacts.Flags
     private let isFirstVersion: Bool
     private let timeToLive: Int64
@@ -84,7 +84,7 @@ public import Wire
     }
 
     /// - Returns: `nil` when the bytes are no message row of a known version.
-    public init?(_ bytes: UnsafeRawBufferPointer) {
+    package init?(_ bytes: UnsafeRawBufferPointer) {
         guard bytes.count > 0 else { return nil }
         if unsafe bytes[0] == Self.version { unsafe self.init(packed: bytes) } else { unsafe self.init(first: bytes) }
     }
@@ -149,13 +149,13 @@ public import Wire
         self.channels = channels
     }
 
-    public var payload: UnsafeRawBufferPointer { unsafe part(places.payload, places.payloadEnd) }
-    public var collapseKey: UnsafeRawBufferPointer { unsafe part(places.collapseKey, places.collapseKeyEnd) }
+    package var payload: UnsafeRawBufferPointer { unsafe part(places.payload, places.payloadEnd) }
+    package var collapseKey: UnsafeRawBufferPointer { unsafe part(places.collapseKey, places.collapseKeyEnd) }
     /// Title and body are both empty when the publish had no alert.
-    public var alertTitle: UnsafeRawBufferPointer { unsafe part(places.title, places.titleEnd) }
-    public var alertBody: UnsafeRawBufferPointer { unsafe part(places.titleEnd, places.alertEnd) }
+    package var alertTitle: UnsafeRawBufferPointer { unsafe part(places.title, places.titleEnd) }
+    package var alertBody: UnsafeRawBufferPointer { unsafe part(places.titleEnd, places.alertEnd) }
     /// The task that this message withdraws; `nil` for an ordinary message.
-    public var revokedTask: TaskID? {
+    package var revokedTask: TaskID? {
         guard flags.contains(.revoke), unsafe payload.count == 16 else { return nil }
         return unsafe TaskID(bytes: payload)
     }

@@ -1,4 +1,4 @@
-public import Wire
+package import Wire
 
 /// A push under its request id: the answer that it got, and the message that it became.
 ///
@@ -119,7 +119,7 @@ package struct PushRow {
 
 extension TaskID {
     /// The id of a single push: it follows from its request's digest, its device's bucket and the day.
-    public init(kind: Kind, month: Int, day: Int, home: Bucket, request key: (UInt64, UInt64)) {
+    package init(kind: Kind, month: Int, day: Int, home: Bucket, request key: (UInt64, UInt64)) {
         self.init(
             kind: kind, month: month, day: day, home: home, random: (UInt32(truncatingIfNeeded: key.0), key.1))
     }

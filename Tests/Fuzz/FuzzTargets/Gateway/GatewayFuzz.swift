@@ -10,7 +10,7 @@ internal import Platform
 ///
 /// Input: a byte for the configuration to start with, a byte for how much the input may cost, then a script of requests,
 /// frames, reloads and pauses.
-public enum GatewayFuzz {
+package enum GatewayFuzz {
     /// The admin door's bearers: one who may do all, one who may only see the second app.
     static let bearers = ["0123456789abcdef", "fedcba9876543210"]
 
@@ -20,14 +20,14 @@ public enum GatewayFuzz {
     /// How many inputs a gateway takes before it is closed, looked through and opened again.
     ///
     /// Its folder is new at each fourth of these. An opening costs what hundreds of requests cost, so a run without the fuzzer takes more.
-    public static var inputsPerOpening: Int {
+    package static var inputsPerOpening: Int {
         get { openings.withLock { $0 } }
         set { openings.withLock { $0 = newValue } }
     }
     private static let openings = Lock(64)
 
     /// Requests and publishes that were answered since the process began.
-    public static var requestCount: Int { counts.withLock { $0.requests } }
+    package static var requestCount: Int { counts.withLock { $0.requests } }
 
     static func run(_ input: [UInt8]) throws {
         try world.withLock { world in
@@ -73,6 +73,6 @@ public enum GatewayFuzz {
     }
 
     /// What answers said, by code, since the process began: shows that the grammar gets past the front door.
-    public static var answers: [String: Int] { tally.withLock { $0 } }
+    package static var answers: [String: Int] { tally.withLock { $0 } }
     static let tally = Lock<[String: Int]>([:])
 }

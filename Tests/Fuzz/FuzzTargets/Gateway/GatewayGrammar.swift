@@ -6,13 +6,13 @@ internal import Gateway
 internal import PushAPI
 
 /// A production for each call of both HTTP doors: requests that mean something, around every limit.
-public enum GatewayGrammar {
+package enum GatewayGrammar {
     typealias Body = @Sendable (inout Script, FuzzWords, Int, inout JSONText) -> Void
 
     /// What the route tables serve, by door.
-    public static let served = (open: PublicEndpoint.table.calls, admin: AdminEndpoint.table.calls)
+    package static let served = (open: PublicEndpoint.table.calls, admin: AdminEndpoint.table.calls)
     /// What there are productions for.
-    public static var known: (open: [String], admin: [String]) {
+    package static var known: (open: [String], admin: [String]) {
         (openBodies.keys + bodiless.open, adminBodies.keys + bodiless.admin)
     }
 

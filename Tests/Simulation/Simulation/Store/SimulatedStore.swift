@@ -3,8 +3,8 @@
 // The world decides when a batch becomes durable, when a reader answers and which rows turn cold. The rules of rows are
 // those of the embedded store; the suite in TestKit holds this one to them, too.
 
-public import Delivery
-public import Wire
+package import Delivery
+package import Wire
 
 /// What watches a store's rows from outside.
 protocol StoreWitness: AnyObject {
@@ -14,24 +14,24 @@ protocol StoreWitness: AnyObject {
 }
 
 /// A shard's store whose time passes by hand.
-public final class SimulatedStore: ShardStore {
-    public weak var observer: (any ShardStoreObserver)?
+package final class SimulatedStore: ShardStore {
+    package weak var observer: (any ShardStoreObserver)?
     weak var witness: (any StoreWitness)?
 
-    public var acceptsWrites = true
-    public var batchByteCount = StoreBounds.smallestBatchByteCount
-    public var isShortOfRoom = false
-    public private(set) var committedTicket: Ticket = 0
+    package var acceptsWrites = true
+    package var batchByteCount = StoreBounds.smallestBatchByteCount
+    package var isShortOfRoom = false
+    package private(set) var committedTicket: Ticket = 0
     /// Batches up to this one survive a crash; the shard is told later.
-    public private(set) var durableTicket: Ticket = 0
+    package private(set) var durableTicket: Ticket = 0
     /// Breaches of the seam's contract by the caller.
-    public private(set) var violations: [String] = []
+    package private(set) var violations: [String] = []
     /// Tables whose absence is known without the disk.
-    public var filteredTables: Set<StoreKey.Table> = [.request]
+    package var filteredTables: Set<StoreKey.Table> = [.request]
     /// Called for each read, with its token.
     var onRead: ((ReadToken, _ isForAlarms: Bool) -> Void)?
 
-    public enum Operation {
+    package enum Operation {
         case put(StoreKey, Value)
         case delete(StoreKey)
         /// The witness gets it as `.put` of the sum.
@@ -39,7 +39,7 @@ public final class SimulatedStore: ShardStore {
     }
 
     /// Bytes that nobody changes any more.
-    public final class Value {
+    package final class Value {
         let wakeAt: Int64
         let bytes: UnsafeRawBufferPointer
 
@@ -103,7 +103,7 @@ public final class SimulatedStore: ShardStore {
         var until: Int64
     }
     /// The largest row of each table, as a start of the gateway multiplies it out (`RowBounds`).
-    public var rowByteCounts: [UInt8: Int] = [:]
+    package var rowByteCounts: [UInt8: Int] = [:]
     private var leftAlarms: [StoreKey: Left] = [:]
 
     private var cells: [StoreKey: Cell] = [:]
@@ -122,11 +122,11 @@ public final class SimulatedStore: ShardStore {
     private var openByteCount = 0
     private var waiting: [(ticket: Ticket, operations: [Operation])] = []
     private var waitingHead = 0
-    public private(set) var lastTicket: Ticket = 0
+    package private(set) var lastTicket: Ticket = 0
     private var lastToken: ReadToken = 0
     private var requests: [ReadToken: Request] = [:]
 
-    public init() {}
+    package init() {}
 
     deinit {
         bury()
@@ -136,7 +136,7 @@ public final class SimulatedStore: ShardStore {
     // MARK: The world's handles
 
     /// Makes every closed batch up to `ticket` durable, without telling the shard.
-    public func makeDurable(upTo ticket: Ticket) {
+    package func makeDurable(upTo ticket: Ticket) {
         while waitingHead < waiting.count, waiting[waitingHead].ticket <= ticket {
             let batch = waiting[waitingHead]
             waiting[waitingHead].operations = []
@@ -165,7 +165,7 @@ public final class SimulatedStore: ShardStore {
     }
 
     /// Tells the shard that everything up to `ticket` is durable.
-    public func complete(upTo ticket: Ticket) {
+    package func complete(upTo ticket: Ticket) {
         bury()
         guard ticket > committedTicket else { return }
         committedTicket = ticket
@@ -173,12 +173,12 @@ public final class SimulatedStore: ShardStore {
     }
 
     /// Batches that are closed and not durable.
-    public var waitingBatchCount: Int { waiting.count - waitingHead }
-    public var waitingTokens: [ReadToken] { requests.keys.sorted() }
-    public var youngCount: Int { youngOrder.count - youngHead }
+    package var waitingBatchCount: Int { waiting.count - waitingHead }
+    package var waitingTokens: [ReadToken] { requests.keys.sorted() }
+    package var youngCount: Int { youngOrder.count - youngHead }
 
     /// Answers one read, with the rows as they are now.
-    public func answer(_ token: ReadToken, failing: Bool) {
+    package func answer(_ token: ReadToken, failing: Bool) {
         bury()
         guard let request = requests.removeValue(forKey: token) else { return }
         guard !failing else {
@@ -199,7 +199,7 @@ public final class SimulatedStore: ShardStore {
     ///
     /// - Returns: how many turned cold.
     @discardableResult
-    public func cool(limit: Int, isSpared: (StoreKey) -> Bool = { _ in false }) -> Int {
+    package func cool(limit: Int, isSpared: (StoreKey) -> Bool = { _ in false }) -> Int {
         bury()
         var left: [(cell: Cell, order: Int)] = []
         var count = 0
@@ -252,7 +252,7 @@ public final class SimulatedStore: ShardStore {
     }
 
     /// The store as a restart finds it.
-    public func reopened() -> SimulatedStore {
+    package func reopened() -> SimulatedStore {
         let store = SimulatedStore()
         store.rowByteCounts = rowByteCounts
         store.load(survivors(keepingTail: 0))
@@ -272,7 +272,7 @@ public final class SimulatedStore: ShardStore {
     }
 
     /// Drops the rows of ephemeral tables, as the embedded store does with those past a day.
-    public func dropEphemeralRows() {
+    package func dropEphemeralRows() {
         bury()
         for key in cells.keys.filter({ $0.table.isEphemeral }) {
             guard let cell = cells[key] else { continue }
@@ -284,7 +284,7 @@ public final class SimulatedStore: ShardStore {
     }
 
     /// Rows of a table as the owner sees them.
-    public func rowCount(_ table: StoreKey.Table) -> Int {
+    package func rowCount(_ table: StoreKey.Table) -> Int {
         var count = 0
         for (key, cell) in cells where key.table == table && cell.isPresent { count += 1 }
         return count
@@ -300,14 +300,14 @@ public final class SimulatedStore: ShardStore {
 
     // MARK: Writing
 
-    public func beginBatch(_ bucket: Bucket) {
+    package func beginBatch(_ bucket: Bucket) {
         precondition(openBucket == nil, "batches do not nest")
         openBucket = bucket
         openByteCount = 48
     }
 
     @discardableResult
-    public func put(
+    package func put(
         _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
     ) -> ValueLocation {
         check(key)
@@ -355,7 +355,7 @@ public final class SimulatedStore: ShardStore {
         return ValueLocation(block: block, offset: 0, byteCount: UInt32(byteCount))
     }
 
-    public func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void) {
+    package func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void) {
         check(key)
         reserve(StoreBounds.operationByteCount + change.byteCount, key)
         let cell = cell(key)
@@ -369,7 +369,7 @@ public final class SimulatedStore: ShardStore {
         witness?.rowWritten(key, UnsafeRawBufferPointer(buffer), ticket: lastTicket + 1)
     }
 
-    public func delete(_ key: StoreKey, prior: PriorRow) {
+    package func delete(_ key: StoreKey, prior: PriorRow) {
         check(key)
         precondition(!key.table.isEphemeral, "ephemeral rows are not deleted by name")
         reserve(StoreBounds.operationByteCount, key)
@@ -385,7 +385,7 @@ public final class SimulatedStore: ShardStore {
         openOperations.append(.delete(key))
     }
 
-    public func endBatch() -> Ticket {
+    package func endBatch() -> Ticket {
         precondition(openBucket != nil, "no batch is open")
         openBucket = nil
         closeBatch()
@@ -509,7 +509,7 @@ public final class SimulatedStore: ShardStore {
 
     // MARK: Reading
 
-    public func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
+    package func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
         guard location.block > 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }  // it was not taken
         guard let buffer = blocks[Int(location.block)] else {
             preconditionFailure("this location is no longer valid: its row was overwritten, deleted or cooled")
@@ -517,56 +517,56 @@ public final class SimulatedStore: ShardStore {
         return UnsafeRawBufferPointer(rebasing: buffer[0..<Int(location.byteCount)])
     }
 
-    public func young(_ key: StoreKey) -> YoungLookup {
+    package func young(_ key: StoreKey) -> YoungLookup {
         guard let cell = cells[key], cell.isYoung else { return .unknown }
         guard cell.block != 0 else { return .deleted }
         return .found(
             ValueLocation(block: cell.block, offset: 0, byteCount: UInt32(cell.byteCount)), wakeAt: cell.wakeAt)
     }
 
-    public func isCertainlyAbsent(_ key: StoreKey) -> Bool {
+    package func isCertainlyAbsent(_ key: StoreKey) -> Bool {
         guard let cell = cells[key] else { return filteredTables.contains(key.table) }
         if cell.isYoung { return cell.block == 0 }
         return filteredTables.contains(key.table) && cell.cold == nil
     }
 
-    public func read(_ reads: [StoreRead]) -> ReadToken {
+    package func read(_ reads: [StoreRead]) -> ReadToken {
         lastToken += 1
         requests[lastToken] = .reads(reads)
         onRead?(lastToken, false)
         return lastToken
     }
 
-    public func requestAlarms(_ request: AlarmRequest) -> ReadToken {
+    package func requestAlarms(_ request: AlarmRequest) -> ReadToken {
         lastToken += 1
         requests[lastToken] = .alarms(request)
         onRead?(lastToken, true)
         return lastToken
     }
 
-    public var nextAlarm: Int64 {
+    package var nextAlarm: Int64 {
         dropStaleAlarms()
         return alarmReadsInVain > 0 ? 0 : alarms.first?.time ?? .max
     }
 
-    public var alarmPiles: [AlarmPile] {
+    package var alarmPiles: [AlarmPile] {
         var piles: [AlarmPile] = []
         for (_, left) in currentLeft() where !piles.contains(left.pile) { piles.append(left.pile) }
         return piles
     }
 
-    public func nextAlarm(of pile: AlarmPile) -> Int64 {
+    package func nextAlarm(of pile: AlarmPile) -> Int64 {
         currentLeft().reduce(Int64.max) { $1.1.pile == pile ? min($0, $1.1.until) : $0 }
     }
 
-    public func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
+    package func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
         if cells[key]?.isYoung != false || cells[key]?.cold?.wakeAt != wakeAt {
             violations.append("an alarm is given back that the store does not have: \(key)")
         }
         leftAlarms[key] = Left(time: wakeAt, pile: pile, until: until)
     }
 
-    public func recallAlarms(of pile: AlarmPile, in bucket: Bucket) {
+    package func recallAlarms(of pile: AlarmPile, in bucket: Bucket) {
         for (key, left) in leftAlarms where left.pile == pile && key.bucket == bucket { leftAlarms[key]?.until = 0 }
     }
 

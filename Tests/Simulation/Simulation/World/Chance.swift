@@ -1,10 +1,10 @@
 /// The one source of randomness of a run: a small generator whose sequence is its seed's alone.
-public struct Chance: RandomNumberGenerator {
+package struct Chance: RandomNumberGenerator {
     private var state: UInt64
 
-    public init(seed: UInt64) { state = seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15 }
+    package init(seed: UInt64) { state = seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15 }
 
-    public mutating func next() -> UInt64 {
+    package mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         var word = state
         word = (word ^ word >> 30) &* 0xBF58_476D_1CE4_E5B9

@@ -1,5 +1,5 @@
 /// Everything that can go wrong on purpose; each is counted when it happens.
-public enum Fault: String, CaseIterable, Sendable {
+package enum Fault: String, CaseIterable, Sendable {
     // The network.
     case segmentDelayed, segmentSplit, segmentLost, segmentDuplicated, segmentsReordered, connectionReset
     case connectionRefused, halfOpenTowardsGateway, halfOpenTowardsClient, helloDamaged, frameDamaged, handshakeStalled
@@ -24,16 +24,16 @@ public enum Fault: String, CaseIterable, Sendable {
 }
 
 /// How often each fault was injected.
-public struct FaultCounts: Sendable {
+package struct FaultCounts: Sendable {
     private var counts = [Int](repeating: 0, count: Fault.allCases.count)
 
-    public init() {}
+    package init() {}
 
     mutating func note(_ fault: Fault) { counts[fault.place] += 1 }
 
-    public subscript(_ fault: Fault) -> Int { counts[fault.place] }
+    package subscript(_ fault: Fault) -> Int { counts[fault.place] }
 
-    public mutating func add(_ other: FaultCounts) {
+    package mutating func add(_ other: FaultCounts) {
         for index in counts.indices { counts[index] += other.counts[index] }
     }
 }

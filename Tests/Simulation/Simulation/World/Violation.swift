@@ -1,5 +1,5 @@
 /// Which promise was seen broken.
-public enum ViolationKind: String, CaseIterable, Sendable {
+package enum ViolationKind: String, CaseIterable, Sendable {
     /// Within one session and round sequences must rise.
     case order
     /// A message was sent, or leased, after it had ended.
@@ -40,11 +40,11 @@ public enum ViolationKind: String, CaseIterable, Sendable {
     case refusal
 }
 
-public struct Violation: Error, CustomStringConvertible, Sendable {
-    public let kind: ViolationKind
-    public let text: String
+package struct Violation: Error, CustomStringConvertible, Sendable {
+    package let kind: ViolationKind
+    package let text: String
     /// Milliseconds since the run began.
-    public let time: Int64
+    package let time: Int64
 
-    public var description: String { "\(kind.rawValue) at \(time) ms: \(text)" }
+    package var description: String { "\(kind.rawValue) at \(time) ms: \(text)" }
 }

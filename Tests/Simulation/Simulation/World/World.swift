@@ -3,26 +3,26 @@
 // Real are the shards, the frames and the clients; simulated are the store, the network, the clock, the vendor, the
 // publishers and the sender services. `Oracle` watches and says what is wrong.
 
-public import Delivery
+package import Delivery
 internal import Directory
 internal import Wire
 
 /// One run.
-public final class World {
+package final class World {
     static let queueEpoch: UInt64 = 7
     static let bucketCount = 24
     static let gatewayStart: GatewayTime = 1_795_000_000_000
 
-    public let seed: UInt64
+    package let seed: UInt64
     var chance: Chance
     var plan: Plan
     var queue = EventQueue()
-    public internal(set) var faults = FaultCounts()
+    package internal(set) var faults = FaultCounts()
     var log = EventLog(capacity: 400)
-    public internal(set) var eventCount = 0
-    public internal(set) var violation: Violation?
+    package internal(set) var eventCount = 0
+    package internal(set) var violation: Violation?
     /// Digests of the abstract states that devices and messages were in.
-    public private(set) var states = Set<UInt64>()
+    package private(set) var states = Set<UInt64>()
     let oracle = Oracle()
 
     /// True time in milliseconds since the run began.
@@ -66,7 +66,7 @@ public final class World {
     ///   - hasServer: an app's server takes part, with names, blacklist and badge.
     ///   - hasBroadcasts: it sends broadcasts, too, and pushes of which the first ack wins.
     ///   - adjust: changes the shards' limits, to plant a fault.
-    public init(
+    package init(
         seed: UInt64, hasServer: Bool = true, hasBroadcasts: Bool = true, adjust: (inout ShardLimits) -> Void = { _ in }
     ) {
         self.seed = seed
@@ -116,7 +116,7 @@ public final class World {
     // MARK: Running
 
     /// Runs until `events` events have happened, then lets the world heal and checks the end.
-    public func run(events: Int) {
+    package func run(events: Int) {
         while violation == nil, eventCount < events { step() }
         if violation == nil { heal() }
     }
@@ -389,7 +389,7 @@ public final class World {
 
 extension World {
     /// What went wrong and how to see it again; `nil` when nothing did.
-    public var report: String? {
+    package var report: String? {
         guard let violation else { return nil }
         return "seed \(seed), event \(eventCount): \(violation)\n"
             + "replay: LONGWIRE_SEED=\(seed) swift test --filter SimulationTests, or longwire-soak --seed \(seed) --seeds 1\n"
@@ -399,7 +399,7 @@ extension World {
 
 extension World {
     /// A digest of all that was published and how it ended.
-    public var fingerprint: UInt64 {
+    package var fingerprint: UInt64 {
         records.reduce(UInt64(now)) { sum, record in
             (sum ^ UInt64(record.durableFinal?.rawValue ?? 0) &+ record.sequence << 8) &* 0x9E37_79B9_7F4A_7C15
         }

@@ -16,7 +16,8 @@ struct AlarmClock: ~Copyable {
     private let shardIndex: Int
     private var watermarks: [Int64]
     private var cursors: [Alarm?]
-    private var late: [Alarm] = []
+    /// Cold alarms behind their bucket's cursor, and when each is due.
+    private var late: [(alarm: Alarm, at: Int64)] = []
     private(set) var next = Int64.max
     private(set) var piles = AlarmPiles()
 
@@ -37,11 +38,17 @@ struct AlarmClock: ~Copyable {
     mutating func add(_ alarm: Alarm) {
         let place = Int(alarm.key.bucket.index) / shardCount
         if let cursor = cursors[place], alarm <= cursor {
-            late.append(alarm)
+            late.append((alarm, alarm.wakeAt))
         } else {
             watermarks[place] = min(watermarks[place], alarm.wakeAt)
         }
         next = min(next, alarm.wakeAt)
+    }
+
+    /// A row's alarm is due at another time than the row says.
+    mutating func postpone(_ alarm: Alarm, until time: Int64) {
+        late.append((alarm, time))
+        next = min(next, time)
     }
 
     private func place(of key: StoreKey) -> Int { Int(key.bucket.index) / shardCount }
@@ -66,12 +73,12 @@ struct AlarmClock: ~Copyable {
             return work
         }
         if !late.isEmpty {
-            var rest: [Alarm] = []
-            for alarm in late {
-                if alarm.wakeAt <= time, work.late.count < work.request.limit {
-                    work.late.append(alarm)
+            var rest: [(alarm: Alarm, at: Int64)] = []
+            for entry in late {
+                if entry.at <= time, work.late.count < work.request.limit {
+                    work.late.append(entry.alarm)
                 } else {
-                    rest.append(alarm)
+                    rest.append(entry)
                 }
             }
             late = rest
@@ -98,7 +105,8 @@ struct AlarmClock: ~Copyable {
             piles.finish(work, pile)
             return
         }
-        late.append(contentsOf: work.late)
+        // Those that the reader did not come to are still due.
+        late.append(contentsOf: work.late.map { ($0, $0.wakeAt) })
         for (index, scan) in work.scans.enumerated() where scan.wasRead || index == work.underWay {
             cursors[scan.place] = scan.cursor
             watermarks[scan.place] = scan.wasRead ? scan.nextAlarm : work.request.time + Limits.alarmRetryMilliseconds
@@ -107,6 +115,6 @@ struct AlarmClock: ~Copyable {
     }
 
     private mutating func recompute() {
-        next = min(watermarks.min() ?? .max, late.map(\.wakeAt).min() ?? .max)
+        next = min(watermarks.min() ?? .max, late.map(\.at).min() ?? .max)
     }
 }

@@ -218,6 +218,9 @@ extension EmbeddedShardStore {
         for left in work.left where index.find(left.alarm.key) == nil {
             clock.leave(left.alarm, in: left.pile, until: left.until)
         }
+        for postponed in work.postponed where index.find(postponed.alarm.key) == nil {
+            clock.postpone(postponed.alarm, until: postponed.until)
+        }
         let rows = work.rows.filter { row in
             guard index.find(row.key) == nil else { return false }
             // A young successor is not on the disk yet.

@@ -50,6 +50,8 @@ final class ReadOperation: @unchecked Sendable {
         var rows: [ColdRow] = []
         /// Due, and left to a pile.
         var left: [(alarm: Alarm, pile: AlarmPile, until: Int64)] = []
+        /// Due again at another time than the row's: at the end of a message whose job's row cannot be read.
+        var postponed: [(alarm: Alarm, until: Int64)] = []
         /// Alarms looked at.
         var count = 0
         /// Which of `scans` is being read.

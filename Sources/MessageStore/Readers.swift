@@ -223,10 +223,15 @@ final class Readers: Sendable {
     private func report(
         _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
     ) throws(StoreError) {
-        if let successor = work.request.successor(of: row.key, row.value), try get(successor, operation) != nil {
-            work.stale.append(Alarm(wakeAt: row.wakeAt, key: row.key))
-        } else {
+        let alarm = Alarm(wakeAt: row.wakeAt, key: row.key)
+        guard let key = work.request.successor(of: row.key, row.value), let successor = try get(key, operation) else {
             work.rows.append(row)
+            return
+        }
+        if AlarmRequest.isReadable(successor: successor.value) {
+            work.stale.append(alarm)
+        } else {
+            work.postponed.append((alarm, work.request.end(of: row.key, row.value)))
         }
     }
 

@@ -287,6 +287,30 @@ import Wire
         expectSound(harness)
     }
 
+    @Test("a message whose job's row is damaged expires in time, though its device stays away and nothing restarts")
+    func damagedRow() throws {
+        let harness = DeliveryHarness()
+        let message = harness.publish(absent(harness), timeToLive: 60_000).message
+        #expect(harness.lease(milliseconds: 10_000).map(\.message) == [message])
+        let stored = try #require(harness.store.visibleRows.first { $0.key.table == .job })
+        harness.store.beginBatch(stored.key.bucket)
+        harness.store.put(stored.key, wakeAt: stored.value.wakeAt, prior: .maybe(wakeAt: 0), byteCount: 1) {
+            $0[0] = 255
+        }
+        _ = harness.store.endBatch()
+        harness.store.sync()
+        harness.crash()
+        for _ in 0..<59 {
+            harness.advance(1_000)
+            #expect(harness.lease().isEmpty)
+        }
+        #expect(harness.statistics.damagedRows > 0)
+        #expect(harness.rowCount(.message) == 1 && harness.trace(message)?.finalState == nil)
+        harness.advance(1_000)
+        #expect(harness.finalState(message) == .expired && harness.rowCount(.message) == 0)
+        #expect(harness.imbalance() == nil)
+    }
+
     @Test("a page of a queue needs no look for job rows until one of its jobs is leased", arguments: [false, true])
     func pageReads(isLeased: Bool) {
         let harness = DeliveryHarness()

@@ -49,6 +49,15 @@ struct ConformanceTests {
         try checkAlarmSuccessors(harness)
     }
 
+    @Test("a message whose job's row cannot be read has an alarm at its end", arguments: [false, true])
+    func unreadableSuccessor(isFake: Bool) throws {
+        if isFake { return try checkUnreadableSuccessor(MemoryStoreHarness()) }
+        let folder = try TemporaryFolder()
+        let harness = try EmbeddedStoreHarness(StoreFixture.configuration(folder), isSpilling: true)
+        defer { harness.close() }
+        try checkUnreadableSuccessor(harness)
+    }
+
     @Test("the smallest journal that can be configured takes many times its size")
     func smallestJournal() throws {
         let folder = try TemporaryFolder()

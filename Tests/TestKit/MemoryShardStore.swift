@@ -56,6 +56,8 @@ package final class MemoryShardStore: ShardStore {
     private var cold: [StoreKey: Row] = [:]  // what only a read can reach
     private var young: [StoreKey: Young] = [:]
     private var reportedAlarms: [StoreKey: Int64] = [:]
+    /// Alarms that are reported at another time than the row's, since the row's successor cannot be read.
+    private var postponedAlarms: [StoreKey: (wakeAt: Int64, until: Int64)] = [:]
     private struct Left {
         var wakeAt: Int64
         var pile: AlarmPile
@@ -155,6 +157,7 @@ package final class MemoryShardStore: ShardStore {
         bury()
         young.removeAll()
         reportedAlarms.removeAll()
+        postponedAlarms.removeAll()
         leftAlarms.removeAll()
         waiting.removeAll()
         requests.removeAll()
@@ -361,7 +364,10 @@ package final class MemoryShardStore: ShardStore {
 
     package func requestAlarms(_ request: AlarmRequest) -> ReadToken { enqueue(.alarms(request)) }
 
-    package var nextAlarm: Int64 { pendingAlarms().map(\.1.wakeAt).min() ?? .max }
+    package var nextAlarm: Int64 {
+        postponedAlarms = postponedAlarms.filter { young[$0.key] == nil && cold[$0.key]?.wakeAt == $0.value.wakeAt }
+        return min(pendingAlarms().map(\.1.wakeAt).min() ?? .max, postponedAlarms.values.map(\.until).min() ?? .max)
+    }
 
     package var alarmPiles: [AlarmPile] {
         var piles: [AlarmPile] = []
@@ -447,6 +453,10 @@ package final class MemoryShardStore: ShardStore {
 
     private func answerAlarms(_ request: AlarmRequest, into bytes: ReplyBytes) -> StoreReadResult {
         if let pile = request.pile { return answerPile(pile, request, into: bytes) }
+        for (key, postponed) in postponedAlarms where postponed.until <= request.time {
+            postponedAlarms[key] = nil
+            reportedAlarms[key] = nil
+        }
         let due = pendingAlarms().filter { $0.1.wakeAt <= request.time }
             .sorted { ($0.1.wakeAt, $0.0) < ($1.1.wakeAt, $1.0) }
         var rows: [StoredRow] = []
@@ -462,9 +472,14 @@ package final class MemoryShardStore: ShardStore {
         return .rows(rows, isComplete: true)
     }
 
-    /// True when another row has the alarm.
+    /// True when another row has the alarm, or should have it and cannot be read.
     private func isSucceeded(_ key: StoreKey, _ row: Row, _ request: AlarmRequest) -> Bool {
-        row.value.withUnsafeBytes { request.successor(of: key, $0) }.map { visible($0) != nil } ?? false
+        guard let successor = row.value.withUnsafeBytes({ request.successor(of: key, $0) }).flatMap({ visible($0) })
+        else { return false }
+        if !successor.value.withUnsafeBytes({ AlarmRequest.isReadable(successor: $0) }) {
+            postponedAlarms[key] = (row.wakeAt, row.value.withUnsafeBytes { request.end(of: key, $0) })
+        }
+        return true
     }
 
     private func answerPile(_ pile: AlarmPile, _ request: AlarmRequest, into bytes: ReplyBytes) -> StoreReadResult {

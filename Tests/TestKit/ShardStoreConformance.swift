@@ -53,7 +53,11 @@ package func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
         return StoreKey(bucket, .job, message)
     }
     let time = delivery.now + 1
-    let jobBytes: [UInt8] = [9]
+    _ = delivery.lease()
+    func jobBytes(_ key: StoreKey) throws -> [UInt8] {
+        guard let row = delivery.store.visibleRows[key] else { throw ConformanceFailure(description: "no job's row") }
+        return row.value
+    }
     func put(_ key: StoreKey, _ bytes: [UInt8], wakeAt: Int64) {
         harness.store.put(key, wakeAt: wakeAt, prior: .none, byteCount: bytes.count) { $0.copyBytes(from: bytes) }
     }
@@ -71,7 +75,7 @@ package func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
 
     harness.store.beginBatch(bucket)
     for row in rows.prefix(3) { put(row.key, row.value.value, wakeAt: row.value.wakeAt) }
-    put(try job(rows[1]), jobBytes, wakeAt: time)
+    put(try job(rows[1]), try jobBytes(job(rows[1])), wakeAt: time)
     _ = harness.store.endBatch()
     let first = AlarmWitness()
     harness.store.observer = first
@@ -79,7 +83,7 @@ package func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
     try harness.cool()
     // The third one's job is young.
     harness.store.beginBatch(bucket)
-    put(try job(rows[2]), jobBytes, wakeAt: time)
+    put(try job(rows[2]), try jobBytes(job(rows[2])), wakeAt: time)
     _ = harness.store.endBatch()
     try harness.sync()
     var expected: Set = [rows[0].key, try job(rows[1])]
@@ -88,6 +92,53 @@ package func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
         try harness.reopen()
         expected.insert(try job(rows[2]))
         try require(try reported() == expected, "the same after a restart")
+    }
+}
+
+/// Checks that a job's row which cannot be read leaves its message the alarm of its end.
+///
+/// - Parameter harness: an empty store.
+/// - Throws: `ConformanceFailure` for the first thing that is wrong; what the harness throws.
+package func checkUnreadableSuccessor(_ harness: any ShardStoreHarness) throws {
+    let delivery = DeliveryHarness()
+    _ = delivery.publish(delivery.register(state: .background, token: "aa"))
+    guard let row = delivery.store.visibleRows.first(where: { $0.key.table == .message }),
+        let message = row.value.value.withUnsafeBytes({ RowInspection.message($0) })
+    else { throw ConformanceFailure(description: "no message") }
+    let job = StoreKey(row.key.bucket, .job, message.message)
+    let time = delivery.now + 1
+    func expect(_ expected: Set<StoreKey>, at time: Int64) throws {
+        let witness = AlarmWitness()
+        harness.store.observer = witness
+        var rounds = 0
+        repeat {
+            _ = harness.store.requestAlarms(AlarmRequest(upTo: time, limit: 8))
+            try harness.answerReads()
+            rounds += 1
+        } while !witness.isComplete && rounds < 10_000
+        guard witness.found == expected else {
+            throw ConformanceFailure(description: "\(witness.found) at \(time), in place of \(expected)")
+        }
+    }
+
+    harness.store.beginBatch(row.key.bucket)
+    for (key, bytes, wakeAt) in [(row.key, row.value.value, row.value.wakeAt), (job, [9], time)] {
+        harness.store.put(key, wakeAt: wakeAt, prior: .none, byteCount: bytes.count) { $0.copyBytes(from: bytes) }
+    }
+    _ = harness.store.endBatch()
+    let first = AlarmWitness()
+    harness.store.observer = first
+    try harness.sync()
+    try harness.cool()
+    for isReopened in [false, true, true] {
+        if isReopened { try harness.reopen() }
+        try expect([job], at: time)
+        guard harness.store.nextAlarm == message.expiresAt else {
+            throw ConformanceFailure(description: "the next alarm is at \(harness.store.nextAlarm)")
+        }
+        try expect([], at: message.expiresAt - 1)
+        try expect([row.key], at: message.expiresAt)
+        try expect([], at: message.expiresAt + 1)
     }
 }
 

@@ -88,6 +88,17 @@ package struct AlarmRequest: Sendable {
         // A message whose time is over ends, whatever its job's row says.
         return facts.hasDueJob(at: time) && facts.expiresAt > time ? facts.jobKey : nil
     }
+
+    /// Whether a successor's row can be read; one that cannot takes no alarm over, since its own leads to nothing.
+    package static func isReadable(successor value: UnsafeRawBufferPointer) -> Bool { unsafe JobRow(value) != nil }
+
+    /// When the message's alarm is due if its successor cannot be read: at its end, which needs no job.
+    ///
+    /// Before that the message's row does not speak for the job, which may have been leased.
+    package func end(of key: StoreKey, _ value: UnsafeRawBufferPointer) -> Int64 {
+        guard let row = unsafe MessageRow(value) else { return .max }
+        return row.facts(cid: .none, table: key.table, item: key.item).expiresAt
+    }
 }
 
 extension JobRow {

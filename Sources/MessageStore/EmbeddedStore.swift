@@ -383,7 +383,7 @@ final class EmbeddedRows: OrderedRows {
         try readers.loadAll(table: table, buckets: buckets, body)
     }
 
-    func dropStale(_ alarms: [Alarm]) { spiller.dropStale(alarms) }
+    func dropStale(_ alarms: [StaleAlarm]) { spiller.dropStale(alarms) }
     var hasOnlyKnownRequests: Bool { spiller.hasOnlyKnownPeriods }
     var oldestRequestPeriod: Int64 { spiller.oldestPeriod }
 }

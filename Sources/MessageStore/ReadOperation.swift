@@ -30,6 +30,13 @@ struct AlarmScan {
     var wasRead = false
 }
 
+/// An entry of the alarm family that no row needs.
+struct StaleAlarm {
+    var alarm: Alarm
+    /// The row that has taken the alarm over; `nil`: the alarm's row is gone or has another one.
+    var successor: StoreKey?
+}
+
 final class ReadOperation: @unchecked Sendable {
     // Sound because it is handed from thread to thread through locked queues and used by one at a time.
 
@@ -45,8 +52,7 @@ final class ReadOperation: @unchecked Sendable {
         var scans: [AlarmScan]
         /// Alarms that became cold behind their bucket's cursor.
         var late: [Alarm]
-        /// Entries of the alarm family without a row that has them.
-        var stale: [Alarm] = []
+        var stale: [StaleAlarm] = []
         var rows: [ColdRow] = []
         /// Due, and left to a pile.
         var left: [(alarm: Alarm, pile: AlarmPile, until: Int64)] = []

@@ -191,7 +191,7 @@ final class Readers: Sendable {
                 if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt {
                     try take(row, &work, operation)
                 } else {
-                    work.stale.append(alarm)
+                    work.stale.append(StaleAlarm(alarm: alarm))
                 }
                 work.count += 1
                 work.scans[index].cursor = alarm
@@ -229,7 +229,7 @@ final class Readers: Sendable {
             return
         }
         if AlarmRequest.isReadable(successor: successor.value) {
-            work.stale.append(alarm)
+            work.stale.append(StaleAlarm(alarm: alarm, successor: key))
         } else {
             work.postponed.append((alarm, work.request.end(of: row.key, row.value)))
         }

@@ -18,7 +18,7 @@ final class Spiller: @unchecked Sendable {
         /// Shards that have not answered the current collection.
         var missing: Set<ObjectIdentifier> = []
         var collected: [(mailbox: ShardMailbox, rows: [SpilledRow])] = []
-        var stale: [Alarm] = []
+        var stale: [StaleAlarm] = []
         var isOpen = true
         /// A shard has gone and taken its memory along: from now on the journal alone has its rows, and stays.
         var hasLostShard = false
@@ -88,7 +88,7 @@ final class Spiller: @unchecked Sendable {
         }
     }
 
-    func dropStale(_ alarms: [Alarm]) { state.withLock { $0.stale.append(contentsOf: alarms) } }
+    func dropStale(_ alarms: [StaleAlarm]) { state.withLock { $0.stale.append(contentsOf: alarms) } }
 
     func requestSpill() {
         state.withLock { $0.spillRequests += 1 }
@@ -292,34 +292,45 @@ final class Spiller: @unchecked Sendable {
         }
     }
 
-    /// Removes alarms that no row has; looked at again here, where nothing can change in between.
+    /// Removes alarms that no row needs; looked at again here, where nothing can change in between.
     private func cleanAlarms() throws(StoreError) {
-        let alarms = state.withLock { state in
-            var alarms: [Alarm] = []
-            swap(&alarms, &state.stale)
-            return alarms
+        let stale = state.withLock { state in
+            var stale: [StaleAlarm] = []
+            swap(&stale, &state.stale)
+            return stale
         }
-        guard !alarms.isEmpty else { return }
+        guard !stale.isEmpty else { return }
         var keys: [[UInt8]] = []
-        for alarm in alarms {
-            var rowKey = [UInt8](repeating: 0, count: KeyCoding.rowKeyByteCount)
-            rowKey.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(alarm.key, to: start) } }
-            var wakeAt: Int64?
-            let failure: StoreError? = rowKey.withUnsafeBytes { bytes in
-                do throws(StoreError) {
-                    wakeAt = try run.database.get(bytes, in: run.database.family(of: alarm.key.table)) {
-                        $0.loadUnaligned(as: Int64.self)
-                    }
-                    return nil
-                } catch { return error }
+        for entry in stale {
+            let alarm = entry.alarm
+            if try look(at: alarm.key, { $0.loadUnaligned(as: Int64.self) }) == alarm.wakeAt {
+                guard let successor = entry.successor, try isReadable(successor) else { continue }
             }
-            if let failure { throw failure }
-            guard wakeAt != alarm.wakeAt else { continue }
             var alarmKey = [UInt8](repeating: 0, count: KeyCoding.alarmKeyByteCount)
             alarmKey.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(alarm, to: start) } }
             keys.append(alarmKey)
         }
         try run.database.deleteLoosely(keys, in: run.database.alarms)
+    }
+
+    /// Whether the row that has taken over an alarm is there and can be read; it stays as long as the alarm's row.
+    private func isReadable(_ successor: StoreKey) throws(StoreError) -> Bool {
+        let found = try look(at: successor) { stored in
+            stored.count >= KeyCoding.rowPrefixByteCount
+                && AlarmRequest.isReadable(
+                    successor: UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...]))
+        }
+        return found == true
+    }
+
+    private func look<Result>(
+        at key: StoreKey, _ body: (UnsafeRawBufferPointer) -> Result
+    ) throws(StoreError) -> Result? {
+        let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.rowKeyByteCount, alignment: 8)
+        defer { bytes.deallocate() }
+        guard let start = bytes.baseAddress else { return nil }
+        KeyCoding.write(key, to: start)
+        return try run.database.get(UnsafeRawBufferPointer(bytes), in: run.database.family(of: key.table), body)
     }
 
     /// Once there is more to merge than the start found, or a while after the start.

@@ -109,8 +109,8 @@ protocol OrderedRows: AnyObject, Sendable {
         table: StoreKey.Table, buckets: [UInt16], _ body: (StoredRow) -> Void
     ) throws(StoreError)
 
-    /// Notes entries of the alarm index that no row has, to be removed.
-    func dropStale(_ alarms: [Alarm])
+    /// Notes entries of the alarm index that no row needs, to be removed.
+    func dropStale(_ alarms: [StaleAlarm])
 
     /// True when every request id here was written since the start, so that the overlay's filter knows all of them.
     var hasOnlyKnownRequests: Bool { get }

@@ -173,6 +173,23 @@ final class EmbeddedStoreHarness: ShardStoreHarness {
     }
 
     func close() { fixture.close() }
+
+    /// Waits until the index of alarms has as many entries.
+    func waitForAlarms(_ expected: Int) throws {
+        let database = fixture.embedded.database
+        func count() throws -> Int {
+            let iterator = try DatabaseIterator(database, database.alarms, prefix: EmptyCollection())
+            try iterator.seekToFirst()
+            var count = 0
+            while iterator.current != nil {
+                count += 1
+                try iterator.advance()
+            }
+            return count
+        }
+        try fixture.wait("\(expected) alarms") { (try? count()) == expected }
+    }
+
     var spilledRowCount: Int { fixture.embedded.statistics.spilledRowCount }
 }
 

@@ -10,6 +10,7 @@
 // - A later segment says that this one ended elsewhere.
 // - A file is shorter than it was made.
 // - A segment between two others is missing.
+// - A segment is of an earlier run than the one before it: a process wrote on after another one had taken over.
 //
 // Segments that were written with durability `os` claim no sync. A power failure may have taken any page of them, early
 // ones and late ones, and kept others. The journal then ends at the first byte that is missing. The segments behind it
@@ -63,6 +64,11 @@ package struct Recovery {
                 segments.append(Segment(generation: generation, end: 0, batchCount: 0))
                 lastExtent = scan.extent
                 continue
+            }
+            if let previous, header.run < previous.run {
+                throw .damaged(
+                    file: file.path, offset: 0,
+                    what: "run \(header.run) wrote it, though run \(previous.run) had taken over before")
             }
             if header.previousGeneration != 0, let last = segments.last {
                 try Self.check(last, previous, against: header, in: folder)

@@ -6,7 +6,8 @@
 // for rows; another engine brings its own two and keeps the overlay.
 //
 // An engine has an epoch: the number of this owner of the store, above those of all owners before it. The log writes it
-// with its batches: the journal once for a segment (`SegmentHeader.run`), since no segment has batches of two owners.
+// with its batches: the journal once for a segment (`SegmentHeader.run`), since no segment has batches of two owners. The
+// folder's lock keeps a second owner out, and a start refuses segments whose owners do not follow each other (`Recovery`).
 
 package import Delivery
 internal import Journal

@@ -33,9 +33,9 @@ final class JournalFixture {
 
     func start(
         fault: (@Sendable (Int) -> SystemError?)? = nil, unawaitedMilliseconds: UInt64 = Limits.unawaitedMilliseconds,
-        durability: Committer.Durability = .fsync
+        durability: Committer.Durability = .fsync, run: UInt64? = nil
     ) throws {
-        let ledger = try SegmentLedger(folder: folder, run: folder.highestGeneration() + 1)
+        let ledger = try SegmentLedger(folder: folder, run: run ?? folder.highestGeneration() + 1)
         failures.withLock { $0.removeAll() }
         var configuration = Committer.Configuration()
         configuration.gatherMicroseconds = 0

@@ -130,6 +130,38 @@ struct RecoveryTests {
         #expect(throws: JournalError.self) { try fixture.recovered() }
     }
 
+    @Test("a segment of an earlier run behind one of a later run is refused; the other way round it is not")
+    func earlierRun() throws {
+        for lowered in [0, 1] {
+            let fixture = try JournalFixture()
+            // As if the folder had been opened before.
+            try fixture.start(run: 9)
+            for number in UInt64(1)...60 { #expect(fixture.commit([number])) }
+            fixture.stop()
+            let segments = try fixture.folder.segments()
+            try #require(segments.count >= 2)
+            let generation = segments[lowered]
+            var image = try fixture.bytes(generation)
+            var header = try #require(image.withUnsafeBytes { SegmentHeader(in: $0, generation: generation) })
+            #expect(header.run == 9)
+            header.run = 8
+            image.withUnsafeMutableBytes {
+                header.write(to: UnsafeMutableRawBufferPointer(rebasing: $0[..<SegmentHeader.byteCount]))
+            }
+            try fixture.overwrite(generation, image)
+            guard lowered == 1 else {
+                #expect(try fixture.recovered() == Array(1...60))
+                continue
+            }
+            let error = #expect(throws: JournalError.self) { try fixture.recovered() }
+            guard case .damaged(let file, 0, _)? = error else {
+                Issue.record("\(String(describing: error))")
+                continue
+            }
+            #expect(file == fixture.folder.segmentPath(generation))
+        }
+    }
+
     @Test("a missing segment between two others is refused")
     func missing() throws {
         let fixture = try JournalFixture()

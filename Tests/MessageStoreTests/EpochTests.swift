@@ -89,6 +89,28 @@ struct EpochTests {
         #expect(try accepted(fixture) == 150)
     }
 
+    @Test("each opening has a higher epoch than all before it", arguments: Change.allCases)
+    func rises(_ change: Change) throws {
+        let folder = try TemporaryFolder()
+        func open(_ configuration: EmbeddedStore.Configuration) throws -> UInt64 {
+            let fixture = try StoreFixture(configuration)
+            defer { fixture.close() }
+            let engine: any StoreEngine = fixture.embedded
+            return engine.epoch
+        }
+        var last: UInt64 = 0
+        for _ in 0..<3 {
+            let configuration = try prepare(folder, change)
+            for _ in 0..<2 {
+                let epoch = try open(configuration)
+                #expect(epoch > last)
+                last = epoch
+            }
+        }
+        // Two in each round are opened here, one in `prepare`, and one more for an empty run.
+        #expect(last >= 9)
+    }
+
     @Test("a folder without an epoch goes on above its journal's generations")
     func olderFolder() throws {
         let folder = try TemporaryFolder()

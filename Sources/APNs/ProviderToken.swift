@@ -44,7 +44,7 @@ package struct ProviderTokenClock: Sendable {
     package static let jitter: Int64 = 120
     package static let shortestInterval: Int64 = 20 * 60
 
-    private(set) var issuedAt: Int64?
+    package private(set) var issuedAt: Int64?
     private var renewsAt: Int64 = 0
     private var isRefused = false
     /// Apple asked for fewer updates: no new token before this.

@@ -15,6 +15,8 @@ final class AppleConnection: HTTP2Connection {
     private(set) var hasAnswered = false
     /// Requests in the order in which they were sent; some are over.
     private var attempts = Ring<Attempt>()
+    /// Those among them that are over, or more.
+    private var overCount = 0
     private var lastHeardAt: UInt64
     private var pingedAt: UInt64 = 0
     let openedAt: UInt64
@@ -34,8 +36,8 @@ final class AppleConnection: HTTP2Connection {
     var isIdle: Bool { (session?.streamCount ?? 0) == 0 }
 
     /// Sends a request; false when the connection takes none any more.
-    func send(_ headers: borrowing HTTP2Headers, _ job: HandoffJob) -> Bool {
-        let attempt = Attempt(job, on: self, sentAt: loop.now)
+    func send(_ headers: borrowing HTTP2Headers, _ job: HandoffJob, tokenIssuedAt: Int64) -> Bool {
+        let attempt = Attempt(job, on: self, sentAt: loop.now, tokenIssuedAt: tokenIssuedAt)
         guard session?.request(headers, attempt) == true else { return false }
         attempts.append(attempt)
         return true
@@ -68,7 +70,7 @@ final class AppleConnection: HTTP2Connection {
         lastHeardAt = loop.now
         pingedAt = 0
         guard !attempt.isOver else { return }
-        attempt.isOver = true
+        isOver(attempt)
         hasAnswered = true
         lane.answered(attempt)
     }
@@ -76,8 +78,19 @@ final class AppleConnection: HTTP2Connection {
     /// A request is over; without its answer, Apple may have it or not.
     func ended(_ attempt: Attempt, _ code: UInt32) {
         guard !attempt.isOver else { return }
-        attempt.isOver = true
+        isOver(attempt)
         lane.lost(attempt, isUntouched: code == HTTP2Code.refusedStream)
+    }
+
+    /// Notes the end of a request; one that waits for long must not keep those behind it.
+    private func isOver(_ attempt: Attempt) {
+        attempt.isOver = true
+        overCount += 1
+        guard overCount > 64, overCount > attempts.count / 2 else { return }
+        for _ in 0..<attempts.count {
+            if let first = attempts.popFirst(), !first.isOver { attempts.append(first) }
+        }
+        overCount = 0
     }
 
     override func ended(_ reason: String) {
@@ -89,6 +102,11 @@ final class AppleConnection: HTTP2Connection {
 
     /// Gives up requests that wait too long, and a peer that answers no ping.
     func tick(_ now: UInt64) {
+        // TLS is there, or its own timeout tells; a server without settings takes nothing.
+        if !hasSettings, now >= openedAt + lane.limits.settingsMilliseconds {
+            isLeaving = true
+            return close()
+        }
         while let first = attempts.first {
             if first.isOver {
                 _ = attempts.popFirst()
@@ -101,7 +119,10 @@ final class AppleConnection: HTTP2Connection {
             if pingedAt == 0 { ping(now) }
             ended(first, HTTP2Code.cancel)
         }
-        if pingedAt > 0, now >= pingedAt + lane.limits.pongMilliseconds { return close() }
+        if pingedAt > 0, now >= pingedAt + lane.limits.pongMilliseconds {
+            isLeaving = true
+            return close()
+        }
         if hasSettings, pingedAt == 0, now >= lastHeardAt + lane.limits.pingMilliseconds { ping(now) }
         if isLeaving, isIdle { closeAfterFlush() }
         flush()

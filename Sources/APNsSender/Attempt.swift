@@ -10,6 +10,8 @@ final class Attempt: HTTP2Stream {
     unowned let connection: AppleConnection
     /// In the loop's milliseconds.
     let sentAt: UInt64
+    /// When the provider token was signed that it carries, in Unix seconds; 0: none.
+    let tokenIssuedAt: Int64
     private(set) var status = 0
     private(set) var retryAfter: Int64?
     /// Apple's own id of the notification, or the request's.
@@ -18,8 +20,9 @@ final class Attempt: HTTP2Stream {
     /// The job has gone on without this request.
     var isOver = false
 
-    init(_ job: HandoffJob, on connection: AppleConnection, sentAt: UInt64) {
+    init(_ job: HandoffJob, on connection: AppleConnection, sentAt: UInt64, tokenIssuedAt: Int64) {
         (self.job, self.connection, self.sentAt) = (job, connection, sentAt)
+        self.tokenIssuedAt = tokenIssuedAt
         super.init()
         body = job.notification.body
     }

@@ -87,7 +87,7 @@ struct Doctor {
             let loop = try EventLoop(index: 0, name: "doctor")
             defer { loop.stop() }
             let only = Credential(
-                name: credential.name, kind: credential.kind, environments: [environment], tls: credential.tls)
+                name: credential.name, tokens: credential.tokens, environments: [environment], tls: credential.tls)
             let sender = Sender(
                 on: loop, credentials: [:], otherCredentials: [only], endpoints: [environment: endpoint],
                 limits: configuration.limits,
@@ -101,7 +101,7 @@ struct Doctor {
                         done(.failure(error))
                     }
                 }, results: { outcomes in found.outcomes.withLock { $0 += outcomes } })
-            _ = try sender.take(job(environment))
+            _ = try sender.take(job(environment)) { _ in 60_000 }
             let end = SystemClock.monotonicMilliseconds + 15_000
             while found.outcomes.withLock({ $0.isEmpty }), found.failures.withLock({ $0.count < 2 }),
                 SystemClock.monotonicMilliseconds < end

@@ -85,7 +85,7 @@ final class GatewayLink: Sendable {
 
     /// Starts both threads, or the reporting one alone; `jobs` gets each answer with jobs, on the leasing thread, and says how many it took.
     func start(
-        leases: Bool, jobs: @escaping @Sendable (_ answer: [UInt8], _ taken: @escaping @Sendable (Int) -> Void) -> Void
+        leases: Bool, jobs: @escaping @Sendable (_ answer: [UInt8], _ taken: @escaping @Sendable (Int?) -> Void) -> Void
     )
         throws(SystemError)
     {
@@ -143,7 +143,7 @@ final class GatewayLink: Sendable {
 
     // MARK: Leasing
 
-    private func runLeaser(_ jobs: @Sendable (_ answer: [UInt8], _ taken: @escaping @Sendable (Int) -> Void) -> Void) {
+    private func runLeaser(_ jobs: @Sendable (_ answer: [UInt8], _ taken: @escaping @Sendable (Int?) -> Void) -> Void) {
         var failures = 0
         while true {
             let room = state.wait(
@@ -169,7 +169,12 @@ final class GatewayLink: Sendable {
                         state.figures.problem = nil
                         state.held += limit
                     }
-                    jobs(reply.body) { taken in self.state.broadcast { $0.held -= limit - taken } }
+                    let isReadable = hand(reply.body, limit, jobs)
+                    // A gateway answers an empty queue after the wait; anything else must not keep us busy.
+                    if !isReadable || settings.waitSeconds == 0 {
+                        if !isReadable { state.withLock { $0.figures.leaseFailures += 1 } }
+                        wait(isReadable ? settings.pause.lowerBound : settings.pause.upperBound) { $0.isLeasing }
+                    }
                     continue
                 }
                 problem = Self.problem(of: reply, "lease")
@@ -182,6 +187,19 @@ final class GatewayLink: Sendable {
             note(problem, failures) { $0.leaseFailures += 1 }
             wait(max(pause, self.pause(failures))) { $0.isLeasing }
         }
+    }
+
+    /// Gives an answer to the loop and waits until it is read; false when it cannot be read.
+    private func hand(
+        _ answer: [UInt8], _ limit: Int,
+        _ jobs: @Sendable (_ answer: [UInt8], _ taken: @escaping @Sendable (Int?) -> Void) -> Void
+    ) -> Bool {
+        let done = Monitor<Bool?>(nil)
+        jobs(answer) { taken in
+            self.state.broadcast { $0.held -= limit - (taken ?? 0) }
+            done.broadcast { $0 = taken != nil }
+        }
+        return done.wait(while: { $0 == nil }, then: { $0 ?? false })
     }
 
     // MARK: Reporting
@@ -219,10 +237,13 @@ final class GatewayLink: Sendable {
                     return true
                 }
                 problem = Self.problem(of: reply, "report results")
-                // What the gateway calls malformed would be malformed again.
+                // What the gateway calls malformed would be malformed again; the others of the batch are not.
                 if reply.status == 400 || reply.status == 413 {
                     note(problem, 1) { $0.reportFailures += 1 }
-                    return false
+                    guard batch.count > 1 else { return false }
+                    let middle = batch.count / 2
+                    let isFirstDone = report(Array(batch[..<middle]))
+                    return report(Array(batch[middle...])) && isFirstDone
                 }
             } catch {
                 guard error.kind != .cancelled else { return false }

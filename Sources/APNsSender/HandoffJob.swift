@@ -4,12 +4,15 @@ internal import PushAPI
 /// A leased handoff job in the sender's hands, until its result is on its way to the gateway.
 final class HandoffJob {
     let id: String
-    let leaseID: String
+    /// Of the newest lease.
+    var leaseID: String
     let appID: String
     /// How often the gateway has leased it, this lease included.
     let attempt: Int
-    /// Gateway time in milliseconds; the job is the gateway's again then.
+    /// In the gateway's time.
     let leasedUntil: Int64
+    /// The job is the gateway's again then, in the loop's milliseconds.
+    var deadline: UInt64 = .max
     let notification: Notification
     let facts: BodyFacts
 

@@ -14,7 +14,9 @@ enum HookIntake {
         // 503: the gateway keeps the batch and posts it again.
         guard !sender.isStopping, link.room > 0 else { return refuse(exchange, 503, "no room, retry") }
         do throws(HandoffJobReader.Failure) {
-            link.took(try sender.take(body))
+            // The call was signed in the gateway's time, as the leases are.
+            let signedAt = (exchange.header("webhook-timestamp").flatMap { Int64($0) } ?? 0) * 1_000
+            link.took(try sender.take(body) { $0.leasedUntil - signedAt })
         } catch {
             return refuse(exchange, 400, error.description)
         }

@@ -19,6 +19,8 @@ final class Lane {
         /// A connection on which nothing came for so long gets a ping.
         var pingMilliseconds: UInt64 = 60_000
         var pongMilliseconds: UInt64 = 5_000
+        /// From the connection's begin to the server's settings.
+        var settingsMilliseconds: UInt64 = 15_000
         /// Requests for one job in one lease, when answers are lost.
         var tries = 3
         /// Rests after a credential was refused: doubled each time, from the first to the longest.
@@ -26,7 +28,7 @@ final class Lane {
         /// Pauses between attempts to connect, likewise.
         var pause: ClosedRange<UInt64> = 250...30_000
         /// A job is given back when its lease ends sooner than this.
-        var leaseMargin: Int64 = 2_000
+        var leaseMargin: UInt64 = 2_000
     }
 
     /// Where an environment is: Apple's host, or a fake one.
@@ -54,6 +56,8 @@ final class Lane {
     /// Topics that the credential may not push to, and until when they rest.
     private var restingTopics: [String: UInt64] = [:]
     var isMarked = false
+    /// A reload replaced the credential.
+    private var isRetired = false
 
     init(_ credential: Credential, _ environment: Environment, at endpoint: Endpoint, limits: Limits, of sender: Sender)
     {
@@ -71,6 +75,7 @@ final class Lane {
 
     /// Takes a job; it leaves in this turn if a connection has room.
     func add(_ job: HandoffJob) {
+        guard !sender.isStopping else { return sender.finish(job, .retry, "senderStops") }
         waiting.append(job)
         sender.mark(self)
     }
@@ -84,7 +89,7 @@ final class Lane {
                 sender.finish(job, .retry, reason, retryAfter: seconds)
                 continue
             }
-            guard job.leasedUntil > sender.wallMilliseconds + limits.leaseMargin else {
+            guard job.deadline > now + limits.leaseMargin else {
                 _ = waiting.popFirst()
                 sender.finish(job, .retry, restReason.isEmpty ? "notSentInTime" : restReason)
                 continue
@@ -92,7 +97,7 @@ final class Lane {
             guard let connection = connections.max(by: { $0.room < $1.room }), connection.room > 0 else { break }
             guard let headers = headers(for: job) else { continue }
             _ = waiting.popFirst()
-            guard connection.send(headers, job) else {
+            guard connection.send(headers, job, tokenIssuedAt: credential.tokens?.issuedAt ?? 0) else {
                 waiting.append(job)
                 break
             }
@@ -113,6 +118,7 @@ final class Lane {
     ///
     /// - Returns: the jobs that wait.
     func retire() -> [HandoffJob] {
+        isRetired = true
         for connection in connections { connection.leave() }
         var jobs: [HandoffJob] = []
         while let job = waiting.popFirst() { jobs.append(job) }
@@ -134,6 +140,7 @@ final class Lane {
         case .bearer(let text): bearer = text
         case .resting(let until):
             rest(Reason.expiredProviderToken.rawValue, milliseconds: (until * 1_000 - sender.wallMilliseconds))
+            sender.log.credentialRefused(name, Answer(status: 403, reason: restReason), topic: nil)
             return nil
         case .failed:
             rest("noProviderToken", milliseconds: nil)
@@ -165,7 +172,7 @@ final class Lane {
         sender.mark(self)
         switch answer.action {
         case .accept:
-            (restCount, restReason) = (0, "")
+            (restCount, restReason, failures) = (0, "", 0)
             sender.tokens.took(job.notification.token)
             if job.environment != job.notification.environment {
                 sender.tokens.belongs(job.notification.token, to: job.environment)
@@ -180,17 +187,20 @@ final class Lane {
                 job.notification.token, now: Int64(sender.loop.now), retryAfter: answer.retryAfter)
             sender.finish(job, .retry, answer.name, retryAfter: (rest + 999) / 1_000)
         case .renewProviderToken:
-            credential.refused()
+            credential.tokens?.refused(issuedAt: attempt.tokenIssuedAt)
             guard !job.hasRenewedToken else { return sender.finish(job, .retry, answer.name) }
             job.hasRenewedToken = true
-            add(job)
+            again(job, answer.name)
         case .keepProviderToken:
-            credential.tooManyUpdates(now: sender.wallMilliseconds / 1_000)
+            credential.tokens?.tooManyUpdates(now: sender.wallMilliseconds / 1_000)
             rest(answer.name, milliseconds: nil)
             sender.finish(job, .retry, answer.name, retryAfter: restSeconds)
         case .restCredential: refused(job, answer)
         case .reconnect:
             attempt.connection.leave()
+            // A service that shuts down for a while gets no connection after connection.
+            pause()
+            guard job.tries < limits.tries else { return sender.finish(job, .retry, answer.name) }
             again(job, answer.name)
         }
     }
@@ -260,13 +270,16 @@ final class Lane {
     private func again(_ job: HandoffJob, _ reason: String) {
         guard !sender.isStopping else { return sender.finish(job, .retry, reason) }
         // After a reload another lane has the way.
-        (sender.lane(of: job.appID, job.environment) ?? self).add(job)
+        guard let lane = sender.lane(of: job.appID, job.environment) else {
+            return sender.finish(job, .retry, "noCredential", retryAfter: 300)
+        }
+        lane.add(job)
     }
 
     // MARK: Connections
 
     private func openIfFull(_ now: UInt64) {
-        guard !isResolving, now >= connectsAt, !sender.isStopping else { return }
+        guard !isResolving, now >= connectsAt, !isRetired, !sender.isStopping else { return }
         // One at a time: the next one shows whether it is still needed.
         let usable = connections.filter { !$0.isLeaving }
         guard usable.allSatisfy(\.hasSettings), usable.count < limits.connections else { return }
@@ -315,21 +328,22 @@ final class Lane {
     /// A connection is over.
     func ended(_ connection: AppleConnection, _ reason: String) {
         connections.removeAll { $0 === connection }
-        if connection.hasAnswered {
-            failures = 0
-        } else {
-            failed(reason)
-        }
+        if !connection.hasAnswered { failed(reason) }
         if !sender.isStopping { sender.mark(self) }
     }
 
     /// Nothing came of an attempt to connect: the next one waits.
     private func failed(_ reason: String) {
-        failures += 1
+        pause()
         sender.metrics.connectionsFailed += 1
+        sender.log.connectionFailed(name, endpoint.authority, reason, count: failures)
+    }
+
+    /// The next attempt to connect waits, longer each time until Apple takes a notification.
+    private func pause() {
+        failures += 1
         let pause = min(limits.pause.upperBound, limits.pause.lowerBound << UInt64(min(failures - 1, 12)))
         connectsAt = sender.loop.now + .random(in: pause / 2...pause)
-        sender.log.connectionFailed(name, endpoint.authority, reason, count: failures)
     }
 
     func tick(_ now: UInt64) {
@@ -339,5 +353,6 @@ final class Lane {
         restingTopics = restingTopics.filter { $0.value > now }
     }
 
-    func close() { for connection in connections { connection.closeAfterFlush() } }
+    /// Ends the connections at once: requests under way have no answer.
+    func close() { for connection in connections { connection.close() } }
 }

@@ -29,8 +29,9 @@ final class Sender {
     var metrics = SenderMetrics()
     var tokens: TokenMemory
     private(set) var isStopping = false
-    /// Jobs here, until `results` has their outcome.
-    private(set) var inHandCount = 0
+    /// Jobs here by id, until `results` has their outcome.
+    private var inHand: [String: HandoffJob] = [:]
+    var inHandCount: Int { inHand.count }
     private var credentials: [String: [Credential]]
     private var otherCredentials: [Credential]
     private let endpoints: [Environment: Lane.Endpoint]
@@ -75,21 +76,35 @@ final class Sender {
 
     // MARK: Jobs
 
-    /// Takes the jobs of an answer of the handoff API, or of a call of the hook.
-    func take(_ bytes: [UInt8]) throws(HandoffJobReader.Failure) -> Int {
+    /// Takes the jobs of an answer of the handoff API, or of a call of the hook; says how many are new here.
+    ///
+    /// `lease` says how long a job is ours, in milliseconds from now: the gateway's clock may differ from this machine's.
+    func take(
+        _ bytes: [UInt8], lease: (HandoffJob) -> Int64
+    ) throws(HandoffJobReader.Failure) -> Int {
         let reader = try HandoffJobReader(bytes, parser: parser)
         for job in reader.unreadable {
             metrics.jobsUnreadable += 1
             outcomes.append(
                 JobOutcome(jobID: job.id, leaseID: job.leaseID, kind: .rejected, reason: "unreadable \(job.field)"))
         }
-        for job in reader.jobs { take(job) }
-        return reader.jobs.count + reader.unreadable.count
+        var newCount = reader.unreadable.count
+        for job in reader.jobs {
+            job.deadline = loop.now + UInt64(min(max(0, lease(job)), 3_600_000))
+            if let held = inHand[job.id] {
+                // A repeated call of the hook, or a lease after one that lapsed while a request was under way.
+                (held.leaseID, held.deadline) = (job.leaseID, job.deadline)
+                continue
+            }
+            newCount += 1
+            take(job)
+        }
+        return newCount
     }
 
     private func take(_ job: HandoffJob) {
         metrics.jobsTaken += 1
-        inHandCount += 1
+        inHand[job.id] = job
         job.takenAt = loop.now
         let notification = job.notification
         if isStopping { return finish(job, .retry, "senderStops") }
@@ -139,12 +154,19 @@ final class Sender {
         _ job: HandoffJob, _ kind: JobOutcome.Kind, _ reason: String, vendorID: String = "", timestamp: Int64 = 0,
         retryAfter: Int64? = nil
     ) {
-        inHandCount -= 1
+        inHand[job.id] = nil
         metrics.outcomes[kind, default: 0] += 1
         outcomes.append(
             JobOutcome(
                 jobID: job.id, leaseID: job.leaseID, kind: kind, reason: String(reason.prefix(64)), vendorID: vendorID,
-                timestamp: timestamp, retryAfterSeconds: retryAfter))
+                timestamp: timestamp, retryAfterSeconds: kind == .retry ? Self.pause(job, reason, retryAfter) : nil))
+    }
+
+    /// When a job is due again: the gateway gives up after a few leases, so an outage must not use them up at once.
+    private static func pause(_ job: HandoffJob, _ reason: String, _ given: Int64?) -> Int64? {
+        guard reason != "senderStops" else { return given }
+        let steps: [Int64] = [5, 30, 180, 1_080, 3_600]
+        return max(given ?? 0, steps[min(max(job.attempt, 1), steps.count) - 1])
     }
 
     // MARK: Turn
@@ -179,7 +201,12 @@ final class Sender {
     }
 
     /// Closes the connections: what Apple has not answered by now goes back without an answer.
-    func abandon() { for lane in Array(lanes.values) + retired { lane.close() } }
+    func abandon() {
+        for lane in Array(lanes.values) + retired {
+            lane.giveBack("senderStops")
+            lane.close()
+        }
+    }
 
     // MARK: Help for lanes
 
@@ -194,7 +221,9 @@ final class Sender {
         attempt.answer.withUnsafeBytes { bytes in
             guard let value = try? parser.parse(bytes) else { return }
             answer.reason = String((value["reason"]?.string ?? "").prefix(64))
-            answer.timestamp = max(0, value["timestamp"]?.lenientInteger ?? 0)
+            // The gateway takes no later time.
+            let timestamp = value["timestamp"]?.lenientInteger ?? 0
+            answer.timestamp = (0...(1 << 52)).contains(timestamp) ? timestamp : 0
         }
         return answer
     }

@@ -109,6 +109,9 @@ private struct SenderConfigurationReader {
         let admin = root.object("admin").flatMap { readAdmin($0) }
         let stop = root.integer("stopSeconds", in: 0...300) ?? 10
         root.finish()
+        if limits.requestMilliseconds + limits.leaseMargin >= UInt64(link.leaseSeconds) * 1_000 {
+            root.report("apple", "requestMilliseconds must end two seconds before a lease of gateway.leaseSeconds")
+        }
         if !leases, hook == nil { root.report("hook", "missing; with gateway.lease false the hook is the only way in") }
         return SenderConfiguration(
             file: file, link: link, tokens: tokens, leases: leases, hook: hook, endpoints: endpoints,
@@ -263,17 +266,19 @@ extension SenderConfiguration {
     /// Opens the keys and certificates.
     ///
     /// - Throws: names the credential and its file.
-    func openCredentials() throws(TLSFailure) -> (ofApps: [String: [Credential]], others: [Credential]) {
+    func openCredentials(
+        keeping keys: KeyRing = KeyRing()
+    ) throws(TLSFailure) -> (ofApps: [String: [Credential]], others: [Credential]) {
         var (apps, others): ([String: [Credential]], [Credential]) = ([:], [])
         for entry in credentials {
-            let credential = try open(entry)
+            let credential = try open(entry, keys)
             if entry.apps.isEmpty { others.append(credential) }
             for app in entry.apps { apps[app, default: []].append(credential) }
         }
         return (apps, others)
     }
 
-    func open(_ entry: CredentialEntry) throws(TLSFailure) -> Credential {
+    func open(_ entry: CredentialEntry, _ keys: KeyRing = KeyRing()) throws(TLSFailure) -> Credential {
         let tls = try TLSContext(trusting: appleAuthorities.map { .certificates(path: $0) } ?? .system)
         tls.requireHTTP2()
         switch entry.proof {
@@ -284,16 +289,29 @@ extension SenderConfiguration {
             } catch {
                 throw TLSFailure("credential \(entry.name): \(key.file) cannot be read: \(error.reason)")
             }
-            let signing = try SigningKey(pem: contents.bytes, name: key.file)
-            return Credential(
-                name: entry.name, kind: .key(signing, keyID: key.keyID, teamID: key.teamID),
-                environments: entry.environments, tls: tls)
+            let tokens = try keys.tokens(of: key, pem: contents.bytes)
+            return Credential(name: entry.name, tokens: tokens, environments: entry.environments, tls: tls)
         case .certificate(let certificate):
             try tls.identify(
                 withCertificate: certificate.file, keyPath: certificate.keyFile,
                 // The password opens the file and goes nowhere else.
                 password: certificate.password?.exposed ?? "")
-            return Credential(name: entry.name, kind: .certificate, environments: entry.environments, tls: tls)
+            return Credential(name: entry.name, tokens: nil, environments: entry.environments, tls: tls)
         }
+    }
+}
+
+/// The keys in use, each with its provider token: a reload, or a second credential of a key, must not sign another one.
+final class KeyRing {
+    private var tokens: [String: ProviderTokens] = [:]
+
+    func tokens(of key: SenderConfiguration.Key, pem: [UInt8]) throws(TLSFailure) -> ProviderTokens {
+        let digest = pem.withUnsafeBytes { SHA256.digest($0).hex }
+        let name = "\(key.teamID)/\(key.keyID)/\(digest)"
+        if let known = tokens[name] { return known }
+        let made = ProviderTokens(
+            try SigningKey(pem: pem, name: key.file), keyID: key.keyID, teamID: key.teamID)
+        tokens[name] = made
+        return made
     }
 }

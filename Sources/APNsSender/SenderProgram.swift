@@ -16,6 +16,7 @@ final class SenderProgram {
     private let sender: LoopBound<Sender>
     private let tokens: Lock<[Secret]>
     private let log: SenderLog
+    private let keys = KeyRing()
     private(set) var addresses: [(name: String, address: String)] = []
 
     /// Opens credentials and listeners; starts nothing.
@@ -32,7 +33,7 @@ final class SenderProgram {
         self.link = link
         let resolver = try Resolver()
         self.resolver = resolver
-        let (apps, others) = try configuration.openCredentials()
+        let (apps, others) = try configuration.openCredentials(keeping: keys)
         let sender = Sender(
             on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
             limits: configuration.limits, log: log,
@@ -85,14 +86,15 @@ final class SenderProgram {
     func start() throws {
         try loop.start()
         let (loop, sender, link, log) = (loop, sender, link, log)
-        guard configuration.leases else { return try link.start(leases: false) { _, taken in taken(0) } }
+        guard configuration.leases else { return try link.start(leases: false) { _, taken in taken(nil) } }
+        let lease = Int64(configuration.link.leaseSeconds) * 1_000
         try link.start(leases: true) { answer, taken in
             loop.submit {
                 do throws(HandoffJobReader.Failure) {
-                    taken(try sender.wrapped.take(answer))
+                    taken(try sender.wrapped.take(answer) { _ in lease })
                 } catch {
                     log.write("gatewayFailed", error.description)
-                    taken(0)
+                    taken(nil)
                 }
             }
         }
@@ -102,7 +104,7 @@ final class SenderProgram {
     func reload() {
         do {
             let new = try SenderConfiguration.load(configuration.file)
-            let (apps, others) = try new.openCredentials()
+            let (apps, others) = try new.openCredentials(keeping: keys)
             tokens.withLock { $0 = new.tokens }
             let credentials = Handed((apps, others))
             let sender = sender

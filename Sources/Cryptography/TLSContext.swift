@@ -172,6 +172,8 @@ package final class TLSContext: @unchecked Sendable {
         let modes =
             SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
         SSL_CTX_ctrl(raw, SSL_CTRL_MODE, Int(modes), nil)
+        // A key with a passphrase is an error here; by default OpenSSL would ask the terminal.
+        SSL_CTX_set_default_passwd_cb(raw) { _, _, _, _ in 0 }
         // SSL_OP_NO_RENEGOTIATION, bit 30: a client could otherwise ask for handshake after handshake.
         SSL_CTX_set_options(raw, 1 << 30)
         return raw

@@ -54,6 +54,7 @@ package final class FakeAPNs {
         let isRefused = connectionCount <= script.refusedConnections
         do throws(HTTP2Failure) {
             try connection.accept(detached, on: loop, tls: tls, settings: settings)
+            if connectionCount <= script.silentConnections { connection.saysNothing() }
             if isRefused { connection.refuse(script.refusalReason) }
         } catch {
             connections[ObjectIdentifier(connection)] = nil
@@ -65,9 +66,9 @@ package final class FakeAPNs {
     // MARK: Requests
 
     /// A request is complete.
-    func handle(_ exchange: FakeExchange) {
+    func handle(_ exchange: FakeExchange, _ connection: FakeConnection) {
         requestCount += 1
-        exchange.connection.requestCount += 1
+        connection.requestCount += 1
         let now = Int64(SystemClock.wallMilliseconds)
         let request = exchange.request
         if let (status, reason) = judge.refusal(of: request, now: now / 1_000, parser: parser) {
@@ -98,7 +99,7 @@ package final class FakeAPNs {
     }
 
     private func perform(_ deed: FakeScript.Deed, _ exchange: FakeExchange, _ rule: FakeScript.Rule?) {
-        let connection = exchange.connection
+        guard let connection = exchange.connection, connection.session != nil else { return }
         switch deed {
         case .answer, .goodbyeAfter:
             var timestamp = rule?.timestamp ?? 0
@@ -147,7 +148,7 @@ package final class FakeAPNs {
         writer.key("environment")
         writer.string(judge.environment.rawValue)
         writer.key("connection")
-        writer.integer(Int64(exchange.connection.number))
+        writer.integer(Int64(exchange.connection?.number ?? 0))
         writer.key("stream")
         writer.integer(Int64(exchange.id))
         writer.key("token")

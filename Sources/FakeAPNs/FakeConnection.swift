@@ -34,7 +34,8 @@ final class FakeConnection: HTTP2Connection {
 
 /// One request to the fake.
 final class FakeExchange: HTTP2Stream {
-    unowned let connection: FakeConnection
+    /// Gone when the sender left before a delayed answer.
+    private(set) weak var connection: FakeConnection?
     private(set) var request = FakeRequest()
     private var isAnswered = false
 
@@ -60,7 +61,8 @@ final class FakeExchange: HTTP2Stream {
     }
 
     override func receivedEnd() {
-        if id <= connection.lastTaken { connection.fake.handle(self) }
+        guard let connection, id <= connection.lastTaken else { return }
+        connection.fake.handle(self, connection)
     }
 
     /// Answers as Apple does: the request's id, and the reason in a JSON body.
@@ -76,6 +78,6 @@ final class FakeExchange: HTTP2Stream {
             let time = timestamp > 0 ? ",\"timestamp\":\(timestamp)" : ""
             body = Array("{\"reason\":\"\(reason)\"\(time)}".utf8)
         }
-        connection.session?.respond(headers, self)
+        connection?.session?.respond(headers, self)
     }
 }

@@ -58,6 +58,9 @@ package struct FakeScript: Sendable, Equatable {
     package var refusedConnections = 0
     package var refusalReason = "Shutdown"
 
+    /// How many first connections get nothing after TLS.
+    package var silentConnections = 0
+
     package init() {}
 
     /// The tokens that stand for faults, unless a script says otherwise.

@@ -15,6 +15,7 @@ open class HTTP2Connection: HTTP2Observer {
     /// Nothing ever came of it: the handshake, or before it the connection, failed.
     package private(set) var isEstablished = false
     private var replacement: [UInt8]?
+    private var isMute = false
     /// The session is at work: what its streams are told must neither feed nor drain it.
     private var isWorking = false
 
@@ -77,7 +78,7 @@ open class HTTP2Connection: HTTP2Observer {
 
     /// Sends what the session has ready, as far as the peer takes it.
     package func flush() {
-        guard !isWorking, isEstablished, let stream, let session else { return }
+        guard !isWorking, isEstablished, !isMute, let stream, let session else { return }
         if let replacement {
             self.replacement = nil
             isWorking = true
@@ -94,6 +95,9 @@ open class HTTP2Connection: HTTP2Observer {
 
     /// As a server that takes nobody: sends these bytes in place of its settings once TLS is there, then closes.
     package func sendInPlaceOfSettings(_ bytes: [UInt8]) { replacement = bytes }
+
+    /// As a server: sends nothing at all, for tests of the other side's timeouts.
+    package func saysNothing() { isMute = true }
 
     /// Ends the connection at once.
     package func close() { stream?.close() }

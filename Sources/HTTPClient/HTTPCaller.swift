@@ -126,6 +126,8 @@ package final class HTTPCaller: @unchecked Sendable {
         set(CURLOPT_URL, url)
         set(CURLOPT_PROTOCOLS_STR, "http,https")
         set(CURLOPT_FOLLOWLOCATION, 0)
+        // No proxy, whatever the environment says: it would see the bearer token.
+        set(CURLOPT_PROXY, "")
         set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
         set(CURLOPT_USERAGENT, "longwire-apns")
         set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))

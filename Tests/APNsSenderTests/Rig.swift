@@ -19,6 +19,8 @@ final class Rig {
     private(set) var records: [String] = []
     private(set) var log: [String] = []
     private var jobCount = 0
+    private var lastJobs: [String] = []
+    private var credentials: ((String) -> APNsSender.Credential)!
     /// Added to the sender's wall clock, in milliseconds.
     var clockError: Int64 = 0
     static let keyID = "ABC123DEFG"
@@ -53,9 +55,9 @@ final class Rig {
         }
         let trusting = try TLSContext(trusting: .certificates(path: folder + "/c.pem"))
         trusting.requireHTTP2()
-        let credential = Credential(
-            name: "main", kind: .key(key, keyID: Self.keyID, teamID: Self.teamID), environments: environments,
-            tls: trusting)
+        let tokens = ProviderTokens(key, keyID: Self.keyID, teamID: Self.teamID)
+        credentials = { Credential(name: $0, tokens: tokens, environments: environments, tls: trusting) }
+        let credential = credentials("main")
         sender = Sender(
             on: loop, credentials: [:], otherCredentials: [credential], endpoints: endpoints, limits: limits,
             log: SenderLog { [logged] event, text in logged.withLock { $0.append(event + ": " + text) } },
@@ -80,6 +82,7 @@ final class Rig {
     static var quick: Lane.Limits {
         var limits = Lane.Limits()
         (limits.requestMilliseconds, limits.pongMilliseconds) = (300, 300)
+        limits.settingsMilliseconds = 500
         (limits.pause, limits.rest) = (10...100, 500...2_000)
         return limits
     }
@@ -98,23 +101,28 @@ final class Rig {
         Issue.record("waited in vain; outcomes \(outcomes), log \(logLines)", sourceLocation: sourceLocation)
     }
 
+    /// A credential of the rig's key by another name.
+    func credential(named name: String) -> APNsSender.Credential { credentials(name) }
+
     /// Gives the sender jobs, one for each token, and waits for as many outcomes.
     @discardableResult
     func send(
         _ tokens: [String], environment: Environment = .production, body: String = "{\"aps\":{\"alert\":\"hi\"}}",
+        attempt: Int = 1,
         sourceLocation: SourceLocation = #_sourceLocation
     ) throws -> [JobOutcome] {
         let start = outcomes.count
-        try give(tokens, environment: environment, body: body)
+        try give(tokens, environment: environment, body: body, attempt: attempt)
         run(sourceLocation: sourceLocation) { outcomes.count >= start + tokens.count }
         return Array(outcomes[min(start, outcomes.count)...])
     }
 
     func give(
         _ tokens: [String], environment: Environment = .production, body: String = "{\"aps\":{\"alert\":\"hi\"}}",
-        leaseMilliseconds: Int64 = 60_000
+        leaseMilliseconds: Int64 = 60_000, attempt: Int = 1
     ) throws {
-        let until = Int64(SystemClock.wallMilliseconds) + clockError + leaseMilliseconds
+        // The gateway's clock is not this machine's.
+        let until = Int64(SystemClock.wallMilliseconds) + leaseMilliseconds
         let jobs = tokens.map { token in
             jobCount += 1
             let digits = String(repeating: "0", count: 12 - "\(jobCount)".count) + "\(jobCount)"
@@ -123,9 +131,18 @@ final class Rig {
                 + "\"cid\":\"c\",\"deviceToken\":\"\(token)\",\"tokenKind\":\"alert\","
                 + "\"environment\":\"\(environment.rawValue)\",\"topic\":\"com.example.app\",\"pushType\":\"alert\","
                 + "\"priority\":10,\"expiration\":0,\"collapseId\":\"c\(jobCount)\","
-                + "\"apnsId\":\"00000000-0000-0000-0000-\(digits)\",\"body\":\(body),\"attempt\":1,\"acceptedAt\":1,"
+                + "\"apnsId\":\"00000000-0000-0000-0000-\(digits)\",\"body\":\(body),\"attempt\":\(attempt),\"acceptedAt\":1,"
                 + "\"leaseId\":\"lease\",\"leasedUntil\":\(until)}"
         }
-        _ = try sender.take(Array("{\"jobs\":[\(jobs.joined(separator: ","))]}".utf8))
+        lastJobs = jobs
+        _ = try sender.take(Array("{\"jobs\":[\(jobs.joined(separator: ","))]}".utf8)) { _ in leaseMilliseconds }
+    }
+
+    /// Gives the last jobs once more, under another lease.
+    func giveAgain(lease: String) {
+        let jobs = lastJobs.map { $0.replacing("\"leaseId\":\"lease\"", with: "\"leaseId\":\"\(lease)\"") }
+        #expect(throws: Never.self) {
+            _ = try sender.take(Array("{\"jobs\":[\(jobs.joined(separator: ","))]}".utf8)) { _ in 60_000 }
+        }
     }
 }

@@ -52,8 +52,8 @@ import Testing
             #expect(outcome.kind == .badToken && outcome.reason == reason.rawValue)
             #expect(reason == .unregistered ? outcome.timestamp == 77 : outcome.timestamp > 1_700_000_000_000)
         case .tryOtherEnvironment: #expect(outcome.kind == .badToken && outcome.reason == "BadDeviceToken")
-        case .retry: #expect(outcome.kind == .retry && outcome.retryAfterSeconds == nil)
-        case .slowDownToken: #expect(outcome.kind == .retry && outcome.retryAfterSeconds == 1)
+        case .retry: #expect(outcome.kind == .retry && outcome.retryAfterSeconds == 5)
+        case .slowDownToken: #expect(outcome.kind == .retry && outcome.retryAfterSeconds == 5)
         case .restCredential, .keepProviderToken:
             #expect(outcome.kind == .retry && outcome.reason == reason.rawValue)
             #expect((outcome.retryAfterSeconds ?? 0) > 0)
@@ -116,7 +116,7 @@ import Testing
     func topic() throws {
         let rig = try Rig(topics: ["com.example.other"])
         let outcome = try rig.send([token(1)])[0]
-        #expect(outcome.kind == .retry && outcome.reason == "TopicDisallowed" && outcome.retryAfterSeconds == 1)
+        #expect(outcome.kind == .retry && outcome.reason == "TopicDisallowed" && outcome.retryAfterSeconds == 5)
         let count = rig.production.requestCount
         #expect(try rig.send([token(2)])[0].reason == "TopicDisallowed" && rig.production.requestCount == count)
         #expect(rig.sender.allLanes.allSatisfy { !$0.isResting(rig.loop.now) })
@@ -208,11 +208,11 @@ import Testing
         #expect(try rig.send(["xyz0"])[0].kind == .badToken)
         let large = "{\"aps\":{},\"x\":\"" + String(repeating: "a", count: 5_000) + "\"}"
         #expect(try rig.send([token(1)], body: large)[0].reason == "PayloadTooLarge")
-        _ = try rig.sender.take(Array(#"{"jobs":[{"jobId":"j","leaseId":"l","tokenKind":"new"}]}"#.utf8))
+        _ = try rig.sender.take(Array(#"{"jobs":[{"jobId":"j","leaseId":"l","tokenKind":"new"}]}"#.utf8)) { _ in 1 }
         rig.run { rig.outcomes.count == 3 }
         #expect(rig.outcomes[2].kind == .rejected && rig.outcomes[2].reason == "unreadable tokenKind")
         for text in ["", "[]", "{}", "{\"jobs\":3}", "{\"jobs\":[{}]}x"] {
-            #expect(throws: HandoffJobReader.Failure.self) { try rig.sender.take(Array(text.utf8)) }
+            #expect(throws: HandoffJobReader.Failure.self) { try rig.sender.take(Array(text.utf8)) { _ in 1 } }
         }
         #expect(rig.production.requestCount == 0)
     }
@@ -237,6 +237,89 @@ import Testing
         try rig.give([token(1)], leaseMilliseconds: 2_300)
         rig.run { rig.outcomes.count == 1 }
         #expect(rig.outcomes[0].kind == .retry && rig.production.requestCount == 0)
+    }
+
+    @Test("a job that comes twice is sent once, and its result names the newest lease")
+    func repeated() throws {
+        let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "", delayMilliseconds: 100)))
+        try rig.give([token(1)])
+        rig.run { rig.production.requestCount == 1 }
+        rig.giveAgain(lease: "second")
+        rig.run { rig.outcomes.count == 1 }
+        for _ in 0..<50 { rig.loop.step(at: SystemClock.monotonicMilliseconds, isTick: true) }
+        #expect(rig.outcomes.map(\.leaseID) == ["second"] && rig.production.requestCount == 1)
+    }
+
+    @Test("a server that sends no settings is left, and the next connection is used")
+    func silentServer() throws {
+        var script = FakeScript()
+        script.silentConnections = 2
+        let rig = try Rig(scripts: [.production: script])
+        #expect(try rig.send([token(1)])[0].kind == .accepted && rig.sender.metrics.connectionsFailed == 2)
+    }
+
+    @Test("answers to an old provider token say nothing of the new one")
+    func oldTokenRefused() throws {
+        let rig = try Rig(
+            scripts: script(
+                FakeScript.Rule(
+                    prefix: "", status: 403, reason: "ExpiredProviderToken", delayMilliseconds: 50, times: 20)))
+        // The first token is old enough to be replaced when Apple refuses it.
+        rig.clockError = -25 * 60_000
+        try rig.give((0..<20).map { token($0) })
+        rig.run { rig.production.requestCount == 20 }
+        rig.clockError = 0
+        rig.run { rig.outcomes.count == 20 }
+        #expect(rig.outcomes.allSatisfy { $0.kind == .accepted }, "\(rig.outcomes)")
+    }
+
+    @Test("an outage uses up no leases at once: each lease waits longer for the next")
+    func outage() throws {
+        let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "", status: 503, reason: "ServiceUnavailable")))
+        var pauses: [Int64?] = []
+        for attempt in 1...7 { pauses.append(try rig.send([token(attempt)], attempt: attempt)[0].retryAfterSeconds) }
+        #expect(pauses == [5, 30, 180, 1_080, 3_600, 3_600, 3_600])
+    }
+
+    @Test("a reload sends what waits with the new credential, and the old one opens nothing")
+    func reload() throws {
+        var script = FakeScript()
+        script.streams = 1
+        script.rules = [FakeScript.Rule(prefix: "", delayMilliseconds: 100)]
+        var limits = Rig.quick
+        limits.connections = 1
+        let rig = try Rig(scripts: [.production: script], limits: limits)
+        try rig.give((0..<5).map { token($0) })
+        rig.run { rig.production.requestCount == 1 }
+        rig.sender.reload(credentials: [:], otherCredentials: [rig.credential(named: "new")])
+        rig.run { rig.outcomes.count == 5 }
+        #expect(rig.outcomes.allSatisfy { $0.kind == .accepted } && rig.production.takenCount == 5)
+        #expect(rig.sender.metrics.connectionsOpened == 2 && rig.sender.allLanes.map(\.name) == ["new/production"])
+    }
+
+    @Test("what an Apple that hangs holds goes back when the stop has waited long enough")
+    func abandon() throws {
+        var limits = Rig.quick
+        limits.requestMilliseconds = 60_000
+        let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "", deed: .silence)), limits: limits)
+        try rig.give([token(1)])
+        rig.run { rig.production.requestCount == 1 }
+        rig.sender.beginStop()
+        rig.sender.abandon()
+        rig.run { rig.outcomes.count == 1 }
+        #expect(rig.outcomes[0].kind == .retry && rig.sender.inHandCount == 0)
+    }
+
+    @Test("a sender that leaves before a delayed answer does the fake no harm")
+    func leavesEarly() throws {
+        let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "", delayMilliseconds: 200)))
+        try rig.give([token(1)])
+        rig.run { rig.production.requestCount == 1 }
+        rig.sender.beginStop()
+        rig.sender.abandon()
+        let end = SystemClock.monotonicMilliseconds + 400
+        rig.run { SystemClock.monotonicMilliseconds > end }
+        #expect(rig.outcomes.count == 1)
     }
 
     @Test("a stop gives back what is not on its way, and what is gets its answer")

@@ -80,7 +80,7 @@ def test_a_sender_killed_under_load_loses_nothing_and_repeats_little(own_gateway
     chance = random.Random(seed)
     gateway = own_gateway()
     devices = away(gateway, count=20)
-    with Sender(gateway, apple, leaseSeconds=10, jobs=50) as sender:
+    with Sender(gateway, apple, None, {"requestMilliseconds": 5_000}, leaseSeconds=10, jobs=50) as sender:
         messages, kills = [], 0
         for round_number in range(4):
             for device in devices:
@@ -115,7 +115,7 @@ def test_a_stop_finishes_what_is_on_its_way_and_gives_the_rest_back(own_gateway,
     gateway = own_gateway()
     devices = away(gateway, count=8)
     apple.play({"streams": 1, "rules": [{"delayMilliseconds": 400}]})
-    with Sender(gateway, apple, {}, {"connections": 1}) as sender:
+    with Sender(gateway, apple, None, {"connections": 1}) as sender:
         messages = [gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"] for device in devices]
         eventually(lambda: apple.requests())
         assert sender.stop() == 0

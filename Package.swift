@@ -75,7 +75,8 @@ let package = Package(
         .target(
             name: "Gateway",
             dependencies: [
-                "CCurl", "Configuration", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery", "Directory",
+                "HTTPClient", "Configuration", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery",
+                "Directory",
                 "Wire",
                 "Cryptography", "Platform", "Structures", "TextForms",
             ], swiftSettings: common),

@@ -26,7 +26,7 @@ Journal: Glibc Platform Structures Synchronization
 MessageStore: CRocksDB Delivery Glibc Journal Platform Structures Synchronization Wire
 PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire
 Gateway: Campaigns Configuration Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
-Gateway/Outbound: CCurl
+Gateway/Outbound: HTTPClient
 APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient Platform PushAPI Structures Synchronization TextForms
 FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 Platform PushAPI TextForms
 LongwireClient: Darwin Glibc Musl Wire
@@ -83,12 +83,12 @@ self_test() {
     mkdir -p "$folder/Wire" "$folder/Delivery" "$folder/EventLoops" "$folder/Gateway/Outbound"
     echo 'public import Wire' >"$folder/Delivery/Good.swift"
     echo 'internal import CLibevent' >"$folder/EventLoops/Good.swift"
-    echo 'internal import CCurl' >"$folder/Gateway/Outbound/Good.swift"
+    echo 'internal import HTTPClient' >"$folder/Gateway/Outbound/Good.swift"
     echo '// import Foundation' >"$folder/Wire/Good.swift"
     check "$folder" || { echo "check-imports: an allowed import was refused" >&2; return 1; }
     for breach in 'Wire/Bad.swift:import Foundation' 'Delivery/Bad.swift:internal import Glibc' \
         'Delivery/Bad.swift:public import CRocksDB' 'EventLoops/Bad.swift:package import Delivery' \
-        'Gateway/Bad.swift:internal import CCurl' 'Gateway/Bad.swift:@preconcurrency import COpenSSL' \
+        'Gateway/Outbound/Bad.swift:internal import CCurl' 'Gateway/Bad.swift:internal import HTTPClient' 'Gateway/Bad.swift:@preconcurrency import COpenSSL' \
         'Wire/Bad.swift:import struct Foundation.Data' 'Wire/Bad.swift:    @_implementationOnly import CSystem' \
         'Unknown/Bad.swift:let number = 1'; do
         mkdir -p "$folder/$(dirname "${breach%%:*}")"

@@ -61,11 +61,11 @@ struct Doctor {
         let url = configuration.link.url
         do throws(HTTPCallFailure) {
             let caller = try HTTPCaller(authoritiesFile: configuration.link.authoritiesFile)
-            let reply = try caller.call(
-                "POST", url + "/v1/handoff/extend",
+            let reply = try caller.post(
+                url + "/v1/handoff/extend",
                 headers: [
-                    ("Content-Type", "application/json"),
-                    ("Authorization", "Bearer " + (configuration.tokens.first?.exposed ?? "")),
+                    (name: "Content-Type", value: "application/json"),
+                    (name: "Authorization", value: "Bearer " + (configuration.tokens.first?.exposed ?? "")),
                 ], body: Array("{\"jobs\":[],\"leaseSeconds\":60}".utf8), timeoutMilliseconds: 10_000)
             switch reply.status {
             case 200: good("gateway", "\(url) takes our token")

@@ -282,9 +282,11 @@ final class GatewayLink: Sendable {
     private func call(
         _ caller: HTTPCaller, _ path: String, _ body: [UInt8], milliseconds: Int
     ) throws(HTTPCallFailure) -> HTTPReply {
-        try caller.call(
-            "POST", settings.url + path,
-            headers: [("Content-Type", "application/json"), ("Authorization", "Bearer " + token())], body: body,
+        try caller.post(
+            settings.url + path,
+            headers: [
+                (name: "Content-Type", value: "application/json"), (name: "Authorization", value: "Bearer " + token()),
+            ], body: body,
             timeoutMilliseconds: milliseconds)
     }
 

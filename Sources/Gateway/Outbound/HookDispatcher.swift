@@ -1,5 +1,4 @@
-internal import CCurl
-internal import Glibc
+internal import HTTPClient
 package import Platform
 
 /// Posts batches to the hook's receiver, each until it is taken or makes no sense any more.
@@ -18,13 +17,9 @@ package final class HookDispatcher: Sendable {
         var thread: Thread?
     }
 
-    /// curl's handle; its own thread's, once that runs.
-    private struct Multi: @unchecked Sendable {
-        let raw: UnsafeMutableRawPointer
-    }
-
     private let shared: Lock<Shared>
-    private let multi: Multi
+    /// Its own thread's, once that runs.
+    private let transfers: HTTPTransfers
     /// Ends the thread's sleep; opened before any loop ran.
     ///
     /// curl's own wake-up would not do: a loop that calls `submit` may have a descriptor table in which its number means
@@ -44,22 +39,15 @@ package final class HookDispatcher: Sendable {
     package init(
         configuration: GatewayConfiguration.Hook?, policy: any HookPolicy, log: Log?, wakeup: Wakeup? = nil
     ) throws {
-        guard CurlLibrary.isReady, let raw = curl_multi_init() else { throw HookError.noCurl }
-        (multi, self.policy, self.log) = (Multi(raw: raw), policy, log)
-        do {
-            self.wakeup = try wakeup ?? Wakeup()
-        } catch {
-            curl_multi_cleanup(raw)
-            throw error
-        }
+        guard let transfers = HTTPTransfers() else { throw HookError.noCurl }
+        (self.transfers, self.policy, self.log) = (transfers, policy, log)
+        self.wakeup = try wakeup ?? Wakeup()
         shared = Lock(Shared(configuration: configuration))
         let dispatcher = self
         let thread = try Thread(named: "longwire-hook") { dispatcher.run() }
         var started: Thread? = consume thread
         shared.withLock { $0.thread = started.take() }
     }
-
-    deinit { curl_multi_cleanup(multi.raw) }
 
     /// Takes a batch, or says no because enough are held, there is no hook, or the stop has begun.
     package func submit(_ delivery: HookDelivery) -> Bool {
@@ -123,7 +111,7 @@ package final class HookDispatcher: Sendable {
 
     private func run() {
         var waiting: [Waiting] = []
-        var transfers: [HookTransfer] = []
+        var attempts: [HookTransfer] = []
         var random = SystemRandomNumberGenerator()
         var configuration: GatewayConfiguration.Hook?
         /// Which configuration is in force: a failure of an earlier one says nothing about this one's receiver.
@@ -147,10 +135,10 @@ package final class HookDispatcher: Sendable {
                 for index in waiting.indices { waiting[index].nextAttemptAt = now }
             }
 
-            if isStopping, now >= deadline || transfers.isEmpty {
-                for transfer in transfers {
-                    transfer.leave(multi.raw)
-                    end(transfer.delivery, .stopped)
+            if isStopping, now >= deadline || attempts.isEmpty {
+                for attempt in attempts {
+                    attempt.transfer.leave()
+                    end(attempt.delivery, .stopped)
                 }
                 for item in waiting { end(item.delivery, .stopped) }
                 return
@@ -161,18 +149,18 @@ package final class HookDispatcher: Sendable {
                 return isOver
             }
             let limit = isHealthy ? HookLimits.concurrentCount : 1
-            while !isStopping, transfers.count < limit, let configuration,
+            while !isStopping, attempts.count < limit, let configuration,
                 let index = waiting.firstIndex(where: { $0.nextAttemptAt <= now })
             {
                 let item = waiting.remove(at: index)
                 let seconds = ClockReader.wall() / 1_000
                 let headers = policy.headers(
                     for: item.delivery, secrets: configuration.secrets, unixSeconds: seconds)
-                if let transfer = HookTransfer(
+                if let attempt = HookTransfer(
                     item.delivery, attempt: item.attemptCount + 1, headers: headers, configuration: configuration,
-                    edition: edition, multi: multi.raw)
+                    edition: edition, in: transfers)
                 {
-                    transfers.append(transfer)
+                    attempts.append(attempt)
                 } else {
                     finishAttempt(
                         item.delivery, attempt: item.attemptCount + 1, .failure(.other), retryAfter: nil, &waiting,
@@ -180,29 +168,25 @@ package final class HookDispatcher: Sendable {
                 }
             }
 
-            var runningCount: CInt = 0
-            curl_multi_perform(multi.raw, &runningCount)
-            collect(&transfers, &waiting, &random, edition: edition)
+            transfers.perform()
+            collect(&attempts, &waiting, &random, edition: edition)
             // Without a hook nothing may wait for another attempt: the next round gives it up.
             let isOver = configuration == nil && !waiting.isEmpty
-            let wait = isOver ? 0 : pause(waiting, transfers, isStopping: isStopping, deadline: deadline)
-            var readyCount: CInt = 0
-            var call = curl_waitfd(fd: wakeup.descriptor, events: CShort(CURL_WAIT_POLLIN), revents: 0)
-            curl_multi_poll(multi.raw, &call, 1, CInt(clamping: wait), &readyCount)
-            if call.revents != 0 { wakeup.clear() }
+            let wait = isOver ? 0 : pause(waiting, attempts, isStopping: isStopping, deadline: deadline)
+            if transfers.wait(milliseconds: wait, orInputOn: wakeup.descriptor) { wakeup.clear() }
         }
     }
 
     /// How long the thread may sleep; curl shortens it for its own timeouts, `wakeup` ends it.
     private func pause(
-        _ waiting: [Waiting], _ transfers: [HookTransfer], isStopping: Bool, deadline: Int64
+        _ waiting: [Waiting], _ attempts: [HookTransfer], isStopping: Bool, deadline: Int64
     ) -> Int64 {
         let now = Int64(SystemClock.monotonicMilliseconds)
         var until = now + 60_000
-        if isStopping { until = min(until, transfers.isEmpty ? now : deadline) }
+        if isStopping { until = min(until, attempts.isEmpty ? now : deadline) }
         for item in waiting {
             // With all lanes taken a due batch starts when a transfer ends, which wakes the thread anyway.
-            let isBlocked = !transfers.isEmpty && item.nextAttemptAt <= now
+            let isBlocked = !attempts.isEmpty && item.nextAttemptAt <= now
             if !isBlocked { until = min(until, item.nextAttemptAt) }
             if let giveUpAt = item.delivery.giveUpAt { until = min(until, giveUpAt) }
         }
@@ -210,22 +194,22 @@ package final class HookDispatcher: Sendable {
     }
 
     private func collect(
-        _ transfers: inout [HookTransfer], _ waiting: inout [Waiting], _ random: inout SystemRandomNumberGenerator,
+        _ attempts: inout [HookTransfer], _ waiting: inout [Waiting], _ random: inout SystemRandomNumberGenerator,
         edition: Int
     ) {
-        var leftCount: CInt = 0
-        while let message = curl_multi_info_read(multi.raw, &leftCount) {
-            guard message.pointee.msg == CURLMSG_DONE, let handle = message.pointee.easy_handle,
-                let index = transfers.firstIndex(where: { $0.isHandle(handle) })
-            else { continue }
-            let code = message.pointee.data.result
-            let transfer = transfers.remove(at: index)
-            let result = transfer.result(code)
-            let retryAfter = transfer.retryAfterMilliseconds
-            transfer.leave(multi.raw)
+        while let ended = transfers.nextEnded() {
+            guard let index = attempts.firstIndex(where: { $0.transfer === ended.transfer }) else { continue }
+            let attempt = attempts.remove(at: index)
+            var (result, retryAfter): (HookTransfer.Result, Int64?) = (.failure(.other), nil)
+            switch ended.result {
+            case .success(let reply):
+                result = .answer(HookResponse(status: reply.status, body: reply.body))
+                retryAfter = reply.retryAfterMilliseconds
+            case .failure(let failure): result = .failure(HookFailure(failure))
+            }
             finishAttempt(
-                transfer.delivery, attempt: transfer.attempt, result, retryAfter: retryAfter, &waiting, &random)
-            if transfer.edition != edition {
+                attempt.delivery, attempt: attempt.attempt, result, retryAfter: retryAfter, &waiting, &random)
+            if attempt.edition != edition {
                 for index in waiting.indices { waiting[index].nextAttemptAt = 0 }
             }
         }
@@ -295,9 +279,4 @@ package final class HookDispatcher: Sendable {
 package enum HookError: Error, CustomStringConvertible {
     case noCurl
     package var description: String { "libcurl could not be initialised" }
-}
-
-/// curl's process-wide set-up, once.
-private enum CurlLibrary {
-    static let isReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
 }

@@ -1,0 +1,217 @@
+internal import CCurl
+internal import Glibc
+
+/// A request, as its sender writes it.
+package struct HTTPCall: Sendable {
+    package enum Method: Sendable { case get, post }
+
+    package var method = Method.post
+    /// `https://…`, or `http://…` of this machine: every plain connection is held to a loopback address.
+    package var url: String
+    package var headers: [(name: String, value: String)]
+    /// With POST only.
+    package var body: [UInt8]
+    package var userAgent: String
+    package var connectMilliseconds = 5_000
+    package var timeoutMilliseconds: Int
+    /// PEM certificates to trust in place of the system's; `nil`: the system's.
+    package var authoritiesFile: String?
+    /// An answer's body beyond this ends the request.
+    package var answerByteLimit = 64 << 20
+
+    package init(
+        _ url: String, headers: [(name: String, value: String)], body: [UInt8] = [], userAgent: String,
+        timeoutMilliseconds: Int
+    ) {
+        (self.url, self.headers, self.body) = (url, headers, body)
+        (self.userAgent, self.timeoutMilliseconds) = (userAgent, timeoutMilliseconds)
+    }
+
+    fileprivate var isSecure: Bool { url.lowercased().hasPrefix("https://") }
+}
+
+/// An answer.
+package struct HTTPReply: Sendable, Equatable {
+    package var status: Int
+    package var body: [UInt8]
+    /// Of the field Retry-After, in milliseconds; `nil`: none.
+    package var retryAfterMilliseconds: Int64?
+}
+
+/// Why a request brought no answer; the text names the address.
+package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
+    package enum Kind: Sendable, Equatable {
+        case resolve, connect, tls, timeout, tooLarge, notLoopback, cancelled, other
+    }
+    package var kind: Kind
+    package var description: String
+}
+
+/// One request on its way; confined to the thread of its `HTTPTransfers`.
+///
+/// Owns its curl handle and everything that curl points into. `leave` must be called before the last reference goes.
+package final class HTTPTransfer {
+    private let call: HTTPCall
+    let handle: UnsafeMutableRawPointer
+    private unowned let transfers: HTTPTransfers
+    private var headerList: UnsafeMutablePointer<curl_slist>?
+    /// curl reads it until the transfer ends.
+    private let body: UnsafeMutableBufferPointer<UInt8>
+    private var answer: [UInt8] = []
+    private var isTooLarge = false
+    private var isUnderWay = false
+    fileprivate var wasRefusedAddress = false
+
+    /// Starts the request; `nil` when curl has no memory or refuses an option.
+    package init?(_ call: HTTPCall, in transfers: HTTPTransfers) {
+        guard let handle = curl_easy_init() else { return nil }
+        (self.call, self.handle, self.transfers) = (call, handle, transfers)
+        body = .allocate(capacity: max(1, call.body.count))
+        _ = body.update(fromContentsOf: call.body)
+        guard setHeaders(), setOptions(), transfers.add(self) else { return nil }
+        isUnderWay = true
+    }
+
+    deinit {
+        precondition(!isUnderWay, "a transfer was dropped before it left")
+        curl_easy_cleanup(handle)
+        curl_slist_free_all(headerList)
+        body.deallocate()
+    }
+
+    /// Takes the request off its thread's work; an answer that comes later is not read.
+    package func leave() {
+        guard isUnderWay else { return }
+        isUnderWay = false
+        transfers.remove(self)
+    }
+
+    /// Closes our half of the connection: a server of long polls sees that nobody waits, and begins no answer.
+    package func closeOurHalf() {
+        var socket = CInt(-1)
+        if longwire_curl_get_socket(handle, &socket) == CURLE_OK, socket >= 0 { shutdown(socket, CInt(SHUT_WR)) }
+    }
+
+    private func setHeaders() -> Bool {
+        // An empty Expect: curl would otherwise wait up to a second for "100 Continue" before a larger body.
+        for (name, value) in call.headers + [(name: "Expect", value: "")] {
+            guard let list = curl_slist_append(headerList, value.isEmpty ? "\(name):" : "\(name): \(value)") else {
+                return false
+            }
+            headerList = list
+        }
+        return true
+    }
+
+    private func setOptions() -> Bool {
+        let context = Unmanaged.passUnretained(self).toOpaque()  // curl's handle dies with this object
+        var codes: [CURLcode] = []
+        func set(_ option: CURLoption, _ value: Int) { codes.append(longwire_curl_set_long(handle, option, value)) }
+        func set(_ option: CURLoption, _ value: String) {
+            // curl copies texts.
+            codes.append(value.withCString { longwire_curl_set_pointer(handle, option, $0) })
+        }
+        set(CURLOPT_NOSIGNAL, 1)
+        set(CURLOPT_URL, call.url)
+        set(CURLOPT_PROTOCOLS_STR, call.isSecure ? "https" : "http")
+        set(CURLOPT_FOLLOWLOCATION, 0)
+        // No proxy, whatever the environment says: it would see the request, and on loopback it would undo the check.
+        set(CURLOPT_PROXY, "")
+        set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
+        set(CURLOPT_USERAGENT, call.userAgent)
+        set(CURLOPT_TCP_NODELAY, 1)
+        if call.method == .post {
+            set(CURLOPT_POST, 1)
+            codes.append(longwire_curl_set_pointer(handle, CURLOPT_POSTFIELDS, body.baseAddress))
+            codes.append(longwire_curl_set_size(handle, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(call.body.count)))
+        }
+        codes.append(longwire_curl_set_pointer(handle, CURLOPT_HTTPHEADER, headerList))
+        set(CURLOPT_CONNECTTIMEOUT_MS, min(call.connectMilliseconds, call.timeoutMilliseconds))
+        set(CURLOPT_TIMEOUT_MS, call.timeoutMilliseconds)
+        set(CURLOPT_SSL_VERIFYPEER, 1)
+        set(CURLOPT_SSL_VERIFYHOST, 2)
+        set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
+        if let file = call.authoritiesFile { set(CURLOPT_CAINFO, file) }
+        codes.append(
+            longwire_curl_set_writer(
+                handle,
+                { bytes, size, count, context in
+                    guard let bytes, let context else { return 0 }
+                    let transfer = Unmanaged<HTTPTransfer>.fromOpaque(context).takeUnretainedValue()
+                    return transfer.receive(UnsafeRawBufferPointer(start: bytes, count: size * count))
+                }, context))
+        if !call.isSecure {
+            // "localhost" is a name, and names can change their mind between the check and the connection.
+            codes.append(longwire_curl_set_pointer(handle, CURLOPT_OPENSOCKETDATA, context))
+            codes.append(longwire_curl_set_socket_opener(handle, openLoopbackSocket))
+        }
+        return codes.allSatisfy { $0 == CURLE_OK }
+    }
+
+    private func receive(_ bytes: UnsafeRawBufferPointer) -> Int {
+        guard answer.count + bytes.count <= call.answerByteLimit else {
+            isTooLarge = true
+            return 0  // ends the transfer
+        }
+        answer.append(contentsOf: bytes)
+        return bytes.count
+    }
+
+    /// What became of the request, once curl says it is done.
+    func result(_ code: CURLcode) -> Result<HTTPReply, HTTPCallFailure> {
+        var status = 0
+        if code == CURLE_OK, longwire_curl_get_long(handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK {
+            return .success(
+                HTTPReply(status: status, body: answer, retryAfterMilliseconds: retryAfterMilliseconds))
+        }
+        let text = curl_easy_strerror(code).map { String(cString: $0) } ?? "error \(code.rawValue)"
+        if isTooLarge { return failure(.tooLarge, "the answer is too large") }
+        if wasRefusedAddress { return failure(.notLoopback, "plain http is for this machine only") }
+        switch code {
+        case CURLE_COULDNT_RESOLVE_HOST: return failure(.resolve, text)
+        case CURLE_COULDNT_CONNECT: return failure(.connect, text)
+        case CURLE_OPERATION_TIMEDOUT: return failure(.timeout, text)
+        case CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_CERTPROBLEM:
+            return failure(.tls, text)
+        default: return failure(.other, text)
+        }
+    }
+
+    private func failure(_ kind: HTTPCallFailure.Kind, _ text: String) -> Result<HTTPReply, HTTPCallFailure> {
+        .failure(HTTPCallFailure(kind: kind, description: "\(call.url): \(text)"))
+    }
+
+    private var retryAfterMilliseconds: Int64? {
+        var seconds: curl_off_t = 0
+        guard longwire_curl_get_size(handle, CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK, seconds > 0 else {
+            return nil
+        }
+        return min(Int64(seconds), 86_400) * 1_000
+    }
+}
+
+/// Opens curl's socket, but to this machine only.
+private func openLoopbackSocket(
+    context: UnsafeMutableRawPointer?, purpose: curlsocktype, address: UnsafeMutablePointer<curl_sockaddr>?
+) -> curl_socket_t {
+    guard let context, let address else { return CURL_SOCKET_BAD }
+    let transfer = Unmanaged<HTTPTransfer>.fromOpaque(context).takeUnretainedValue()
+    // curl keeps room for any address where its declaration shows the shortest kind.
+    let bytes = UnsafeRawPointer(address) + MemoryLayout<curl_sockaddr>.offset(of: \.addr)!
+    let isLoopback: Bool
+    switch address.pointee.family {
+    case AF_INET:
+        let four = bytes.loadUnaligned(as: sockaddr_in.self)
+        isLoopback = UInt32(bigEndian: four.sin_addr.s_addr) >> 24 == 127
+    case AF_INET6:
+        let six = bytes.loadUnaligned(as: sockaddr_in6.self)
+        isLoopback = withUnsafeBytes(of: six.sin6_addr) { $0.dropLast().allSatisfy { $0 == 0 } && $0[15] == 1 }
+    default: isLoopback = false
+    }
+    guard isLoopback else {
+        transfer.wasRefusedAddress = true
+        return CURL_SOCKET_BAD
+    }
+    let kind = address.pointee.socktype | CInt(SOCK_CLOEXEC.rawValue)
+    return socket(address.pointee.family, kind, address.pointee.protocol)
+}

@@ -1,0 +1,69 @@
+// HTTP as a client: the only wrapper of libcurl. One thread drives several requests, or waits for one (`HTTPCaller`).
+
+internal import CCurl
+
+/// Requests of one thread, with the connections that curl keeps for them.
+///
+/// Made anywhere, then one thread's; `wake` may come from any.
+package final class HTTPTransfers: @unchecked Sendable {
+    // Sound because one thread at a time uses it, but for `curl_multi_wakeup`, which curl allows from any.
+
+    private let raw: UnsafeMutableRawPointer
+    private var underWay: [HTTPTransfer] = []
+    private static let isReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
+
+    /// `nil` when curl cannot be set up or has no memory.
+    package init?() {
+        guard Self.isReady, let raw = curl_multi_init() else { return nil }
+        self.raw = raw
+    }
+
+    deinit { curl_multi_cleanup(raw) }
+
+    func add(_ transfer: HTTPTransfer) -> Bool {
+        guard curl_multi_add_handle(raw, transfer.handle) == CURLM_OK else { return false }
+        underWay.append(transfer)
+        return true
+    }
+
+    func remove(_ transfer: HTTPTransfer) {
+        curl_multi_remove_handle(raw, transfer.handle)
+        underWay.removeAll { $0 === transfer }
+    }
+
+    /// Goes on with all requests, as far as the network allows.
+    package func perform() {
+        var count: CInt = 0
+        curl_multi_perform(raw, &count)
+    }
+
+    /// The next request that has ended, which leaves; `nil` when there is none now.
+    package func nextEnded() -> (transfer: HTTPTransfer, result: Result<HTTPReply, HTTPCallFailure>)? {
+        var left: CInt = 0
+        while let message = curl_multi_info_read(raw, &left) {
+            guard message.pointee.msg == CURLMSG_DONE, let handle = message.pointee.easy_handle,
+                let transfer = underWay.first(where: { $0.handle == handle })
+            else { continue }
+            let result = transfer.result(message.pointee.data.result)
+            transfer.leave()
+            return (transfer, result)
+        }
+        return nil
+    }
+
+    /// Sleeps until something can go on, `wake`, input on `descriptor`, or the time; says whether that input has come.
+    @discardableResult
+    package func wait(milliseconds: Int64, orInputOn descriptor: CInt? = nil) -> Bool {
+        var count: CInt = 0
+        guard let descriptor else {
+            curl_multi_poll(raw, nil, 0, CInt(clamping: milliseconds), &count)
+            return false
+        }
+        var entry = curl_waitfd(fd: descriptor, events: CShort(CURL_WAIT_POLLIN), revents: 0)
+        curl_multi_poll(raw, &entry, 1, CInt(clamping: milliseconds), &count)
+        return entry.revents != 0
+    }
+
+    /// Ends the sleep of the thread.
+    package func wake() { curl_multi_wakeup(raw) }
+}

@@ -39,6 +39,21 @@ longwired: Gateway Glibc
 longwire: CommandLineTool Glibc LoadGenerator
 '
 
+# A C module has one wrapper: no two lines of the rules $1 may name it.
+check_wrappers() {
+    awk -F: 'NF > 1 {
+        names = split($2, words, " ")
+        for (i = 1; i <= names; i++) if (words[i] ~ /^C[A-Z]/) count[words[i]]++
+    }
+    END {
+        for (name in count) if (count[name] > 1) {
+            print name " may be imported by " count[name] " modules; a C module has one wrapper"
+            breaches = 1
+        }
+        exit breaches
+    }' <<<"$1"
+}
+
 # Prints each breach under the folder $1; fails when there is one.
 check() {
     find "$1" -name '*.swift' | LC_ALL=C sort | xargs --no-run-if-empty awk -v root="$1/" -v rules="$rules" '
@@ -99,6 +114,10 @@ self_test() {
         fi
         rm "$folder/${breach%%:*}"
     done
+    if check_wrappers "$rules"$'\nOther: CCurl' >/dev/null; then
+        echo "check-imports: a second wrapper of CCurl went unnoticed" >&2
+        return 1
+    fi
     rm -rf "$folder"
     trap - EXIT
     echo "check-imports: the self-test passed"
@@ -106,6 +125,6 @@ self_test() {
 
 case "${1:-}" in
 --self-test) self_test ;;
-"") check Sources && echo "check-imports: every import is allowed" ;;
+"") check_wrappers "$rules" && check Sources && echo "check-imports: every import is allowed" ;;
 *) echo "check-imports: unknown argument $1" >&2; exit 64 ;;
 esac

@@ -13,6 +13,16 @@ package enum RateKind: Int, CaseIterable, Sendable {
     case broadcast, tagBroadcast
     /// Broadcasts to one tag.
     case fastTagBroadcast
+    /// Calls of `receipt`, which devices make.
+    case receipt
+
+    /// Bounded by the day, too, so the day's count must survive a restart.
+    var isBoundedByDay: Bool {
+        switch self {
+        case .authentication, .call, .receipt: false
+        case .list, .broadcast, .tagBroadcast, .fastTagBroadcast: true
+        }
+    }
 }
 
 /// An app's bounds; 0: none.
@@ -20,6 +30,8 @@ package struct RateLimits: Sendable, Equatable {
     /// Getui allows 100; its PHP SDK authenticates with every request, so ours is far higher.
     package var authenticationsPerMinute = 60_000
     package var callsPerMinute = 0
+    /// An alert to a million devices brings a million receipts within a few minutes.
+    package var receiptsPerMinute = 600_000
     /// Getui's.
     package var listsPerDay = 2_000_000
     package var listsPerMinute = 0
@@ -38,12 +50,13 @@ package struct RateLimits: Sendable, Equatable {
         case .list: listsPerMinute
         case .broadcast, .tagBroadcast: broadcastsPerMinute
         case .fastTagBroadcast: fastTagBroadcastsPerMinute
+        case .receipt: receiptsPerMinute
         }
     }
 
     package func perDay(_ kind: RateKind) -> Int {
         switch kind {
-        case .authentication, .call: 0
+        case .authentication, .call, .receipt: 0
         case .list: listsPerDay
         case .broadcast, .tagBroadcast: broadcastsPerDay
         case .fastTagBroadcast: fastTagBroadcastsPerDay
@@ -103,7 +116,7 @@ package struct RateBook: Sendable {
 
     /// What must survive a restart: the day's uses of what is bounded by the day.
     package func dayCounts() -> [(app: AppKey, kind: RateKind, day: Int64, count: Int)] {
-        uses.filter { $0.key.kind.rawValue >= RateKind.list.rawValue }
+        uses.filter { $0.key.kind.isBoundedByDay }
             .map { ($0.key.app, $0.key.kind, $0.value.day, $0.value.inDay) }
     }
 

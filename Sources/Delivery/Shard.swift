@@ -178,7 +178,7 @@ struct PendingEffect {
         indirect case leased(Origin, [Job])
         indirect case settled(Origin, [ResultVerdict])
         indirect case task(Origin, TaskAnswer)
-        /// The state of a device or the trace of a message.
+        /// The state of a device, the trace of a message, or what a receipt is answered.
         indirect case told(Effect)
         indirect case taskDue(TaskRecord)
         indirect case launched(TaskRecord)

@@ -11,16 +11,18 @@ package struct APIRequest {
     package var token: UnsafeRawBufferPointer?
     /// The header `Authorization`, if there is one.
     package var authorization: UnsafeRawBufferPointer?
+    /// The header `X-Longwire-Proof`, if there is one.
+    package var proof: UnsafeRawBufferPointer?
     package var body: UnsafeRawBufferPointer
     package var peerIsLoopback: Bool
 
     package init(
         method: Method, target: UnsafeRawBufferPointer, token: UnsafeRawBufferPointer? = nil,
-        authorization: UnsafeRawBufferPointer? = nil,
+        authorization: UnsafeRawBufferPointer? = nil, proof: UnsafeRawBufferPointer? = nil,
         body: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0), peerIsLoopback: Bool = false
     ) {
         (self.method, self.target, self.token, self.authorization) = (method, target, token, authorization)
-        (self.body, self.peerIsLoopback) = (body, peerIsLoopback)
+        (self.proof, self.body, self.peerIsLoopback) = (proof, body, peerIsLoopback)
     }
 }
 

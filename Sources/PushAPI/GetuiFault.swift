@@ -49,6 +49,10 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
     case queueFull = 30901
     /// The app has as many live broadcasts as it may.
     case tooManyBroadcasts = 30902
+    /// A receipt's proof is no proof of a device of this app.
+    case badProof = 30903
+    /// A receipt's timestamp is too far from the gateway's time, which the answer tells.
+    case clockSkew = 30904
 
     /// Only 200, 400, 401, 403 and 404 let Getui's Java SDK see what was said.
     package var httpStatus: Int {
@@ -56,9 +60,10 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
         case .ok, .failure, .starting: 200
         case .notFound: 404
         case .methodNotAllowed: 405
-        case .badToken, .authenticationRate, .noDetail, .callRate: 401
+        case .badToken, .authenticationRate, .noDetail, .callRate, .badProof: 401
         case .parameter, .tagFailed, .alreadyRan, .badSchedule: 400
-        case .queueFull, .tooManyBroadcasts, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute, .tooManyTags,
+        case .queueFull, .tooManyBroadcasts, .clockSkew, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute,
+            .tooManyTags,
             .listDayQuota, .listRate,
             .fastTagDayQuota, .broadcastDayQuota, .tagBroadcastDayQuota, .fastTagRate, .broadcastRate:
             403

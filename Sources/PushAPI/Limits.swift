@@ -10,6 +10,8 @@ package enum Limits {
     package static let requestBodyByteCount = 8 << 20
     /// A body of a call that needs no token: a sign takes some two hundred bytes.
     package static let openBodyByteCount = 4 << 10
+    /// Events of one receipt: with these its body stays below `openBodyByteCount`.
+    package static let receiptEventCount = 32
     /// Nested containers in a body.
     ///
     /// Getui's deepest documented path has seven.

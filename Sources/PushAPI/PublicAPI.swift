@@ -20,6 +20,8 @@ package enum PublicAction {
     case campaign(CampaignAction)
     /// Remember durably that this token is void, tell all loops, then answer.
     case revokeToken(TokenID, APIResponse)
+    /// Ask the device's loop to record the events; then `ReceiptRequest.answer`.
+    case receipt(ReceiptRequest)
     case healthz
     case readyz
 }
@@ -107,6 +109,7 @@ package final class PublicAPI {
 
         case .authenticate: return .respond(try authenticate(request, appID: path.text(1), now: now))
         case .revokeToken: return try revoke(path[3], appID: path.text(1), now: now)
+        case .receipt: return .receipt(try receipt(request, appID: path.text(1), now: now))
         // Getui's Java SDK reports its own health here; there is nothing to do with it.
         case .uploadLog: return .respond(.getui(.ok))
         case .check: return .respond(APIResponse(status: 200))
@@ -148,6 +151,7 @@ package final class PublicAPI {
         case .authentication:
             throw GetuiFault(code: .authenticationRate, message: "authentications of this minute are used up")
         case .call: throw GetuiFault(code: .callRate, message: "calls of this minute are used up")
+        case .receipt: throw GetuiFault(code: .callRate, message: "receipts of this minute are used up")
         case .broadcast, .tagBroadcast:
             throw verdict == .minuteExceeded
                 ? GetuiFault(code: .broadcastRate, message: "broadcasts of this minute are used up")

@@ -17,6 +17,7 @@ package enum PublicEndpoint: Sendable, Hashable {
     case userBaseInfo, userAdvancedInfo, bindDeviceTokens
     case addTestDevices, updateTestDevice, deleteTestDevices, listTestDevices
     case uploadLog
+    case receipt
 
     /// The most frequent ones first.
     package static let table = RouteTable<PublicEndpoint>([
@@ -63,6 +64,7 @@ package enum PublicEndpoint: Sendable, Hashable {
         .init("/v2/{appId}/report/push/count", [.get(.quotaReport)]),
         .init("/v2/{appId}/report/user/date/{date}", [.get(.userDayReport)]),
         .init("/v2/{appId}/report/online_user", [.get(.onlineReport)]),
+        .init("/v2/{appId}/receipt", [.post(.receipt)]),
         .init("/v2/{appId}/log/upload", [.post(.uploadLog)]),
         .init("/v2/check", [.get(.check), .head(.check)]),
         .init("/healthz", [.get(.healthz), .head(.healthz)]),

@@ -83,6 +83,7 @@ def fill(gateway):
         "spareTasks": [lists[3]] + [message["taskId"] for message in singles[6:]],
         "messages": [message["msgId"] for message in singles[:6]],
         "dates": [(now - datetime.timedelta(days=1)).strftime("%Y-%m-%d")],
+        "secrets": {device.state.cid.hex(): device.state.secret.hex() for device in devices},
         "spareTokens": [gateway.authenticate() for _ in range(3)],
     }
     return world, devices[:3]

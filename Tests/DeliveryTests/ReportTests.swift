@@ -124,6 +124,37 @@ struct ReportTests {
         #expect(sum.vendor.sent == 1 && sum.all.sent == 1 && sum.live.sent == 0 && sum.pending == 1)
     }
 
+    @Test("a single push's report has what its device reported, while it is pending and after its end")
+    func singleReported() throws {
+        var phone = harness.register(state: .background, token: "t")
+        let single = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, random: (1, 3))
+        send(phone, single, isTracked: true)
+        let job = try #require(harness.lease().first)
+        harness.disconnect(phone)
+        // A receipt overtakes the sender's result.
+        let shown = ReceiptEvent(kind: .shown, message: job.message)
+        #expect(harness.receipt(phone, [shown]) == .taken([.recorded]))
+        #expect(totals(single).vendor.shown == 1 && totals(single).live.shown == 0)
+        harness.settle(job, .accepted)
+        _ = harness.receipt(phone, [ReceiptEvent(kind: .action, message: job.message, action: 90_007)])
+        for isEnded in [false, true] {
+            if isEnded {
+                harness.connect(&phone)
+                harness.acknowledge(phone, 1)
+                harness.store.cool()
+            }
+            let sum = totals(single)
+            #expect(sum.vendor.shown == 1 && sum.vendor.received == 1 && sum.all.shown == 1 && sum.live.shown == 0)
+            #expect(sum.actions == [90_007: 1] && sum.pending == (isEnded ? 0 : 1))
+            #expect(sum.live.received == (isEnded ? 1 : 0) && sum.all.received == 1)
+        }
+        harness.store.readsFailFrom = 0
+        guard case .busy? = ask(.totals(single, DeliveryHarness.app, Self.whole)) else {
+            Issue.record("a report without its reads")
+            return
+        }
+    }
+
     @Test("what goes out after midnight counts for the day on which it was accepted, also after a restart")
     func acrossMidnight() throws {
         harness.advance(86_400_000 - harness.now % 86_400_000 - 60_000)

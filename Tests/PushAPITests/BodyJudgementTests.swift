@@ -51,7 +51,7 @@ struct BodyJudgementTests {
 
     @Test("what needs no token takes little")
     func open() {
-        for path in ["/v2/demoApp/auth", "/v2/demoApp/log/upload"] {
+        for path in ["/v2/demoApp/auth", "/v2/demoApp/log/upload", "/v2/demoApp/receipt"] {
             #expect(judge(.post, path, 4_096) == "4096")
             #expect(judge(.post, path, 4_097, token: fixture.token).hasPrefix(#"400 {"code":20001"#))
         }

@@ -75,6 +75,7 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var traceAnswers: [TraceAnswer] = []
     /// By the request's number.
     package var directoryReplies: [UInt64: DirectoryReply] = [:]
+    package var receipts: [ReceiptAnswer] = []
     package var taskAnswers: [UInt64: TaskAnswer] = [:]
     package var dueTasks: [TaskRecord] = []
     /// Broadcasts that were told of, in order; the harness tells its own shard of each at once.
@@ -233,6 +234,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         case .directoryAnswered(let origin, let reply):
             directoryReplies[origin.request] = reply
             order.append("directory")
+        case .receiptAnswered(_, let answer): receipts.append(answer)
         case .task(let origin, let answer): taskAnswers[origin.request] = answer
         case .taskDue(let record): dueTasks.append(record)
         case .firstAck(let first): firstAcks.append(first)
@@ -425,6 +427,29 @@ package final class DeliveryHarness: ShardStoreObserver {
         feedback.messageID = message
         shard.feedback(phone.session, feedback, now: now)
         flush()
+    }
+
+    /// Makes a device's HTTPS call and lets the disk do its part; `nil` without exactly one answer.
+    package func receipt(
+        _ phone: Phone, _ events: [ReceiptEvent], app: AppKey = DeliveryHarness.app, proof: [UInt8]? = nil,
+        clockAhead skew: Int64 = 0
+    ) -> ReceiptAnswer? {
+        receipts.removeAll()
+        sendReceipt(phone, events, app: app, proof: proof, clockAhead: skew)
+        flush()
+        return receipts.count == 1 ? receipts[0] : nil
+    }
+
+    /// Makes a device's HTTPS call; its answer comes to `receipts`.
+    package func sendReceipt(
+        _ phone: Phone, _ events: [ReceiptEvent], app: AppKey = DeliveryHarness.app, proof: [UInt8]? = nil,
+        clockAhead skew: Int64 = 0
+    ) {
+        shard.receipt(
+            ReceiptCommand(
+                origin: .none, app: app, bucket: phone.bucket, cid: phone.cid, timestamp: UInt64(max(0, now + skew)),
+                transcript: [], proof: proof ?? phone.secret, events: events), now: now)
+        drain()
     }
 
     package func trace(_ message: MessageID) -> MessageTrace? {

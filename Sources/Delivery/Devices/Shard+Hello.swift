@@ -120,13 +120,16 @@ extension Shard {
             return Refusal(.badProof, "the proof does not match")
         }
         let timestamp = command.hello.timestamp
-        let skew = Int64(clamping: timestamp).subtractingReportingOverflow(now)
-        guard timestamp > device.value.lastTimestamp || isPlanted(.timestampIgnored), !skew.overflow,
-            abs(skew.partialValue) <= limits.clockTolerance
-        else {
+        guard timestamp > device.value.lastTimestamp || isPlanted(.timestampIgnored), isWithinClock(timestamp) else {
             return Refusal(.clockSkew, "the timestamp must increase and lie within 120 s of server_time")
         }
         return nil
+    }
+
+    /// True for a timestamp of a device that is near enough to the gateway's time.
+    func isWithinClock(_ timestamp: UInt64) -> Bool {
+        let skew = Int64(clamping: timestamp).subtractingReportingOverflow(now)
+        return !skew.overflow && skew.partialValue.magnitude <= limits.clockTolerance.magnitude
     }
 
     /// The Hello is accepted: an older session of the device ends.
@@ -261,7 +264,8 @@ extension Shard {
         _ opened: ArraySlice<MessageID>, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void
     ) {
         guard let message = opened.first else { return completion(&self) }
-        markOpened(message, slot) { shard in
+        let report = DeviceReport(kind: .opened, action: 0, message: message, at: now)
+        markOpened(report, slot) { shard, _ in
             shard.settleOpened(opened.dropFirst(), slot, completion: completion)
         }
     }

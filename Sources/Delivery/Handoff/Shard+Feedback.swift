@@ -6,12 +6,25 @@
 internal import Structures
 package import Wire
 
+/// One event that a device reports, in a frame or in a receipt.
+struct DeviceReport {
+    var kind: Feedback.Kind
+    /// The number of a custom action.
+    var action: UInt32
+    var message: MessageID
+    var at: GatewayTime
+    /// A service extension reports it, so there was a notification, whether or not its sender has told so yet.
+    var isOfNotification = false
+}
+
 /// A message that a device reports about.
 private struct ReportedMessage {
     var id: MessageID
     var task: TaskID
     /// The vendor accepted it, so a report counts for its alert.
     var isVendor: Bool
+    /// A sender has or had it, perhaps without a result yet.
+    var wasLeased: Bool
     /// Events in its job's row or its trace.
     var events: Set<TraceEvent>
 }
@@ -22,14 +35,7 @@ extension Shard {
         begin(now)
         guard let slot = device(of: session) else { return }
         devices.at(slot).value.lastHeardAt = self.now
-        let isTaken =
-            switch feedback.kind {
-            // An opened message ends, which makes room.
-            case .opened: true
-            case .shown: store.acceptsWrites
-            case .action: store.acceptsWrites && Wire.Limits.actions.contains(feedback.action)
-            }
-        guard isTaken else {
+        guard mayRecord(feedback.kind, action: feedback.action) else {
             numbers.feedbackIgnored &+= 1
             return
         }
@@ -38,27 +44,51 @@ extension Shard {
                 shard.numbers.feedbackIgnored &+= 1
                 return
             }
-            let id = feedback.messageID
+            let report = DeviceReport(
+                kind: feedback.kind, action: feedback.action, message: feedback.messageID, at: shard.now)
             shard.whileBusy(slot) { shard, done in
-                switch feedback.kind {
-                case .opened: shard.markOpened(id, slot, completion: done)
-                case .shown: shard.report(.shown, of: id, slot, completion: done)
-                case .action: shard.report(.action, number: feedback.action, of: id, slot, completion: done)
-                }
+                shard.record(report, of: slot) { shard, _ in done(&shard) }
             } then: { shard in
                 shard.pump(slot)
             }
         }
     }
 
+    private func mayRecord(_ kind: Feedback.Kind, action: UInt32) -> Bool {
+        switch kind {
+        // An opened message ends, which makes room.
+        case .opened: true
+        case .shown: store.acceptsWrites
+        case .action: store.acceptsWrites && Wire.Limits.actions.contains(action)
+        }
+    }
+
+    /// Records one event of a device; the device is ready, and held until the end of this (`whileBusy`).
+    mutating func record(
+        _ report: DeviceReport, of slot: DeviceSlot, completion: @escaping (inout Shard, EventVerdict) -> Void
+    ) {
+        guard mayRecord(report.kind, action: report.action) else {
+            numbers.feedbackIgnored &+= 1
+            return completion(&self, store.acceptsWrites ? .ignored : .retry)
+        }
+        switch report.kind {
+        case .opened: markOpened(report, slot, completion: completion)
+        case .shown: note(.shown, report, slot, completion: completion)
+        case .action: note(.action, report, slot, completion: completion)
+        }
+    }
+
     /// Ends a message as opened if it is the device's own and pending; otherwise that is a late event of its trace.
     ///
     /// The device is ready, and held until the end of this (`whileBusy`).
-    mutating func markOpened(_ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void) {
+    mutating func markOpened(
+        _ opened: DeviceReport, _ slot: DeviceSlot, completion: @escaping (inout Shard, EventVerdict) -> Void
+    ) {
+        let message = opened.message
         guard !devices.at(slot).value.flags.contains(.replayOpened),
             let shown = Self.lateKey(.shown, message), message.bucket == devices.at(slot).value.bucket
         else {
-            report(.opened, of: message, slot, completion: completion)
+            note(.opened, opened, slot, completion: completion)
             return
         }
         lookUp(shown) { shard, late in
@@ -69,7 +99,7 @@ extension Shard {
             {
                 let entry = shard.messages.at(listed)
                 shard.endOpened(entry.value.facts, message: listed, job: entry.value.job, slot, wasShown)
-                completion(&shard)
+                completion(&shard, .recorded)
                 return
             }
             let cid = shard.devices.at(slot).value.cid
@@ -78,41 +108,43 @@ extension Shard {
                     shard.jobs.at(job).value.row.facts.strategy.endsWhenOpened
                 else {
                     if case .found(let job) = found { shard.dropJobIfDone(job) }
-                    shard.markColdOpened(message, slot, wasShown, completion: completion)
+                    shard.markColdOpened(opened, slot, wasShown, completion: completion)
                     return
                 }
                 let entry = shard.jobs.at(job)
                 shard.endOpened(entry.value.row.facts, message: entry.value.message, job: job, slot, wasShown)
-                completion(&shard)
+                completion(&shard, .recorded)
             }
         }
     }
 
     /// As `markOpened` for a message that is neither in memory nor has a job row: only its device's queue has it.
     private mutating func markColdOpened(
-        _ message: MessageID, _ slot: DeviceSlot, _ wasShown: Bool, completion: @escaping (inout Shard) -> Void
+        _ opened: DeviceReport, _ slot: DeviceSlot, _ wasShown: Bool,
+        completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
+        let message = opened.message
         guard maySearchQueue(of: slot, for: message), let bucket = message.bucket else {
-            report(.opened, of: message, slot, completion: completion)
+            note(.opened, opened, slot, completion: completion)
             return
         }
         // Most opened messages have ended.
         readTrace(message, bucket: bucket) { shard, trace in
             guard trace.isAbsent else {
-                shard.report(.opened, of: message, slot, completion: completion)
+                shard.note(.opened, opened, slot, completion: completion)
                 return
             }
             shard.searchQueue(of: slot, for: message, from: 0) { shard, found in
                 guard let found, found.facts.strategy.endsWhenOpened else {
                     // What the device names in vain costs a search: the next one comes a second later.
                     shard.devices.at(slot).value.queuedSearchAt = shard.now
-                    shard.report(.opened, of: message, slot, completion: completion)
+                    shard.note(.opened, opened, slot, completion: completion)
                     return
                 }
                 let listed = shard.adoptMessage(found, device: slot)
                 let entry = shard.messages.at(listed)
                 shard.endOpened(entry.value.facts, message: listed, job: entry.value.job, slot, wasShown)
-                completion(&shard)
+                completion(&shard, .recorded)
             }
         }
     }
@@ -130,36 +162,36 @@ extension Shard {
 
     // MARK: Events
 
-    /// Records an event of one of the device's messages, once.
-    private mutating func report(
-        _ event: TraceEvent, number: UInt32 = 0, of message: MessageID, _ slot: DeviceSlot,
-        completion: @escaping (inout Shard) -> Void
+    /// Notes an event of one of the device's messages, once.
+    private mutating func note(
+        _ event: TraceEvent, _ report: DeviceReport, _ slot: DeviceSlot,
+        completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
-        findReported(message, slot) { shard, found in
-            guard let found else {
+        findReported(report.message, slot) { shard, found in
+            guard case .found(var found) = found else {
                 shard.numbers.feedbackIgnored &+= 1
-                completion(&shard)
-                return
+                return completion(&shard, found.isAbsent ? .ignored : .retry)
             }
+            if report.isOfNotification, found.wasLeased { found.isVendor = true }
             if event == .action {
-                shard.reportAction(number, of: found, slot, completion: completion)
+                shard.noteAction(report, of: found, slot, completion: completion)
             } else {
-                shard.reportOnce(event, of: found, slot, completion: completion)
+                shard.noteOnce(event, at: report.at, of: found, slot, completion: completion)
             }
         }
     }
 
     /// Finds a message of this device: in memory, by its job, by its trace, or among the rows of its queue.
     private mutating func findReported(
-        _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, ReportedMessage?) -> Void
+        _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, Found<ReportedMessage>) -> Void
     ) {
         let device = devices.at(slot)
-        guard message.bucket == device.value.bucket else { return completion(&self, nil) }
+        guard message.bucket == device.value.bucket else { return completion(&self, .absent) }
         let cid = device.value.cid
         if let listed = listedMessage(message, of: slot) {
             let entry = messages.at(listed)
             let row = entry.value.job == .none ? nil : jobs.at(entry.value.job).value.row
-            completion(&self, Self.reported(entry.value.facts, row))
+            completion(&self, .found(Self.reported(entry.value.facts, row)))
             return
         }
         findJob(message) { shard, found in
@@ -167,27 +199,29 @@ extension Shard {
             case .found(let job):
                 let row = shard.jobs.at(job).value.row
                 shard.dropJobIfDone(job)
-                return completion(&shard, row.facts.cid == cid ? Self.reported(row.facts, row) : nil)
-            case .unreadable: return completion(&shard, nil)
+                return completion(&shard, row.facts.cid == cid ? .found(Self.reported(row.facts, row)) : .absent)
+            case .unreadable: return completion(&shard, .unreadable)
             case .absent: break
             }
-            guard let bucket = message.bucket else { return completion(&shard, nil) }
+            guard let bucket = message.bucket else { return completion(&shard, .absent) }
             shard.readTrace(message, bucket: bucket) { shard, found in
                 let trace: TraceRow
                 switch found {
                 case .found(let row): trace = row
-                case .unreadable: return completion(&shard, nil)
+                case .unreadable: return completion(&shard, .unreadable)
                 case .absent: return shard.findQueued(message, slot, completion: completion)
                 }
-                guard trace.facts.cid == cid else { return completion(&shard, nil) }
+                guard trace.facts.cid == cid else { return completion(&shard, .absent) }
                 let isVendor =
                     trace.finalState == .opened || trace.finalState == .handedOff
                     || trace.steps.contains { $0.event == .vendorAccepted }
                 completion(
                     &shard,
-                    ReportedMessage(
-                        id: message, task: trace.facts.task, isVendor: isVendor,
-                        events: Set(trace.steps.lazy.filter { $0.detail.isEmpty }.map(\.event))))
+                    .found(
+                        ReportedMessage(
+                            id: message, task: trace.facts.task, isVendor: isVendor,
+                            wasLeased: trace.steps.contains { $0.event == .leased },
+                            events: Set(trace.steps.lazy.filter { $0.detail.isEmpty }.map(\.event)))))
             }
         }
     }
@@ -196,17 +230,18 @@ extension Shard {
         // Rows of older versions had an action as a `shown` with a detail.
         let events = Set((job?.steps ?? []).lazy.filter { $0.detail.isEmpty }.map(\.event))
         return ReportedMessage(
-            id: facts.message, task: facts.task, isVendor: job.map { $0.alertedAt > 0 } ?? false, events: events)
+            id: facts.message, task: facts.task, isVendor: job.map { $0.alertedAt > 0 } ?? false,
+            wasLeased: job.map { $0.attempts > 0 } ?? false, events: events)
     }
 
     /// Looks for an un-acked message in the rows of its device's queue, which no id finds; once a second a device.
     private mutating func findQueued(
-        _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, ReportedMessage?) -> Void
+        _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, Found<ReportedMessage>) -> Void
     ) {
-        guard maySearchQueue(of: slot, for: message) else { return completion(&self, nil) }
+        guard maySearchQueue(of: slot, for: message) else { return completion(&self, .absent) }
         devices.at(slot).value.queuedSearchAt = now
         searchQueue(of: slot, for: message, from: 0) { shard, row in
-            completion(&shard, row.map { Self.reported($0.facts, $0.job) })
+            completion(&shard, row.map { .found(Self.reported($0.facts, $0.job)) } ?? .absent)
         }
     }
 
@@ -234,63 +269,69 @@ extension Shard {
     }
 
     /// Records `shown` or `opened`, unless it is recorded already.
-    private mutating func reportOnce(
-        _ event: TraceEvent, of found: ReportedMessage, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void
+    private mutating func noteOnce(
+        _ event: TraceEvent, at time: GatewayTime, of found: ReportedMessage, _ slot: DeviceSlot,
+        completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
         guard let key = Self.lateKey(event, found.id), let shown = Self.lateKey(.shown, found.id),
             !found.events.contains(event)
-        else { return completion(&self) }
+        else { return completion(&self, .repeated) }
         lookUp(key) { shard, late in
             switch late {
-            case .found: return completion(&shard)
+            case .found: return completion(&shard, .repeated)
             case .unreadable:
                 shard.numbers.feedbackIgnored &+= 1
-                return completion(&shard)
+                return completion(&shard, .retry)
             case .absent: break
             }
             guard event == .opened, !found.events.contains(.shown) else {
-                shard.writeOnce(event, of: found, slot, wasShown: found.events.contains(.shown))
-                completion(&shard)
+                shard.writeOnce(event, at: time, of: found, slot, wasShown: found.events.contains(.shown))
+                completion(&shard, .recorded)
                 return
             }
             // A click implies that the user saw the alert; on the live channel only the client knows whether it showed
             // something.
             shard.lookUp(shown) { shard, late in
-                shard.writeOnce(event, of: found, slot, wasShown: !late.isAbsent)
-                completion(&shard)
+                shard.writeOnce(event, at: time, of: found, slot, wasShown: !late.isAbsent)
+                completion(&shard, .recorded)
             }
         }
     }
 
-    private mutating func writeOnce(_ event: TraceEvent, of found: ReportedMessage, _ slot: DeviceSlot, wasShown: Bool)
-    {
+    private mutating func writeOnce(
+        _ event: TraceEvent, at time: GatewayTime, of found: ReportedMessage, _ slot: DeviceSlot, wasShown: Bool
+    ) {
         let isOpened = event == .opened
         inBatch(of: slot) { shard in
             if isOpened { shard.count(found.isVendor ? .clickedVendor : .clickedLive) }
             if !isOpened || found.isVendor && !wasShown { shard.count(found.isVendor ? .shownVendor : .shownLive) }
             shard.noteTaskEvent(
                 isOpened ? .opened : .shown, isVendor: found.isVendor, task: found.task, message: found.id)
-            shard.noteLate(event, of: found.id, detail: "")
+            shard.noteLate(event, at: time, of: found.id, detail: "")
         }
     }
 
     /// Records a custom action: each number once, and at most `actionsPerMessage` numbers a message.
-    private mutating func reportAction(
-        _ number: UInt32, of found: ReportedMessage, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void
+    private mutating func noteAction(
+        _ report: DeviceReport, of found: ReportedMessage, _ slot: DeviceSlot,
+        completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
-        guard let key = Self.lateKey(.action, found.id) else { return completion(&self) }
+        guard let key = Self.lateKey(.action, found.id) else { return completion(&self, .ignored) }
+        let number = report.action
         lookUp(key) { shard, late in
             let known: [MessageTrace.Step]
             switch late {
-            case .unreadable: return shard.ignoreAction(completion)
+            case .unreadable: return shard.ignoreAction(.retry, completion)
             case .absent: known = []
             case .found(let row): known = LateEventRow.read(row.bytes)
             }
             if !late.isAbsent || !found.task.hasLedger {
                 let isKnown = known.contains { $0.detail == String(number) }
-                guard isKnown || known.count < Limits.actionsPerMessage else { return shard.ignoreAction(completion) }
-                if !isKnown { shard.writeAction(number, beside: known, of: found, slot) }
-                completion(&shard)
+                guard isKnown || known.count < Limits.actionsPerMessage else {
+                    return shard.ignoreAction(.ignored, completion)
+                }
+                if !isKnown { shard.writeAction(report, beside: known, of: found, slot) }
+                completion(&shard, isKnown ? .repeated : .recorded)
                 return
             }
             // A task's reports outlive traces, and with them the row beside the trace.
@@ -299,28 +340,35 @@ extension Shard {
                 shard.devices.at(slot).value.bucket, .taskEvent, found.task, item: first)
             shard.read([.scan(partition: start, rowLimit: Limits.actionsPerMessage, byteLimit: 64 << 10)]) {
                 shard, reply in
-                guard case .rows(let rows, _)? = reply.results.first else { return shard.ignoreAction(completion) }
+                guard case .rows(let rows, _)? = reply.results.first else {
+                    return shard.ignoreAction(.retry, completion)
+                }
                 let own = rows.filter { $0.key.item & ~0xFFF == first }
                 let wanted = TaskEventRow.item(found.id, .action, action: number)
                 let isKnown = own.contains { $0.key.item == wanted }
-                guard isKnown || own.count < Limits.actionsPerMessage else { return shard.ignoreAction(completion) }
-                if !isKnown { shard.writeAction(number, beside: known, of: found, slot) }
-                completion(&shard)
+                guard isKnown || own.count < Limits.actionsPerMessage else {
+                    return shard.ignoreAction(.ignored, completion)
+                }
+                if !isKnown { shard.writeAction(report, beside: known, of: found, slot) }
+                completion(&shard, isKnown ? .repeated : .recorded)
             }
         }
     }
 
     private mutating func writeAction(
-        _ number: UInt32, beside known: [MessageTrace.Step], of found: ReportedMessage, _ slot: DeviceSlot
+        _ report: DeviceReport, beside known: [MessageTrace.Step], of found: ReportedMessage, _ slot: DeviceSlot
     ) {
         inBatch(of: slot) { shard in
-            shard.noteTaskEvent(.action, isVendor: found.isVendor, action: number, task: found.task, message: found.id)
-            shard.noteLate(.action, of: found.id, detail: String(number), beside: known)
+            shard.noteTaskEvent(
+                .action, isVendor: found.isVendor, action: report.action, task: found.task, message: found.id)
+            shard.noteLate(.action, at: report.at, of: found.id, detail: String(report.action), beside: known)
         }
     }
 
-    private mutating func ignoreAction(_ completion: @escaping (inout Shard) -> Void) {
+    private mutating func ignoreAction(
+        _ verdict: EventVerdict, _ completion: @escaping (inout Shard, EventVerdict) -> Void
+    ) {
         numbers.feedbackIgnored &+= 1
-        completion(&self)
+        completion(&self, verdict)
     }
 }

@@ -194,32 +194,34 @@ extension Shard {
 
     /// Answers with a trace and the events recorded beside it.
     private mutating func addLateEvents(_ trace: MessageTrace, _ origin: Origin) {
+        lateEvents(of: trace.message) { shard, late, _ in
+            var told = trace
+            // What can be read is told.
+            if !late.isEmpty { told.steps = (trace.steps + late).sorted { $0.time < $1.time } }
+            shard.tell(.messageTrace(origin, .known(told)))
+        }
+    }
+
+    /// Reads the events that are recorded beside a message's trace.
+    mutating func lateEvents(
+        of message: MessageID, completion: @escaping (inout Shard, [MessageTrace.Step], Reading) -> Void
+    ) {
         var steps: [MessageTrace.Step] = []
         var asked: [StoreRead] = []
         for event in LateEventRow.events {
-            guard let key = Self.lateKey(event, trace.message) else { continue }
+            guard let key = Self.lateKey(event, message) else { continue }
             switch store.young(key) {
             case .found(let location, _): steps += LateEventRow.read(store.bytes(at: location))
             case .deleted: break
             case .unknown: if !store.isCertainlyAbsent(key) { asked.append(.get(key)) }
             }
         }
+        guard !asked.isEmpty else { return completion(&self, steps, .whole) }
         let known = steps
-        let finish: (inout Shard, [MessageTrace.Step]) -> Void = { shard, late in
-            var told = trace
-            if !known.isEmpty || !late.isEmpty {
-                told.steps = (trace.steps + known + late).sorted { $0.time < $1.time }
-            }
-            shard.tell(.messageTrace(origin, .known(told)))
-        }
-        guard !asked.isEmpty else {
-            finish(&self, [])
-            return
-        }
         read(asked) { shard, reply in
-            var late: [MessageTrace.Step] = []
+            var late = known
             for case .row(let stored?) in reply.results { late += LateEventRow.read(stored.bytes) }
-            finish(&shard, late)
+            completion(&shard, late, reply.failure == nil ? .whole : .unreadable)
         }
     }
 }

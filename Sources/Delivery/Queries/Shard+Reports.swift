@@ -183,8 +183,22 @@ extension Shard {
                 totals.vendor.clicked = isOpened ? 1 : 0
                 totals.all.received = isAcked || isOpened ? 1 : 0
                 (totals.all.shown, totals.all.clicked) = (totals.vendor.shown, totals.vendor.clicked)
-                shard.answer(origin, .totals(totals))
+                shard.answerSingle(
+                    totals, of: row.message, steps: trace.steps, isVendor: wasAlerted, origin)
             }
+        }
+    }
+
+    /// Answers with a single push's totals and what its device reported of it.
+    private mutating func answerSingle(
+        _ totals: TaskTotals, of message: MessageID, steps: [MessageTrace.Step], isVendor: Bool, _ origin: Origin
+    ) {
+        lateEvents(of: message) { shard, late, reading in
+            guard reading == .whole else { return shard.answer(origin, .busy) }
+            var totals = totals
+            totals.takeReported(
+                steps + late, isVendor: isVendor || late.contains { $0.event == .vendorAccepted })
+            shard.answer(origin, .totals(totals))
         }
     }
 
@@ -218,7 +232,9 @@ extension Shard {
                 totals.takeOut(
                     wasSent: !found.facts.flags.contains(.offline) || found.steps.contains { $0.event == .sent },
                     wasAlerted: found.alertedAt > 0)
-                return shard.answer(origin, .totals(totals))
+                // A receipt may overtake the sender's result.
+                return shard.answerSingle(
+                    totals, of: row.message, steps: found.steps, isVendor: found.attempts > 0, origin)
             }
             guard let bucket = row.message.bucket else { return shard.answer(origin, .unknown) }
             shard.lookUp(StoreKey(bucket, row.table, row.cid, item: row.item)) { shard, found in
@@ -230,7 +246,7 @@ extension Shard {
                     facts = MessageRow(stored.bytes)?.facts(cid: row.cid, table: row.table, item: row.item)
                 }
                 totals.takeOut(wasSent: facts.map { !$0.flags.contains(.offline) } ?? false, wasAlerted: false)
-                shard.answer(origin, .totals(totals))
+                shard.answerSingle(totals, of: row.message, steps: [], isVendor: false, origin)
             }
         }
     }

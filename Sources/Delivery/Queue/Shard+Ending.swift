@@ -93,10 +93,11 @@ extension Shard {
 
     /// Notes, in the open batch, an event of a message apart from its job and its end; `known` is already in the row.
     mutating func noteLate(
-        _ event: TraceEvent, of message: MessageID, detail: String, beside known: [MessageTrace.Step] = []
+        _ event: TraceEvent, at time: GatewayTime? = nil, of message: MessageID, detail: String,
+        beside known: [MessageTrace.Step] = []
     ) {
         guard let key = Self.lateKey(event, message) else { return }
-        let steps = known + [MessageTrace.Step(event: event, time: now, detail: detail)]
+        let steps = known + [MessageTrace.Step(event: event, time: time ?? now, detail: detail)]
         store.putRow(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: LateEventRow.byteCount(steps)) {
             LateEventRow.write(steps, into: $0)
         }

@@ -240,6 +240,25 @@ package struct TaskTotals: Sendable, Equatable {
         all.sent += wasSent || wasAlerted ? 1 : 0
     }
 
+    /// Counts, of one message, what its device reported: by the vendor's alert, or live.
+    mutating func takeReported(_ steps: [MessageTrace.Step], isVendor: Bool) {
+        // Rows of older versions had an action as a `shown` with a detail.
+        let isOpened = steps.contains { $0.event == .opened && $0.detail.isEmpty }
+        let isShown = steps.contains { $0.event == .shown && $0.detail.isEmpty }
+        if isVendor, isShown || isOpened {
+            (vendor.sent, vendor.received, vendor.shown) = (1, 1, 1)
+            (all.sent, all.received) = (1, 1)
+            if isOpened { vendor.clicked = 1 }
+        } else {
+            if isShown { live.shown = 1 }
+            if isOpened { live.clicked = 1 }
+        }
+        (all.shown, all.clicked) = (max(live.shown, vendor.shown), max(live.clicked, vendor.clicked))
+        for step in steps where step.event == .action {
+            if let number = UInt32(step.detail) { actions[number] = 1 }
+        }
+    }
+
     package mutating func add(_ other: TaskTotals) {
         accepted += other.accepted
         for index in finals.indices { finals[index] += other.finals[index] }

@@ -25,6 +25,7 @@ package enum Effect {
     indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
     indirect case messageTrace(Origin, TraceAnswer)
     indirect case directoryAnswered(Origin, DirectoryReply)
+    indirect case receiptAnswered(Origin, ReceiptAnswer)
     indirect case task(Origin, TaskAnswer)
     /// A task is due, or a restart found it half done: the gateway goes on with it.
     indirect case taskDue(TaskRecord)

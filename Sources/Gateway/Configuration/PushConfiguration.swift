@@ -31,6 +31,7 @@ package struct PushConfiguration: Sendable, Equatable {
         let most: ClosedRange<Int64> = 0...1_000_000_000
         Self.read(object, "authenticationsPerMinute", most, &rates.authenticationsPerMinute)
         Self.read(object, "callsPerMinute", most, &rates.callsPerMinute)
+        Self.read(object, "receiptsPerMinute", most, &rates.receiptsPerMinute)
         Self.read(object, "listsPerMinute", most, &rates.listsPerMinute)
         Self.read(object, "listsPerDay", most, &rates.listsPerDay)
         Self.read(object, "broadcastsPerMinute", most, &rates.broadcastsPerMinute)

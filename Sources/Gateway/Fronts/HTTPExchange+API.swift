@@ -7,7 +7,8 @@ extension HTTPExchange {
         body(
             APIRequest(
                 method: APIRequest.Method(method), target: rawTargetBytes, token: headerBytes("token"),
-                authorization: headerBytes("authorization"), body: self.body, peerIsLoopback: isLoopback))
+                authorization: headerBytes("authorization"), proof: headerBytes("x-longwire-proof"), body: self.body,
+                peerIsLoopback: isLoopback))
     }
 
     func respond(_ response: APIResponse) {

@@ -40,6 +40,7 @@ final class PublicFront {
     private var waiting: [Int: [WaitingPush]] = [:]
     private var queries = StampedTable<Gathering<(cid: DeviceID, answer: DeviceAnswer)>>(
         limit: PublicFront.pendingLimit)
+    var receipts = StampedTable<HTTPExchange>(limit: PublicFront.pendingLimit)
 
     init(_ owner: GatewayLoop) {
         self.owner = owner
@@ -50,7 +51,7 @@ final class PublicFront {
         api.rates = owner.context.rates
     }
 
-    var hasWorkUnderWay: Bool { pushes.count > 0 || queries.count > 0 || !waiting.isEmpty }
+    var hasWorkUnderWay: Bool { pushes.count > 0 || queries.count > 0 || receipts.count > 0 || !waiting.isEmpty }
 
     func reload(_ snapshot: GatewaySnapshot) {
         api.registry = snapshot.registry
@@ -83,6 +84,7 @@ final class PublicFront {
             owner.campaigns.perform(action) { [weak self] response in self?.respond(exchange, response) }
         case .revokeToken(let token, let response):
             owner.revoke(token) { [weak self] in self?.respond(exchange, response) }
+        case .receipt(let request): receipt(exchange, request)
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
         }

@@ -73,6 +73,8 @@ extension GatewayLoop {
             answer(.directory(origin, reply))
         case .task(let origin, let said):
             answer(.task(origin, said))
+        case .receiptAnswered(let origin, let said):
+            answer(.receipt(origin, said))
         case .taskDue(let record):
             // Begun when this turn's effects are done: it calls the shard.
             dueTasks.append(record)
@@ -128,6 +130,8 @@ extension GatewayLoop {
             directoryFront.answered(route, origin.request, reply)
         case .task(_, let said):
             campaigns.coordinator.answered(route, .task(said))
+        case .receipt(_, let said):
+            publicFront.answered(route, said)
         }
     }
 }

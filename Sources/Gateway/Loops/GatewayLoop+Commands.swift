@@ -51,6 +51,13 @@ extension GatewayLoop {
         withShard { $0.directory(command, now: now) }
     }
 
+    /// What a device reports over HTTPS.
+    func receipt(_ command: ReceiptCommand) {
+        let target = command.bucket.loop(of: loopCount)
+        guard target == index else { return send(.receipt(command), to: target) }
+        withShard { $0.receipt(command, now: now) }
+    }
+
     func task(_ command: TaskCommand, on target: Int, origin: Origin) {
         guard target == index else { return send(.task(command, origin), to: target) }
         withShard { $0.task(command, origin: origin, now: now) }
@@ -126,6 +133,7 @@ extension GatewayLoop {
                     answer(.published(command.origin, outcome))
                 }
             case .list(let fanout): fanout.forEach { answerBusy($0) }
+            case .receipt(let command): answer(.receipt(command.origin, .busy))
             case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .task, .answers,
                 .jobsAvailable, .launched:
                 kept.append(message)
@@ -160,6 +168,7 @@ extension GatewayLoop {
                 withShard { $0.trace(of: message, origin: origin, now: now) }
             case .directory(let command):
                 direct(command, to: index)
+            case .receipt(let command): receipt(command)
             case .task(let command, let origin): task(command, on: index, origin: origin)
             case .list(let fanout): publish(fanout, on: index)
             case .launched(let record): launch(record)

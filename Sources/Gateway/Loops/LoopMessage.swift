@@ -18,6 +18,8 @@ enum LoopMessage: Sendable {
     case extend([ExtendItem], milliseconds: Int64, apps: Set<AppKey>?, Origin)
     case deviceStatus(DeviceAddress, Origin)
     case trace(MessageID, Origin)
+    /// What a device reports over HTTPS.
+    case receipt(ReceiptCommand)
     /// A step of an operation on aliases, tags, blacklist or badge.
     case directory(DirectoryCommand)
     /// Something about a task, for the receiving loop's shard.
@@ -45,11 +47,12 @@ enum LoopAnswer: Sendable {
     indirect case trace(Origin, TraceAnswer)
     indirect case directory(Origin, DirectoryReply)
     indirect case task(Origin, TaskAnswer)
+    indirect case receipt(Origin, ReceiptAnswer)
 
     var origin: Origin {
         switch self {
         case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _),
-            .deviceStatus(let origin, _, _), .directory(let origin, _), .task(let origin, _):
+            .deviceStatus(let origin, _, _), .directory(let origin, _), .task(let origin, _), .receipt(let origin, _):
             origin
         }
     }

@@ -21,6 +21,8 @@ struct Route: Equatable, Sendable {
         case task
         /// A device of a list; the slot is the pending list's, `Origin.request` the device's place.
         case list
+        /// A receipt; the slot is the waiting exchange's.
+        case receipt
     }
 
     static let slotLimit = 1 << 24

@@ -38,6 +38,9 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
     case closedByPeer, closedForHeartbeat, closedForHello, closedForSlowReader, closedForStop, closedForOverload,
         closedForClock, closedForProof, closedForReplacement, closedForProtocol, closedForStore, closedOtherwise
 
+    case receiptRecorded, receiptRepeated, receiptIgnored, receiptRetry
+    case receiptRefused, receiptSkewed, receiptBusy
+
     case http2xx, http4xx, http5xx, admin2xx, admin4xx, admin5xx
 
     /// The counter of connections that we closed with this code.
@@ -55,6 +58,16 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
         case .wrongListener, .unexpectedFrame, .frameTooLarge, .malformed, .badAck, .floods: .closedForProtocol
         case .storeUnavailable: .closedForStore
         case .moved, .internalError: .closedOtherwise
+        }
+    }
+
+    /// The counter of one event of a receipt.
+    package static func event(_ verdict: EventVerdict) -> LoopCounter {
+        switch verdict {
+        case .recorded: .receiptRecorded
+        case .repeated: .receiptRepeated
+        case .ignored: .receiptIgnored
+        case .retry: .receiptRetry
         }
     }
 

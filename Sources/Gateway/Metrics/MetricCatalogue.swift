@@ -173,6 +173,14 @@ package enum MetricCatalogue {
             "Feedback that was not recorded: an unknown message or action, too many, or no room.",
             .sum { $0.shard.feedbackIgnored }),
         Metric(
+            "longwire_receipt_events_total", .counter, "Events that devices reported over HTTPS, by result.",
+            .counter(.receiptRecorded, [.result: "recorded"]), .counter(.receiptRepeated, [.result: "repeated"]),
+            .counter(.receiptIgnored, [.result: "ignored"]), .counter(.receiptRetry, [.result: "retry"])),
+        Metric(
+            "longwire_receipts_refused_total", .counter, "Receipts of which no event was looked at, by reason.",
+            .counter(.receiptRefused, [.reason: "proof"]), .counter(.receiptSkewed, [.reason: "clockSkew"]),
+            .counter(.receiptBusy, [.reason: "busy"])),
+        Metric(
             "longwire_alerted_twice_total", .counter, "Messages acked and alerted by the vendor as well.",
             MetricSample.vendors { $0.alertedTwice }),
     ]

@@ -47,14 +47,19 @@ enum PushFuzz {
         let body = script.rest()
         if path == 5 { return try native(body, random) }
 
+        let proof = [UInt8](repeating: UInt8(ascii: "a"), count: 64)
+
         try checkPath(target)
         let action = target.withUnsafeBytes { target in
             body.withUnsafeBytes { body in
-                guard let token else {
-                    return api.handle(APIRequest(method: method, target: target, body: body), now: now)
-                }
-                return token.withUnsafeBytes {
-                    api.handle(APIRequest(method: method, target: target, token: $0, body: body), now: now)
+                proof.withUnsafeBytes { proof in
+                    guard let token else {
+                        return api.handle(
+                            APIRequest(method: method, target: target, proof: proof, body: body), now: now)
+                    }
+                    return token.withUnsafeBytes {
+                        api.handle(APIRequest(method: method, target: target, token: $0, body: body), now: now)
+                    }
                 }
             }
         }
@@ -88,6 +93,13 @@ enum PushFuzz {
         case .campaign(let action):
             try require(token == valid, "a task without the app's token")
             try check(action)
+        case .receipt(let request):
+            let command = request.command(origin: .none)
+            try require((1...Limits.receiptEventCount).contains(command.events.count), "\(command.events.count) events")
+            try require(command.transcript.count > body.count && command.proof.count == 32, "a proof of something else")
+            for answer in [ReceiptAnswer.taken(EventVerdict.allCases), .refused, .clockSkew(serverTime: now), .busy] {
+                try JSONFuzz.check(ReceiptRequest.answer(answer))
+            }
         case .healthz, .readyz: break
         }
     }
@@ -123,7 +135,7 @@ enum PushFuzz {
         let paths = [
             "push/list/message", "push/list/cid", "push/list/alias", "push/single/alias", "push/single/batch/alias",
             "report/push/task/", "report/push/date/", "task/schedule/", "push/all", "push/tag", "push/fast_custom_tag",
-            "push/single/cid_by_tag", "push/list/cid_by_tag",
+            "push/single/cid_by_tag", "push/list/cid_by_tag", "receipt",
         ]
         let path = paths[script.choice(paths.count)]
         return Array("/v2/demoApp/\(path)".utf8) + (path.hasSuffix("/") ? script.bytes(upTo: 255) : [])

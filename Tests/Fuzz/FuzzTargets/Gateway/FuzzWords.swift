@@ -8,6 +8,8 @@ final class FuzzWords {
     var time: GatewayTime
     /// By app: registered devices.
     var cids: [[String]] = [[], []]
+    /// Of registered devices, by cid.
+    var secrets: [String: [UInt8]] = [:]
     /// By app: tokens of the push API; the first one stays valid.
     var tokens: [[String]] = [[], []]
     var tasks = RecentWords()

@@ -58,10 +58,23 @@ package enum GatewayGrammar {
             }
             request.body = json.bytes
         }
-        let limit = isAdmin ? Limits.adminBodyByteCount : Limits.requestBodyByteCount
+        if call.hasSuffix("/receipt") { prove(&request, app, words) }
+        let limit =
+            isAdmin
+            ? Limits.adminBodyByteCount
+            : call.hasSuffix("/receipt") ? Limits.openBodyByteCount : Limits.requestBodyByteCount
         if request.body.count > limit / 2 { request.isUncouth = true }
         words.byteBudget -= request.body.count
         return request
+    }
+
+    /// The proof of the device that the body names, if there is one.
+    private static func prove(_ request: inout FuzzRequest, _ app: Int, _ words: FuzzWords) {
+        let cid = String(decoding: request.body.dropFirst(8).prefix(32), as: UTF8.self)
+        let transcript = ReceiptRequest.transcript(appID: FuzzWords.appIDs[app], body: request.body)
+        let proof = HMACSHA256.code(key: words.secrets[cid] ?? [], message: transcript)
+        let hex = proof.map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }.joined()
+        request.credential = "X-Longwire-Proof: \(hex)"
     }
 
     // MARK: Targets
@@ -192,6 +205,24 @@ package enum GatewayGrammar {
                 $0.member("appkey", known.appKey)
                 $0.member("timestamp", "\(time)")
                 $0.member("sign", SHA256.digest(Array((known.appKey + "\(time)" + secret).utf8)).hex)
+            }
+        },
+        "POST /v2/{appId}/receipt": { script, words, app, json in
+            let time = script.choice(16) == 0 ? script.edge(0...(1 << 52)) : words.time
+            let count = script.size(Limits.receiptEventCount)
+            json.object { json in
+                json.member("cid", cid(&script, words, app))
+                json.member("timestamp", number: time)
+                json.key("events")
+                json.array { json in
+                    for _ in 0..<count {
+                        let message = words.messages.pick(&script, otherwise: String(repeating: "0", count: 32))
+                        let kind = script.pick(["shown", "opened", "action"])
+                        let action = kind == "action" ? script.edge(90_001...90_999) : 0
+                        let at = script.flag() ? "" : #","at":\#(script.edge(0...words.time))"#
+                        json.value(#"{"msgId":"\#(message)","event":"\#(kind)","action":\#(action)\#(at)}"#)
+                    }
+                }
             }
         },
         "POST /v2/{appId}/push/single/cid": { script, words, app, json in

@@ -494,6 +494,7 @@ final class GatewayWorld {
                 devices[index].cid = welcome.cid
                 devices[index].secret = welcome.deviceSecret
                 words.cids[devices[index].app].append(welcome.cid.description)
+                words.secrets[welcome.cid.description] = welcome.deviceSecret
             case .deliver:
                 let deliver = try decode(Deliver.self, body)
                 try require(

@@ -1,0 +1,24 @@
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+
+// What devices report over HTTPS.
+extension PublicFront {
+    func receipt(_ exchange: HTTPExchange, _ request: ReceiptRequest) {
+        guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
+        guard let (slot, stamp) = receipts.insert(exchange) else { return respond(exchange, .busy) }
+        owner.receipt(request.command(origin: Route(.receipt, loop: owner.index, slot: slot, stamp: stamp).origin(0)))
+    }
+
+    func answered(_ route: Route, _ answer: ReceiptAnswer) {
+        guard let exchange = receipts[route.slot, route.stamp] else { return }
+        receipts.remove(route.slot, route.stamp)
+        switch answer {
+        case .taken(let verdicts): for verdict in verdicts { owner.metrics.count(.event(verdict)) }
+        case .refused: owner.metrics.count(.receiptRefused)
+        case .clockSkew: owner.metrics.count(.receiptSkewed)
+        case .busy: owner.metrics.count(.receiptBusy)
+        }
+        respond(exchange, ReceiptRequest.answer(answer))
+    }
+}

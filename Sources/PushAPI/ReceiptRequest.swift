@@ -1,0 +1,146 @@
+// `POST /v2/{appId}/receipt`: what a device reports of its messages without a connection. Its caller is a device's service
+// extension, so there is no token: the device's secret proves the call (docs/Semantics.md, "Receipts").
+
+internal import Campaigns
+package import Delivery
+internal import Wire
+
+/// A receipt, parsed; the device's loop checks its proof.
+package struct ReceiptRequest: Sendable {
+    private let device: DeviceAddress
+    private let timestamp: UInt64
+    private let transcript: [UInt8]
+    private let proof: [UInt8]
+    package let events: [ReceiptEvent]
+
+    fileprivate init(
+        device: DeviceAddress, timestamp: UInt64, transcript: [UInt8], proof: [UInt8], events: [ReceiptEvent]
+    ) {
+        (self.device, self.timestamp, self.transcript, self.proof) = (device, timestamp, transcript, proof)
+        self.events = events
+    }
+
+    package func command(origin: Origin) -> ReceiptCommand {
+        ReceiptCommand(
+            origin: origin, app: device.app, bucket: device.bucket, cid: device.cid, timestamp: timestamp,
+            transcript: transcript, proof: proof, events: events)
+    }
+
+    /// The bytes under a receipt's proof: "longwire receipt 1" ‖ 0 ‖ appId ‖ 0 ‖ the body as it was sent.
+    package static func transcript(appID: String, body: some Collection<UInt8>) -> [UInt8] {
+        Array("longwire receipt 1\0\(appID)\0".utf8) + body
+    }
+
+    package static func answer(_ answer: ReceiptAnswer) -> APIResponse {
+        switch answer {
+        case .taken(let verdicts):
+            APIResponse.getui(data: { writer in
+                writer.beginObject()
+                writer.key("results")
+                writer.beginArray()
+                for verdict in verdicts { writer.string("\(verdict)") }
+                writer.endArray()
+                writer.endObject()
+            })
+        case .refused:
+            .getui(.badProof, "this proof is of no device of this app: sign with the device's secret, or register anew")
+        case .clockSkew(let serverTime):
+            clockSkew(serverTime)
+        case .busy: .busy
+        }
+    }
+
+    private static func clockSkew(_ serverTime: GatewayTime) -> APIResponse {
+        var writer = JSONWriter(capacity: 192)
+        writer.beginObject()
+        writer.envelope(
+            .clockSkew, "timestamp is too far from serverTime, correct it by the difference and repeat once")
+        writer.key("data")
+        writer.beginObject()
+        writer.key("serverTime")
+        writer.integer(serverTime)
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: GetuiCode.clockSkew.httpStatus, body: writer.bytes)
+    }
+}
+
+extension PublicAPI {
+    func receipt(_ request: APIRequest, appID: String, now: GatewayTime) throws(GetuiFault) -> ReceiptRequest {
+        guard let app = registry[appID] else { throw .invalid("appId") }
+        guard let proof = request.proof.flatMap(Self.digest) else {
+            throw GetuiFault(
+                code: .badProof, message: "the header X-Longwire-Proof is missing, or is not 64 hex digits")
+        }
+        // Where the body comes along with its head nobody has judged its size.
+        guard request.body.count <= Limits.openBodyByteCount else {
+            throw .size("body", "at most \(Limits.openBodyByteCount) bytes")
+        }
+        guard let body = try parameters(request) else { throw .null("cid") }
+        guard let cidValue = body["cid"] else { throw .null("cid") }
+        guard let cidText = cidValue.stringBytes else { throw .type("cid") }
+        guard let cid = DeviceID(hex: cidText) else { throw .invalid("cid", "32 hex digits") }
+        guard let timestampValue = body["timestamp"] else { throw .null("timestamp") }
+        guard let timestamp = timestampValue.lenientInteger else { throw .type("timestamp") }
+        guard Self.times.contains(timestamp) else { throw .invalid("timestamp", "milliseconds since 1970") }
+        let events = try events(body["events"])
+        try take(.receipt, app, now: now)
+        return ReceiptRequest(
+            device: DeviceAddress(app: app.key, bucket: app.bucket(of: cid), cid: cid), timestamp: UInt64(timestamp),
+            transcript: ReceiptRequest.transcript(appID: appID, body: request.body), proof: proof, events: events)
+    }
+
+    /// Milliseconds that a JSON number can hold exactly.
+    private static let times: ClosedRange<Int64> = 0...(1 << 52)
+
+    private static func digest(_ hex: UnsafeRawBufferPointer) -> [UInt8]? {
+        guard hex.count == 64 else { return nil }
+        var bytes: [UInt8] = []
+        for place in stride(from: 0, to: 64, by: 2) {
+            guard let high = hexValue(hex[place]), let low = hexValue(hex[place + 1]) else { return nil }
+            bytes.append(high << 4 | low)
+        }
+        return bytes
+    }
+
+    private func events(_ list: JSONValue?) throws(GetuiFault) -> [ReceiptEvent] {
+        guard let list else { throw .null("events") }
+        guard list.kind == .array || list.isEmptyContainer else { throw .type("events") }
+        guard list.hasContent else { throw .empty("events") }
+        var events: [ReceiptEvent] = []
+        for item in list.elements {
+            guard events.count < Limits.receiptEventCount else {
+                throw .size("events", "at most \(Limits.receiptEventCount)")
+            }
+            guard item.kind == .object else { throw .type("events") }
+            events.append(try event(item))
+        }
+        return events
+    }
+
+    private func event(_ item: JSONValue) throws(GetuiFault) -> ReceiptEvent {
+        guard let messageValue = item["msgId"] else { throw .null("msgId") }
+        guard let messageText = messageValue.stringBytes else { throw .type("msgId") }
+        guard let message = MessageID(hex: messageText) else { throw .invalid("msgId", "32 hex digits") }
+        guard let name = item["event"] else { throw .null("event") }
+        guard name.kind == .string else { throw .type("event") }
+        var event: ReceiptEvent
+        if name.equals("shown") {
+            event = ReceiptEvent(kind: .shown, message: message)
+        } else if name.equals("opened") {
+            event = ReceiptEvent(kind: .opened, message: message)
+        } else if name.equals("action") {
+            guard let value = item["action"] else { throw .null("action") }
+            guard let number = value.lenientInteger else { throw .type("action") }
+            event = ReceiptEvent(kind: .action, message: message, action: UInt32(clamping: number))
+        } else {
+            throw .invalid("event", "shown, opened or action")
+        }
+        if let at = item["at"] {
+            guard let time = at.lenientInteger else { throw .type("at") }
+            guard Self.times.contains(time) else { throw .invalid("at", "milliseconds since 1970") }
+            event.at = time
+        }
+        return event
+    }
+}

@@ -1,0 +1,185 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// What a device reports over HTTPS while its app is dead.
+@Suite("Receipts")
+struct ReceiptTests {
+    private let harness = DeliveryHarness()
+
+    private func counted(_ extra: CountersRow.Extra) -> UInt32 {
+        var sum: UInt32 = 0
+        harness.store.loadAll(table: .counters) { sum += CountersRow($0.value)?.extra[extra] ?? 0 }
+        return sum
+    }
+
+    private func steps(_ message: MessageID, _ event: TraceEvent) -> [MessageTrace.Step] {
+        harness.trace(message)?.steps.filter { $0.event == event } ?? []
+    }
+
+    private func shown(_ message: MessageID, at time: GatewayTime = 0) -> ReceiptEvent {
+        ReceiptEvent(kind: .shown, message: message, at: time)
+    }
+
+    /// A device without a connection whose message the vendor has.
+    private func alerted() -> (phone: Phone, message: MessageID) {
+        let phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        let outcome = harness.publish(phone)
+        harness.settle(harness.lease()[0], .accepted)
+        return (phone, outcome.message)
+    }
+
+    @Test("what a device reports without a connection counts once, also after its record and the store were left")
+    func withoutConnection() {
+        let (phone, message) = alerted()
+        #expect(harness.receipt(phone, [shown(message), shown(message)]) == .taken([.recorded, .repeated]))
+        harness.store.cool()
+        #expect(harness.receipt(phone, [shown(message)]) == .taken([.repeated]))
+        harness.crash()
+        // Its record is on disk now.
+        #expect(harness.statistics.loadedDevices == 0)
+        #expect(harness.receipt(phone, [shown(message)]) == .taken([.repeated]))
+        #expect(counted(.shownVendor) == 1 && counted(.shownLive) == 0)
+        #expect(steps(message, .shown).count == 1)
+        #expect(harness.status(phone)?.isConnected == false)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test("an answer waits until what it tells is durable")
+    func durable() {
+        let (phone, message) = alerted()
+        harness.sendReceipt(phone, [shown(message)])
+        while harness.store.waitingReadCount > 0 { harness.store.deliverReplies() }
+        #expect(harness.receipts.isEmpty && harness.store.waitingBatchCount == 1)
+        harness.flush()
+        #expect(harness.receipts == [.taken([.recorded])])
+    }
+
+    @Test("a notification is the vendor's, though its sender has not told the result yet")
+    func beforeTheResult() {
+        let phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        let outcome = harness.publish(phone)
+        let job = harness.lease()[0]
+        #expect(harness.receipt(phone, [shown(outcome.message)]) == .taken([.recorded]))
+        harness.settle(job, .accepted)
+        #expect(counted(.shownVendor) == 1 && counted(.shownLive) == 0)
+    }
+
+    @Test("opened ends the message, an action is noted, and each once")
+    func everyKind() {
+        let (phone, message) = alerted()
+        let action = ReceiptEvent(kind: .action, message: message, action: 90_001)
+        let opened = ReceiptEvent(kind: .opened, message: message)
+        #expect(
+            harness.receipt(phone, [shown(message), action, opened, action, opened])
+                == .taken([.recorded, .recorded, .recorded, .repeated, .repeated]))
+        #expect(harness.finalState(message) == .opened)
+        #expect(counted(.clickedVendor) == 1 && counted(.shownVendor) == 1)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("the step has the device's time, between the message's acceptance and now")
+    func time() {
+        let (phone, message) = alerted()
+        let accepted = message.acceptedAtMilliseconds
+        harness.letTimePass(60_000)
+        #expect(harness.receipt(phone, [shown(message, at: accepted + 700)]) == .taken([.recorded]))
+        #expect(steps(message, .shown).map(\.time) == [accepted + 700])
+        for (number, time) in [(90_001, accepted - 9_000), (90_002, harness.now + 9_000)] as [(UInt32, GatewayTime)] {
+            _ = harness.receipt(
+                phone, [ReceiptEvent(kind: .action, message: message, action: number, at: time)])
+        }
+        #expect(steps(message, .action).map(\.time) == [accepted, harness.now])
+    }
+
+    @Test("another device's message, an unknown one and no action are ignored; the others of the call count")
+    func ignored() {
+        let (phone, message) = alerted()
+        let (other, others) = alerted()
+        let unknown = MessageID(bucket: phone.bucket, acceptedAt: harness.now, digest: 1)
+        let noAction = ReceiptEvent(kind: .action, message: message, action: 7)
+        #expect(
+            harness.receipt(phone, [shown(others), shown(unknown), noAction, shown(message)])
+                == .taken([.ignored, .ignored, .ignored, .recorded]))
+        #expect(steps(others, .shown).isEmpty)
+        #expect(harness.receipt(other, [shown(message)]) == .taken([.ignored]))
+        #expect(harness.statistics.feedbackIgnored == 4)
+    }
+
+    @Test("an unknown device, a wrong proof and another app's device are refused alike")
+    func refused() {
+        let (phone, message) = alerted()
+        var stranger = phone
+        stranger.cid = DeviceID(high: 1, low: 2)
+        #expect(harness.receipt(stranger, [shown(message)]) == .refused)
+        #expect(harness.receipt(phone, [shown(message)], proof: [1, 2, 3]) == .refused)
+        #expect(harness.receipt(phone, [shown(message)], app: DeliveryHarness.otherApp) == .refused)
+        harness.crash()
+        #expect(harness.receipt(phone, [shown(message)], proof: [1, 2, 3]) == .refused)
+        #expect(steps(message, .shown).isEmpty)
+    }
+
+    @Test("a clock that is off by more than the tolerance is told the time", arguments: [-1, 1])
+    func clock(direction: Int64) {
+        let (phone, message) = alerted()
+        let tolerance = ShardLimits().clockTolerance
+        #expect(
+            harness.receipt(phone, [shown(message)], clockAhead: direction * (tolerance + 1))
+                == .clockSkew(serverTime: harness.now))
+        #expect(steps(message, .shown).isEmpty)
+        #expect(harness.receipt(phone, [shown(message)], clockAhead: direction * tolerance) == .taken([.recorded]))
+    }
+
+    @Test("what cannot be read or written now is to be repeated, and then counts")
+    func retry() {
+        let (phone, message) = alerted()
+        harness.store.acceptsWrites = false
+        #expect(harness.receipt(phone, [shown(message)]) == .taken([.retry]))
+        harness.store.acceptsWrites = true
+        harness.crash()
+        harness.store.readsFailFrom = 0
+        #expect(harness.receipt(phone, [shown(message)]) == .busy)
+        harness.store.readsFailFrom = .max
+        #expect(harness.receipt(phone, [shown(message)]) == .taken([.recorded]))
+    }
+
+    @Test("every single read that fails leaves each event recorded once, or to be repeated")
+    func eachReadFails() {
+        for failing in 0..<12 {
+            let harness = DeliveryHarness()
+            let phone = harness.register(token: "aa")
+            harness.disconnect(phone)
+            harness.letTimePass(5_000)
+            let message = harness.publish(phone).message
+            harness.settle(harness.lease()[0], .accepted)
+            harness.store.cool()
+            harness.crash()
+            harness.store.failingReads = [harness.store.readCount + failing]
+            let first = harness.receipt(phone, [shown(message), shown(message)])
+            let second = harness.receipt(phone, [shown(message)])
+            switch first {
+            case .busy, .taken([.retry, .retry]): #expect(second == .taken([.recorded]), "read \(failing)")
+            case .taken([.retry, .recorded]), .taken([.recorded, .repeated]), .taken([.recorded, .retry]):
+                #expect(second == .taken([.repeated]), "read \(failing)")
+            default: Issue.record("read \(failing): \(String(describing: first))")
+            }
+            #expect(harness.store.violations.isEmpty)
+        }
+    }
+
+    @Test("a receipt is no sign of presence")
+    func presence() {
+        let (phone, message) = alerted()
+        let before = harness.status(phone)
+        harness.letTimePass(86_400_000)
+        _ = harness.receipt(phone, [shown(message)])
+        #expect(harness.status(phone)?.lastSeenAt == before?.lastSeenAt)
+        #expect(harness.status(phone)?.isReachable == false)
+    }
+}

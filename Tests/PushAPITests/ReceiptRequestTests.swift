@@ -1,0 +1,168 @@
+import Campaigns
+import Cryptography
+import Delivery
+import Testing
+import Wire
+
+@testable import PushAPI
+
+/// `POST receipt`: what a service extension sends.
+@Suite("Receipt requests")
+struct ReceiptRequestTests {
+    private let fixture = Fixture()
+    private static let cid = Fixture.cid.description
+    private static let message = "00a1b2c3d4e5f60718293a4b5c6d7e8f"
+    private static let proof = String(repeating: "Ab", count: 32)
+
+    private func call(_ body: String, proof: String? = ReceiptRequestTests.proof, app: String = "demoApp")
+        -> PublicAction
+    {
+        let pieces = [Array("/v2/\(app)/receipt".utf8), Array(body.utf8), Array((proof ?? "").utf8)]
+        return pieces[0].withUnsafeBytes { target in
+            pieces[1].withUnsafeBytes { body in
+                pieces[2].withUnsafeBytes { proofBytes in
+                    fixture.api.handle(
+                        APIRequest(
+                            method: .post, target: target, proof: proof == nil ? nil : proofBytes, body: body),
+                        now: Fixture.now)
+                }
+            }
+        }
+    }
+
+    private func body(_ events: String, timestamp: String = "1700000000000") -> String {
+        #"{"cid":"\#(Self.cid)","timestamp":\#(timestamp),"events":\#(events)}"#
+    }
+
+    private func event(_ fields: String) -> String { #"[{"msgId":"\#(Self.message)",\#(fields)}]"# }
+
+    private func taken(_ body: String) -> ReceiptCommand? {
+        guard case .receipt(let request) = call(body) else { return nil }
+        return request.command(origin: .none)
+    }
+
+    @Test("a call names its device, its time, its events and the bytes under its proof")
+    func whole() throws {
+        let id = try #require(MessageID(Self.message))
+        let body = body(
+            #"[{"msgId":"\#(Self.message)","event":"shown","at":1699999999000},"#
+                + #"{"msgId":"\#(Self.message)","event":"opened"},"#
+                + #"{"msgId":"\#(Self.message)","event":"action","action":"90001","at":"1699999999500"}]"#)
+        let command = try #require(taken(body))
+        #expect(command.cid == Fixture.cid && command.app == fixture.app.key)
+        #expect(command.bucket == fixture.app.bucket(of: Fixture.cid))
+        #expect(command.timestamp == 1_700_000_000_000)
+        #expect(command.transcript == Array("longwire receipt 1\0demoApp\0\(body)".utf8))
+        #expect(command.proof == (0..<32).map { _ in 0xAB })
+        #expect(
+            command.events == [
+                ReceiptEvent(kind: .shown, message: id, at: 1_699_999_999_000),
+                ReceiptEvent(kind: .opened, message: id),
+                ReceiptEvent(kind: .action, message: id, action: 90_001, at: 1_699_999_999_500),
+            ])
+    }
+
+    @Test("thirty-two full events fit the body that a caller without a token may send, and one more is refused")
+    func bound() throws {
+        let one = #"{"msgId":"\#(Self.message)","event":"action","action":90001,"at":1699999999000}"#
+        let most = body("[\(Array(repeating: one, count: Limits.receiptEventCount).joined(separator: ","))]")
+        #expect(most.utf8.count <= Limits.openBodyByteCount)
+        #expect(taken(most)?.events.count == 32)
+        let more = body("[\(Array(repeating: one, count: Limits.receiptEventCount + 1).joined(separator: ","))]")
+        #expect(call(more).text.contains("events size over limit, at most 32"))
+        let padded = most + String(repeating: " ", count: Limits.openBodyByteCount)
+        #expect(call(padded).text.contains("body size over limit, at most 4096 bytes"))
+    }
+
+    static let badBodies: [(body: String, message: String)] = [
+        ("", "cid cannot be null"),
+        (#"{"timestamp":1,"events":[]}"#, "cid cannot be null"),
+        (#"{"cid":7,"timestamp":1,"events":[]}"#, "cid type error"),
+        (#"{"cid":"x","timestamp":1,"events":[]}"#, "cid is invalid, 32 hex digits"),
+        (#"{"cid":"\#(cid)","events":[]}"#, "timestamp cannot be null"),
+        (#"{"cid":"\#(cid)","timestamp":"soon","events":[]}"#, "timestamp type error"),
+        (#"{"cid":"\#(cid)","timestamp":-1,"events":[]}"#, "timestamp is invalid"),
+        (#"{"cid":"\#(cid)","timestamp":9223372036854775807,"events":[]}"#, "timestamp is invalid"),
+        (#"{"cid":"\#(cid)","timestamp":1}"#, "events cannot be null"),
+        (#"{"cid":"\#(cid)","timestamp":1,"events":[]}"#, "events can not be empty"),
+        (#"{"cid":"\#(cid)","timestamp":1,"events":"shown"}"#, "events type error"),
+        (#"{"cid":"\#(cid)","timestamp":1,"events":[7]}"#, "events type error"),
+        (#"{"cid":"\#(cid)","timestamp":1,"events":[{"event":"shown"}]}"#, "msgId cannot be null"),
+    ]
+
+    @Test("a malformed call is told what is wrong", arguments: badBodies)
+    func malformed(body: String, message: String) {
+        #expect(call(body).text.contains(message))
+    }
+
+    static let badEvents: [(fields: String, message: String)] = [
+        (#""event":"seen""#, "event is invalid, shown, opened or action"),
+        (#""event":7"#, "event type error"),
+        (#""at":1"#, "event cannot be null"),
+        (#""event":"action""#, "action cannot be null"),
+        (#""event":"action","action":"one""#, "action type error"),
+        (#""event":"shown","at":"now""#, "at type error"),
+        (#""event":"shown","at":-1"#, "at is invalid"),
+    ]
+
+    @Test("so is a malformed event", arguments: badEvents)
+    func malformedEvent(fields: String, message: String) {
+        #expect(call(body(event(fields))).text.contains(message))
+        #expect(call(body(#"[{"msgId":"x","event":"shown"}]"#)).text.contains("msgId is invalid, 32 hex digits"))
+    }
+
+    @Test("an action's number out of every range is an event to be ignored, never a trap")
+    func actionNumbers() {
+        for (text, number) in [("-1", 0), ("9223372036854775807", UInt32.max), ("7", 7)] as [(String, UInt32)] {
+            #expect(taken(body(event(#""event":"action","action":\#(text)"#)))?.events.first?.action == number)
+        }
+    }
+
+    @Test("without a proof of 64 hex digits nothing is looked at", arguments: [nil, "", "abcd", "0x", "64"])
+    func noProof(proof: String?) {
+        let given = proof == "64" ? String(repeating: "g", count: 64) : proof
+        let answer = call(body(event(#""event":"shown""#)), proof: given)
+        #expect(answer.response?.status == 401 && answer.text.hasPrefix(#"{"code":30903,"#))
+    }
+
+    @Test("an unknown app is told, and an app's receipts of a minute may be used up")
+    func appAndRate() {
+        let good = body(event(#""event":"shown""#))
+        #expect(call(good, app: "nobody").text.contains("appId is invalid"))
+        final class Spent: RateKeeper {
+            var kinds: [RateKind] = []
+            func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
+                kinds.append(kind)
+                return .minuteExceeded
+            }
+        }
+        let rates = Spent()
+        fixture.api.rates = rates
+        #expect(call(good).text == #"{"code":10005,"msg":"receipts of this minute are used up"}"#)
+        #expect(rates.kinds == [.receipt])
+    }
+
+    @Test("answers say what became of each event, or the time by which to correct the clock")
+    func answers() {
+        #expect(
+            ReceiptRequest.answer(.taken([.recorded, .repeated, .ignored, .retry])).text
+                == #"{"code":0,"msg":"success","data":{"results":["recorded","repeated","ignored","retry"]}}"#)
+        let skewed = ReceiptRequest.answer(.clockSkew(serverTime: 1_700_000_000_000))
+        #expect(skewed.status == 403)
+        #expect(skewed.text.hasPrefix(#"{"code":30904,"#))
+        #expect(skewed.text.hasSuffix(#""data":{"serverTime":1700000000000}}"#))
+        #expect(ReceiptRequest.answer(.refused).status == 401)
+        #expect(ReceiptRequest.answer(.busy).text.hasPrefix(#"{"code":30019,"#))
+    }
+
+    @Test("the proof of a known call, as another program computes it")
+    func vector() {
+        let body = Array(#"{"cid":"0123456789abcdef0123456789abcdef","timestamp":1,"events":[]}"#.utf8)
+        let transcript = ReceiptRequest.transcript(appID: "demoApp", body: body)
+        let code = HMACSHA256.code(key: Array(0..<32), message: transcript)
+        #expect(code.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined() == Self.known)
+    }
+
+    /// By Python's `hmac`.
+    private static let known = "c6527a6c7e5ab54ff3f1dee16d94074e2a9ca2792306dc164750104f51c0c850"
+}

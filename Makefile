@@ -51,7 +51,7 @@ check: dependencies-build ## Warnings as errors, formatting, import, clock, stra
 	Tests/check-words.py --self-test
 	Tests/check-words.py
 	for script in $(shell_scripts); do bash -n "$$script"; done
-	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/check/*.py Tests/Benchmarks/peers/*.py Tests/API/*.py
+	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/apns/*.py Tests/Benchmarks/check/*.py Tests/Benchmarks/peers/*.py Tests/API/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
 	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/peers/bare_router.c Tests/Benchmarks/peers/bare_fanout.c Tests/Benchmarks/check/allocations.c
 	Tests/Proof/table.py --check
@@ -87,8 +87,13 @@ demo: dependencies-test ## Plays the whole story against a real gateway and prin
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/demo.py
 
 .PHONY: bench
-bench: dependencies-build ## Measures a release build on this machine (docs/Performance.md): about ten minutes.
+bench: bench-apns ## Measures a release build on this machine (docs/Performance.md): about ten minutes.
 	Tests/Benchmarks/figures.py
+
+.PHONY: bench-apns
+bench-apns: dependencies-test ## The part of bench that measures longwire-apns, beside aioapns: RUNS=3, about six minutes.
+	deploy/install-dependencies.sh bench
+	$(python) Tests/Benchmarks/apns.py --runs $(RUNS)
 
 .PHONY: bench-check
 bench-check: dependencies-test ## Counts what a message costs in a release build and compares with the committed thresholds.

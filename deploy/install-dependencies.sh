@@ -4,13 +4,14 @@
 #   deploy/install-dependencies.sh            build and test
 #   deploy/install-dependencies.sh build      what a build and a run of the gateway need
 #   deploy/install-dependencies.sh test       what the tests need on top
-#   deploy/install-dependencies.sh bench      the peers that Tests/Benchmarks/peers.py measures beside Longwire
+#   deploy/install-dependencies.sh bench      the peers that Tests/Benchmarks/peers.py and apns.py measure beside Longwire
 #   deploy/install-dependencies.sh counting   the tools that `make bench-check` counts instructions and system calls with
 #   deploy/install-dependencies.sh api        schemathesis, which `make test-api` asks the HTTP APIs with
 #   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
 #
-# Only Debian packages are used, and from PyPI schemathesis for `api`. It needs root or sudo when something is missing, and neither when nothing is. The
-# Swift toolchain (6.2 or later) is not installed here: it is no Debian package. Get it from swift.org.
+# Only Debian packages are used, and from PyPI schemathesis for `api` and aioapns for `bench`. It needs root or sudo when
+# something is missing, and neither when nothing is. The Swift toolchain (6.2 or later) is not installed here: it is no Debian
+# package. Get it from swift.org.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,13 +39,17 @@ test_packages=(
     "python3-protobuf|the Python client of the integration tests, of the same version as protoc"
 )
 
-# Only when asked for by name: they are servers, and no build or test needs them.
+# Only when asked for by name: no build or test needs them. aioapns comes from PyPI, into a folder of its own.
 bench_packages=(
     "mosquitto|the MQTT broker that the live channel is compared with"
     "redis-server|the durable queue that enqueueing and the handoff are compared with"
     "nginx|the HTTP server that a push is compared with"
     "gcc|compiles the peers' load drivers and the bare programs"
+    "python3-venv|the folder .build/apns-peer of aioapns, the sender that longwire-apns is compared with"
+    "python3-pip|installs it there"
 )
+aioapns_version=4.0
+uvloop_version=0.23.0
 
 # Only when asked for by name: they look into a process, and serve no other test.
 counting_packages=(
@@ -149,6 +154,22 @@ case " ${groups[*]} " in
         .build/schemathesis/bin/python -m pip install --quiet --disable-pip-version-check \
             "schemathesis==$schemathesis_version"
         .build/schemathesis/bin/st --version
+    fi
+    ;;
+esac
+
+case " ${groups[*]} " in
+*" bench "*)
+    if ! $dry_run && ! .build/apns-peer/bin/python -c "
+from importlib.metadata import version
+assert (version('aioapns'), version('uvloop')) == ('$aioapns_version', '$uvloop_version')" 2>/dev/null; then
+        echo "Making .build/apns-peer from /usr/bin/python3."
+        rm -rf .build/apns-peer
+        mkdir -p .build
+        /usr/bin/python3 -m venv .build/apns-peer
+        .build/apns-peer/bin/python -m pip install --quiet --disable-pip-version-check \
+            "aioapns==$aioapns_version" "uvloop==$uvloop_version"
+        .build/apns-peer/bin/python -c 'import aioapns, uvloop'
     fi
     ;;
 esac

@@ -13,6 +13,8 @@ final class FakeProgram {
     private var fakes: [Environment: FakeAPNs] = [:]
     private var page: FakePage?
     private var record: CInt = -1
+    /// Lines of this turn, which go to the file with one call.
+    private var lines: [UInt8] = []
 
     struct Failure: Error, CustomStringConvertible {
         let description: String
@@ -52,7 +54,7 @@ final class FakeProgram {
             context.requireHTTP2()
             let fake = FakeAPNs(
                 on: loop, environment: environment, tls: context, keys: [key], script: script,
-                record: { [unowned self] in write($0) })
+                record: record < 0 ? nil : { [unowned self] in note($0) })
             try fake.listen(try ListeningSocket(text))
             fakes[environment] = fake
             addresses.append((environment.rawValue, fake.address.map { "\($0)" } ?? text))
@@ -62,12 +64,20 @@ final class FakeProgram {
         page = try FakePage(of: fakes, on: loop, socket: socket)
         addresses.append(("certificate", certificate))
         addresses.append(("key", keyFile))
+        // Before the turn's answers leave: a sender that has one finds its request in the file.
+        loop.onTurnEnd { [unowned self] in writeLines() }
     }
 
     deinit { if record >= 0 { close(record) } }
 
-    private func write(_ line: [UInt8]) {
-        guard record >= 0 else { return }
-        (line + [UInt8(ascii: "\n")]).withUnsafeBytes { _ = Glibc.write(record, $0.baseAddress, $0.count) }
+    private func note(_ line: [UInt8]) {
+        lines += line
+        lines.append(UInt8(ascii: "\n"))
+    }
+
+    private func writeLines() {
+        guard !lines.isEmpty else { return }
+        lines.withUnsafeBytes { _ = Glibc.write(record, $0.baseAddress, $0.count) }
+        lines.removeAll(keepingCapacity: true)
     }
 }

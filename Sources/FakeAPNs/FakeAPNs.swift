@@ -13,7 +13,7 @@ package final class FakeAPNs {
     private var judge: FakeJudge
     private let tls: TLSContext
     private let parser = JSONParser()
-    private let record: ([UInt8]) -> Void
+    private let record: (([UInt8]) -> Void)?
     private var listener: Listener?
     private var connections: [ObjectIdentifier: FakeConnection] = [:]
     private var connectionCount = 0
@@ -27,10 +27,10 @@ package final class FakeAPNs {
     /// Makes a fake that listens nowhere yet.
     ///
     /// `requireHTTP2` was called on `tls`. Without known `keys`, provider tokens are read and not verified. `record` gets
-    /// a JSON line for each request, without its end of line.
+    /// a JSON line for each request, without its end of line; without it none is written.
     package init(
         on loop: EventLoop, environment: Environment, tls: TLSContext, keys: [FakeKey], tokenInterval: Int64 = 0,
-        script: FakeScript, record: @escaping ([UInt8]) -> Void
+        script: FakeScript, record: (([UInt8]) -> Void)?
     ) {
         (self.loop, self.tls, self.script, self.record) = (loop, tls, script, record)
         judge = FakeJudge(environment: environment, keys: keys)
@@ -140,6 +140,7 @@ package final class FakeAPNs {
     private func note(
         _ exchange: FakeExchange, _ status: Int, _ reason: String, isTaken: Bool, deed: FakeScript.Deed = .answer
     ) {
+        guard let record else { return }
         let request = exchange.request
         var writer = JSONWriter(capacity: 512 + request.body.count)
         writer.beginObject()

@@ -7,11 +7,30 @@ internal import TextForms
 struct FakeRequest: Equatable {
     var method = ""
     var path = ""
-    var fields: [String: String] = [:]
+    var fields = FakeFields()
     var hasRepeatedField = false
     var body: [UInt8] = []
 
     var token: String { path.hasPrefix("/3/device/") ? String(path.dropFirst(10)) : "" }
+}
+
+/// The few header fields of a request, by name: a search through them costs less than a dictionary of them.
+struct FakeFields: Equatable {
+    private struct Field: Equatable {
+        var name: String
+        var value: String
+    }
+
+    private var list: [Field] = []
+
+    /// The value of a field; `nil` without one.
+    subscript(name: String) -> String? {
+        get { list.first { $0.name == name }?.value }
+        set {
+            list.removeAll { $0.name == name }
+            if let newValue { list.append(Field(name: name, value: newValue)) }
+        }
+    }
 }
 
 /// Apple's checks, as its documentation tells them.
@@ -26,6 +45,17 @@ struct FakeJudge {
     /// A key's token may change no sooner than this, in seconds.
     var tokenInterval: Int64 = 0
     private var lastTokens: [String: (text: String, since: Int64)] = [:]
+    /// Provider tokens whose signature was right, by their text: a sender shows the same one with each request.
+    private var verified: [String: ProviderClaims] = [:]
+    private static let verifiedLimit = 1_000
+
+    /// What a provider token says, and the known key that signed it.
+    private struct ProviderClaims {
+        var keyID: String
+        var issuedAt: Int64
+        /// `nil` where no keys are known.
+        var key: FakeKey?
+    }
 
     init(environment: Environment, keys: [FakeKey]) { (self.environment, self.keys) = (environment, keys) }
 
@@ -36,10 +66,8 @@ struct FakeJudge {
         if request.method != "POST" { return (405, "MethodNotAllowed") }
         if request.hasRepeatedField { return (400, "DuplicateHeaders") }
         guard request.path.hasPrefix("/3/device/") else { return (404, "BadPath") }
-        guard let token = hexBytes(request.token) else {
-            return (400, request.token.isEmpty ? "MissingDeviceToken" : "BadDeviceToken")
-        }
-        if token.count < 2 { return (400, "BadDeviceToken") }
+        if request.token.isEmpty { return (400, "MissingDeviceToken") }
+        guard let count = hexByteCount(request.token), count >= 2 else { return (400, "BadDeviceToken") }
         let topic = request.fields["apns-topic"] ?? ""
         if let refusal = authorization(request, topic, now) { return refusal }
         if topic.isEmpty { return (400, "MissingTopic") }
@@ -51,19 +79,14 @@ struct FakeJudge {
         guard let text = request.fields["authorization"] else {
             return needsProviderToken ? (403, "MissingProviderToken") : nil
         }
-        guard text.lowercased().hasPrefix("bearer ") else { return (403, "MissingProviderToken") }
-        let parts = text.utf8.dropFirst(7).split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard parts.count == 3, let head = members(of: parts[0]), let claims = members(of: parts[1]),
-            let signature = Base64.decode(parts[2], .url), head["alg"] == "ES256", let keyID = head["kid"],
-            let team = claims["iss"], let issued = claims["iat"].flatMap({ Int64($0) })
-        else { return (403, "InvalidProviderToken") }
-        if !keys.isEmpty {
-            guard let key = keys.first(where: { $0.keyID == keyID && $0.teamID == team }),
-                key.key.isSignature(signature, of: Array(parts[0]) + [UInt8(ascii: ".")] + Array(parts[1]))
-            else { return (403, "InvalidProviderToken") }
+        guard let claims = verified[text] ?? claims(of: text) else {
+            return (403, text.lowercased().hasPrefix("bearer ") ? "InvalidProviderToken" : "MissingProviderToken")
+        }
+        if let key = claims.key {
             if !key.environments.contains(environment) { return (403, "BadEnvironmentKeyIdInToken") }
             if !key.topics.isEmpty, !key.topics.contains(bare(topic)) { return (400, "TopicDisallowed") }
         }
+        let (keyID, issued) = (claims.keyID, claims.issuedAt)
         // An hour, and some minutes for clocks that differ.
         if issued < now - 3_600 { return (403, "ExpiredProviderToken") }
         if issued > now + 300 { return (403, "InvalidProviderToken") }
@@ -74,6 +97,25 @@ struct FakeJudge {
             if lastTokens[keyID]?.text != text { lastTokens[keyID] = (text, now) }
         }
         return nil
+    }
+
+    /// Reads and verifies a provider token that is not known yet; `nil` when it is none, or not signed by a known key.
+    private mutating func claims(of text: String) -> ProviderClaims? {
+        guard text.lowercased().hasPrefix("bearer ") else { return nil }
+        let parts = text.utf8.dropFirst(7).split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 3, let head = members(of: parts[0]), let claims = members(of: parts[1]),
+            let signature = Base64.decode(parts[2], .url), head["alg"] == "ES256", let keyID = head["kid"],
+            let team = claims["iss"], let issued = claims["iat"].flatMap({ Int64($0) })
+        else { return nil }
+        let key = keys.first { $0.keyID == keyID && $0.teamID == team }
+        if !keys.isEmpty {
+            let signed = Array(parts[0]) + [UInt8(ascii: ".")] + Array(parts[1])
+            guard let key, key.key.isSignature(signature, of: signed) else { return nil }
+        }
+        if verified.count >= Self.verifiedLimit { verified = [:] }
+        let found = ProviderClaims(keyID: keyID, issuedAt: issued, key: key)
+        verified[text] = found
+        return found
     }
 
     private func fields(_ request: FakeRequest, _ topic: String) -> (Int, String)? {
@@ -112,20 +154,27 @@ struct FakeJudge {
     }
 
     private func isUUID(_ text: String) -> Bool {
-        let parts = text.utf8.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
-        return parts.map(\.count) == [8, 4, 4, 4, 12] && parts.allSatisfy { hexBytes(String($0) ?? "x") != nil }
+        var place = 0
+        for byte in text.utf8 {
+            let isDash = place == 8 || place == 13 || place == 18 || place == 23
+            guard isDash ? byte == UInt8(ascii: "-") : isDigit(byte) else { return false }
+            place += 1
+        }
+        return place == 36
     }
 
-    private func hexBytes(_ text: String) -> [UInt8]? {
-        guard text.utf8.count % 2 == 0 else { return nil }
-        var bytes: [UInt8] = []
-        var rest = text[...]
-        while !rest.isEmpty {
-            guard let byte = UInt8(rest.prefix(2), radix: 16), rest.first != "+" else { return nil }
-            bytes.append(byte)
-            rest = rest.dropFirst(2)
+    /// How many bytes a text in hexadecimal stands for; `nil` for any other text.
+    private func hexByteCount(_ text: String) -> Int? {
+        text.utf8.count % 2 == 0 && text.utf8.allSatisfy { isDigit($0) } ? text.utf8.count / 2 : nil
+    }
+
+    private func isDigit(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
+            UInt8(ascii: "A")...UInt8(ascii: "F"):
+            true
+        default: false
         }
-        return bytes
     }
 
     /// The members of a part of a JWT, numbers as their digits.

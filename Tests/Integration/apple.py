@@ -18,18 +18,23 @@ from gateway import HANDOFF_TOKEN, binary, eventually, free_ports
 
 
 class FakeApple:
-    """`with FakeApple() as apple:` runs `longwire-apns fake` until the end of the block."""
+    """`with FakeApple() as apple:` runs `longwire-apns fake` until the end of the block.
 
-    def __init__(self, script=None):
+    `words` stand before its command line; without `records` it writes down nothing.
+    """
+
+    def __init__(self, script=None, words=(), records=True):
         self._folder = tempfile.TemporaryDirectory(prefix="longwire-apple-")
         self.folder = pathlib.Path(self._folder.name)
         self.production, self.sandbox, self.page = free_ports(3)
         self.record = self.folder / "record.jsonl"
-        self.script = script
+        self.script, self.words, self.records = script, list(words), records
         self.process = None
 
     def __enter__(self):
-        words = [binary("longwire-apns"), "fake", "--folder", str(self.folder), "--record", str(self.record)]
+        words = [*self.words, binary("longwire-apns"), "fake", "--folder", str(self.folder)]
+        if self.records:
+            words += ["--record", str(self.record)]
         for name in ("production", "sandbox", "page"):
             words += [f"--{name}", f"127.0.0.1:{getattr(self, name)}"]
         if self.script is not None:
@@ -89,6 +94,8 @@ class FakeApple:
 class Sender:
     """`with Sender(gateway, apple) as sender:` runs longwire-apns until the end of the block."""
 
+    words = ()  # what stands before its command line
+
     def __init__(self, gateway, apple, hook=None, apple_section=None, **gateway_section):
         self._folder = tempfile.TemporaryDirectory(prefix="longwire-sender-")
         self.folder = pathlib.Path(self._folder.name)
@@ -136,7 +143,7 @@ class Sender:
     def start(self):
         self.config.write_text(json.dumps(self.sections))
         self._log = open(self.folder / "log", "ab")
-        words = [binary("longwire-apns"), "--config", str(self.config)]
+        words = [*self.words, binary("longwire-apns"), "--config", str(self.config)]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=self._log)
         assert b"sends for" in self.process.stdout.readline(), self.log()
 

@@ -11,6 +11,8 @@ final class HandoffJob {
     let attempt: Int
     /// In the gateway's time.
     let leasedUntil: Int64
+    /// When it fell due, in the gateway's time; 0: not known.
+    let dueAt: Int64
     /// The job is the gateway's again then, in the loop's milliseconds.
     var deadline: UInt64 = .max
     let notification: Notification
@@ -26,14 +28,24 @@ final class HandoffJob {
     var hasRenewedToken = false
     /// When it came, in the loop's milliseconds.
     var takenAt: UInt64 = 0
+    /// How long it had been due when it was leased, in milliseconds.
+    private(set) var waited: UInt64 = 0
 
     init(
-        id: String, leaseID: String, appID: String, attempt: Int, leasedUntil: Int64, notification: Notification,
-        facts: BodyFacts
+        id: String, leaseID: String, appID: String, attempt: Int, leasedUntil: Int64, dueAt: Int64 = 0,
+        notification: Notification, facts: BodyFacts
     ) {
         (self.id, self.leaseID, self.appID) = (id, leaseID, appID)
-        (self.attempt, self.leasedUntil) = (attempt, leasedUntil)
+        (self.attempt, self.leasedUntil, self.dueAt) = (attempt, leasedUntil, dueAt)
         (self.notification, self.facts, environment) = (notification, facts, notification.environment)
+    }
+
+    /// Notes how long the job was due before its lease of `lease` milliseconds.
+    ///
+    /// Both times are the gateway's, since its clock may differ from ours. Times that no clock has count as nothing.
+    func noteWait(lease: Int64) {
+        guard dueAt > 0, dueAt <= leasedUntil, leasedUntil < 1 << 53 else { return }
+        waited = UInt64(min(max(0, leasedUntil - lease - dueAt), 7 * 86_400_000))
     }
 }
 
@@ -96,8 +108,8 @@ struct HandoffJobReader {
         jobs.append(
             HandoffJob(
                 id: id, leaseID: lease, appID: appID, attempt: Int(clamping: item["attempt"]?.integer ?? 1),
-                leasedUntil: item["leasedUntil"]?.integer ?? .max, notification: notification,
-                facts: Self.facts(of: body)))
+                leasedUntil: item["leasedUntil"]?.integer ?? .max, dueAt: item["dueAt"]?.integer ?? 0,
+                notification: notification, facts: Self.facts(of: body)))
     }
 
     private static func facts(of body: JSONValue) -> BodyFacts {

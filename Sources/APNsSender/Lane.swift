@@ -103,7 +103,7 @@ final class Lane {
             }
             job.tries += 1
             sender.metrics.requests += 1
-            if job.tries == 1 { sender.metrics.noteDelay(now - min(now, job.takenAt)) }
+            if job.tries == 1 { sender.metrics.noteDelay(job.waited + now - min(now, job.takenAt)) }
         }
         for connection in connections { connection.flush() }
         if !waiting.isEmpty { openIfFull(now) }

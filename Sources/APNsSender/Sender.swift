@@ -90,7 +90,9 @@ final class Sender {
         }
         var newCount = reader.unreadable.count
         for job in reader.jobs {
-            job.deadline = loop.now + UInt64(min(max(0, lease(job)), 3_600_000))
+            let left = min(max(0, lease(job)), 3_600_000)
+            job.deadline = loop.now + UInt64(left)
+            job.noteWait(lease: left)
             if let held = inHand[job.id] {
                 // A repeated call of the hook, or a lease after one that lapsed while a request was under way.
                 (held.leaseID, held.deadline) = (job.leaseID, job.deadline)

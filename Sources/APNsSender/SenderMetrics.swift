@@ -16,8 +16,8 @@ struct SenderMetrics: Sendable, Equatable {
     var connectionsFailed: UInt64 = 0
     var goodbyes: UInt64 = 0
     var outcomes: [JobOutcome.Kind: UInt64] = [:]
-    /// Milliseconds from a job's arrival to its request: counts up to each bound, and above.
-    static let delayBounds: [UInt64] = [1, 5, 10, 25, 50, 100, 250, 1_000, 5_000]
+    /// Milliseconds from when a job fell due to its request: counts up to each bound, and above.
+    static let delayBounds: [UInt64] = [1, 5, 10, 25, 50, 100, 250, 1_000, 5_000, 30_000]
     var delays = [UInt64](repeating: 0, count: delayBounds.count + 1)
     var delaySum: UInt64 = 0
 

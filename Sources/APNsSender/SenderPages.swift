@@ -90,7 +90,7 @@ enum SenderPages {
 
         mutating func addDelays(_ metrics: SenderMetrics) {
             let name = "request_delay_seconds"
-            head(name, .histogram, "From a job's arrival to its request.")
+            head(name, .histogram, "From when a job fell due to its request.")
             var sum: UInt64 = 0
             for (index, count) in metrics.delays.enumerated() {
                 sum += count

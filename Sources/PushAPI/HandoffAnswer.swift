@@ -73,6 +73,8 @@ package enum HandoffAnswer {
         writer.integer(Int64(job.attempt))
         writer.key("acceptedAt")
         writer.integer(job.acceptedAt)
+        writer.key("dueAt")
+        writer.integer(job.dueAt)
         writer.key("leaseId")
         writer.string(hex(job.leaseID))
         writer.key("leasedUntil")

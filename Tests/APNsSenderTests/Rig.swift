@@ -119,7 +119,7 @@ final class Rig {
 
     func give(
         _ tokens: [String], environment: Environment = .production, body: String = "{\"aps\":{\"alert\":\"hi\"}}",
-        leaseMilliseconds: Int64 = 60_000, attempt: Int = 1
+        leaseMilliseconds: Int64 = 60_000, attempt: Int = 1, dueFor waited: Int64 = 0
     ) throws {
         // The gateway's clock is not this machine's.
         let until = Int64(SystemClock.wallMilliseconds) + leaseMilliseconds
@@ -132,7 +132,7 @@ final class Rig {
                 + "\"environment\":\"\(environment.rawValue)\",\"topic\":\"com.example.app\",\"pushType\":\"alert\","
                 + "\"priority\":10,\"expiration\":0,\"collapseId\":\"c\(jobCount)\","
                 + "\"apnsId\":\"00000000-0000-0000-0000-\(digits)\",\"body\":\(body),\"attempt\":\(attempt),\"acceptedAt\":1,"
-                + "\"leaseId\":\"lease\",\"leasedUntil\":\(until)}"
+                + "\"dueAt\":\(until - leaseMilliseconds - waited),\"leaseId\":\"lease\",\"leasedUntil\":\(until)}"
         }
         lastJobs = jobs
         _ = try sender.take(Array("{\"jobs\":[\(jobs.joined(separator: ","))]}".utf8)) { _ in leaseMilliseconds }

@@ -35,6 +35,18 @@ import Testing
         #expect(rig.sender.inHandCount == 0 && rig.sender.metrics.connectionsOpened == 1)
     }
 
+    @Test("a request's delay counts from when its job fell due, in the gateway's time")
+    func delayFromDue() throws {
+        let rig = try Rig()
+        // The second is due after its lease: no clock says so, and it counts from its arrival.
+        for (number, waited) in [40_000, -100_000].enumerated() {
+            try rig.give([token(number)], dueFor: Int64(waited))
+            rig.run { rig.outcomes.count > number }
+        }
+        #expect(rig.sender.metrics.delays.last == 1 && rig.sender.metrics.delays.reduce(0, +) == 2)
+        #expect((40_000..<80_000).contains(rig.sender.metrics.delaySum))
+    }
+
     @Test("each documented reason becomes its outcome", arguments: Reason.allCases)
     func reasons(reason: Reason) throws {
         var rules = [FakeScript.Rule(prefix: "aa", status: reason.status, reason: reason.rawValue, times: 1)]

@@ -56,6 +56,20 @@ def test_an_offline_devices_message_appears_on_its_phone_and_its_tap_ends_it(own
         assert sender.get("/readyz") == (200, "ready\n")
 
 
+def test_a_requests_delay_counts_from_when_its_job_fell_due(own_gateway, away, apple):
+    gateway = own_gateway()
+    device = away(gateway)[0]
+    message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
+    due = time.monotonic()
+    eventually(lambda: time.monotonic() > due + 0.3)
+    starts = time.monotonic()
+    with Sender(gateway, apple) as sender:
+        gateway.ends_as(message, "handedOff")
+        assert sender.metric("request_delay_seconds_count") == 1
+        # Both are milliseconds of clocks that count whole ones.
+        assert sender.metric("request_delay_seconds_sum") > starts - due - 0.01
+
+
 def test_a_bad_token_is_quarantined_and_named_in_the_trace(own_gateway, away, apple):
     gateway = own_gateway()
     gone, wrong = away(gateway, prefix="dead")[0], away(gateway, prefix="bad0")[0]

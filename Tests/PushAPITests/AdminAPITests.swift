@@ -372,7 +372,7 @@ struct AdminAnswerTests {
                 + #""taskId":"RASS_0102_000000030000000000000004","appId":"demoApp","cid":"\#(Fixture.cid)","#
                 + #""deviceToken":"beef","tokenKind":"alert","environment":"sandbox","topic":"com.example.demo","#
                 + #""pushType":"alert","priority":10,"expiration":1700000,"collapseId":"c","#
-                + #""apnsId":"00f00000-0000-0001-0000-000000000001","body":{"aps":{}},"attempt":2,"acceptedAt":5,"#
+                + #""apnsId":"00f00000-0000-0001-0000-000000000001","body":{"aps":{}},"attempt":2,"acceptedAt":5,"dueAt":6,"#
                 + #""leaseId":"00000000000000070000000000000008","leasedUntil":6}]}"#)
         #expect(HandoffAnswer.lease([], registry: registry).text == #"{"jobs":[]}"#)
     }
@@ -393,7 +393,7 @@ func job(_ number: UInt64) -> Job {
         task: TaskID(kind: .single, month: 1, day: 2, random: (3, 4)), app: AppKey(appID: "demoApp"), cid: Fixture.cid,
         token: "beef", tokenKind: .alert, environment: .sandbox, topic: "com.example.demo", pushType: .alert,
         priority: 10, expiration: 1_700_000_999, collapseID: "c", body: Array(#"{"aps":{}}"#.utf8), attempt: 2,
-        acceptedAt: 5)
+        acceptedAt: 5, dueAt: 6)
 }
 
 @Suite("Hook")

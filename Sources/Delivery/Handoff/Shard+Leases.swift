@@ -182,7 +182,7 @@ extension Shard {
                 topic: token.topic.isEmpty ? settings.topic(of: channel) : token.topic, pushType: content.pushType,
                 priority: content.priority, expiration: facts.isOneShot ? 0 : facts.expiresAt, collapseID: collapseID,
                 body: Self.rendered(content, message: facts.message, badge: device.value.badge),
-                attempt: Int(entry.value.row.attempts), acceptedAt: facts.acceptedAt)
+                attempt: Int(entry.value.row.attempts), acceptedAt: facts.acceptedAt, dueAt: entry.value.row.dueAt)
         }
         placeJob(slot)
         if entry.value.message != .none { armTimer(entry.value.message) }

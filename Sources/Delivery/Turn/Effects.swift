@@ -161,18 +161,20 @@ package struct Job: Sendable {
     /// 1 the first time.
     package var attempt: Int
     package var acceptedAt: GatewayTime
+    /// Since when it may be leased: at first as its strategy says, after a retry as that was answered.
+    package var dueAt: GatewayTime
     package init(
         channel: VendorChannel, message: MessageID, leaseID: (UInt64, UInt64), leasedUntil: GatewayTime, task: TaskID,
         app: AppKey, cid: DeviceID, token: String, tokenKind: TokenKind, environment: TokenEnvironment, topic: String,
         pushType: PushType, priority: UInt8, expiration: GatewayTime, collapseID: String, body: [UInt8], attempt: Int,
-        acceptedAt: GatewayTime
+        acceptedAt: GatewayTime, dueAt: GatewayTime
     ) {
         (self.channel, self.message, self.leaseID, self.leasedUntil) = (channel, message, leaseID, leasedUntil)
         self.task = task
         (self.app, self.cid, self.token, self.tokenKind) = (app, cid, token, tokenKind)
         (self.environment, self.topic, self.pushType, self.priority) = (environment, topic, pushType, priority)
         (self.expiration, self.collapseID, self.body) = (expiration, collapseID, body)
-        (self.attempt, self.acceptedAt) = (attempt, acceptedAt)
+        (self.attempt, self.acceptedAt, self.dueAt) = (attempt, acceptedAt, dueAt)
     }
 }
 

@@ -114,7 +114,8 @@ enum AdminFuzz {
             task: TaskID(high: 1 << 56, low: 6),
             app: PushFuzz.app.key, cid: DeviceID(high: 7, low: 8), token: text, tokenKind: .alert,
             environment: .production, topic: text, pushType: .alert, priority: 10, expiration: PushFuzz.now,
-            collapseID: text, body: Array(#"{"aps":{"alert":"x"}}"#.utf8), attempt: 1, acceptedAt: PushFuzz.now)
+            collapseID: text, body: Array(#"{"aps":{"alert":"x"}}"#.utf8), attempt: 1, acceptedAt: PushFuzz.now,
+            dueAt: PushFuzz.now)
     }
 
     // MARK: Rendering

@@ -1,5 +1,6 @@
-// Renders what APNs is to get, once per task: Getui's `push_channel.ios`, or a bare title and body, becomes APNs's JSON
-// body with two holes, the msgId's 32 digits and the badge's.
+// Renders what APNs is to get, once per task: Getui's `push_channel.ios`, a bare title and body, or a wake-up becomes
+// APNs's JSON body with two holes, the msgId's 32 digits and the badge's. The app's template fills in what the publisher
+// leaves open.
 
 internal import Delivery
 internal import TextForms
@@ -12,56 +13,84 @@ struct APNsContent {
     /// The alert's texts as the live channel carries them, so that a foreground app can show them itself.
     var alertTitle = UnsafeRawBufferPointer(start: nil, count: 0)
     var alertBody = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// The body has the ids alone: with the transmission it would be too large, or the transmission is no text.
+    var isIDsOnly = false
 }
 
-enum APNsRenderer {
+/// Renders one task's body.
+struct APNsRenderer {
+    let task: TaskID
+    let template: APNsTemplate
+    let numbers: NumberTexts
+    /// What the body carries of the live channel's payload, if the publisher gives it nothing else to carry.
+    let transmission: CarriedTransmission?
+
     /// Thirty-two characters that stand in for the msgId.
     private static let messageIDHole: StaticString = "00000000000000000000000000000000"
 
     /// What is read of `push_channel.ios`; Getui documents no other key.
-    static let keys: [StaticString] = [
+    private static let keys: [StaticString] = [
         "type", "aps", "auto_badge", "payload", "multimedia", "apns-collapse-id", "laId",
     ]
+    /// What the gateway itself writes beside `aps`; no publisher can.
+    private static let reservedKeys: [StaticString] = ["aps", "_gmid_", "longwire_media"]
+
+    /// Where a member of `push_channel.ios` goes.
+    enum Place {
+        /// It is read, or says nothing.
+        case known
+        /// Beside `aps`, as it is.
+        case topLevel
+        /// Nowhere: its key is the gateway's.
+        case nowhere
+    }
+
+    static func place(of key: JSONValue, _ value: JSONValue) -> Place {
+        if keys.contains(where: { key.equals($0) }) || !value.hasContent { return .known }
+        return isReserved(key) ? .nowhere : .topLevel
+    }
+
+    static func isReserved(_ key: JSONValue) -> Bool { reservedKeys.contains { key.equals($0) } }
 
     /// Renders a `push_channel.ios` object into an emptied `writer`; `nil` when there is nothing in it to send.
-    static func render(
-        ios: JSONValue, task: TaskID, numbers: NumberTexts, into writer: inout JSONWriter
-    ) throws(GetuiFault) -> APNsContent? {
+    func render(ios: JSONValue, into writer: inout JSONWriter) throws(GetuiFault) -> APNsContent? {
         writer.removeAll()
         guard ios.hasContent else { return nil }
         guard ios.kind == .object else { throw .type("ios") }
-        let kind = try tokenKind(ios)
-        let given = try object(ios["aps"], "aps")
-        let alert = try alert(given)
-        let aps = alert == nil && saysNothing(given) ? nil : given
-        let payload = try string(ios["payload"], "payload", numbers)
-        let media = try multimedia(ios["multimedia"])
-        let badge = kind == .alert ? try autoBadge(ios["auto_badge"]) : .none
+        let kind = try Self.tokenKind(ios)
+        let given = try Self.object(ios["aps"], "aps")
+        let alert = try Self.alert(given)
+        let aps = alert == nil && Self.saysNothing(given) ? nil : given
+        let payload = try string(ios["payload"], "payload")
+        let media = try Self.multimedia(ios["multimedia"])
+        let badge = kind == .alert ? try Self.autoBadge(ios["auto_badge"]) : .none
         guard aps != nil || payload != nil || media != nil || badge != .none || kind == .liveActivity else {
             return nil
         }
 
-        var content = APNsContent(
-            shape: MessageContent.Vendor(
-                channel: .apns, tokenKind: kind, pushType: .alert, priority: 10, badge: badge, messageIDOffset: -1,
-                badgeOffset: -1))
+        var content = Self.content(kind, badge)
         switch kind {
         case .voip: content.shape.pushType = .voip
         case .liveActivity, .liveActivityStart:
             content.shape.pushType = .liveActivity
-            (content.shape.tokenKind, content.shape.activity) = try liveActivity(ios, aps)
+            (content.shape.tokenKind, content.shape.activity) = try Self.liveActivity(ios, aps)
         case .alert:
-            if try isSilent(aps, hasAlert: alert != nil, badge: badge) {
+            if try Self.isSilent(aps, hasAlert: alert != nil, badge: badge) {
                 (content.shape.pushType, content.shape.priority) = (.background, 5)
             }
-            if let alert { (content.alertTitle, content.alertBody) = texts(of: alert, numbers) }
+            if let alert { (content.alertTitle, content.alertBody) = texts(of: alert) }
         }
-        content.collapseID = try collapseID(ios["apns-collapse-id"], numbers)
+        content.collapseID = try collapseID(ios["apns-collapse-id"])
 
         writer.beginObject()
         if aps != nil || badge != .none || media != nil {
-            content.shape.badgeOffset = writeAPS(
-                aps, alert: alert, badge: badge, hasMedia: media != nil, to: &writer)
+            let isMutable = media != nil || kind == .alert && alert != nil && template.alertsAreMutable
+            content.shape.badgeOffset = Self.writeAPS(
+                aps, alert: alert, badge: badge, isMutable: isMutable, hasMedia: media != nil, to: &writer)
+        }
+        for (key, value) in ios.members where Self.place(of: key, value) == .topLevel {
+            writer.key(bytes: key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
+            writer.value(value)
         }
         if let payload {
             writer.key("payload")
@@ -71,20 +100,18 @@ enum APNsRenderer {
             writer.key("longwire_media")
             writer.value(media)
         }
-        try close(&content, task: task, writer: &writer)
+        // A Live Activity gets its state alone; the app does not see what stands beside it.
+        let isActivity = kind == .liveActivity || kind == .liveActivityStart
+        try close(&content, beside: ios, carrying: payload == nil && !isActivity ? transmission : nil, &writer)
         return content
     }
 
-    /// Renders a plain alert into an emptied `writer`; not both texts are empty.
-    static func render(
-        alertTitle: UnsafeRawBufferPointer, alertBody: UnsafeRawBufferPointer, task: TaskID,
-        into writer: inout JSONWriter
+    /// Renders what the template makes of a title and a body, not both of which are empty, into an emptied `writer`.
+    func render(
+        alertTitle: UnsafeRawBufferPointer, alertBody: UnsafeRawBufferPointer, into writer: inout JSONWriter
     ) throws(GetuiFault) -> APNsContent {
         writer.removeAll()
-        var content = APNsContent(
-            shape: MessageContent.Vendor(
-                channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1,
-                badgeOffset: -1))
+        var content = Self.content(.alert, template.badge)
         writer.beginObject()
         writer.key("aps")
         writer.beginObject()
@@ -99,37 +126,88 @@ enum APNsRenderer {
             writer.string(bytes: alertBody)
         }
         writer.endObject()
-        writer.endObject()
+        let texts: [(StaticString, String)] = [
+            ("sound", template.sound), ("category", template.category), ("thread-id", template.threadID),
+            ("interruption-level", template.interruptionLevel?.rawValue ?? ""),
+        ]
+        for (key, text) in texts where !text.isEmpty {
+            writer.key(key)
+            writer.string(text)
+        }
+        content.shape.badgeOffset = Self.endAPS(template.badge, isMutable: template.alertsAreMutable, &writer)
         (content.alertTitle, content.alertBody) = (alertTitle, alertBody)
-        try close(&content, task: task, writer: &writer)
+        try close(&content, beside: nil, carrying: transmission, &writer)
         return content
     }
 
-    /// Ends the body with `_gmid_`, which Getui's client statistics read, and checks the size APNs will see.
-    private static func close(
-        _ content: inout APNsContent, task: TaskID, writer: inout JSONWriter
+    /// Renders a silent push, which wakes the app to fetch its messages, into an emptied `writer`.
+    func renderWakeUp(into writer: inout JSONWriter) throws(GetuiFault) -> APNsContent {
+        writer.removeAll()
+        var content = Self.content(.alert, .none)
+        (content.shape.pushType, content.shape.priority) = (.background, 5)
+        writer.beginObject()
+        writer.key("aps")
+        writer.raw(#"{"content-available":1}"#)
+        try close(&content, beside: nil, carrying: transmission, &writer)
+        return content
+    }
+
+    private static func content(_ kind: TokenKind, _ badge: VendorContent.Badge) -> APNsContent {
+        APNsContent(
+            shape: MessageContent.Vendor(
+                channel: .apns, tokenKind: kind, pushType: .alert, priority: 10, badge: badge, messageIDOffset: -1,
+                badgeOffset: -1))
+    }
+
+    /// Ends the body with the transmission, where it fits, and with `_gmid_`, which Getui's client statistics read.
+    ///
+    /// - Throws: the body is larger than APNs takes, without the transmission.
+    private func close(
+        _ content: inout APNsContent, beside ios: JSONValue?, carrying transmission: CarriedTransmission?,
+        _ writer: inout JSONWriter
     ) throws(GetuiFault) {
-        writer.key("_gmid_")
-        writer.string("\(task.text):\(messageIDHole)")
-        content.shape.messageIDOffset = Int32(writer.bytes.count - 1 - messageIDHole.utf8CodeUnitCount)
-        writer.endObject()
         let limit = content.shape.tokenKind == .voip ? Limits.apnsVoIPBodyByteCount : Limits.apnsBodyByteCount
-        let byteCount = writer.bytes.count + (content.shape.badgeOffset >= 0 ? Limits.badgeDigitCount : 0)
+        let digits = content.shape.badgeOffset >= 0 ? Limits.badgeDigitCount : 0
+        if let transmission {
+            let mark = writer.mark
+            if transmission.write(beside: ios, to: &writer) {
+                end(&content, &writer)
+                if writer.bytes.count + digits <= limit { return }
+            }
+            writer.rewind(to: mark)
+            content.isIDsOnly = true
+        }
+        end(&content, &writer)
+        let byteCount = writer.bytes.count + digits
         guard byteCount <= limit else {
             throw .size("ios", "the APNs body has \(byteCount) bytes with the ids, at most \(limit)")
         }
     }
 
+    private func end(_ content: inout APNsContent, _ writer: inout JSONWriter) {
+        writer.key("_gmid_")
+        writer.string("\(task.text):\(Self.messageIDHole)")
+        content.shape.messageIDOffset = Int32(writer.bytes.count - 1 - Self.messageIDHole.utf8CodeUnitCount)
+        writer.endObject()
+    }
+
     /// - Returns: where the badge's digits go, or −1.
     private static func writeAPS(
-        _ aps: JSONValue?, alert: JSONValue?, badge: VendorContent.Badge, hasMedia: Bool, to writer: inout JSONWriter
+        _ aps: JSONValue?, alert: JSONValue?, badge: VendorContent.Badge, isMutable: Bool, hasMedia: Bool,
+        to writer: inout JSONWriter
     ) -> Int32 {
+        var isMutable = isMutable
         writer.key("aps")
         writer.beginObject()
         if let aps {
             for (key, value) in aps.members {
                 if value.isNull || (key.equals("alert") && alert == nil) { continue }
-                if (badge != .none && key.equals("badge")) || (hasMedia && key.equals("mutable-content")) { continue }
+                if badge != .none && key.equals("badge") { continue }
+                if key.equals("mutable-content") {
+                    // Attachments need it; else the publisher's own word counts.
+                    if hasMedia { continue }
+                    isMutable = false
+                }
                 writer.key(bytes: key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
                 if key.equals("content-state"), value.isEmptyContainer {
                     writer.raw("{}")  // PHP writes [] for it, which ActivityKit cannot decode.
@@ -142,7 +220,12 @@ enum APNsRenderer {
                 }
             }
         }
-        if hasMedia {
+        return endAPS(badge, isMutable: isMutable, &writer)
+    }
+
+    /// - Returns: where the badge's digits go, or −1.
+    private static func endAPS(_ badge: VendorContent.Badge, isMutable: Bool, _ writer: inout JSONWriter) -> Int32 {
+        if isMutable {
             writer.key("mutable-content")
             writer.integer(Int64(1))
         }
@@ -207,9 +290,7 @@ enum APNsRenderer {
         return value
     }
 
-    private static func string(
-        _ value: JSONValue?, _ name: String, _ numbers: NumberTexts
-    ) throws(GetuiFault) -> UnsafeRawBufferPointer? {
+    private func string(_ value: JSONValue?, _ name: String) throws(GetuiFault) -> UnsafeRawBufferPointer? {
         guard let value, value.hasContent else { return nil }
         guard let bytes = numbers.bytes(of: value) else { throw .type(name) }
         guard scalarCount(bytes) != nil else { throw .invalid(name, "not valid Unicode") }
@@ -226,9 +307,7 @@ enum APNsRenderer {
         }
     }
 
-    private static func texts(
-        of alert: JSONValue, _ numbers: NumberTexts
-    ) -> (UnsafeRawBufferPointer, UnsafeRawBufferPointer) {
+    private func texts(of alert: JSONValue) -> (UnsafeRawBufferPointer, UnsafeRawBufferPointer) {
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
         if let text = alert.stringBytes { return (none, text) }
         return (
@@ -284,10 +363,8 @@ enum APNsRenderer {
         return isChange ? .add(number) : .set(number)
     }
 
-    private static func collapseID(
-        _ value: JSONValue?, _ numbers: NumberTexts
-    ) throws(GetuiFault) -> UnsafeRawBufferPointer {
-        guard let text = try string(value, "apns-collapse-id", numbers) else {
+    private func collapseID(_ value: JSONValue?) throws(GetuiFault) -> UnsafeRawBufferPointer {
+        guard let text = try string(value, "apns-collapse-id") else {
             return UnsafeRawBufferPointer(start: nil, count: 0)
         }
         guard text.count <= Limits.apnsCollapseIDByteCount else {

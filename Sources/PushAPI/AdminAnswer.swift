@@ -55,8 +55,42 @@ package enum AdminAnswer {
         writer.beginArray()
         for token in status.tokens { write(token, to: &writer) }
         writer.endArray()
+        writeFallback(status, to: &writer)
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// Whether an alert could reach the device through APNs now, and what came of the last one.
+    private static func writeFallback(_ status: DeviceStatus, to writer: inout JSONWriter) {
+        let hasToken = status.tokens.contains { $0.kind == .alert && !$0.isQuarantined }
+        let reason: StaticString? =
+            status.isBlacklisted
+            ? "blacklisted"
+            : status.pushModeOff
+                ? PublishOutcome.FallbackReason.pushModeOff.name
+                : hasToken ? nil : PublishOutcome.FallbackReason.noToken.name
+        writer.key("fallback")
+        writer.string(reason == nil ? "available" : "none")
+        if let reason {
+            writer.key("fallbackReason")
+            writer.string(reason)
+        }
+        guard let failure = status.vendorFailure else { return }
+        writer.key("vendorFailure")
+        writer.beginObject()
+        writer.key("msgId")
+        writer.string(failure.message.description)
+        writer.key("time")
+        writer.integer(failure.at)
+        writer.key("outcome")
+        writer.string(failure.outcome.name)
+        writer.key("attempts")
+        writer.integer(Int64(failure.attempts))
+        if !failure.reason.isEmpty {
+            writer.key("reason")
+            writer.string(failure.reason)
+        }
+        writer.endObject()
     }
 
     /// A token is a secret of the device: eight characters tell tokens apart and send nothing.
@@ -119,6 +153,14 @@ package enum AdminAnswer {
                 writer.key("fallbackReason")
                 writer.string(trace.fallbackReason.name)
             }
+        }
+        if trace.attempts > 0 {
+            writer.key("attempts")
+            writer.integer(Int64(trace.attempts))
+        }
+        if let reason = trace.vendorReason, !reason.isEmpty {
+            writer.key("vendorReason")
+            writer.string(reason)
         }
         writer.key("steps")
         writer.beginArray()

@@ -13,6 +13,7 @@ package struct App: Sendable {
     package var masterSecrets: [String]
     /// The topic of tokens that name none.
     package var apnsTopic: String
+    package var apnsTemplate = APNsTemplate()
     /// The TTL of a push that names none, in milliseconds.
     package var defaultTimeToLive = Limits.defaultTimeToLive
     /// The longest TTL that a push may ask for, in milliseconds.

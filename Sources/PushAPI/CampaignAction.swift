@@ -35,8 +35,7 @@ package struct NewTask: Sendable {
     package var fallback: PublishOutcome.FallbackReason
     /// Keys of a tag condition that say nothing about any device here.
     package var unknownKeys: [String] = []
-    /// What was sent and means nothing here.
-    package var ignoredKeys: [String] = []
+    package var notes = RequestNotes()
 }
 
 /// Where a group's tasks are listed.
@@ -91,7 +90,7 @@ package struct TagPush: Sendable {
     package var content: MessageContent
     package var key: CallKey
     package var digest: UInt64
-    package var ignoredKeys: [String] = []
+    package var notes = RequestNotes()
 }
 
 /// `task/detail/{cid}/{taskid}`.

@@ -44,7 +44,7 @@ package enum CampaignAnswer {
                 writer.bool(true)
             }
             write(task.unknownKeys, as: "unknownKeys", to: &writer)
-            PushAnswer.write(ignoredKeys: task.ignoredKeys, to: &writer)
+            task.notes.write(to: &writer)
             writer.endObject()
             writer.endObject()
             return APIResponse(status: 200, body: writer.bytes)
@@ -221,7 +221,7 @@ package enum CampaignAnswer {
 
     /// The answer to `push/single/cid_by_tag`: those whose tags were as asked.
     package static func byTag(
-        _ task: TaskID, _ outcomes: [PublishOutcome], ignoredKeys: [String] = [], durability: Durability
+        _ task: TaskID, _ outcomes: [PublishOutcome], notes: RequestNotes = RequestNotes(), durability: Durability
     ) -> APIResponse {
         let reached = outcomes.filter { PushAnswer.fault(of: $0) == nil }
         if reached.isEmpty, let refused = outcomes.first, let fault = PushAnswer.fault(of: refused) {
@@ -237,20 +237,20 @@ package enum CampaignAnswer {
         for outcome in reached { statusEntry(outcome, to: &writer) }
         writer.endObject()
         writer.endObject()
-        return concluded(outcomes, malformed: [], ignoredKeys: ignoredKeys, durability, &writer)
+        return concluded(outcomes, malformed: [], notes: notes, durability, &writer)
     }
 
     /// Ends an answer with what Longwire says of all of it.
     private static func concluded(
-        _ outcomes: [PublishOutcome], malformed: [String], ignoredKeys: [String] = [], _ durability: Durability,
-        _ writer: inout JSONWriter
+        _ outcomes: [PublishOutcome], malformed: [String], notes: RequestNotes = RequestNotes(),
+        _ durability: Durability, _ writer: inout JSONWriter
     ) -> APIResponse {
         writer.key("longwire")
         writer.beginObject()
         writer.key("durability")
         writer.string(durability.name)
         summarize(outcomes, malformed: malformed, to: &writer)
-        PushAnswer.write(ignoredKeys: ignoredKeys, to: &writer)
+        notes.write(to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
@@ -403,7 +403,7 @@ package enum CampaignAnswer {
         }
         writer.endArray()
         if !refused.isEmpty { PushAnswer.write(refused, to: &writer) }
-        PushAnswer.write(ignoredKeys: form.ignoredKeys, to: &writer)
+        form.notes.write(to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)

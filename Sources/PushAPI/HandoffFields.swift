@@ -67,13 +67,10 @@ struct HandoffFields {
         let job = try fields.job()
         let lease: (UInt64, UInt64)
         if let leaseID { lease = leaseID } else { lease = try fields.lease() }
-        let outcome: JobResult.Outcome
-        switch try fields.text("outcome") {
-        case "accepted": outcome = .accepted
-        case "retry": outcome = .retry
-        case "rejected": outcome = .rejected
-        case "badToken": outcome = .badToken
-        default: throw .invalid("\(place).outcome is one of accepted, retry, rejected, badToken")
+        let named = try fields.text("outcome")
+        guard let outcome = JobResult.Outcome.allCases.first(where: { "\($0.name)" == named }) else {
+            let names = JobResult.Outcome.allCases.map { "\($0.name)" }.joined(separator: ", ")
+            throw .invalid("\(place).outcome is one of \(names)")
         }
         let reason = try fields.text("reason") ?? ""
         let vendorID = try fields.text("vendorId") ?? ""
@@ -93,5 +90,17 @@ struct HandoffFields {
             return count <= Limits.vendorReasonByteCount
         }
         return String(kept)
+    }
+}
+
+extension JobResult.Outcome {
+    /// The name in results and in a device's `vendorFailure`.
+    var name: StaticString {
+        switch self {
+        case .accepted: "accepted"
+        case .retry: "retry"
+        case .rejected: "rejected"
+        case .badToken: "badToken"
+        }
     }
 }

@@ -21,6 +21,20 @@ package struct JSONWriter {
         needsComma = false
     }
 
+    /// A place to which the writer can go back.
+    struct Mark {
+        fileprivate let byteCount: Int
+        fileprivate let needsComma: Bool
+    }
+
+    var mark: Mark { Mark(byteCount: bytes.count, needsComma: needsComma) }
+
+    /// Forgets what was written since `mark`.
+    mutating func rewind(to mark: Mark) {
+        bytes.removeLast(bytes.count - mark.byteCount)
+        needsComma = mark.needsComma
+    }
+
     private mutating func separate() {
         if needsComma { bytes.append(UInt8(ascii: ",")) }
     }

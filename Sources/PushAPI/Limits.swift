@@ -65,9 +65,9 @@ package enum Limits {
     package static let nativeAPNsByteCount = 32 << 10
     /// A badge is a non-negative 32-bit number: ten digits at most, and the size check counts all ten.
     package static let badgeDigitCount = 10
-    /// Keys without a meaning that an answer names, and what it shows of each.
-    static let ignoredKeyCount = 16
-    static let ignoredKeyByteCount = 64
+    /// Keys of `push_channel.ios` that an answer names, of each sort, and what it shows of each.
+    static let notedKeyCount = 16
+    static let notedKeyByteCount = 64
     /// Getui: attachments of one notification.
     package static let multimediaCount = 3
     /// Getui: three days.

@@ -15,25 +15,15 @@ struct MessageParser {
     /// The payload when it is rendered from an object.
     private var payloadWriter = JSONWriter(capacity: 1_024)
 
-    /// Keys of the request's `push_channel.ios` that mean nothing here; the answer names them, as they may be mistakes.
-    private var passedOver: [String] = []
+    /// For the members of a transmission.
+    private let memberParser = JSONParser(byteLimit: Limits.payloadByteCount)
+
+    /// What the answer to the request at hand is to say of it.
+    private(set) var notes = RequestNotes()
 
     /// Begins a request.
     mutating func begin() {
-        if !passedOver.isEmpty { passedOver.removeAll() }
-    }
-
-    /// What the request at hand has said in vain so far.
-    var ignoredKeys: [String] { passedOver }
-
-    private mutating func notePassedOver(in ios: JSONValue) {
-        for (key, value) in ios.members where value.hasContent && !APNsRenderer.keys.contains(where: { key.equals($0) })
-        {
-            guard passedOver.count < Limits.ignoredKeyCount else { return }
-            let bytes = key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
-            let name = "push_channel.ios." + String(decoding: bytes.prefix(Limits.ignoredKeyByteCount), as: UTF8.self)
-            if !passedOver.contains(name) { passedOver.append(name) }
-        }
+        notes = RequestNotes()
     }
 
     /// Reads the common body of a push to one device.
@@ -50,7 +40,7 @@ struct MessageParser {
         let bucket = app.bucket(of: cid)
         let key = PushAPI.requestKey(app: app.key, endpoint: endpoint, requestID: requestID)
         let task = TaskID(now: now, home: bucket, request: key)
-        let content = try content(body, app: app, task: task, settings: settings)
+        let content = try content(body, app: app, task: task, settings: settings, itemIndex: itemIndex)
         return ParsedPush(
             address: DeviceAddress(app: app.key, bucket: bucket, cid: cid), task: task, content: content,
             itemIndex: itemIndex, messageDigest: PushAPI.messageDigest(of: task, for: cid),
@@ -58,16 +48,15 @@ struct MessageParser {
     }
 
     /// Reads what a message says, for any audience: rendered once, with the task's id in it.
+    ///
+    /// `itemIndex` is its place in `msg_list`, for the notes.
     mutating func content(
-        _ body: JSONValue?, app: App, task: TaskID, settings: PushSettings
+        _ body: JSONValue?, app: App, task: TaskID, settings: PushSettings, itemIndex: Int = 0
     ) throws(GetuiFault) -> MessageContent {
         let payload = try payload(body?["push_message"], app: app)
         let channel = try PushSettings.object(body?["push_channel"], "push_channel")
-        var content: APNsContent?
-        if let ios = channel?["ios"] {
-            content = try APNsRenderer.render(ios: ios, task: task, numbers: numbers, into: &vendorWriter)
-            notePassedOver(in: ios)
-        }
+        let content = try vendorContent(channel?["ios"], payload, task: task, template: app.apnsTemplate)
+        if content?.isIDsOnly == true { notes.idsOnly.append(itemIndex) }
 
         var lengths = MessageContent.Lengths()
         lengths.payload = payload.bytes?.count ?? payloadWriter.bytes.count
@@ -141,11 +130,39 @@ struct MessageParser {
         return cid
     }
 
+    /// Renders what APNs gets into `vendorWriter`: what the publisher says, else what the app's template makes of it.
+    private mutating func vendorContent(
+        _ ios: JSONValue?, _ payload: Payload, task: TaskID, template: APNsTemplate
+    ) throws(GetuiFault) -> APNsContent? {
+        var carried: CarriedTransmission?
+        if let bytes = payload.bytes, template.transmission != .none {
+            carried = CarriedTransmission(bytes: bytes, form: template.transmission, parser: memberParser)
+        }
+        let renderer = APNsRenderer(task: task, template: template, numbers: numbers, transmission: carried)
+        if let ios {
+            if let content = try renderer.render(ios: ios, into: &vendorWriter) {
+                notes.note(ios)
+                return content
+            }
+            // What says nothing is passed over with all its keys.
+            if ios.kind == .object { notes.note(ios) }
+        }
+        guard payload.revokes.isNone else { return nil }
+        if template.showsNotifications, let notification = payload.notification {
+            let none = UnsafeRawBufferPointer(start: nil, count: 0)
+            return try renderer.render(
+                alertTitle: notification["title"].flatMap { numbers.bytes(of: $0) } ?? none,
+                alertBody: notification["body"].flatMap { numbers.bytes(of: $0) } ?? none, into: &vendorWriter)
+        }
+        return template.wakesApp ? try renderer.renderWakeUp(into: &vendorWriter) : nil
+    }
+
     /// The live channel's bytes: a transmission or a revoked task's id as it is; without bytes for a notification,
     /// whose JSON is in `payloadWriter`.
     private struct Payload {
         var bytes: UnsafeRawBufferPointer?
         var revokes = TaskID.none
+        var notification: JSONValue?
     }
 
     private mutating func payload(_ message: JSONValue?, app: App) throws(GetuiFault) -> Payload {
@@ -164,7 +181,7 @@ struct MessageParser {
         if let revoke { return try self.revoke(revoke) }
         if let transmission { return Payload(bytes: try self.transmission(transmission, app: app)) }
         try self.notification(notification)
-        return Payload()
+        return Payload(notification: notification)
     }
 
     /// Getui's window of display, `"startMs-endMs"`: Android's; checked, and a past one is let be, as its SDK sends one.

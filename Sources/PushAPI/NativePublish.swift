@@ -101,10 +101,11 @@ package struct NativePublish {
 package final class NativeSender {
     let appKey: AppKey
     let defaultTimeToLive: Int64
+    let template: APNsTemplate
     private let bucketPrefix: [UInt8]
 
     package init(_ app: App) {
-        (appKey, defaultTimeToLive) = (app.key, app.defaultTimeToLive)
+        (appKey, defaultTimeToLive, template) = (app.key, app.defaultTimeToLive, app.apnsTemplate)
         bucketPrefix = app.bucketPrefix.map { $0 }
     }
 
@@ -117,6 +118,7 @@ package final class NativeSender {
 package final class NativePublisher {
     private let random: RandomWords
     private let parser = JSONParser(byteLimit: Limits.nativeAPNsByteCount)
+    private let memberParser = JSONParser(byteLimit: Limits.payloadByteCount)
     private let numbers = NumberTexts()
     private var writer = JSONWriter(capacity: 4_096)
     private var digestInput: [UInt8] = []
@@ -125,17 +127,18 @@ package final class NativePublisher {
 
     /// Checks a frame and calls `body` with its command, whose pointers die when `body` returns.
     ///
-    /// Without an alert and without `apns` no JSON is touched and nothing is allocated. `body` must not call this
-    /// publisher again: the rendered bytes are lent from its one buffer.
+    /// Without an alert and without `apns` no JSON is touched and nothing is allocated, unless each push wakes the app.
+    /// `body` must not call this publisher again: the rendered bytes are lent from its one buffer. It also learns whether
+    /// the APNs body has the ids alone, since the payload does not fit or is no text.
     package func withCommand<Result>(
         _ publish: NativePublish, sender: NativeSender, origin: Origin, now: GatewayTime,
-        _ body: (PublishCommand) -> Result
+        _ body: (PublishCommand, _ isIDsOnly: Bool) -> Result
     ) throws(NativePublishFault) -> Result {
         let strategy = try check(publish)
         let task = TaskID(kind: .single, now: now, random: random)
         let content: APNsContent?
         do throws(GetuiFault) {
-            content = try render(publish, task: task)
+            content = try render(publish, task: task, template: sender.template)
         } catch {
             let isSize = error.message.contains("size over limit")
             throw NativePublishFault(code: isSize ? .sizeOverLimit : .invalidParameter, reason: error.message)
@@ -167,7 +170,8 @@ package final class NativePublisher {
                     messageDigest: messageDigest(of: task, for: publish.cid), strategy: strategy,
                     timeToLive: publish.hasTimeToLive ? publish.timeToLive : sender.defaultTimeToLive, requestKey: key,
                     requestDigest: digest, isBulk: false, payload: publish.payload, collapseKey: publish.collapseKey,
-                    alertTitle: title, alertBody: text, vendor: vendor))
+                    alertTitle: title, alertBody: text, vendor: vendor),
+                content?.isIDsOnly == true)
         }
     }
 
@@ -198,7 +202,16 @@ package final class NativePublisher {
         return strategy
     }
 
-    private func render(_ publish: NativePublish, task: TaskID) throws(GetuiFault) -> APNsContent? {
+    private func render(
+        _ publish: NativePublish, task: TaskID, template: APNsTemplate
+    ) throws(GetuiFault) -> APNsContent? {
+        let hasAlert = publish.alertTitle.count > 0 || publish.alertBody.count > 0
+        guard publish.apns.count > 0 || hasAlert || template.wakesApp else { return nil }
+        var carried: CarriedTransmission?
+        if template.transmission != .none {
+            carried = CarriedTransmission(bytes: publish.payload, form: template.transmission, parser: memberParser)
+        }
+        let renderer = APNsRenderer(task: task, template: template, numbers: numbers, transmission: carried)
         if publish.apns.count > 0 {
             let ios: JSONValue
             do throws(JSONError) {
@@ -206,12 +219,12 @@ package final class NativePublisher {
             } catch {
                 throw .invalid("apns", "it is not JSON: \(error.explanation)")
             }
-            let content = try APNsRenderer.render(ios: ios, task: task, numbers: numbers, into: &writer)
-            if let content { return content }
+            if let content = try renderer.render(ios: ios, into: &writer) { return content }
         }
-        guard publish.alertTitle.count > 0 || publish.alertBody.count > 0 else { return nil }
-        return try APNsRenderer.render(
-            alertTitle: publish.alertTitle, alertBody: publish.alertBody, task: task, into: &writer)
+        if hasAlert {
+            return try renderer.render(alertTitle: publish.alertTitle, alertBody: publish.alertBody, into: &writer)
+        }
+        return template.wakesApp ? try renderer.renderWakeUp(into: &writer) : nil
     }
 
     /// Over every field that the publisher chose, each led by its length.

@@ -48,9 +48,8 @@ package struct PushForm: Sendable {
 
     package var kind: Kind
     package var refused: [Refused]
-    /// What was sent and means nothing here; see `MessageParser.ignoredKeys`.
-    package var ignoredKeys: [String]
-    package init(kind: Kind, refused: [Refused] = [], ignoredKeys: [String] = []) {
-        (self.kind, self.refused, self.ignoredKeys) = (kind, refused, ignoredKeys)
+    package var notes: RequestNotes
+    package init(kind: Kind, refused: [Refused] = [], notes: RequestNotes = RequestNotes()) {
+        (self.kind, self.refused, self.notes) = (kind, refused, notes)
     }
 }

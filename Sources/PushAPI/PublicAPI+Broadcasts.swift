@@ -58,7 +58,7 @@ extension PublicAPI {
                 NewTask(
                     record: record, requestKey: key, requestDigest: SHA256.digest(request.body).words.0,
                     group: group.isEmpty ? nil : groupPlace(group, app: app), fallback: note,
-                    unknownKeys: unknownKeys, ignoredKeys: messages.ignoredKeys)))
+                    unknownKeys: unknownKeys, notes: messages.notes)))
     }
 
     private func expression(
@@ -118,7 +118,7 @@ extension PublicAPI {
                 TagPush(
                     app: app, task: task, candidates: candidates, content: content,
                     key: CallKey(high: key.0, low: key.1), digest: SHA256.digest(request.body).words.0,
-                    ignoredKeys: messages.ignoredKeys)))
+                    notes: messages.notes)))
     }
 
     func pushListByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {

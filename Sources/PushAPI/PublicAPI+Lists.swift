@@ -36,7 +36,7 @@ extension PublicAPI {
                 NewTask(
                     record: record, requestKey: key, requestDigest: SHA256.digest(request.body).words.0,
                     group: group.isEmpty ? nil : groupPlace(group, app: app), fallback: note,
-                    ignoredKeys: messages.ignoredKeys)))
+                    notes: messages.notes)))
     }
 
     func groupPlace(_ group: String, app: App) -> GroupPlace {
@@ -141,7 +141,7 @@ extension PublicAPI {
         let digest = SHA256.digest(request.body).words.0
         let push = try aliasPush(
             body, app: app, endpoint: "push/single/alias", itemIndex: 0, digest: digest, now: now)
-        return .campaign(.aliases([push], PushForm(kind: .single, ignoredKeys: messages.ignoredKeys)))
+        return .campaign(.aliases([push], PushForm(kind: .single, notes: messages.notes)))
     }
 
     func pushAliasBatch(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
@@ -163,7 +163,7 @@ extension PublicAPI {
             }
         }
         guard !pushes.isEmpty else { return .respond(PushAnswer.nothingAccepted(form.refused)) }
-        form.ignoredKeys = messages.ignoredKeys
+        form.notes = messages.notes
         return .campaign(.aliases(pushes, form))
     }
 
@@ -185,7 +185,7 @@ extension PublicAPI {
         let settings = try PushSettings(body?["settings"], app: app, scope: .alias, now: now)
         // It may reach ten devices, each once, so it is a list as far as tasks go.
         let task = TaskID(kind: .list, now: now, random: random)
-        let content = try messages.content(body, app: app, task: task, settings: settings)
+        let content = try messages.content(body, app: app, task: task, settings: settings, itemIndex: itemIndex)
         let key = requestKey(app: app.key, endpoint: endpoint, requestID: requestID)
         return AliasPush(
             app: app, task: task, alias: alias, content: content, key: CallKey(high: key.0, low: key.1),

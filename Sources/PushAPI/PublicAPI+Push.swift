@@ -10,7 +10,7 @@ extension PublicAPI {
         let digest = SHA256.digest(request.body).words.0
         let push = try messages.parse(
             body, app: app, endpoint: "push/single/cid", itemIndex: 0, requestDigest: digest, now: now)
-        return .push([push], PushForm(kind: .single, ignoredKeys: messages.ignoredKeys))
+        return .push([push], PushForm(kind: .single, notes: messages.notes))
     }
 
     /// `POST /push/single/batch/cid`: every item stands on its own; a bad one does not spoil the others.
@@ -36,7 +36,7 @@ extension PublicAPI {
             }
         }
         guard !pushes.isEmpty else { return .respond(PushAnswer.nothingAccepted(form.refused)) }
-        form.ignoredKeys = messages.ignoredKeys
+        form.notes = messages.notes
         return .push(pushes, form)
     }
 

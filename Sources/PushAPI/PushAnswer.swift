@@ -66,18 +66,10 @@ package enum PushAnswer {
         for outcome in reached { describe(outcome, to: &writer) }
         writer.endArray()
         if !refused.isEmpty { write(refused, to: &writer) }
-        write(ignoredKeys: form.ignoredKeys, to: &writer)
+        form.notes.write(to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
-    }
-
-    static func write(ignoredKeys: [String], to writer: inout JSONWriter) {
-        guard !ignoredKeys.isEmpty else { return }
-        writer.key("ignoredKeys")
-        writer.beginArray()
-        for key in ignoredKeys { writer.string(key) }
-        writer.endArray()
     }
 
     /// A batch of which nothing was accepted: the first refusal speaks, unless waiting could help.

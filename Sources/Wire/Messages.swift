@@ -220,5 +220,7 @@ public struct PublishResult: Equatable, Sendable {
     public var fallback: UInt32 = 0
     public var fallbackReason = ""
     public var fsync = false
+    /// The body that APNs gets has the ids alone: with the payload it is too large, or the payload is no text.
+    public var idsOnly = false
     public init() {}
 }

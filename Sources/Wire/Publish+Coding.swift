@@ -55,7 +55,7 @@ extension PublishResult: WireMessage {
     package static let frameType = FrameType.publishResult
 
     package enum Field: UInt32, MessageField {
-        case request = 1, code, reason, msgId, taskId, live, fallback, fallbackReason, fsync
+        case request = 1, code, reason, msgId, taskId, live, fallback, fallbackReason, fsync, idsOnly
 
         package var shape: FieldShape {
             switch self {
@@ -63,7 +63,7 @@ extension PublishResult: WireMessage {
             case .code, .fallback: .uint32
             case .reason, .fallbackReason: .string
             case .msgId, .taskId: .bytes
-            case .live, .fsync: .bool
+            case .live, .fsync, .idsOnly: .bool
             }
         }
     }
@@ -81,6 +81,7 @@ extension PublishResult: WireMessage {
             case .fallback: fallback = try cursor.uint32(in: bytes)
             case .fallbackReason: fallbackReason = try cursor.string(field, limit: Limits.reasonByteCount, in: bytes)
             case .fsync: fsync = try cursor.bool(in: bytes)
+            case .idsOnly: idsOnly = try cursor.bool(in: bytes)
             }
         }
     }
@@ -95,5 +96,6 @@ extension PublishResult: WireMessage {
         sink.number(fallback, Field.fallback)
         sink.text(fallbackReason, Field.fallbackReason)
         sink.flag(fsync, Field.fsync)
+        sink.flag(idsOnly, Field.idsOnly)
     }
 }

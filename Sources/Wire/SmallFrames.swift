@@ -15,15 +15,17 @@ public struct PublishResultFrame: Sendable {
     public var fallback: UInt32
     public var fallbackReason: StaticString
     public var isFsync: Bool
+    /// See `PublishResult.idsOnly`.
+    public var isIDsOnly: Bool
 
     public init(
         request: UInt64, code: UInt32 = 0, reason: StaticString = "", messageID: MessageID = .none,
         taskID: TaskID = .none, isLive: Bool = false, fallback: UInt32 = 0, fallbackReason: StaticString = "",
-        isFsync: Bool = false
+        isFsync: Bool = false, isIDsOnly: Bool = false
     ) {
         (self.request, self.code, self.reason, self.messageID) = (request, code, reason, messageID)
         (self.taskID, self.isLive, self.fallback) = (taskID, isLive, fallback)
-        (self.fallbackReason, self.isFsync) = (fallbackReason, isFsync)
+        (self.fallbackReason, self.isFsync, self.isIDsOnly) = (fallbackReason, isFsync, isIDsOnly)
     }
 
     /// The size of the frame, header included.
@@ -59,6 +61,7 @@ public struct PublishResultFrame: Sendable {
         sink.number(fallback, Field.fallback)
         sink.text(fallbackReason, Field.fallbackReason)
         sink.flag(isFsync, Field.fsync)
+        sink.flag(isIDsOnly, Field.idsOnly)
     }
 }
 

@@ -328,6 +328,40 @@ import Wire
         #expect(harness.lease().map(\.token) == ["bb"])
     }
 
+    @Test("a device keeps why the vendor did not take its last message, until the vendor takes one")
+    func vendorFailure() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        #expect(harness.status(phone)?.vendorFailure == nil)
+        let message = harness.publish(phone).message
+        harness.settle(try #require(harness.lease().first), .retry, reason: "ServiceUnavailable")
+        var failure = VendorFailure(
+            message: message, at: harness.now, outcome: .retry, attempts: 1, reason: "ServiceUnavailable")
+        #expect(harness.status(phone)?.vendorFailure == failure)
+        #expect(harness.trace(message)?.attempts == 1 && harness.trace(message)?.vendorReason == "ServiceUnavailable")
+        // The same again at once is not written again; another reason is.
+        harness.advance(10_000)
+        harness.settle(try #require(harness.lease().first), .retry, reason: "ServiceUnavailable")
+        #expect(harness.status(phone)?.vendorFailure == failure)
+        harness.advance(70_000)
+        harness.settle(try #require(harness.lease().first), .badToken, reason: "Unregistered")
+        failure.at = harness.now
+        (failure.outcome, failure.attempts, failure.reason) = (.badToken, 3, "Unregistered")
+        #expect(harness.status(phone)?.vendorFailure == failure)
+        harness.update(phone) { $0.tokens = [VendorToken(token: "bb")] }
+        #expect(harness.status(phone)?.vendorFailure == failure, "a new token is no word of the vendor")
+        _ = harness.publish(phone, "next")
+        harness.settle(try #require(harness.lease().first), .accepted)
+        #expect(harness.status(phone)?.vendorFailure == nil)
+        failure.message = harness.publish(phone, "last").message
+        harness.settle(try #require(harness.lease().first), .rejected, reason: "PayloadEmpty")
+        failure.at = harness.now
+        (failure.outcome, failure.attempts, failure.reason) = (.rejected, 1, "PayloadEmpty")
+        harness.crash()
+        #expect(harness.status(phone)?.vendorFailure == failure)
+        #expect(harness.store.violations.isEmpty)
+    }
+
     @Test("jobs of single pushes lease before those of bulk, and only for the apps allowed")
     func order() {
         let harness = DeliveryHarness()

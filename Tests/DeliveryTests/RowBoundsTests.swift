@@ -94,6 +94,9 @@ import Wire
         }
         profile.names.tags = (0..<200).map { TagName(digest: UInt64($0), text: Self.text(10)) }
         profile.names.replacementDay = 1
+        profile.vendorFailure = VendorFailure(
+            message: MessageID(high: 1, low: 2), at: 1, outcome: .retry, attempts: 1,
+            reason: String(repeating: "r", count: JobResult.reasonByteCount))
         let byteCount = DeviceRow.headerByteCount + profile.byteCount
         #expect(byteCount <= Self.bound(.device, Self.limits))
         #expect(byteCount > Self.bound(.device, Self.limits) - 64, "\(byteCount), the bound is far above")

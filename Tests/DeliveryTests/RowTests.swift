@@ -125,6 +125,25 @@ import Wire
                 && profile.tokens.first?.isQuarantined == true)
     }
 
+    @Test("a device's row keeps the vendor's last word, with and without names behind it")
+    func vendorFailure() throws {
+        var profile = DeviceProfile(secret: [1, 2, 3], tokens: [])
+        let failure = VendorFailure(
+            message: MessageID(high: 5, low: 6), at: 7, outcome: .badToken, attempts: 2, reason: "Unregistered")
+        profile.vendorFailure = failure
+        for tags in [[], [TagName(digest: 7, text: "vip")]] {
+            profile.names.tags = tags
+            let written = Self.bytes(profile.byteCount) {
+                var writer = RowWriter($0)
+                profile.write(&writer)
+            }
+            let read = try #require(written.withUnsafeBytes { DeviceProfile($0) })
+            #expect(read.vendorFailure == failure && read.names.tags == tags)
+            let end = written.count - profile.names.byteCount
+            for count in 6..<end { #expect(written.prefix(count).withUnsafeBytes { DeviceProfile($0) } == nil) }
+        }
+    }
+
     /// Where the byte of the first token's channel and kind stands in `profile`.
     private static let firstTokenOffset = 1 + 3 + 1
 

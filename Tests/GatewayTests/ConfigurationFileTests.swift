@@ -1,6 +1,7 @@
 import Configuration
 import Delivery
 import Glibc
+import PushAPI
 import Testing
 
 @testable import Gateway
@@ -53,7 +54,9 @@ struct ConfigurationFileTests {
               loops: 3,
               limits: {windowMessages: 8, journalBytes: 16777216, sessionlessDeviceLifetimeSeconds: 90},
               apps: [{appId: 'a1', appKey: 'k', appSecret: ['secret-new', 'secret-old'], masterSecret: 'master-one',
-                      apns: {topic: 'com.example.app'}, queue: {messages: 5, bytes: 65536, overflow: 'dropOldest'},
+                      apns: {topic: 'com.example.app', template: {transmission: 'members', wake: true,
+                        notifications: true, mutableContent: true, sound: '', badge: '+1', category: 'c',
+                        threadId: 't', interruptionLevel: 'time-sensitive'}}, queue: {messages: 5, bytes: 65536, overflow: 'dropOldest'},
                       maxAttempts: 2}],
               credentials: [{name: 'sender', tokenFile: 'token', apps: ['a1'], may: ['handoff', 'trace']}],
               hook: {url: 'https://example.com/hook', secret: '\(secret)', authorities: 'ca.pem', batchJobs: 7,
@@ -78,6 +81,11 @@ struct ConfigurationFileTests {
         #expect(app.appSecrets.map(\.exposed) == ["secret-new", "secret-old"])
         #expect(app.masterSecrets.map(\.exposed) == ["master-one"])
         #expect(app.apnsTopic == "com.example.app")
+        var template = APNsTemplate()
+        (template.transmission, template.wakesApp, template.showsNotifications) = (.members, true, true)
+        (template.alertsAreMutable, template.sound, template.badge) = (true, "", .add(1))
+        (template.category, template.threadID, template.interruptionLevel) = ("c", "t", .timeSensitive)
+        #expect(app.apnsTemplate == template)
         #expect(app.queuedMessageLimit == 5)
         #expect(app.queuedByteLimit == 65_536)
         #expect(app.overflowPolicy == .dropOldest)
@@ -118,7 +126,17 @@ struct ConfigurationFileTests {
         #expect(found.contains { $0.contains("apps[0].masterSecret: the value is not allowed (5 bytes, not shown)") })
     }
 
+    private static func template(_ text: String) -> String {
+        "{apps: [{appId: 'a1', appKey: 'k', appSecret: 'secret-one', masterSecret: 'master-one', "
+            + "apns: {template: {\(text)}}}]}"
+    }
+
     static let wrong: [(text: String, path: String)] = [
+        (template("transmission: 'all'"), "apps[0].apns.template.transmission"),
+        (template("badge: 'one'"), "apps[0].apns.template.badge"), (template("wake: 1"), "apps[0].apns.template.wake"),
+        (template("sound: '\(String(repeating: "s", count: 65))'"), "apps[0].apns.template.sound"),
+        (template("interruptionLevel: 'loud'"), "apps[0].apns.template.interruptionLevel"),
+        (template("alert: {}"), "apps[0].apns.template.alert"),
         ("[]", ""), ("{", ""), ("{}", "apps"), ("{apps: []}", "apps"), ("{apps: {}}", "apps"),
         ("{apps: [1]}", "apps[0]"),
         ("{apps: [{}]}", "apps[0].appId"), ("{apps: [\(app), \(app)]}", "apps"),

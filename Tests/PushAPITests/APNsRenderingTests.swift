@@ -44,7 +44,9 @@ struct APNsRenderingTests {
         let seen = try seen(ios: #"{"aps":{"alert":"hi","badge":7}}"#)
         #expect(seen.command.vendor?.badgeOffset == -1)
         #expect(seen.command.vendor?.badge == VendorContent.Badge.none)
-        #expect(seen.leased(message: Self.message, badge: 1).hasPrefix(#"{"aps":{"alert":"hi","badge":7},"_gmid_""#))
+        #expect(
+            seen.leased(message: Self.message, badge: 1).hasPrefix(
+                #"{"aps":{"alert":"hi","badge":7},"payload":"hello","_gmid_""#))
         #expect(seen.alertTitle.isEmpty && seen.alertBody == "hi")
     }
 
@@ -52,7 +54,8 @@ struct APNsRenderingTests {
     func badgeAlone() throws {
         let seen = try seen(ios: #"{"auto_badge":5,"aps":[]}"#)
         #expect(seen.command.vendor?.badge == .set(5))
-        #expect(seen.leased(message: Self.message, badge: 5).hasPrefix(#"{"aps":{"badge":5},"_gmid_""#))
+        #expect(
+            seen.leased(message: Self.message, badge: 5).hasPrefix(#"{"aps":{"badge":5},"payload":"hello","_gmid_""#))
     }
 
     static let badges: [(String, VendorContent.Badge)] = [
@@ -87,7 +90,7 @@ struct APNsRenderingTests {
     @Test("an empty alert from PHP is left out, an empty content-state is an object")
     func emptyObjects() throws {
         let silent = try seen(ios: #"{"aps":{"content-available":1,"alert":[],"sound":null}}"#)
-        #expect(silent.vendorBody?.hasPrefix(#"{"aps":{"content-available":1},"_gmid_""#) == true)
+        #expect(silent.vendorBody?.hasPrefix(#"{"aps":{"content-available":1},"payload":"hello","_gmid_""#) == true)
         let activity = try seen(ios: #"{"type":"liveactivity","laId":"x","aps":{"event":"end","content-state":[]}}"#)
         #expect(activity.vendorBody?.hasPrefix(#"{"aps":{"event":"end","content-state":{}},"_gmid_""#) == true)
         #expect(activity.command.vendor?.tokenKind == .liveActivity)
@@ -127,7 +130,8 @@ struct APNsRenderingTests {
         #expect(
             seen.vendorBody?.hasPrefix(
                 #"{"aps":{"alert":"a","mutable-content":1},"#
-                    + #""longwire_media":[{"url":"https://e/x.png","type":1,"only_wifi":true}],"_gmid_""#) == true)
+                    + #""longwire_media":[{"url":"https://e/x.png","type":1,"only_wifi":true}],"payload":"hello","_gmid_""#
+            ) == true)
         let four = Array(repeating: #"{"url":"u","type":1}"#, count: 4).joined(separator: ",")
         let action = fixture.push(#""push_channel":{"ios":{"aps":{"alert":"a"},"multimedia":[\#(four)]}}"#)
         #expect(action.text.contains("multimedia size over limit"))
@@ -199,7 +203,10 @@ struct NativePublishTests {
                 hasTimeToLive: fields.timeToLive != nil, strategy: fields.strategy, collapseKey: views[1],
                 requestID: views[2], alertTitle: views[3], alertBody: views[4], apns: views[5])
             return try publisher.withCommand(frame, sender: NativeSender(app), origin: .none, now: Fixture.now) {
-                Seen($0)
+                command, isIDsOnly in
+                var seen = Seen(command)
+                seen.isIDsOnly = isIDsOnly
+                return seen
             }
         }
     }
@@ -221,11 +228,13 @@ struct NativePublishTests {
     func alert() throws {
         let seen = try publish(Fields(title: "T\"", body: "B"))
         #expect(
-            seen.vendorBody?.hasPrefix(#"{"aps":{"alert":{"title":"T\"","body":"B"}},"_gmid_":"RASS_1114_"#) == true)
+            seen.vendorBody?.hasPrefix(
+                #"{"aps":{"alert":{"title":"T\"","body":"B"},"sound":"default"},"payload":"hi","_gmid_":"RASS_1114_"#)
+                == true)
         #expect(seen.alertTitle == "T\"" && seen.alertBody == "B")
         #expect(seen.command.vendor?.messageIDOffset == Int32(seen.vendorBytes.count - 34))
         #expect(
-            try publish(Fields(title: "only")).vendorBody?.hasPrefix(#"{"aps":{"alert":{"title":"only"}},"#) == true)
+            try publish(Fields(title: "only")).vendorBody?.hasPrefix(#"{"aps":{"alert":{"title":"only"},"#) == true)
     }
 
     @Test("an apns object wins for APNs, the alert stays what the device is told")
@@ -312,8 +321,8 @@ struct NativePublishTests {
         #expect(PublishResultCode.allCases.filter(\.isRetryable) == [.requestPending, .busy, .storeFailed])
     }
 
-    @Test("keys of the iOS channel that mean nothing here are named in the answer, once each and not too many")
-    func ignoredKeys() throws {
+    @Test("keys of the iOS channel that are not documented are named in the answer, once each and not too many")
+    func notedKeys() throws {
         let fixture = Fixture()
         func ask(_ ios: String) throws -> String {
             let body = """
@@ -327,12 +336,13 @@ struct NativePublishTests {
             return PushAnswer.render(outcomes: [outcome], form: form, durability: .fsync).text
         }
         let known = #""aps":{"alert":"hi"},"type":"notify","payload":"p","auto_badge":"+1","laId":"","multimedia":[]"#
-        #expect(!(try ask("{\(known)}")).contains("ignoredKeys"))
+        #expect(!(try ask("{\(known)}")).contains("Keys"))
         let some = try ask(#"{\#(known),"orderId":7,"Payload":"typo","orderId":8,"nothing":null,"empty":[]}"#)
-        #expect(some.contains(#""ignoredKeys":["push_channel.ios.orderId","push_channel.ios.Payload"]"#), "\(some)")
+        #expect(some.contains(#""topLevelKeys":["push_channel.ios.orderId","push_channel.ios.Payload"]"#), "\(some)")
+        #expect(try ask(#"{\#(known),"_gmid_":"forged"}"#).contains(#""ignoredKeys":["push_channel.ios._gmid_"]"#))
         let many = (0..<40).map { #""key\#($0)":1"# }.joined(separator: ",")
         let answer = try ask("{\(known),\(many),\"\(String(repeating: "k", count: 500))\":1}")
         #expect(answer.contains("push_channel.ios.key15\"]") && !answer.contains("key16"))
-        #expect(!(try ask("{\(known)}")).contains("ignoredKeys"), "nothing is left of the request before")
+        #expect(!(try ask("{\(known)}")).contains("Keys"), "nothing is left of the request before")
     }
 }

@@ -327,9 +327,30 @@ struct AdminAnswerTests {
                 + #""suspect":false,"state":"background","keepsRunning":false,"generation":3,"heartbeatSeconds":300,"#
                 + #""lastSeenAt":19,"registeredAt":5,"queue":{"messages":2,"bytes":99,"inFlight":1,"nextSequence":8},"#
                 + #""badge":4,"pushModeOff":false,"tokens":[{"channel":"apns","kind":"alert","environment":"sandbox","topic":"t","#
-                + #""token":"abcdef01…","quarantined":true}]}"#)
+                + #""token":"abcdef01…","quarantined":true}],"fallback":"none","fallbackReason":"noToken"}"#)
         #expect(AdminAnswer.device(nil, at: address, registry: registry).status == 404)
         #expect(AdminAnswer.device(deviceStatus(app: AppKey(1)), at: address, registry: registry).status == 404)
+    }
+
+    @Test("a device tells whether an alert could reach it, and what the vendor said of the last one")
+    func fallback() {
+        let address = DeviceAddress(app: app.key, bucket: app.bucket(of: Fixture.cid), cid: Fixture.cid)
+        func answer(_ change: (inout DeviceStatus) -> Void) -> String {
+            var status = deviceStatus(app: app.key)
+            status.tokens[0].isQuarantined = false
+            change(&status)
+            return AdminAnswer.device(status, at: address, registry: registry).text
+        }
+        #expect(answer { _ in }.hasSuffix(#""quarantined":false}],"fallback":"available"}"#))
+        #expect(answer { $0.tokens[0].kind = .voip }.contains(#""fallback":"none","fallbackReason":"noToken"}"#))
+        #expect(answer { $0.pushModeOff = true }.contains(#""fallback":"none","fallbackReason":"pushModeOff"}"#))
+        #expect(answer { $0.isBlacklisted = true }.contains(#""fallback":"none","fallbackReason":"blacklisted"}"#))
+        let failure = VendorFailure(
+            message: MessageID(high: 1, low: 2), at: 77, outcome: .badToken, attempts: 3, reason: "Unregistered")
+        #expect(
+            answer { $0.vendorFailure = failure }.hasSuffix(
+                #""fallback":"available","vendorFailure":{"msgId":"00000000000000010000000000000002","time":77,"#
+                    + #""outcome":"badToken","attempts":3,"reason":"Unregistered"}}"#))
     }
 
     @Test("a trace tells every step, and hides from a credential what is not its app's")
@@ -344,7 +365,7 @@ struct AdminAnswerTests {
             answer.text
                 == #"{"msgId":"00000000000000010000000000000002","taskId":"\#(task.text)","appId":"demoApp","#
                 + #""cid":"\#(Fixture.cid)","strategy":1,"offline":true,"sequence":9,"acceptedAt":10,"expiresAt":20,"#
-                + #""state":"pending","steps":[{"event":"accepted","time":10},"#
+                + #""state":"pending","vendorReason":"Bad\"Device","steps":[{"event":"accepted","time":10},"#
                 + #"{"event":"vendorRejected","time":11,"detail":"Bad\"Device"}]}"#)
         trace.channel = .apns
         #expect(
@@ -352,12 +373,18 @@ struct AdminAnswerTests {
                 #"[{"event":"accepted","time":10},{"event":"vendorRejected","time":11,"channel":"apns","detail":"#))
         (trace.finalState, trace.finalReason) = (.failed, "noToken")
         let final = AdminAnswer.trace(trace, scope: [app.key], registry: registry)
-        #expect(final.text.contains(#""state":"failed","reason":"noToken","steps""#))
+        #expect(final.text.contains(#""state":"failed","reason":"noToken","vendorReason""#))
         (trace.fallback, trace.fallbackReason) = (PublishOutcome.Fallback.none, .noToken)
         let reasoned = AdminAnswer.trace(trace, scope: nil, registry: registry)
-        #expect(reasoned.text.contains(#""fallback":"none","fallbackReason":"noToken","steps""#))
+        #expect(reasoned.text.contains(#""fallback":"none","fallbackReason":"noToken","vendorReason""#))
         trace.fallback = .armed
-        #expect(AdminAnswer.trace(trace, scope: nil, registry: registry).text.contains(#""fallback":"armed","steps""#))
+        #expect(
+            AdminAnswer.trace(trace, scope: nil, registry: registry).text.contains(
+                #""fallback":"armed","vendorReason""#))
+        trace.attempts = 2
+        #expect(AdminAnswer.trace(trace, scope: nil, registry: registry).text.contains(#""attempts":2,"vendorReason""#))
+        trace.steps.append(.init(event: .vendorAccepted, time: 12, detail: "an id"))
+        #expect(!AdminAnswer.trace(trace, scope: nil, registry: registry).text.contains("vendorReason"))
         #expect(AdminAnswer.trace(trace, scope: [AppKey(1)], registry: registry).status == 404)
         #expect(AdminAnswer.trace(nil, scope: nil, registry: registry).status == 404)
     }

@@ -11,13 +11,17 @@ struct Fixture {
     static let cid = DeviceID("0123456789abcdef0123456789abcdef")!
     static let otherCID = DeviceID("fedcba9876543210fedcba9876543210")!
 
-    let app: App
+    private(set) var app: App
     let api: PublicAPI
 
-    init(masterSecrets: [String] = ["demoSecret"]) {
+    init(
+        masterSecrets: [String] = ["demoSecret"], template: APNsTemplate = APNsTemplate(),
+        transmissionCharacters: Int = Limits.transmissionCharacterCount
+    ) {
         app = App(
             appID: "demoApp", appKey: "demoKey", appSecrets: ["demoAppSecret"], masterSecrets: masterSecrets,
             apnsTopic: "com.example.demo")
+        (app.apnsTemplate, app.transmissionCharacterCount) = (template, transmissionCharacters)
         let other = App(appID: "otherApp", appKey: "otherKey", appSecrets: ["a"], masterSecrets: ["b"])
         var counter: UInt64 = 0
         let random = RandomWords {
@@ -98,6 +102,8 @@ struct Seen {
     var vendorBody: String?
     var vendorBytes: [UInt8] = []
     var vendorCollapseID: String
+    /// Of a native publish.
+    var isIDsOnly = false
 
     init(_ command: PublishCommand) {
         self.command = command

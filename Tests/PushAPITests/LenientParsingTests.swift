@@ -131,7 +131,7 @@ struct LenientParsingTests {
         }
         let push = try fixture.accepted(
             fixture.push(#""push_channel":{"ios":{"aps":{"alert":{"title":null,"body":"b","loc-key":null}}}}"#))
-        #expect(push.seen.vendorBody?.hasPrefix(#"{"aps":{"alert":{"body":"b"}},"_gmid_""#) == true)
+        #expect(push.seen.vendorBody?.hasPrefix(#"{"aps":{"alert":{"body":"b"}},"payload":"hello","_gmid_""#) == true)
         // With anything that was meant for APNs, a body that shows nothing is told.
         let sound = fixture.push(#""push_channel":{"ios":{"aps":{"alert":[],"thread-id":"t"}}}"#)
         #expect(sound.text.contains("aps is invalid"))

@@ -61,7 +61,7 @@ struct LivePathTests {
             let frame = PublishResultFrame(
                 request: result.request, code: result.code, reason: reason, messageID: result.messageID,
                 taskID: result.taskID, isLive: result.live, fallback: result.fallback, fallbackReason: fallbackReason,
-                isFsync: result.fsync)
+                isFsync: result.fsync, isIDsOnly: result.idsOnly)
             #expect(encoded(frame.byteCount) { frame.encode(into: $0) } == expected)
         }
     }

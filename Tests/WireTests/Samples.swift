@@ -284,6 +284,7 @@ extension PublishResult: Sampled {
         result.fallback = random.number()
         result.fallbackReason = random.text(upTo: 12)
         result.fsync = random.flag()
+        result.idsOnly = random.flag()
         return result
     }
 }

@@ -283,5 +283,6 @@ extension PublishResult: TextFormatted {
         text.number("fallback", fallback)
         text.text("fallback_reason", fallbackReason)
         text.flag("fsync", fsync)
+        text.flag("ids_only", idsOnly)
     }
 }

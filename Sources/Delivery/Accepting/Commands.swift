@@ -195,11 +195,12 @@ package struct LeaseCommand: Sendable {
 
 /// A sender's result for one job.
 package struct JobResult: Sendable {
-    package enum Outcome: UInt8, Sendable { case accepted = 1, retry, rejected, badToken }
+    package enum Outcome: UInt8, Sendable, CaseIterable { case accepted = 1, retry, rejected, badToken }
+    static let reasonByteCount = 64
     package var job: MessageID
     package var leaseID: (UInt64, UInt64)
     package var outcome: Outcome
-    /// The vendor's reason; the shard keeps up to 64 bytes.
+    /// The vendor's reason; the shard keeps up to `reasonByteCount`.
     package var reason: String
     package var vendorID: String
     /// The vendor's own time, ms; 0: unknown.

@@ -11,6 +11,7 @@ struct Device {
         /// The record is in memory; without it the slot only holds jobs and waiting commands.
         static let loaded = Flags(rawValue: 1)
         static let loading = Flags(rawValue: 2)
+        // Bit 2 is `busy`, which only Shard+WhileBusy may see.
         static let connected = Flags(rawValue: 8)
         /// Nothing is delivered before Welcome or UpdateResult has gone out.
         static let gated = Flags(rawValue: 16)
@@ -43,7 +44,9 @@ struct Device {
         static let damaged = Flags(rawValue: 1 << 23)
         /// Its profile is in a cell of `ByteCells`.
         static let profileInCell = Flags(rawValue: 1 << 24)
-        // Bits 16–18, 25 and 27–31 are for tokens, see `token`.
+        /// Its profile has a `VendorFailure`.
+        static let vendorFailed = Flags(rawValue: 1 << 27)
+        // Bits 16–18, 25 and 28–31 are for tokens, see `token`.
         /// The shard gave held jobs of it back to the store.
         static let heldInStore = Flags(rawValue: 1 << 26)
         static let silenced: Flags = [.pushModeOff, .blacklisted]

@@ -138,10 +138,12 @@ struct DeviceTable: ~Copyable {
         dropProfile(device)
         device.value.profilePlace = place
         if isCell { device.value.flags.insert(.profileInCell) }
-        device.value.flags.subtract(.allTokens)
-        for token in profile(slot).tokens where !token.isQuarantined {
+        device.value.flags.subtract(.allTokens.union(.vendorFailed))
+        let profile = profile(slot)
+        for token in profile.tokens where !token.isQuarantined {
             device.value.flags.insert(.token(token.channel, token.kind))
         }
+        if profile.vendorFailure != nil { device.value.flags.insert(.vendorFailed) }
     }
 
     mutating func keepProfile(_ slot: DeviceSlot, _ profile: DeviceProfile) {

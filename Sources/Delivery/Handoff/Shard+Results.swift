@@ -158,9 +158,10 @@ extension Shard {
             count(entry.value.row) { $0.resultsStale &+= 1 }
             return .stale
         }
-        let reason = result.reason.bounded(64)
+        let reason = result.reason.bounded(JobResult.reasonByteCount)
         entry.value.row.settle(result.leaseID, result.outcome)
         if entry.value.place == .leasing { entry.value.place = .none }
+        noteVendor(result.outcome, reason, entry.value.row, job.device)
         switch result.outcome {
         case .accepted: vendorAccepted(job, result)
         case .retry: vendorRetry(job, result, reason)
@@ -173,11 +174,38 @@ extension Shard {
         return .recorded
     }
 
+    /// Keeps in the device's record why the vendor did not take its last message; forgets it when the vendor takes one.
+    private mutating func noteVendor(
+        _ outcome: JobResult.Outcome, _ reason: String, _ row: JobRow, _ device: DeviceSlot
+    ) {
+        let hasFailure = devices.at(device).value.flags.contains(.vendorFailed)
+        guard outcome != .accepted || hasFailure else { return }
+        var profile = profile(device)
+        let failure = VendorFailure(
+            message: row.facts.message, at: now, outcome: outcome, attempts: row.attempts, reason: reason)
+        if outcome == .accepted {
+            profile.vendorFailure = nil
+        } else if let known = profile.vendorFailure, known.isLike(failure),
+            now - known.at < Self.failureRepeatMilliseconds
+        {
+            return
+        } else {
+            profile.vendorFailure = failure
+        }
+        devices.keepProfile(device, profile)
+        inBatch(of: device) { shard in
+            shard.devices.at(device).value.flags.insert(.dirty)
+        }
+    }
+
+    /// While the vendor is down each result would write the same into a device's row.
+    private static let failureRepeatMilliseconds: Int64 = 60_000
+
     private mutating func vendorAccepted(_ job: JobAtHand, _ result: JobResult) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
         count(entry.value.row) { $0.resultsAccepted &+= 1 }
-        entry.value.row.note(.vendorAccepted, now, result.vendorID.bounded(64))
+        entry.value.row.note(.vendorAccepted, now, result.vendorID.bounded(JobResult.reasonByteCount))
         // The vendor's own time, unless it is impossible.
         let facts = entry.value.row.facts
         let isPlausible = result.timestamp >= facts.acceptedAt && result.timestamp <= now
@@ -290,7 +318,8 @@ extension Shard {
                 if event == .alertedTwice { shard.numbers[channel].alertedTwice &+= 1 }
             }
             shard.inBatch(in: trace.facts.bucket) { shard in
-                shard.noteLate(event, of: trace.facts.message, detail: result.vendorID.bounded(64))
+                shard.noteLate(
+                    event, of: trace.facts.message, detail: result.vendorID.bounded(JobResult.reasonByteCount))
                 shard.noteTaskEvent(.alerted, isVendor: true, task: trace.facts.task, message: trace.facts.message)
                 let wasAlerted = trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
                 let wasReached = wasAlerted || trace.wasReached

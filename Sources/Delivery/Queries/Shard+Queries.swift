@@ -20,7 +20,8 @@ extension Shard {
                 shard.tell(.deviceStatus(origin, cid, .unknown))
                 return
             }
-            let tokens = shard.profile(slot).tokens.map {
+            let profile = shard.profile(slot)
+            let tokens = profile.tokens.map {
                 DeviceStatus.Token(
                     channel: $0.channel, kind: $0.kind, environment: $0.environment, topic: $0.topic,
                     token: String($0.token.prefix(8)), activity: $0.activity, isQuarantined: $0.isQuarantined)
@@ -35,7 +36,9 @@ extension Shard {
                 queuedMessageCount: Int(device.value.messageCount + device.value.vendorCount),
                 queuedByteCount: Int(device.value.messageBytes + device.value.vendorBytes),
                 inFlightCount: Int(device.value.inFlightCount), nextSequence: device.value.nextSequence,
-                badge: device.value.badge, pushModeOff: device.value.flags.contains(.pushModeOff), tokens: tokens)
+                badge: device.value.badge, pushModeOff: device.value.flags.contains(.pushModeOff),
+                isBlacklisted: device.value.flags.contains(.blacklisted), tokens: tokens,
+                vendorFailure: profile.vendorFailure)
             shard.tell(.deviceStatus(origin, cid, .known(status)))
         }
     }
@@ -85,7 +88,8 @@ extension Shard {
         if entry.value.sentAt > 0, !steps.contains(where: { $0.event == .sent }) {
             steps.insert(MessageTrace.Step(event: .sent, time: entry.value.sentAt), at: 0)
         }
-        let trace = Self.pendingTrace(entry.value.facts, steps: steps, isOffline: entry.value.isOffline)
+        let trace = Self.pendingTrace(
+            entry.value.facts, steps: steps, attempts: row?.attempts ?? 0, isOffline: entry.value.isOffline)
         addLateEvents(trace, origin)
     }
 
@@ -96,7 +100,7 @@ extension Shard {
                 let row = shard.jobs.at(job).value.row
                 shard.dropJobIfDone(job)
                 return shard.addLateEvents(
-                    Self.pendingTrace(row.facts, steps: row.steps, isOffline: true), origin)
+                    Self.pendingTrace(row.facts, steps: row.steps, attempts: row.attempts, isOffline: true), origin)
             case .unreadable: return shard.tell(.messageTrace(origin, .unreadable))
             case .absent: break
             }
@@ -147,7 +151,8 @@ extension Shard {
                 let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= shard.now
                 let isOffline = facts.flags.contains(.offline) || isMissed
                 let steps = facts.hasDueJob(at: shard.now) ? JobRow(impliedBy: facts).steps : []
-                return shard.addLateEvents(Self.pendingTrace(facts, steps: steps, isOffline: isOffline), origin)
+                return shard.addLateEvents(
+                    Self.pendingTrace(facts, steps: steps, attempts: 0, isOffline: isOffline), origin)
             }
             // It may have ended meanwhile.
             shard.readTrace(message, bucket: bucket) { shard, trace in
@@ -169,7 +174,7 @@ extension Shard {
     }
 
     private static func pendingTrace(
-        _ facts: MessageFacts, steps: [MessageTrace.Step], isOffline: Bool
+        _ facts: MessageFacts, steps: [MessageTrace.Step], attempts: UInt16, isOffline: Bool
     ) -> MessageTrace {
         var trace = MessageTrace(
             message: facts.message, task: facts.task, cid: facts.cid, app: facts.app, strategy: facts.strategy,
@@ -177,7 +182,7 @@ extension Shard {
             finalState: nil, finalReason: "",
             steps: [MessageTrace.Step(event: .accepted, time: facts.acceptedAt)] + steps)
         (trace.fallback, trace.fallbackReason) = facts.fallback
-        trace.channel = facts.channels.first
+        (trace.channel, trace.attempts) = (facts.channels.first, attempts)
         return trace
     }
 
@@ -188,7 +193,7 @@ extension Shard {
             acceptedAt: row.facts.acceptedAt, expiresAt: row.facts.expiresAt, finalState: row.finalState,
             finalReason: row.reason, steps: row.steps)
         if let fallback = row.fallback { (trace.fallback, trace.fallbackReason) = fallback }
-        trace.channel = row.channel
+        (trace.channel, trace.attempts) = (row.channel, row.attempts)
         return trace
     }
 

@@ -80,7 +80,8 @@ package enum RowBounds {
             + min(
                 4 * limits.tagCharactersPerDevice, limits.tagsPerDevice * min(255, 4 * limits.tagCharacters))
         let names = 1 + 1 + aliases + 8 + 1 + (DeviceNames.givenUpLimit + 1) * 16 + 4 + 2 + 2 + tags
-        return DeviceRow.headerByteCount + 2 + 255 + Limits.tokensPerDevice * DeviceToken.largestByteCount + names
+        return DeviceRow.headerByteCount + 2 + 255 + Limits.tokensPerDevice * DeviceToken.largestByteCount
+            + VendorFailure.largestByteCount + names
     }
 
     /// The bounds of a batch, in operations and in bytes with their headers.

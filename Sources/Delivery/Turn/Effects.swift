@@ -261,13 +261,17 @@ package struct DeviceStatus: Sendable {
     package var nextSequence: UInt64
     package var badge: Int32
     package var pushModeOff: Bool
+    package var isBlacklisted: Bool
     package var tokens: [Token]
+    /// `nil`: the vendor took the last message that a sender offered it, or there was none.
+    package var vendorFailure: VendorFailure?
     package init(
         app: AppKey, isConnected: Bool, isReachable: Bool, isSuspect: Bool, applicationState: ApplicationState,
         keepsRunning: Bool, generation: UInt64, heartbeatSeconds: Int64, lastSeenAt: GatewayTime,
         lastLoginAt: GatewayTime, registeredAt: GatewayTime, queuedMessageCount: Int, queuedByteCount: Int,
         inFlightCount: Int,
-        nextSequence: UInt64, badge: Int32, pushModeOff: Bool, tokens: [Token]
+        nextSequence: UInt64, badge: Int32, pushModeOff: Bool, isBlacklisted: Bool = false, tokens: [Token],
+        vendorFailure: VendorFailure? = nil
     ) {
         (self.app, self.isConnected, self.isReachable, self.isSuspect) = (app, isConnected, isReachable, isSuspect)
         (self.applicationState, self.keepsRunning) = (applicationState, keepsRunning)
@@ -275,7 +279,8 @@ package struct DeviceStatus: Sendable {
         (self.lastSeenAt, self.lastLoginAt, self.registeredAt) = (lastSeenAt, lastLoginAt, registeredAt)
         (self.queuedMessageCount, self.queuedByteCount) = (queuedMessageCount, queuedByteCount)
         (self.inFlightCount, self.nextSequence, self.badge) = (inFlightCount, nextSequence, badge)
-        (self.pushModeOff, self.tokens) = (pushModeOff, tokens)
+        (self.pushModeOff, self.isBlacklisted, self.tokens) = (pushModeOff, isBlacklisted, tokens)
+        self.vendorFailure = vendorFailure
     }
 }
 
@@ -314,6 +319,8 @@ package struct MessageTrace: Sendable {
     package var fallbackReason = PublishOutcome.FallbackReason.applies
     /// The channel of its job; `nil`: it had none, or one of a channel that only a later version knows.
     package var channel: VendorChannel?
+    /// The leases that senders got for its job.
+    package var attempts: UInt16 = 0
     package var steps: [Step]
     package init(
         message: MessageID, task: TaskID, cid: DeviceID, app: AppKey, strategy: Strategy, isOffline: Bool,
@@ -323,6 +330,17 @@ package struct MessageTrace: Sendable {
         (self.message, self.task, self.cid, self.app, self.strategy) = (message, task, cid, app, strategy)
         (self.isOffline, self.sequence, self.acceptedAt, self.expiresAt) = (isOffline, sequence, acceptedAt, expiresAt)
         (self.finalState, self.finalReason, self.steps) = (finalState, finalReason, steps)
+    }
+}
+
+extension MessageTrace {
+    /// The vendor's last word, if it was not that it took the message; empty when it gave no reason.
+    package var vendorReason: String? {
+        let words: Set<TraceEvent> = [.vendorAccepted, .vendorRetry, .vendorRejected, .badToken]
+        guard let last = steps.last(where: { words.contains($0.event) }), last.event != .vendorAccepted else {
+            return nil
+        }
+        return last.detail
     }
 }
 

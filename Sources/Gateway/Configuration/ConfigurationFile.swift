@@ -214,6 +214,7 @@ struct ConfigurationReader {
                 apns.string("topic", allowed: "a bundle id, 1 to 255 visible ASCII characters") {
                     SecretReader.isVisible($0, 1...255)
                 } ?? ""
+            if let template = apns.object("template") { app.apnsTemplate = APNsTemplate(template) }
             apns.finish()
         }
         if let queue = object.object("queue") {

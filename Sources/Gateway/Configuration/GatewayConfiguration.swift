@@ -1,5 +1,6 @@
 package import Configuration
 package import Delivery
+package import PushAPI
 package import Wire
 
 /// Everything an operator decides, read and checked: an immutable value that each loop gets a copy of.
@@ -100,6 +101,7 @@ package struct AppConfiguration: Sendable, Equatable {
     package var masterSecrets: [Secret]
     /// The topic of tokens that name none; empty: such tokens must name theirs.
     package var apnsTopic = ""
+    package var apnsTemplate = APNsTemplate()
     package var queuedMessageLimit = 1_000
     package var queuedByteLimit = 4 << 20
     package var overflowPolicy = AppSettings.OverflowPolicy.reject

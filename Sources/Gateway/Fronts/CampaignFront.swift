@@ -308,7 +308,7 @@ final class CampaignFront {
             guard let found else { return respond(.busy) }
             guard !found.isEmpty else {
                 return respond(
-                    CampaignAnswer.byTag(push.task, [], ignoredKeys: push.ignoredKeys, durability: durability))
+                    CampaignAnswer.byTag(push.task, [], notes: push.notes, durability: durability))
             }
             let sending = TaskCoordinator.Sending(
                 task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false)
@@ -321,7 +321,7 @@ final class CampaignFront {
                 case .outcomes(let task, let outcomes):
                     respond(
                         CampaignAnswer.byTag(
-                            task, outcomes, ignoredKeys: push.ignoredKeys, durability: durability))
+                            task, outcomes, notes: push.notes, durability: durability))
                 case .conflict: respond(CampaignAnswer.requestConflict)
                 case .busy: respond(.busy)
                 }

@@ -22,6 +22,8 @@ final class SenderConnection: StreamDelegate, Handshaking {
     private var stamp: UInt32 = 0
     /// Publishes taken and not answered; reading rests above the limit, so a sender cannot fill our memory.
     private var unanswered = 0
+    /// Those of them whose APNs body has the ids alone; few are.
+    private var idsOnly: Set<UInt64> = []
     private var isPaused = false
     /// Its app has taken its share: it reads on when its turn comes.
     private var isResting = false
@@ -153,6 +155,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
             alertBody: view.alertBody.bytes(of: body), apns: view.apns.bytes(of: body))
         do throws(NativePublishFault) {
             try owner.publisher.withCommand(publish, sender: sender, origin: origin, now: owner.now) {
+                if $1 { idsOnly.insert(view.request) }
                 owner.publish($0)
             }
         } catch {
@@ -182,7 +185,8 @@ final class SenderConnection: StreamDelegate, Handshaking {
             request: request, code: code.rawValue, reason: code.reason,
             messageID: outcome.message, taskID: outcome.message.isNone ? .none : outcome.task, isLive: outcome.isLive,
             fallback: UInt32(outcome.fallback.rawValue),
-            fallbackReason: outcome.fallbackReason.name, isFsync: owner.context.isFsync)
+            fallbackReason: outcome.fallbackReason.name, isFsync: owner.context.isFsync,
+            isIDsOnly: !idsOnly.isEmpty && idsOnly.remove(request) != nil)
         let byteCount = frame.byteCount
         _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
         owner.metrics.count(.bytesSent, byteCount)

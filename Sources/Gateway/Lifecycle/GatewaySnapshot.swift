@@ -25,6 +25,7 @@ struct GatewaySnapshot: Sendable {
                 var known = App(
                     appID: app.appID, appKey: app.appKey, appSecrets: app.appSecrets.map(\.exposed),
                     masterSecrets: app.masterSecrets.map(\.exposed), apnsTopic: app.apnsTopic)
+                known.apnsTemplate = app.apnsTemplate
                 (known.defaultTimeToLive, known.longestTimeToLive) = (app.push.defaultTTL, app.push.longestTTL)
                 known.transmissionCharacterCount = app.push.transmissionCharacters
                 known.scheduleHorizon = Int64(app.push.scheduleDays) * 86_400_000

@@ -264,7 +264,7 @@ enum PushFuzz {
             let checked: Result<Void, any Error>
             do throws(NativePublishFault) {
                 checked = try publisher.withCommand(publish, sender: NativeSender(app), origin: .none, now: now) {
-                    command in
+                    command, _ in
                     Result { try check(command) }
                 }
             } catch {

@@ -12,11 +12,13 @@ package struct DeviceProfile {
     private var foreignTokens: [[UInt8]] = []
     var foreignCount: Int { foreignTokens.count }
     mutating func forgetForeign() { foreignTokens = [] }
-    /// After the tokens, if there are any names; rows of store format 1 end before it.
+    /// After the tokens, behind a mark, if there is one.
+    var vendorFailure: VendorFailure?
+    /// At the end, if there are any names; rows of store format 1 end before it.
     var names = DeviceNames()
 
     package var byteCount: Int {
-        2 + secret.count + names.byteCount + foreignTokens.reduce(0) { $0 + $1.count }
+        2 + secret.count + names.byteCount + (vendorFailure?.byteCount ?? 0) + foreignTokens.reduce(0) { $0 + $1.count }
             + tokens.reduce(0) { $0 + $1.byteCount }
     }
 
@@ -26,6 +28,7 @@ package struct DeviceProfile {
         writer.put(UInt8(truncatingIfNeeded: foreignTokens.count + tokens.count))
         for token in foreignTokens { writer.put(token) }
         for token in tokens { token.write(&writer) }
+        vendorFailure?.write(&writer)
         names.write(&writer)
     }
 
@@ -43,6 +46,10 @@ package struct DeviceProfile {
             case .foreign(let bytes): foreignTokens.append(bytes.array)
             case nil: return nil
             }
+        }
+        if reader.skip(VendorFailure.mark) {
+            guard let failure = VendorFailure(&reader) else { return nil }
+            vendorFailure = failure
         }
         guard let names = DeviceNames(&reader) else { return nil }
         self.names = names

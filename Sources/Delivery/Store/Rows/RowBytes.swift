@@ -50,6 +50,13 @@ internal import Wire
         return unsafe Value(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Value.self))
     }
 
+    /// Passes the next byte if it is this one.
+    mutating func skip(_ byte: UInt8) -> Bool {
+        guard unsafe offset < bytes.count, unsafe bytes[offset] == byte else { return false }
+        offset += 1
+        return true
+    }
+
     mutating func next(byteCount: Int) -> LentBytes? {
         guard byteCount >= 0, unsafe bytes.count - offset >= byteCount else { return nil }
         defer { offset += byteCount }

@@ -1,0 +1,30 @@
+internal import Configuration
+internal import Delivery
+internal import PushAPI
+
+extension APNsTemplate {
+    /// Reads `apps[].apns.template`; what it does not name keeps its default.
+    init(_ object: ConfigurationObject) {
+        self.init()
+        if let form = object.choice("transmission", Transmission.self) { transmission = form }
+        if let value = object.boolean("mutableContent") { alertsAreMutable = value }
+        if let value = object.boolean("notifications") { showsNotifications = value }
+        if let value = object.boolean("wake") { wakesApp = value }
+        let name = "0 to \(Self.textByteLimit) bytes"
+        func text(_ key: String) -> String? {
+            object.string(key, allowed: name) { $0.utf8.count <= Self.textByteLimit }
+        }
+        if let value = text("sound") { sound = value }
+        if let value = text("category") { category = value }
+        if let value = text("threadId") { threadID = value }
+        if let level = object.choice("interruptionLevel", InterruptionLevel.self) { interruptionLevel = level }
+        let allowed = "\"+1\", \"-1\" or \"5\", as auto_badge"
+        if let value = object.string("badge", allowed: allowed, where: { Self.badge($0) != nil }) {
+            badge = Self.badge(value) ?? .none
+        }
+        object.finish()
+    }
+
+    /// Each of the template's texts stands in every alert's body, beside a title and a body of any length.
+    private static let textByteLimit = 64
+}

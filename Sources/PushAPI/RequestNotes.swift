@@ -1,0 +1,45 @@
+/// What an answer says of how its request was read: nothing of it is an error, and each may be a mistake.
+package struct RequestNotes: Sendable, Equatable {
+    /// Keys of `push_channel.ios` that no publisher can set.
+    package internal(set) var ignoredKeys: [String] = []
+    /// Keys of `push_channel.ios` that stand beside `aps` in APNs's body.
+    package internal(set) var topLevelKeys: [String] = []
+    /// Places in `msg_list` (0 for a single message) whose transmission does not fit beside the alert: their APNs bodies
+    /// have the ids alone.
+    package internal(set) var idsOnly: [Int] = []
+
+    package init() {}
+
+    /// Reads what a `push_channel.ios` object has besides the documented keys.
+    mutating func note(_ ios: JSONValue) {
+        for (key, value) in ios.members {
+            switch APNsRenderer.place(of: key, value) {
+            case .known: break
+            case .topLevel: Self.add(key, to: &topLevelKeys)
+            case .nowhere: Self.add(key, to: &ignoredKeys)
+            }
+        }
+    }
+
+    private static func add(_ key: JSONValue, to names: inout [String]) {
+        guard names.count < Limits.notedKeyCount else { return }
+        let bytes = key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
+        let name = "push_channel.ios." + String(decoding: bytes.prefix(Limits.notedKeyByteCount), as: UTF8.self)
+        if !names.contains(name) { names.append(name) }
+    }
+
+    /// Adds what there is to say to an answer's `longwire`.
+    func write(to writer: inout JSONWriter) {
+        for (key, names) in [("ignoredKeys", ignoredKeys), ("topLevelKeys", topLevelKeys)] where !names.isEmpty {
+            writer.key(key)
+            writer.beginArray()
+            for name in names { writer.string(name) }
+            writer.endArray()
+        }
+        guard !idsOnly.isEmpty else { return }
+        writer.key("idsOnly")
+        writer.beginArray()
+        for index in idsOnly { writer.integer(Int64(index)) }
+        writer.endArray()
+    }
+}

@@ -170,7 +170,7 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "Gateway", "Configuration", "EventLoops", "LongwireClient", "PushAPI", "Campaigns", "Journal",
+                "Gateway", "Configuration", "EventLoops", "HTTP2", "LongwireClient", "PushAPI", "Campaigns", "Journal",
                 "Delivery", "Directory",
                 "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),

@@ -55,6 +55,8 @@ package final class HTTP2Session {
     private var hasFirstFrame: Bool
     /// The peer said goodbye in place of its settings: nothing else of it is read.
     private var isRefused = false
+    /// The streams were ended: nghttp2 may still point to them, and must not be asked for their bodies.
+    private var isOver = false
 
     /// Makes the state and queues the preface; the observer outlasts the session.
     package init(_ side: Side, settings: Settings = Settings(), observer: HTTP2Observer) throws(HTTP2Failure) {
@@ -115,17 +117,17 @@ package final class HTTP2Session {
 
     /// False once the connection has nothing more to read or to write.
     package var isAlive: Bool {
-        !isRefused && (nghttp2_session_want_read(raw) != 0 || nghttp2_session_want_write(raw) != 0)
+        !isRefused && !isOver && (nghttp2_session_want_read(raw) != 0 || nghttp2_session_want_write(raw) != 0)
     }
 
     /// As a client: a new request has a number left to take, and the peer has not said goodbye.
-    package var takesRequests: Bool { !isRefused && nghttp2_session_check_request_allowed(raw) != 0 }
+    package var takesRequests: Bool { !isRefused && !isOver && nghttp2_session_check_request_allowed(raw) != 0 }
 
     // MARK: Bytes
 
     /// Takes what the peer has sent.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Failure) {
-        guard !isRefused else { return }
+        guard !isRefused, !isOver else { return }
         guard !hasFirstFrame else { return try feed(bytes) }
         firstBytes += bytes
         guard firstBytes.count >= HTTP2Frame.headByteCount else { return }
@@ -158,14 +160,16 @@ package final class HTTP2Session {
 
     /// The next bytes to send, valid until the next call; `nil` when there are none now.
     package func nextOutput() -> UnsafeRawBufferPointer? {
+        guard !isOver else { return nil }
         var start: UnsafePointer<UInt8>?
         let count = nghttp2_session_mem_send(raw, &start)
         guard count > 0, let start else { return nil }
         return UnsafeRawBufferPointer(start: start, count: count)
     }
 
-    /// Tells each stream that it is over: the connection is.
+    /// Tells each stream that it is over: the connection is, and nothing more is read or sent.
     package func endStreams(_ code: UInt32) {
+        isOver = true
         let ended = streams.values.sorted { $0.id < $1.id }
         streams = [:]
         for stream in ended { stream.closed(code) }

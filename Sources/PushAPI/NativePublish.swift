@@ -99,7 +99,7 @@ package struct NativePublish {
 ///
 /// The app itself is shared by all loops: counting its uses with each message would pass its memory to and fro between them.
 package final class NativeSender {
-    let appKey: AppKey
+    package let appKey: AppKey
     let defaultTimeToLive: Int64
     let template: APNsTemplate
     private let bucketPrefix: [UInt8]

@@ -205,6 +205,15 @@ final class SenderConnection: StreamDelegate, Handshaking {
         return false
     }
 
+    /// A new configuration is in force: what comes from now on is published under it.
+    func reload(_ registry: AppRegistry) {
+        guard phase == .open, let known = sender else { return }
+        guard let app = registry[known.appKey] else {
+            return close(.unknownApp, reason: "the app was removed from the configuration")
+        }
+        sender = NativeSender(app)
+    }
+
     /// Its turn has come.
     func rested() {
         guard isResting else { return }

@@ -242,6 +242,7 @@ final class GatewayLoop {
         core.pointee.frameByteLimit = snapshot.limits.frameBytes
         core.pointee.deviceFrameByteLimit = min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)
         withShard { $0.reload(apps: snapshot.settings, limits: snapshot.limits.shardLimits) }
+        for sender in openSenders { sender.reload(registry) }
         publicFront.reload(snapshot)
         adminFront.reload(snapshot)
     }
@@ -267,14 +268,19 @@ final class GatewayLoop {
             || statistics.pendingEffects > 0
     }
 
+    /// Each may close itself, which changes the table.
+    private var openSenders: [SenderConnection] {
+        var all: [SenderConnection] = []
+        senders.forEach { _, _, connection in all.append(connection) }
+        return all
+    }
+
     /// Tells every connection that the gateway stops.
     func beginStop() {
         // Every peer is told at once, and each has its time to read it.
         loop.closingStreamLimit = .max
         sessions.closeAll()
-        var all: [SenderConnection] = []
-        senders.forEach { _, _, connection in all.append(connection) }
-        for sender in all { sender.stop() }
+        for sender in openSenders { sender.stop() }
         handoff.drain()
         if index == 0 { campaignKeeper.writeRates() }
     }

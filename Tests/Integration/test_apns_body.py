@@ -1,0 +1,113 @@
+"""What APNs's body carries: the transmission, the publisher's own keys, and what the app's template adds."""
+
+import json
+
+import pytest
+from apple import FakeApple, Sender
+from gateway import eventually
+from longwire_client import Closed, pb
+from longwire_client import Sender as NativeSender
+from test_bounds import reload
+
+
+@pytest.fixture
+def absent(new_device):
+    """Makes a device that is registered with a token and gone."""
+
+    def make(gateway, token="ab" * 32):
+        device = new_device(gateway, token=token)
+        device.token = token
+        device.close()
+        eventually(lambda: not gateway.view(device.cid)["connected"])
+        return device
+
+    return make
+
+
+def push(gateway, cid, transmission, ios, request_id):
+    body = gateway.push_body(cid, transmission, request_id=request_id)
+    body["push_channel"] = {"ios": ios}
+    return gateway.api("POST", "push/single/cid", body)["longwire"]
+
+
+def body_of(job):
+    return json.loads(job["body"]) if isinstance(job["body"], str) else job["body"]
+
+
+def test_the_phone_gets_the_transmission_and_the_publishers_keys(own_gateway, absent):
+    gateway = own_gateway()
+    device = absent(gateway)
+    with FakeApple() as apple, Sender(gateway, apple):
+        ios = {"aps": {"alert": "Hello"}, "jump": {"page": "order", "id": 7}}
+        answer = push(gateway, device.cid, '{"order":7}', ios, "body-00000001")
+        assert answer["topLevelKeys"] == ["push_channel.ios.jump"] and "idsOnly" not in answer
+        phone = eventually(lambda: apple.phones().get(device.token))
+        seen = apple.tap(device.token, phone["shown"][0]["id"])["userInfo"]
+        assert seen["payload"] == '{"order":7}' and seen["jump"] == {"page": "order", "id": 7}
+        assert answer["messages"][0]["msgId"] in seen["_gmid_"]
+
+
+def test_what_does_not_fit_is_said_and_comes_over_the_connection(own_gateway, new_device, absent):
+    gateway = own_gateway(app={"push": {"transmissionCharacters": 8_192}})
+    device = absent(gateway)
+    large = "x" * 5_000
+    assert push(gateway, device.cid, large, {"aps": {"alert": "A"}}, "body-00000002")["idsOnly"] == [0]
+    batch = [gateway.push_body(device.cid, text, alert="B") for text in ("small", large)]
+    answer = gateway.api("POST", "push/single/batch/cid", {"msg_list": batch})
+    assert answer["longwire"]["idsOnly"] == [1]
+    jobs = gateway.lease()
+    assert ["payload" in body_of(job) for job in jobs] == [False, True, False]
+    device.connect()
+    assert [message.payload.decode() for message in device.receive_and_ack(3)] == [large, "small", large]
+
+
+def test_the_template_shapes_native_alerts_and_a_reload_changes_it(own_gateway, absent):
+    gateway = own_gateway()
+    device = absent(gateway)
+    sender = NativeSender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"])
+    try:
+        fields = {"cid": device.state.cid, "alert": {"title": "T", "body": "B"}}
+        text, binary, silent = sender.publish(
+            [{**fields, "payload": b"hi"}, {**fields, "payload": b"\xff"}, {"cid": device.state.cid, "payload": b"s"}])
+        assert (text.ids_only, binary.ids_only) == (False, True)
+        assert silent.fallback_reason == "noContent"
+        first, second = map(body_of, gateway.lease())
+        assert first["aps"] == {"alert": {"title": "T", "body": "B"}, "sound": "default"} and first["payload"] == "hi"
+        assert "payload" not in second
+        gateway.app["apns"]["template"] = {
+            "transmission": "members", "sound": "", "badge": "+1", "mutableContent": True, "wake": True
+        }
+        reload(gateway)
+        sender.publish([{**fields, "payload": b'{"order":7,"aps":1}'}, {"cid": device.state.cid, "payload": b"s"}])
+        third, fourth = gateway.lease()
+        assert body_of(third)["aps"] == {"alert": {"title": "T", "body": "B"}, "mutable-content": 1, "badge": 1}
+        assert body_of(third)["order"] == 7
+        assert body_of(fourth)["aps"] == {"content-available": 1}
+        assert (fourth["pushType"], fourth["priority"]) == ("background", 5)
+        # A sender of an app that is gone is closed, and told why.
+        gateway.app["appId"] = "another"
+        reload(gateway)
+        with pytest.raises(Closed) as closed:
+            sender.connection.receive(pb.PublishResult)
+        assert closed.value.code == 402
+    finally:
+        sender.close()
+
+
+def test_a_device_says_why_the_vendor_did_not_take_its_last_message(own_gateway, absent):
+    gateway = own_gateway()
+    device = absent(gateway)
+    view = gateway.view(device.cid)
+    assert view["fallback"] == "available" and "vendorFailure" not in view
+    message = gateway.push(device.cid, "x", alert="A")["msgId"]
+    assert gateway.settle(gateway.lease()[0], "badToken", reason="Unregistered") == "recorded"
+    view = gateway.view(device.cid)
+    assert (view["fallback"], view["fallbackReason"]) == ("none", "noToken")
+    failure = view["vendorFailure"]
+    assert (failure["msgId"], failure["outcome"], failure["attempts"]) == (message, "badToken", 1)
+    assert failure["reason"] == "Unregistered"
+    trace = gateway.trace(message)
+    assert (trace["attempts"], trace["vendorReason"]) == (1, "Unregistered")
+    gateway.kill()
+    gateway.start()
+    assert gateway.view(device.cid)["vendorFailure"] == failure

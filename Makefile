@@ -7,12 +7,14 @@ SHELL := /usr/bin/env bash
 # Elsewhere `check` builds beside the ordinary build, which would otherwise start anew each time.
 ifdef LONGWIRE_CI
 check_flags :=
+check_modules := .build/debug/Modules
 else
 check_flags := --scratch-path .build/check
+check_modules := .build/check/debug/Modules
 endif
 
 python := .build/python/bin/python
-shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-client.sh Tests/check-clocks.sh Tests/check-imports.sh Tests/check-strategies.sh \
+shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-client.sh Tests/check-clocks.sh Tests/check-documentation.sh Tests/check-imports.sh Tests/check-strategies.sh \
 	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh Tests/swift-tests.sh
 
 .PHONY: help
@@ -48,6 +50,8 @@ check: dependencies-build ## Warnings as errors, formatting, import, clock, stra
 	Tests/check-strategies.sh
 	Tests/check-client.sh --self-test
 	Tests/check-client.sh
+	Tests/check-documentation.sh --self-test $(check_modules)
+	Tests/check-documentation.sh $(check_modules)
 	Tests/check-words.py --self-test
 	Tests/check-words.py
 	for script in $(shell_scripts); do bash -n "$$script"; done

@@ -32,7 +32,7 @@ enum HandoffCommand {
         options: [
             .value("job", "JOBID", "The job's jobId."),
             .value("lease", "LEASEID", "The leaseId it was leased with."),
-            .value("outcome", "WORD", "accepted, retry, rejected or badToken."),
+            .value("outcome", "WORD", "accepted, retry, rejected, badToken or unsent."),
             .value("reason", "TEXT", "The vendor's reason."),
             .value("vendor-id", "ID", "The vendor's own id for the notification."),
             .value("timestamp", "MS", "The vendor's time in ms; for badToken, when the token became bad."),
@@ -42,7 +42,7 @@ enum HandoffCommand {
             "Saying the same twice is harmless. Prints the gateway's JSON: recorded, stale, cancelled or unknownJob."
         ]
     ) { arguments, context in
-        let outcomes = ["accepted", "retry", "rejected", "badToken"]
+        let outcomes = ["accepted", "retry", "rejected", "badToken", "unsent"]
         guard let outcome = try arguments.choice("outcome", outcomes.map { ($0, $0) }) else {
             throw CommandFailure.usage("--outcome is missing: one of \(outcomes.joined(separator: ", "))")
         }

@@ -218,7 +218,7 @@ extension TraceEvent {
     var isOfVendor: Bool {
         switch self {
         case .jobDue, .leased, .leaseLapsed, .vendorAccepted, .vendorRetry, .vendorRejected, .badToken, .exhausted,
-            .cancelled, .alertedTwice:
+            .cancelled, .alertedTwice, .unsent:
             true
         case .accepted, .sent, .timedOut, .opened, .shown, .acked, .ended, .action: false
         }
@@ -245,6 +245,7 @@ extension TraceEvent {
         case .acked: "acked"
         case .ended: "ended"
         case .action: "action"
+        case .unsent: "unsent"
         }
     }
 }

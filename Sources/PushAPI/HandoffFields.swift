@@ -101,6 +101,7 @@ extension JobResult.Outcome {
         case .retry: "retry"
         case .rejected: "rejected"
         case .badToken: "badToken"
+        case .unsent: "unsent"
         }
     }
 }

@@ -103,6 +103,70 @@ import Wire
         #expect(harness.delivered.count == 1)
     }
 
+    @Test("a job given back unsent is due again after the time named, and its leases use up no attempt")
+    func unsent() throws {
+        let harness = DeliveryHarness { $0.maxAttempts = 2 }
+        let phone = absent(harness)
+        let outcome = harness.publish(phone)
+        for round in 0..<50 {
+            let job = try #require(harness.lease().first, "round \(round)")
+            #expect(job.attempt == 1)
+            #expect(harness.settle(job, .unsent, retryAfter: 9_000) == .recorded)
+            #expect(harness.settle(job, .unsent, retryAfter: 9_000) == .recorded)
+            if round == 20 { harness.crash() }
+            // A lease that was given back counts no more, except that the vendor took it after all.
+            #expect(harness.settle(job, .retry) == .stale)
+            harness.advance(8_999)
+            #expect(harness.lease().isEmpty)
+            harness.advance(1)
+        }
+        let steps = try #require(harness.trace(outcome.message)).steps
+        #expect(steps.map(\.event) == [.accepted, .jobDue, .leased, .unsent])
+        #expect(harness.statistics[.apns].resultsUnsent == 29 && harness.statistics[.apns].jobsExhausted == 0)
+        // Two that count exhaust it, as ever.
+        harness.settle(try #require(harness.lease().first), .retry, retryAfter: 1_000)
+        harness.advance(1_000)
+        let last = try #require(harness.lease().first)
+        #expect(last.attempt == 2)
+        harness.settle(last, .retry, retryAfter: 1_000)
+        #expect(harness.statistics[.apns].jobsExhausted == 1 && harness.lease().isEmpty)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("a job given back waits a second at least, five without a time; it ends with its message")
+    func unsentDelay() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        let outcome = harness.publish(phone, timeToLive: 60_000)
+        harness.settle(try #require(harness.lease().first), .unsent, retryAfter: 1)
+        harness.advance(999)
+        #expect(harness.lease().isEmpty)
+        harness.advance(1)
+        harness.settle(try #require(harness.lease().first), .unsent)
+        harness.advance(4_999)
+        #expect(harness.lease().isEmpty)
+        harness.advance(1)
+        harness.settle(try #require(harness.lease().first), .unsent, retryAfter: 86_400_000)
+        harness.advance(60_000)
+        #expect(harness.finalState(outcome.message) == .expired)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("strategy 4 goes live when the vendor cannot be reached in time")
+    func unsentVendorFirst() throws {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        let outcome = harness.publish(phone, strategy: .vendorElseLive)
+        harness.settle(try #require(harness.lease().first), .unsent, retryAfter: 20_000)
+        #expect(harness.delivered.isEmpty)
+        harness.advance(20_000)
+        harness.settle(try #require(harness.lease().first), .unsent, retryAfter: 20_000)
+        #expect(harness.delivered.map(\.isOffline) == [true])
+        harness.acknowledge(phone, harness.delivered[0].sequence)
+        #expect(harness.finalState(outcome.message) == .deliveredOffline)
+        #expect(harness.imbalance() == nil)
+    }
+
     @Test("a lapsed lease returns the job after a crash, too")
     func lapseAfterCrash() {
         let harness = DeliveryHarness()
@@ -184,7 +248,7 @@ import Wire
         var job = try #require(harness.lease().first)
         let given = job.leaseID
         job.leaseID = (7, 7)
-        for told in [JobResult.Outcome.accepted, .badToken, .rejected, .retry] {
+        for told in JobResult.Outcome.allCases {
             #expect(harness.settle(job, told) == .stale)
         }
         #expect(harness.extend(job, milliseconds: 60_000) == .stale)
@@ -209,7 +273,7 @@ import Wire
         let outcome = harness.publish(phone, strategy: .vendorOnly)
         let job = try #require(harness.lease().first)
         let others: Set<AppKey> = [DeliveryHarness.otherApp]
-        for told in [JobResult.Outcome.accepted, .badToken, .rejected, .retry] {
+        for told in JobResult.Outcome.allCases {
             #expect(harness.settle(job, told, apps: others) == .unknownJob)
         }
         #expect(harness.extend(job, milliseconds: 60_000, apps: others) == .unknownJob)

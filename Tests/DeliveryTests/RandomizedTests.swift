@@ -122,7 +122,7 @@ import Wire
             case 15:
                 if let job = jobs.randomElement(using: &random) {
                     harness.settle(
-                        job, [.accepted, .retry, .rejected].randomElement(using: &random)!, retryAfter: 500)
+                        job, [.accepted, .retry, .rejected, .unsent].randomElement(using: &random)!, retryAfter: 500)
                 }
             case 16:
                 harness.flush()

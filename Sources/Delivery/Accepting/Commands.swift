@@ -195,7 +195,8 @@ package struct LeaseCommand: Sendable {
 
 /// A sender's result for one job.
 package struct JobResult: Sendable {
-    package enum Outcome: UInt8, Sendable, CaseIterable { case accepted = 1, retry, rejected, badToken }
+    /// What became of the job; `unsent`: the vendor never got it, so that its lease counts as no attempt.
+    package enum Outcome: UInt8, Sendable, CaseIterable { case accepted = 1, retry, rejected, badToken, unsent }
     static let reasonByteCount = 64
     package var job: MessageID
     package var leaseID: (UInt64, UInt64)
@@ -275,6 +276,10 @@ package struct ShardLimits: Sendable {
     package var alarmBatch = 256
     /// The longest delay before a job is due again when its result names none.
     package var retryDelay: ClosedRange<Int64> = 1_000...60_000
+    /// When a job that its sender gave back unsent is due again, unless the sender names a time.
+    ///
+    /// A named time is at least `retryDelay.lowerBound`, so that a sender which gives all back does not keep the shard busy.
+    package var unsentDelay: Int64 = 5_000
     package var sessionlessDeviceLifetime: Int64 = 24 * 3_600_000
     /// Getui: a device not seen for this long gets nothing.
     package var inactiveDeviceLifetime: Int64 = 90 * 86_400_000

@@ -70,6 +70,7 @@ package struct VendorStatistics: Sendable {
     package var leasesLapsed: UInt64 = 0
     package var resultsAccepted: UInt64 = 0
     package var resultsRetry: UInt64 = 0
+    package var resultsUnsent: UInt64 = 0
     package var resultsRejected: UInt64 = 0
     package var resultsBadToken: UInt64 = 0
     package var resultsStale: UInt64 = 0

@@ -161,7 +161,8 @@ extension Shard {
         let reason = result.reason.bounded(JobResult.reasonByteCount)
         entry.value.row.settle(result.leaseID, result.outcome)
         if entry.value.place == .leasing { entry.value.place = .none }
-        noteVendor(result.outcome, reason, entry.value.row, job.device)
+        // What never reached the vendor is no failure of its.
+        if result.outcome != .unsent { noteVendor(result.outcome, reason, entry.value.row, job.device) }
         switch result.outcome {
         case .accepted: vendorAccepted(job, result)
         case .retry: vendorRetry(job, result, reason)
@@ -170,6 +171,7 @@ extension Shard {
             entry.value.row.note(.vendorRejected, now, reason)
             endVendorPart(job, state: .rejected, reason: reason.isEmpty ? "rejected" : reason)
         case .badToken: badToken(job, result, reason)
+        case .unsent: unsent(job, result, reason)
         }
         return .recorded
     }
@@ -246,7 +248,39 @@ extension Shard {
         }
         let backoff = min(
             limits.retryDelay.upperBound, limits.retryDelay.lowerBound << Int64(min(20, entry.value.row.attempts)))
-        let delay = result.retryAfterMilliseconds > 0 ? min(result.retryAfterMilliseconds, 86_400_000) : backoff
+        let delay = result.retryAfterMilliseconds > 0 ? result.retryAfterMilliseconds : backoff
+        makeDueAgain(slot, of: device, after: min(delay, Self.longestRetryDelay))
+    }
+
+    /// What a sender may ask for at most.
+    private static var longestRetryDelay: Int64 { 86_400_000 }
+
+    /// The vendor never got the job: it is due again, and the lease does not count against `maxAttempts`.
+    private mutating func unsent(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
+        let (slot, device) = (job.slot, job.device)
+        let entry = jobs.at(slot)
+        count(entry.value.row) { $0.resultsUnsent &+= 1 }
+        entry.value.row.noteUnsent(now, reason)
+        if entry.value.row.isCollapsed {
+            endVendorPart(job, state: .cancelled, reason: "collapsed")
+            return
+        }
+        if entry.value.row.attempts > 0 { entry.value.row.attempts -= 1 }
+        let wanted = result.retryAfterMilliseconds > 0 ? result.retryAfterMilliseconds : limits.unsentDelay
+        let delay = min(max(wanted, limits.retryDelay.lowerBound), Self.longestRetryDelay)
+        let facts = entry.value.row.facts
+        // A message that goes live when the vendor fails does not wait for a vendor that cannot be reached.
+        if facts.strategy.mustBeLeasedInTime(in: facts.table),
+            now + delay >= facts.acceptedAt + limits.vendorFirstPatience
+        {
+            endVendorPart(job, state: .cancelled, reason: "unsent")
+            return
+        }
+        makeDueAgain(slot, of: device, after: delay)
+    }
+
+    private mutating func makeDueAgain(_ slot: JobSlot, of device: DeviceSlot, after delay: Int64) {
+        let entry = jobs.at(slot)
         entry.value.row.state = .due
         entry.value.row.dueAt = now + delay
         inBatch(of: device) { shard in

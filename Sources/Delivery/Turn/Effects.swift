@@ -349,7 +349,7 @@ extension MessageTrace {
 /// Raw values are stored; nothing has ever written 3.
 package enum TraceEvent: UInt8, Sendable, CaseIterable {
     case accepted = 1, sent, timedOut = 4, jobDue, leased, leaseLapsed, vendorAccepted, vendorRetry, vendorRejected,
-        badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended, action
+        badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended, action, unsent
 }
 
 package struct LogEvent: Sendable {

@@ -218,6 +218,7 @@ package enum MetricCatalogue {
             "longwire_handoff_results_total", .counter, "Results of handoff jobs, by outcome.",
             MetricSample.vendors([.outcome: "accepted"]) { $0.resultsAccepted }
                 + MetricSample.vendors([.outcome: "retry"]) { $0.resultsRetry }
+                + MetricSample.vendors([.outcome: "unsent"]) { $0.resultsUnsent }
                 + MetricSample.vendors([.outcome: "rejected"]) { $0.resultsRejected }
                 + MetricSample.vendors([.outcome: "badToken"]) { $0.resultsBadToken }
                 + MetricSample.vendors([.outcome: "stale"]) { $0.resultsStale }),

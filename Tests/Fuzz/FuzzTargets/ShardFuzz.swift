@@ -203,8 +203,7 @@ private struct ShardWorld {
     }
 
     private mutating func settle(_ script: inout Script) {
-        let outcomes: [JobResult.Outcome] = [.accepted, .retry, .rejected, .badToken]
-        let outcome = script.pick(outcomes)
+        let outcome = script.pick(JobResult.Outcome.allCases)
         let isForeign = jobs.isEmpty || script.choice(4) == 0
         let message =
             isForeign

@@ -89,6 +89,16 @@ package struct JobRow {
         steps.append(MessageTrace.Step(event: event, time: time, detail: detail))
     }
 
+    /// Adds the step of a job given back unsent; one that repeats the last one takes its place, with the lease between.
+    mutating func noteUnsent(_ time: GatewayTime, _ reason: String) {
+        if steps.count >= 2, steps[steps.count - 1].event == .leased, steps[steps.count - 2].event == .unsent,
+            steps[steps.count - 2].detail == reason
+        {
+            steps.removeLast(2)
+        }
+        note(.unsent, time, reason)
+    }
+
     /// Adds a lease that a sender is about to get.
     mutating func give(_ lease: (UInt64, UInt64)) {
         self.lease = lease

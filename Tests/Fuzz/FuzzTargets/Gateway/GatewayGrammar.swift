@@ -356,12 +356,12 @@ package enum GatewayGrammar {
             }
         },
         "POST /v1/handoff/results": { script, words, _, json in
-            let outcome = script.pick(["accepted", "retry", "rejected", "badToken", "lost"])
+            let outcome = script.pick(["accepted", "retry", "rejected", "badToken", "lost", "unsent"])
             let reason = String(decoding: script.words(Limits.vendorReasonByteCount), as: UTF8.self)
             let after = script.edge(Limits.retryAfterSeconds)
             let count = script.size(Limits.leaseJobCount)
             let some = (0..<3).map { _ in words.leases.pick(&script, otherwise: noLease) }
-            let extra = outcome == "retry" ? #","retryAfterSeconds":\#(after)"# : ""
+            let extra = outcome == "retry" || outcome == "unsent" ? #","retryAfterSeconds":\#(after)"# : ""
             json.object { json in
                 json.key("results")
                 json.array { json in

@@ -88,7 +88,7 @@ extension World {
             }
             var result = JobResult(job: job.message, leaseID: job.leaseID, outcome: .accepted, vendorID: "v")
             if !isHealing, chance.perMille(plan.vendorTrouble) {
-                switch chance.below(3) {
+                switch chance.below(4) {
                 case 0:
                     result.outcome = .retry
                     result.retryAfterMilliseconds = chance.perMille(500) ? 0 : chance.time(1, 20_000)
@@ -97,6 +97,11 @@ extension World {
                     result.outcome = .rejected
                     result.reason = "BadTopic"
                     faults.note(.vendorRejected)
+                case 2:
+                    result.outcome = .unsent
+                    result.reason = chance.perMille(500) ? "connectionFailed" : "credentialRests"
+                    result.retryAfterMilliseconds = chance.perMille(500) ? 0 : chance.time(1, 60_000)
+                    faults.note(.jobGivenBack)
                 default:
                     result.outcome = .badToken
                     result.timestamp = chance.perMille(500) ? 0 : gatewayNow
@@ -115,7 +120,7 @@ extension World {
         if chance.perMille(300) {
             faults.note(.resultContradictory)
             var other = first
-            other.outcome = chance.one(of: [.accepted, .retry, .rejected, .badToken])
+            other.outcome = chance.one(of: JobResult.Outcome.allCases)
             settle([other])
         }
     }
@@ -143,7 +148,7 @@ extension World {
                 id = MessageID(bucket: record.identity.bucket, acceptedAt: gatewayNow, digest: record.digest)
             }
         }
-        settle([JobResult(job: id, leaseID: lease, outcome: chance.one(of: [.accepted, .retry, .rejected, .badToken]))])
+        settle([JobResult(job: id, leaseID: lease, outcome: chance.one(of: JobResult.Outcome.allCases))])
     }
 
     private func settle(_ results: [JobResult]) {

@@ -20,7 +20,7 @@ package enum Fault: String, CaseIterable, Sendable {
     // Senders and the vendor.
     case senderSlow, senderDied, resultUnknownJob, resultTwice, resultContradictory, resultLate, leaseExtended,
         leasedAtExpiry
-    case badTokenReported, vendorRejected, vendorAskedForRetry
+    case badTokenReported, vendorRejected, vendorAskedForRetry, jobGivenBack
 }
 
 /// How often each fault was injected.

@@ -11,6 +11,8 @@ final class AppleConnection: HTTP2Connection {
     private(set) var hasSettings = false
     /// Apple takes no more on this connection.
     private(set) var isLeaving = false
+    /// A request had no answer in time: the connection may be half-open, and gets no more until the peer is heard.
+    private(set) var isSuspect = false
     /// Some request on it was answered: the way and the credential work.
     private(set) var hasAnswered = false
     /// Requests in the order in which they were sent; some are over.
@@ -29,7 +31,7 @@ final class AppleConnection: HTTP2Connection {
 
     /// How many more requests it takes now.
     var room: Int {
-        guard hasSettings, !isLeaving, let session, session.takesRequests else { return 0 }
+        guard hasSettings, !isLeaving, !isSuspect, let session, session.takesRequests else { return 0 }
         return min(session.peerConcurrentStreams, lane.limits.streams) - session.streamCount
     }
 
@@ -55,9 +57,14 @@ final class AppleConnection: HTTP2Connection {
         lane.opened(self)
     }
 
-    override func pongReceived() {
+    override func pongReceived() { isHeard() }
+
+    private func isHeard() {
         lastHeardAt = loop.now
         pingedAt = 0
+        guard isSuspect else { return }
+        isSuspect = false
+        lane.opened(self)
     }
 
     override func goneAway(lastStream: Int32, code: UInt32, debug: [UInt8]) {
@@ -67,8 +74,7 @@ final class AppleConnection: HTTP2Connection {
 
     /// An answer is complete.
     func answered(_ attempt: Attempt) {
-        lastHeardAt = loop.now
-        pingedAt = 0
+        isHeard()
         guard !attempt.isOver else { return }
         isOver(attempt)
         hasAnswered = true
@@ -116,6 +122,7 @@ final class AppleConnection: HTTP2Connection {
             _ = attempts.popFirst()
             session?.reset(first, HTTP2Code.cancel)
             // The connection may be half-open: a ping tells.
+            isSuspect = true
             if pingedAt == 0 { ping(now) }
             ended(first, HTTP2Code.cancel)
         }

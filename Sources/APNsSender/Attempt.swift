@@ -1,5 +1,6 @@
 internal import APNs
 internal import HTTP2
+internal import TextForms
 
 /// One request for a job, on one connection.
 final class Attempt: HTTP2Stream {
@@ -14,6 +15,8 @@ final class Attempt: HTTP2Stream {
     let tokenIssuedAt: Int64
     private(set) var status = 0
     private(set) var retryAfter: Int64?
+    /// Apple's clock as the answer tells it, in Unix seconds.
+    private(set) var serverTime: Int64?
     /// Apple's own id of the notification, or the request's.
     private(set) var vendorID = ""
     private(set) var answer: [UInt8] = []
@@ -37,6 +40,8 @@ final class Attempt: HTTP2Stream {
             vendorID = String(decoding: value.prefix(64), as: UTF8.self)
         } else if isNamed("retry-after") {
             retryAfter = Int64(String(decoding: value, as: UTF8.self)).map { min(max(0, $0), 86_400) }
+        } else if status >= 400, isNamed("date") {
+            serverTime = HTTPDate.secondsSince1970(value)
         }
     }
 

@@ -91,8 +91,8 @@ struct Doctor {
             let sender = Sender(
                 on: loop, credentials: [:], otherCredentials: [only], endpoints: [environment: endpoint],
                 limits: configuration.limits,
-                log: SenderLog { event, text in
-                    if event == "connectionFailed" { found.failures.withLock { $0.append(text) } }
+                log: SenderLog { [failures = found.failures] event, text in
+                    if event == "connectionFailed" { failures.withLock { $0.append(text) } }
                 },
                 resolver: { endpoint, done in
                     do throws(RemoteAddress.Failure) {
@@ -101,7 +101,7 @@ struct Doctor {
                         done(.failure(error))
                     }
                 }, results: { outcomes in found.outcomes.withLock { $0 += outcomes } })
-            _ = try sender.take(job(environment)) { _ in 60_000 }
+            _ = try sender.take(job(environment)) { _ in 3_600_000 }
             let end = SystemClock.monotonicMilliseconds + 15_000
             while found.outcomes.withLock({ $0.isEmpty }), found.failures.withLock({ $0.count < 2 }),
                 SystemClock.monotonicMilliseconds < end
@@ -109,12 +109,26 @@ struct Doctor {
                 loop.step(at: SystemClock.monotonicMilliseconds, isTick: true)
                 Pause.milliseconds(2)
             }
+            found.clock = sender.clockDifference
             sender.beginStop()
             sender.abandon()
         } catch {
             return bad(what, "\(error)")
         }
         report(what, endpoint, found)
+        reportClock(what, found)
+    }
+
+    /// The clock is right as far as Apple's answer tells.
+    private mutating func reportClock(_ what: String, _ found: Findings) {
+        if let clock = found.clock {
+            return clock.isTooLarge ? bad("clock", "\(clock) (\(what))") : good("clock", "as Apple's (\(what))")
+        }
+        let isExpired = found.outcomes.withLock {
+            $0.contains { $0.reason == Reason.expiredProviderToken.rawValue }
+        }
+        // The token was signed a moment ago.
+        if isExpired { bad("clock", "this machine's clock is more than an hour behind Apple's: set it (\(what))") }
     }
 
     private mutating func report(_ what: String, _ endpoint: Lane.Endpoint, _ found: Findings) {
@@ -135,9 +149,10 @@ struct Doctor {
         }
     }
 
-    private final class Findings: Sendable {
+    private final class Findings {
         let outcomes = Lock<[JobOutcome]>([])
         let failures = Lock<[String]>([])
+        var clock: ClockDifference?
     }
 
     private func job(_ environment: Environment) -> [UInt8] {

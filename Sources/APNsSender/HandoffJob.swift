@@ -24,6 +24,8 @@ final class HandoffJob {
     var tries = 0
     /// Requests that Apple sent back unread.
     var refusals = 0
+    /// A request of this lease ended without an answer: Apple may have the notification.
+    var mayBeTaken = false
     var hasTriedOther = false
     var hasRenewedToken = false
     /// When it came, in the loop's milliseconds.

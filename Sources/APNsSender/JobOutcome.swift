@@ -2,7 +2,8 @@ internal import PushAPI
 
 /// A job's result as the gateway gets it.
 struct JobOutcome: Sendable, Equatable {
-    enum Kind: String, Sendable, CaseIterable { case accepted, retry, rejected, badToken }
+    /// `unsent`: Apple never got the notification, so that the gateway counts no attempt.
+    enum Kind: String, Sendable, CaseIterable { case accepted, retry, rejected, badToken, unsent }
 
     var jobID: String
     var leaseID: String

@@ -49,7 +49,10 @@ final class Lane {
     private var isResolving = false
     /// Attempts to connect in a row that came to nothing.
     private var failures = 0
+    /// What became of the last attempt to connect; empty once Apple took a notification.
+    private var lastFailure = ""
     private var connectsAt: UInt64 = 0
+    private var looksForLateAt: UInt64 = 0
     private var restsUntil: UInt64 = 0
     private(set) var restReason = ""
     private var restCount = 0
@@ -75,7 +78,7 @@ final class Lane {
 
     /// Takes a job; it leaves in this turn if a connection has room.
     func add(_ job: HandoffJob) {
-        guard !sender.isStopping else { return sender.finish(job, .retry, "senderStops") }
+        guard !sender.isStopping else { return sender.giveBack(job, "senderStops") }
         waiting.append(job)
         sender.mark(self)
     }
@@ -86,12 +89,12 @@ final class Lane {
         while let job = waiting.first {
             if let (seconds, reason) = rest(of: job, now) {
                 _ = waiting.popFirst()
-                sender.finish(job, .retry, reason, retryAfter: seconds)
+                sender.giveBack(job, reason, retryAfter: seconds)
                 continue
             }
-            guard job.deadline > now + limits.leaseMargin else {
+            guard isInTime(job, now) else {
                 _ = waiting.popFirst()
-                sender.finish(job, .retry, restReason.isEmpty ? "notSentInTime" : restReason)
+                sender.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure)
                 continue
             }
             guard let connection = connections.max(by: { $0.room < $1.room }), connection.room > 0 else { break }
@@ -109,9 +112,28 @@ final class Lane {
         if !waiting.isEmpty { openIfFull(now) }
     }
 
+    /// Whether a request for the job that begins now ends before the job's lease does, by its answer or by its timeout.
+    private func isInTime(_ job: HandoffJob, _ now: UInt64) -> Bool {
+        job.deadline >= now + limits.requestMilliseconds + limits.leaseMargin
+    }
+
+    /// Gives jobs back that wait behind others and cannot be sent in time any more; looks once a second.
+    private func giveBackLate(_ now: UInt64) {
+        guard now >= looksForLateAt else { return }
+        looksForLateAt = now + 1_000
+        for _ in 0..<waiting.count {
+            guard let job = waiting.popFirst() else { return }
+            if isInTime(job, now) {
+                waiting.append(job)
+            } else {
+                sender.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure)
+            }
+        }
+    }
+
     /// Gives every job back that is not on its way.
     func giveBack(_ reason: String) {
-        while let job = waiting.popFirst() { sender.finish(job, .retry, reason) }
+        while let job = waiting.popFirst() { sender.giveBack(job, reason) }
     }
 
     /// A reload replaced the credential: nothing new goes out here.
@@ -140,7 +162,8 @@ final class Lane {
         case .bearer(let text): bearer = text
         case .resting(let until):
             rest(Reason.expiredProviderToken.rawValue, milliseconds: (until * 1_000 - sender.wallMilliseconds))
-            sender.log.credentialRefused(name, Answer(status: 403, reason: restReason), topic: nil)
+            sender.log.credentialRefused(
+                name, Answer(status: 403, reason: restReason), topic: nil, clock: sender.clockDifference)
             return nil
         case .failed:
             rest("noProviderToken", milliseconds: nil)
@@ -169,10 +192,11 @@ final class Lane {
         let job = attempt.job
         let answer = sender.read(attempt)
         sender.noteAnswer(answer.name)
+        sender.noteClock(attempt.serverTime)
         sender.mark(self)
         switch answer.action {
         case .accept:
-            (restCount, restReason, failures) = (0, "", 0)
+            (restCount, restReason, failures, lastFailure) = (0, "", 0, "")
             sender.tokens.took(job.notification.token)
             if job.environment != job.notification.environment {
                 sender.tokens.belongs(job.notification.token, to: job.environment)
@@ -188,13 +212,13 @@ final class Lane {
             sender.finish(job, .retry, answer.name, retryAfter: (rest + 999) / 1_000)
         case .renewProviderToken:
             credential.tokens?.refused(issuedAt: attempt.tokenIssuedAt)
-            guard !job.hasRenewedToken else { return sender.finish(job, .retry, answer.name) }
+            guard !job.hasRenewedToken else { return sender.giveBack(job, answer.name) }
             job.hasRenewedToken = true
             again(job, answer.name)
         case .keepProviderToken:
             credential.tokens?.tooManyUpdates(now: sender.wallMilliseconds / 1_000)
             rest(answer.name, milliseconds: nil)
-            sender.finish(job, .retry, answer.name, retryAfter: restSeconds)
+            sender.giveBack(job, answer.name, retryAfter: restSeconds)
         case .restCredential: refused(job, answer)
         case .reconnect:
             attempt.connection.leave()
@@ -224,12 +248,12 @@ final class Lane {
             let topic = job.notification.fullTopic
             if restingTopics.count >= 1_000 { restingTopics = [:] }
             restingTopics[topic] = sender.loop.now + limits.rest.lowerBound
-            sender.log.credentialRefused(name, answer, topic: topic)
-            sender.finish(job, .retry, answer.name, retryAfter: Int64((limits.rest.lowerBound + 999) / 1_000))
+            sender.log.credentialRefused(name, answer, topic: topic, clock: nil)
+            sender.giveBack(job, answer.name, retryAfter: Int64((limits.rest.lowerBound + 999) / 1_000))
         default:
             rest(answer.name, milliseconds: nil)
-            sender.log.credentialRefused(name, answer, topic: nil)
-            sender.finish(job, .retry, answer.name, retryAfter: restSeconds)
+            sender.log.credentialRefused(name, answer, topic: nil, clock: sender.clockDifference)
+            sender.giveBack(job, answer.name, retryAfter: restSeconds)
         }
     }
 
@@ -258,20 +282,21 @@ final class Lane {
             job.tries -= 1
             job.refusals += 1
             // A server that refuses everything must not keep us busy for ever.
-            guard job.refusals <= 10 * limits.tries else { return sender.finish(job, .retry, "refusedStream") }
+            guard job.refusals <= 10 * limits.tries else { return sender.giveBack(job, "refusedStream") }
             return again(job, "refusedStream")
         }
         sender.metrics.unknown += 1
+        job.mayBeTaken = true
         guard job.tries < limits.tries else { return sender.finish(job, .retry, "noAnswer") }
         sender.metrics.repeated += 1
         again(job, "noAnswer")
     }
 
     private func again(_ job: HandoffJob, _ reason: String) {
-        guard !sender.isStopping else { return sender.finish(job, .retry, reason) }
+        guard !sender.isStopping else { return sender.giveBack(job, reason) }
         // After a reload another lane has the way.
         guard let lane = sender.lane(of: job.appID, job.environment) else {
-            return sender.finish(job, .retry, "noCredential", retryAfter: 300)
+            return sender.giveBack(job, "noCredential", retryAfter: 300)
         }
         lane.add(job)
     }
@@ -281,8 +306,10 @@ final class Lane {
     private func openIfFull(_ now: UInt64) {
         guard !isResolving, now >= connectsAt, !isRetired, !sender.isStopping else { return }
         // One at a time: the next one shows whether it is still needed.
-        let usable = connections.filter { !$0.isLeaving }
-        guard usable.allSatisfy(\.hasSettings), usable.count < limits.connections else { return }
+        let usable = connections.filter { !$0.isLeaving && !$0.isSuspect }
+        guard usable.allSatisfy(\.hasSettings), usable.count < limits.connections,
+            connections.count < 2 * limits.connections
+        else { return }
         guard let address = addresses.popLast() else { return resolve() }
         let connection = AppleConnection(self, on: sender.loop)
         do {
@@ -321,7 +348,7 @@ final class Lane {
         let answer = Answer(status: 403, reason: reason)
         if Reason(rawValue: reason)?.action == .restCredential {
             rest(reason, milliseconds: nil)
-            sender.log.credentialRefused(name, answer, topic: nil)
+            sender.log.credentialRefused(name, answer, topic: nil, clock: sender.clockDifference)
         }
     }
 
@@ -335,6 +362,7 @@ final class Lane {
     /// Nothing came of an attempt to connect: the next one waits.
     private func failed(_ reason: String) {
         pause()
+        lastFailure = "connectionFailed: " + reason
         sender.metrics.connectionsFailed += 1
         sender.log.connectionFailed(name, endpoint.authority, reason, count: failures)
     }
@@ -348,6 +376,7 @@ final class Lane {
 
     func tick(_ now: UInt64) {
         for connection in connections { connection.tick(now) }
+        giveBackLate(now)
         if !waiting.isEmpty { sender.mark(self) }
         guard restingTopics.contains(where: { $0.value <= now }) else { return }
         restingTopics = restingTopics.filter { $0.value > now }

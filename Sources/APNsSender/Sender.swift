@@ -7,16 +7,32 @@ internal import PushAPI
 struct SenderLog: Sendable {
     var write: @Sendable (_ event: String, _ text: String) -> Void
 
-    func credentialRefused(_ lane: String, _ answer: Answer, topic: String?) {
+    func credentialRefused(_ lane: String, _ answer: Answer, topic: String?, clock: ClockDifference?) {
         let advice =
             Reason(rawValue: answer.reason).map { "\($0.advice)" } ?? "see Apple's documentation of this reason"
-        write("credentialRefused", "\(lane)\(topic.map { ", topic \($0)" } ?? ""): \(answer.name): \(advice)")
+        let clock = clock.flatMap { $0.isTooLarge ? "; \($0)" : nil } ?? ""
+        write("credentialRefused", "\(lane)\(topic.map { ", topic \($0)" } ?? ""): \(answer.name): \(advice)\(clock)")
     }
 
     func connectionFailed(_ lane: String, _ host: String, _ reason: String, count: Int) {
         // The first ones, then every doubling.
         guard count <= 3 || count & (count - 1) == 0 else { return }
         write("connectionFailed", "\(lane): \(host): \(reason) (\(count) in a row)")
+    }
+}
+
+/// By how much this machine's clock differs from Apple's, as an answer's date tells it.
+struct ClockDifference: Equatable, CustomStringConvertible {
+    /// Above zero: this machine is ahead.
+    var seconds: Int64
+
+    /// Apple takes provider tokens of an hour; below a minute the network may be the reason.
+    var isTooLarge: Bool { abs(seconds) > 60 }
+
+    var description: String {
+        let size = abs(seconds)
+        let text = size >= 3_600 ? "\(size / 3_600) h \(size % 3_600 / 60) min" : "\(size / 60) min \(size % 60) s"
+        return "this machine's clock is \(text) \(seconds > 0 ? "ahead of" : "behind") Apple's: set it"
     }
 }
 
@@ -29,6 +45,8 @@ final class Sender {
     var metrics = SenderMetrics()
     var tokens: TokenMemory
     private(set) var isStopping = false
+    /// As the newest refusal that names a date tells it.
+    private(set) var clockDifference: ClockDifference?
     /// Jobs here by id, until `results` has their outcome.
     private var inHand: [String: HandoffJob] = [:]
     var inHandCount: Int { inHand.count }
@@ -109,19 +127,19 @@ final class Sender {
         inHand[job.id] = job
         job.takenAt = loop.now
         let notification = job.notification
-        if isStopping { return finish(job, .retry, "senderStops") }
+        if isStopping { return giveBack(job, "senderStops") }
         if let breach = RequestRules.breach(of: notification, job.facts) {
             return finish(job, "\(breach.reason)" == "BadDeviceToken" ? .badToken : .rejected, "\(breach.reason)")
         }
         if let until = tokens.restsUntil(notification.token, now: Int64(loop.now)) {
             let seconds = (until - Int64(loop.now) + 999) / 1_000
-            return finish(job, .retry, Reason.tooManyRequests.rawValue, retryAfter: seconds)
+            return giveBack(job, Reason.tooManyRequests.rawValue, retryAfter: seconds)
         }
         job.environment = tokens.environment(of: notification.token, registered: notification.environment)
         guard let lane = lane(of: job.appID, job.environment) else {
             log.write(
                 "noCredential", "app \(job.appID), \(job.environment.rawValue): no credential is configured for it")
-            return finish(job, .retry, "noCredential", retryAfter: 300)
+            return giveBack(job, "noCredential", retryAfter: 300)
         }
         lane.add(job)
     }
@@ -161,14 +179,27 @@ final class Sender {
         outcomes.append(
             JobOutcome(
                 jobID: job.id, leaseID: job.leaseID, kind: kind, reason: String(reason.prefix(64)), vendorID: vendorID,
-                timestamp: timestamp, retryAfterSeconds: kind == .retry ? Self.pause(job, reason, retryAfter) : nil))
+                timestamp: timestamp, retryAfterSeconds: Self.pause(job, kind, reason, retryAfter)))
     }
 
-    /// When a job is due again: the gateway gives up after a few leases, so an outage must not use them up at once.
-    private static func pause(_ job: HandoffJob, _ reason: String, _ given: Int64?) -> Int64? {
-        guard reason != "senderStops" else { return given }
-        let steps: [Int64] = [5, 30, 180, 1_080, 3_600]
-        return max(given ?? 0, steps[min(max(job.attempt, 1), steps.count) - 1])
+    /// The job goes back: unsent, unless Apple may have got it in this lease.
+    func giveBack(_ job: HandoffJob, _ reason: String, retryAfter: Int64? = nil) {
+        finish(job, job.mayBeTaken ? .retry : .unsent, reason, retryAfter: retryAfter)
+    }
+
+    /// When a job is due again.
+    private static func pause(
+        _ job: HandoffJob, _ kind: JobOutcome.Kind, _ reason: String, _ given: Int64?
+    ) -> Int64? {
+        switch kind {
+        case .accepted, .rejected, .badToken: return nil
+        // Another sender, or the next process, may go on at once.
+        case .unsent: return max(1, given ?? (reason == "senderStops" ? 1 : 5))
+        case .retry:
+            // The gateway gives up after a few leases, so Apple's own outage must not use them up at once.
+            let steps: [Int64] = [5, 30, 180, 1_080, 3_600]
+            return max(given ?? 0, steps[min(max(job.attempt, 1), steps.count) - 1])
+        }
     }
 
     // MARK: Turn
@@ -228,6 +259,11 @@ final class Sender {
             answer.timestamp = (0...(1 << 52)).contains(timestamp) ? timestamp : 0
         }
         return answer
+    }
+
+    /// Notes the clock of an answer, in Unix seconds.
+    func noteClock(_ time: Int64?) {
+        if let time { clockDifference = ClockDifference(seconds: wallMilliseconds / 1_000 - time) }
     }
 
     /// The reason in a goodbye.

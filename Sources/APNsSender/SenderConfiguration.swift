@@ -109,8 +109,9 @@ private struct SenderConfigurationReader {
         let admin = root.object("admin").flatMap { readAdmin($0) }
         let stop = root.integer("stopSeconds", in: 0...300) ?? 10
         root.finish()
-        if limits.requestMilliseconds + limits.leaseMargin >= UInt64(link.leaseSeconds) * 1_000 {
-            root.report("apple", "requestMilliseconds must end two seconds before a lease of gateway.leaseSeconds")
+        // A request begins only when it ends within its job's lease, so that a lease must leave time to begin it.
+        if limits.requestMilliseconds > UInt64(link.leaseSeconds) * 500 {
+            root.report("apple", "requestMilliseconds must be at most half of gateway.leaseSeconds")
         }
         if !leases, hook == nil { root.report("hook", "missing; with gateway.lease false the hook is the only way in") }
         return SenderConfiguration(

@@ -8,7 +8,7 @@ extension Sender {
         for lane in old {
             for job in lane.retire() {
                 guard let new = self.lane(of: job.appID, job.environment) else {
-                    finish(job, .retry, "noCredential", retryAfter: 300)
+                    giveBack(job, "noCredential", retryAfter: 300)
                     continue
                 }
                 new.add(job)

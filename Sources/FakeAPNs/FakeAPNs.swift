@@ -4,6 +4,7 @@ package import EventLoops
 internal import HTTP2
 package import Platform
 internal import PushAPI
+internal import TextForms
 
 /// A fake of one of Apple's two services, on one loop.
 package final class FakeAPNs {
@@ -18,6 +19,7 @@ package final class FakeAPNs {
     private var connections: [ObjectIdentifier: FakeConnection] = [:]
     private var connectionCount = 0
     private var uses: [Int: Int] = [:]
+    private var dateText: (time: Int64, text: String) = (-1, "")
     /// Answers that wait for their delay.
     private var delayed: [(at: UInt64, work: () -> Void)] = []
     /// Requests that came, and those that were taken.
@@ -55,6 +57,7 @@ package final class FakeAPNs {
         do throws(HTTP2Failure) {
             try connection.accept(detached, on: loop, tls: tls, settings: settings)
             if connectionCount <= script.silentConnections { connection.saysNothing() }
+            if connectionCount <= script.deafConnections { connection.readsNothing() }
             if isRefused { connection.refuse(script.refusalReason) }
         } catch {
             connections[ObjectIdentifier(connection)] = nil
@@ -63,13 +66,23 @@ package final class FakeAPNs {
 
     func ended(_ connection: FakeConnection) { connections[ObjectIdentifier(connection)] = nil }
 
+    /// The fake's own clock.
+    private var wallMilliseconds: Int64 { Int64(SystemClock.wallMilliseconds) + script.clockSeconds * 1_000 }
+
+    /// The field Date of answers.
+    var date: String {
+        let now = wallMilliseconds / 1_000
+        if dateText.time != now { dateText = (now, HTTPDate.text(secondsSince1970: now)) }
+        return dateText.text
+    }
+
     // MARK: Requests
 
     /// A request is complete.
     func handle(_ exchange: FakeExchange, _ connection: FakeConnection) {
         requestCount += 1
         connection.requestCount += 1
-        let now = Int64(SystemClock.wallMilliseconds)
+        let now = wallMilliseconds
         let request = exchange.request
         if let (status, reason) = judge.refusal(of: request, now: now / 1_000, parser: parser) {
             note(exchange, status, reason, isTaken: false)
@@ -103,7 +116,7 @@ package final class FakeAPNs {
         switch deed {
         case .answer, .goodbyeAfter:
             var timestamp = rule?.timestamp ?? 0
-            if rule?.status == 410, timestamp == 0 { timestamp = Int64(SystemClock.wallMilliseconds) }
+            if rule?.status == 410, timestamp == 0 { timestamp = wallMilliseconds }
             exchange.answer(
                 rule?.status ?? 200, reason: rule?.reason ?? "", timestamp: timestamp,
                 retryAfter: rule?.retryAfterSeconds)
@@ -154,6 +167,12 @@ package final class FakeAPNs {
         writer.integer(Int64(exchange.id))
         writer.key("token")
         writer.string(request.token)
+        if let token = judge.providerToken(of: request) {
+            writer.key("keyId")
+            writer.string(token.keyID)
+            writer.key("issuedAt")
+            writer.integer(token.issuedAt)
+        }
         for (name, key) in [
             ("apns-id", "id"), ("apns-topic", "topic"), ("apns-push-type", "pushType"), ("apns-priority", "priority"),
             ("apns-expiration", "expiration"), ("apns-collapse-id", "collapseId"),

@@ -71,6 +71,7 @@ final class FakeExchange: HTTP2Stream {
         isAnswered = true
         var headers = HTTP2Headers()
         headers.add(":status", "\(status)")
+        if let connection { headers.add("date", connection.fake.date) }
         if let id = request.fields["apns-id"] { headers.add("apns-id", id) }
         if let retryAfter { headers.add("retry-after", "\(retryAfter)") }
         if status != 200 {

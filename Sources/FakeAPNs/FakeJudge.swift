@@ -57,6 +57,9 @@ struct FakeJudge {
         var key: FakeKey?
     }
 
+    /// What the last provider token says of itself; many requests carry the same one.
+    private var lastRead: (text: String, keyID: String, issuedAt: Int64) = ("", "", 0)
+
     init(environment: Environment, keys: [FakeKey]) { (self.environment, self.keys) = (environment, keys) }
 
     /// The status and reason of a refusal; `nil` for a request that is as it must be.
@@ -73,6 +76,19 @@ struct FakeJudge {
         if topic.isEmpty { return (400, "MissingTopic") }
         if let refusal = fields(request, topic) { return refusal }
         return body(request, parser)
+    }
+
+    /// The key and the time, in Unix seconds, that a request's provider token names; `nil` when it cannot be read.
+    mutating func providerToken(of request: FakeRequest) -> (keyID: String, issuedAt: Int64)? {
+        guard let text = request.fields["authorization"] else { return nil }
+        if text != lastRead.text {
+            let parts = text.utf8.dropFirst(7).split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+            guard parts.count == 3, let keyID = members(of: parts[0])?["kid"],
+                let issued = members(of: parts[1])?["iat"].flatMap({ Int64($0) })
+            else { return nil }
+            lastRead = (text, keyID, issued)
+        }
+        return (lastRead.keyID, lastRead.issuedAt)
     }
 
     private mutating func authorization(_ request: FakeRequest, _ topic: String, _ now: Int64) -> (Int, String)? {

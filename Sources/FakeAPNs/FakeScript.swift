@@ -58,6 +58,10 @@ package struct FakeScript: Sendable, Equatable {
     package var refusedConnections = 0
     package var refusalReason = "Shutdown"
 
+    /// Added to the machine's clock, for tests of wrong clocks.
+    package var clockSeconds: Int64 = 0
+    /// How many first connections are read no further than their first bytes after TLS.
+    package var deafConnections = 0
     /// How many first connections get nothing after TLS.
     package var silentConnections = 0
 

@@ -10,7 +10,9 @@ extension FakeScript {
         script.streams = UInt32(root.integer("streams", in: 1...1_000_000) ?? Int64(script.streams))
         script.requestsPerConnection = root.integer("requestsPerConnection", in: 1...1_000_000_000).map { Int($0) }
         script.refusedConnections = Int(root.integer("refusedConnections", in: 0...1_000_000) ?? 0)
+        script.deafConnections = Int(root.integer("deafConnections", in: 0...1_000_000) ?? 0)
         script.silentConnections = Int(root.integer("silentConnections", in: 0...1_000_000) ?? 0)
+        script.clockSeconds = root.integer("clockSeconds", in: -1_000_000_000...1_000_000_000) ?? 0
         script.refusalReason =
             root.string("refusalReason", allowed: "at most 64 characters", where: isReason) ?? script.refusalReason
         root.finish()

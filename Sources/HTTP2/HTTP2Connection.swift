@@ -16,6 +16,7 @@ open class HTTP2Connection: HTTP2Observer {
     package private(set) var isEstablished = false
     private var replacement: [UInt8]?
     private var isMute = false
+    private var isDeaf = false
     /// The session is at work: what its streams are told must neither feed nor drain it.
     private var isWorking = false
 
@@ -99,6 +100,9 @@ open class HTTP2Connection: HTTP2Observer {
     /// As a server: sends nothing at all, for tests of the other side's timeouts.
     package func saysNothing() { isMute = true }
 
+    /// As a server: reads nothing once TLS is there, for tests of what the other side does then.
+    package func readsNothing() { isDeaf = true }
+
     /// Ends the connection at once.
     package func close() { stream?.close() }
 
@@ -112,6 +116,7 @@ open class HTTP2Connection: HTTP2Observer {
 
     private func handshakeFinished() {
         isEstablished = true
+        if isDeaf { stream?.pauseReading() }
         established()
         flush()
     }

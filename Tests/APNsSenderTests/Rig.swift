@@ -23,6 +23,8 @@ final class Rig {
     private var credentials: ((String) -> APNsSender.Credential)!
     /// Added to the sender's wall clock, in milliseconds.
     var clockError: Int64 = 0
+    /// Added to the loop's time, in milliseconds.
+    var loopError: UInt64 = 0
     static let keyID = "ABC123DEFG"
     static let teamID = "DEF123GHIJ"
     private let logged = Lock<[String]>([])
@@ -94,11 +96,17 @@ final class Rig {
     /// Steps the loop until `isDone`, or a failure of the test.
     func run(sourceLocation: SourceLocation = #_sourceLocation, until isDone: () -> Bool) {
         for _ in 0..<30_000 {
-            loop.step(at: SystemClock.monotonicMilliseconds, isTick: true)
+            loop.step(at: SystemClock.monotonicMilliseconds + loopError, isTick: true)
             if isDone() { return }
             usleep(300)
         }
         Issue.record("waited in vain; outcomes \(outcomes), log \(logLines)", sourceLocation: sourceLocation)
+    }
+
+    /// A number in a recorded line.
+    static func number(_ key: String, in line: String) -> Int64? {
+        let parts = line.split(separator: "\"\(key)\":", maxSplits: 1)
+        return parts.count < 2 ? nil : Int64(parts[1].prefix { $0.isNumber })
     }
 
     /// A credential of the rig's key by another name.

@@ -67,10 +67,11 @@ import Testing
         case .retry: #expect(outcome.kind == .retry && outcome.retryAfterSeconds == 5)
         case .slowDownToken: #expect(outcome.kind == .retry && outcome.retryAfterSeconds == 5)
         case .restCredential, .keepProviderToken:
-            #expect(outcome.kind == .retry && outcome.reason == reason.rawValue)
+            // Apple refused the sender, not the notification.
+            #expect(outcome.kind == .unsent && outcome.reason == reason.rawValue)
             #expect((outcome.retryAfterSeconds ?? 0) > 0)
         // Apple forbids a new token so soon: the lane rests.
-        case .renewProviderToken: #expect(outcome.kind == .retry && outcome.reason == "ExpiredProviderToken")
+        case .renewProviderToken: #expect(outcome.kind == .unsent && outcome.reason == "ExpiredProviderToken")
         case .reconnect: #expect(outcome.kind == .accepted && rig.sender.metrics.connectionsOpened == 2)
         }
         #expect(rig.sender.inHandCount == 0)
@@ -106,7 +107,7 @@ import Testing
             environments: [.production])
         #expect(try rig.send([token(1)])[0].kind == .badToken && rig.sandbox.requestCount == 0)
         let none = try rig.send([token(2)], environment: .sandbox)[0]
-        #expect(none.kind == .retry && none.reason == "noCredential")
+        #expect(none.kind == .unsent && none.reason == "noCredential")
     }
 
     @Test("a key that may not go to the other environment does not rest for having tried")
@@ -119,7 +120,7 @@ import Testing
         #expect(try rig.send([token(2)])[0].kind == .accepted)
         // A token that was registered there makes its lane rest.
         let refused = try rig.send([token(3)], environment: .sandbox)[0]
-        #expect(refused.kind == .retry && refused.reason == "BadEnvironmentKeyIdInToken")
+        #expect(refused.kind == .unsent && refused.reason == "BadEnvironmentKeyIdInToken")
         #expect(rig.logLines.contains { $0.contains("scoped to the other environment") })
         #expect(try rig.send([token(4)])[0].kind == .accepted)
     }
@@ -128,7 +129,7 @@ import Testing
     func topic() throws {
         let rig = try Rig(topics: ["com.example.other"])
         let outcome = try rig.send([token(1)])[0]
-        #expect(outcome.kind == .retry && outcome.reason == "TopicDisallowed" && outcome.retryAfterSeconds == 5)
+        #expect(outcome.kind == .unsent && outcome.reason == "TopicDisallowed" && outcome.retryAfterSeconds == 1)
         let count = rig.production.requestCount
         #expect(try rig.send([token(2)])[0].reason == "TopicDisallowed" && rig.production.requestCount == count)
         #expect(rig.sender.allLanes.allSatisfy { !$0.isResting(rig.loop.now) })
@@ -184,7 +185,7 @@ import Testing
     func alwaysRefused() throws {
         let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "ab", deed: .goodbyeBelow)))
         let outcome = try rig.send([token(1, "ab")])[0]
-        #expect(outcome.kind == .retry && rig.production.takenCount == 0)
+        #expect(outcome.kind == .unsent && rig.production.takenCount == 0)
     }
 
     @Test("few streams fill several connections, and no more than are allowed")
@@ -207,11 +208,118 @@ import Testing
         let slow = try Rig()
         slow.clockError = -2 * 3_600_000
         let outcome = try slow.send([token(1)])[0]
-        #expect(outcome.kind == .retry && outcome.reason == "ExpiredProviderToken")
+        #expect(outcome.kind == .unsent && outcome.reason == "ExpiredProviderToken")
         let fast = try Rig()
         fast.clockError = 2 * 3_600_000
         #expect(try fast.send([token(1)])[0].reason == "InvalidProviderToken")
         #expect(fast.logLines.contains { $0.contains("clock") })
+    }
+
+    @Test(
+        "a refused provider token is signed anew once, as Apple allows; then the credential rests and the log says why")
+    func expiredProviderToken() throws {
+        let rig = try Rig(
+            scripts: script(FakeScript.Rule(prefix: "", status: 403, reason: "ExpiredProviderToken")))
+        // The first token is old enough to be replaced when Apple refuses it.
+        rig.clockError = -25 * 60_000
+        try rig.give([token(1)])
+        rig.run { rig.production.requestCount == 1 }
+        rig.clockError = 0
+        rig.run { rig.outcomes.count == 1 }
+        #expect(rig.outcomes[0].kind == .unsent && rig.outcomes[0].reason == "ExpiredProviderToken")
+        #expect(Set(rig.records.compactMap { Rig.number("issuedAt", in: $0) }).count == 2)
+        // Apple allows no third token for twenty minutes: what comes by then goes back without a request.
+        let more = try rig.send((2..<30).map { token($0) })
+        #expect(more.allSatisfy { $0.kind == .unsent && ($0.retryAfterSeconds ?? 0) > 1_000 })
+        #expect(rig.production.requestCount == 2)
+        #expect(rig.logLines.contains { $0.contains("if this repeats, the machine's clock is wrong") })
+        // Then it is signed anew, and a working one ends the rest.
+        var later = FakeScript()
+        later.clockSeconds = 21 * 60
+        rig.production.play(later)
+        rig.clockError = 21 * 60_000
+        rig.loopError = 21 * 60_000
+        rig.run { true }
+        #expect(try rig.send([token(40)])[0].kind == .accepted)
+        #expect(Set(rig.records.compactMap { Rig.number("issuedAt", in: $0) }).count == 3)
+    }
+
+    @Test("a provider token that Apple cannot verify makes the credential rest, longer each time")
+    func invalidProviderToken() throws {
+        let rig = try Rig(
+            scripts: script(FakeScript.Rule(prefix: "", status: 403, reason: "InvalidProviderToken", times: 3)))
+        for (round, rest) in [1, 1, 2].enumerated() {
+            let outcome = try rig.send([token(round)])[0]
+            #expect(outcome.kind == .unsent && outcome.retryAfterSeconds == Int64(rest), "\(round) \(outcome)")
+            #expect(rig.production.requestCount == round + 1)
+            let early = try rig.send([token(100 + round)])[0]
+            #expect(early.kind == .unsent && early.reason == "InvalidProviderToken")
+            #expect(rig.production.requestCount == round + 1)
+            rig.loopError += 2_000
+        }
+        #expect(try rig.send([token(9)])[0].kind == .accepted)
+        #expect(Set(rig.records.compactMap { Rig.number("issuedAt", in: $0) }).count == 1)
+        #expect(rig.logLines.contains { $0.contains("check the key file") })
+    }
+
+    @Test("a wrong clock is named with its difference", arguments: [-2 * 3_600, 600])
+    func wrongClock(seconds: Int64) throws {
+        let rig = try Rig()
+        rig.clockError = seconds * 1_000
+        let outcome = try rig.send([token(1)])[0]
+        #expect(outcome.kind == .unsent)
+        #expect(outcome.reason == (seconds < 0 ? "ExpiredProviderToken" : "InvalidProviderToken"))
+        let difference = try #require(rig.sender.clockDifference)
+        #expect(abs(difference.seconds - seconds) <= 2)
+        #expect(difference.description.contains(seconds < 0 ? "behind" : "ahead of"))
+        // The log has it where the refusal has it.
+        #expect(rig.logLines.contains { $0.contains("\(difference)") })
+    }
+
+    @Test("a slow Apple costs no lease: what cannot be answered in time goes back before, and other lanes go on")
+    func slow() throws {
+        var scripts: [Environment: FakeScript] = [:]
+        scripts[.production] = FakeScript()
+        scripts[.production]?.streams = 4
+        scripts[.production]?.rules = [FakeScript.Rule(prefix: "", delayMilliseconds: 400)]
+        var limits = Rig.quick
+        (limits.connections, limits.requestMilliseconds) = (2, 1_000)
+        let rig = try Rig(scripts: scripts, limits: limits)
+        // A lease of four seconds: a request begins within the first one, and ends a second before the lease at least.
+        let start = rig.loop.now
+        try rig.give((0..<200).map { token($0) }, leaseMilliseconds: 4_000)
+        #expect(try rig.send([token(500)], environment: .sandbox)[0].kind == .accepted)
+        var streams = 0
+        rig.run {
+            streams = max(streams, rig.sender.allLanes.reduce(0) { $0 + $1.streamCount })
+            return rig.outcomes.count == 201
+        }
+        #expect(streams <= 2 * 4 && rig.loop.now < start + 4_000)
+        let back = rig.outcomes.filter { $0.kind != .accepted }
+        #expect(back.count >= 150 && back.allSatisfy { $0.kind == .unsent && $0.reason == "notSentInTime" })
+        #expect(rig.production.requestCount == 200 - back.count && rig.production.takenCount == 200 - back.count)
+        #expect(rig.sender.metrics.unknown == 0 && rig.sender.inHandCount == 0)
+    }
+
+    @Test("an Apple that reads nothing gets no more than a connection takes, and the way is left")
+    func deaf() throws {
+        var script = FakeScript()
+        script.deafConnections = 2
+        var limits = Rig.quick
+        (limits.streams, limits.connections, limits.tries) = (50, 1, 10)
+        let rig = try Rig(scripts: [.production: script], limits: limits)
+        let body = "{\"aps\":{\"alert\":\"" + String(repeating: "x", count: 3_500) + "\"}}"
+        try rig.give((0..<400).map { token($0) }, body: body)
+        var streams = 0
+        rig.run {
+            streams = max(streams, rig.sender.allLanes.reduce(0) { $0 + $1.streamCount })
+            return rig.outcomes.count == 400
+        }
+        #expect(
+            rig.outcomes.allSatisfy { $0.kind == .accepted }, "\(rig.outcomes.first { $0.kind != .accepted } as Any)")
+        // Two connections at most at once: one that is under suspicion, and its successor.
+        #expect(streams <= 2 * 50 && rig.sender.metrics.connectionsOpened == 3)
+        #expect(rig.production.takenCount == 400 && rig.sender.metrics.unknown == rig.sender.metrics.repeated)
     }
 
     @Test("what breaks Apple's rules never leaves, and a job that cannot be read is named")
@@ -237,7 +345,7 @@ import Testing
         let first = try rig.send([token(1, "ab")])[0]
         #expect(first.kind == .retry && first.retryAfterSeconds == 30)
         let second = try rig.send([token(1, "ab")])[0]
-        #expect(second.kind == .retry && rig.production.requestCount == 1)
+        #expect(second.kind == .unsent && rig.production.requestCount == 1)
         #expect(try rig.send([token(2, "ab")])[0].kind == .accepted)
     }
 
@@ -248,7 +356,7 @@ import Testing
         let rig = try Rig(scripts: [.production: script])
         try rig.give([token(1)], leaseMilliseconds: 2_300)
         rig.run { rig.outcomes.count == 1 }
-        #expect(rig.outcomes[0].kind == .retry && rig.production.requestCount == 0)
+        #expect(rig.outcomes[0].kind == .unsent && rig.production.requestCount == 0)
     }
 
     @Test("a job that comes twice is sent once, and its result names the newest lease")
@@ -312,7 +420,7 @@ import Testing
     @Test("what an Apple that hangs holds goes back when the stop has waited long enough")
     func abandon() throws {
         var limits = Rig.quick
-        limits.requestMilliseconds = 60_000
+        limits.requestMilliseconds = 20_000
         let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "", deed: .silence)), limits: limits)
         try rig.give([token(1)])
         rig.run { rig.production.requestCount == 1 }
@@ -347,7 +455,7 @@ import Testing
         rig.sender.beginStop()
         rig.run { rig.outcomes.count == 10 }
         #expect(rig.outcomes.count { $0.kind == .accepted } == 1)
-        #expect(rig.outcomes.count { $0.kind == .retry && $0.reason == "senderStops" } == 9)
+        #expect(rig.outcomes.count { $0.kind == .unsent && $0.reason == "senderStops" } == 9)
         #expect(rig.production.takenCount == 1 && rig.sender.inHandCount == 0)
     }
 }

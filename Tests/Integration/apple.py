@@ -6,6 +6,7 @@ import pathlib
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import tempfile
 import threading
@@ -188,10 +189,14 @@ class OtherApple:
     status of "goodbye" says goodbye with a last stream below this one.
     """
 
-    def __init__(self, apple, answer=lambda token, count: (200, b""), streams=100, asks_for_certificate=False):
+    def __init__(
+        self, apple, answer=lambda token, count: (200, b""), streams=100, asks_for_certificate=False, deaf=0, delay=0.0
+    ):
         # The certificate and the key of a fake are at hand.
         self.folder, self.certificate, self.key = apple.folder, apple.certificate, apple.key
         self.answer, self.streams = answer, streams
+        # The first `deaf` connections get settings and are read no further; each answer takes `delay` seconds.
+        self.deaf, self.delay = deaf, delay
         self.taken, self.counts, self.headers = [], {}, []
         self._lock, self._threads, self._open = threading.Lock(), [], []
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -206,12 +211,14 @@ class OtherApple:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.production = self.sandbox = self._listener.getsockname()[1]
         self._stopping = False
+        self._end = threading.Event()
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
         return self
 
     def __exit__(self, *_):
         self._stopping = True
+        self._end.set()
         socket.create_connection(("127.0.0.1", self.production)).close()
         with self._lock:
             for one in self._open:
@@ -238,17 +245,21 @@ class OtherApple:
             with self._context.wrap_socket(plain, server_side=True) as stream:
                 with self._lock:
                     self._open.append(stream)
-                self._talk(stream)
+                    is_deaf, self.deaf = self.deaf > 0, max(0, self.deaf - 1)
+                self._talk(stream, is_deaf)
         except (OSError, ssl.SSLError, h2.exceptions.ProtocolError):
             pass  # the sender left
 
-    def _talk(self, stream):
+    def _talk(self, stream, is_deaf):
         connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
         # Before the preface: a later change would count only once the sender has acknowledged it.
         bound = {h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: self.streams}
         connection.local_settings = h2.settings.Settings(client=False, initial_values=bound)
         connection.initiate_connection()
         stream.sendall(connection.data_to_send())
+        if is_deaf:
+            self._end.wait()
+            return
         requests = {}
         while True:
             data = stream.recv(65_536)
@@ -261,6 +272,8 @@ class OtherApple:
                     requests[event.stream_id][1].extend(event.data)
                     connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 elif isinstance(event, h2.events.StreamEnded):
+                    if self._end.wait(self.delay):
+                        return
                     if not self._handle(connection, event.stream_id, *requests.pop(event.stream_id)):
                         stream.sendall(connection.data_to_send())
                         return
@@ -289,11 +302,117 @@ class OtherApple:
         return True
 
 
+class FaultyProxy:
+    """A TCP proxy in front of an Apple whose first connections break: an Apple for `Sender`, too.
+
+    `faults` names what becomes of each connection, in the order of their arrival; later ones are left alone. `("cut", n)` ends it
+    once `n` bytes went through, `("reset", n)` resets it, `("stall", n)` passes nothing more and says nothing, `("delay", s)` holds
+    each piece back for `s` seconds. Bytes of both directions count.
+    """
+
+    def __init__(self, apple, faults):
+        self.folder, self.certificate, self.key, self.apple = apple.folder, apple.certificate, apple.key, apple
+        self.faults, self.cuts = list(faults), 0
+        self._lock, self._threads, self._sockets, self._stopping = threading.Lock(), [], [], threading.Event()
+
+    def __enter__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.production = self._listener.getsockname()[1]
+        self.sandbox = self.apple.sandbox
+        self._start(self._accept)
+        return self
+
+    def _start(self, work, *arguments):
+        thread = threading.Thread(target=work, args=arguments)
+        self._threads.append(thread)
+        thread.start()
+
+    def __exit__(self, *_):
+        self._stopping.set()
+        socket.create_connection(("127.0.0.1", self.production)).close()
+        with self._lock:
+            for one in self._sockets:
+                self._shut(one)
+        for thread in self._threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        self._listener.close()
+        for one in self._sockets:
+            one.close()
+
+    @staticmethod
+    def _shut(one):
+        try:
+            one.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it was shut already
+
+    def _accept(self):
+        while True:
+            near, _ = self._listener.accept()
+            if self._stopping.is_set():
+                near.close()
+                return
+            far = socket.create_connection(("127.0.0.1", self.apple.production))
+            with self._lock:
+                self._sockets += [near, far]
+                way = _Way(near, far, *(self.faults.pop(0) if self.faults else (None, 0)))
+            self._start(self._carry, way, near, far)
+            self._start(self._carry, way, far, near)
+
+    def _carry(self, way, source, target):
+        try:
+            while data := source.recv(4_096):
+                if way.kind == "delay" and self._stopping.wait(way.size):
+                    return
+                data, is_broken = way.pass_through(data)
+                target.sendall(data)
+                if not is_broken:
+                    continue
+                with self._lock:
+                    self.cuts += way.breaks_first()
+                if way.kind == "stall":
+                    self._stopping.wait()  # both ends stay open, and nothing moves
+                    return
+                if way.kind == "reset":
+                    for one in (way.near, way.far):
+                        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                return
+        except OSError:
+            pass  # the other direction ended it
+        finally:
+            if way.kind != "stall" or self._stopping.is_set():
+                for one in (way.near, way.far):
+                    self._shut(one)
+
+
+class _Way:
+    """One connection through the proxy; `pass_through` says which bytes still go."""
+
+    def __init__(self, near, far, kind, size):
+        self.near, self.far, self.kind, self.size = near, far, kind, size
+        self._left, self._lock, self._is_told = size, threading.Lock(), False
+
+    def pass_through(self, data):
+        if self.kind not in ("cut", "reset", "stall"):
+            return data, False
+        with self._lock:
+            passed = data[:self._left]
+            self._left -= len(passed)
+            return passed, self._left == 0
+
+    def breaks_first(self):
+        """1 for the direction that broke it, 0 for the other one."""
+        with self._lock:
+            is_first, self._is_told = not self._is_told, True
+            return int(is_first)
+
+
 def settled(sender, jobs):
     """Waits until the sender has reported `jobs` outcomes and holds nothing."""
 
     def look():
-        kinds = ("accepted", "retry", "rejected", "badToken")
+        kinds = ("accepted", "retry", "rejected", "badToken", "unsent")
         total = sum(sender.metric(f'outcomes_total{{outcome="{kind}"}}') for kind in kinds)
         return total >= jobs and sender.metric("jobs_held") == 0
 

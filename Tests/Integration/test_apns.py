@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import time
 
+import longwire_client
 import pytest
-from apple import FakeApple, OtherApple, Sender, settled
+from apple import FakeApple, FaultyProxy, OtherApple, Sender, settled
 from conftest import QUICK
 from gateway import binary, eventually
 
@@ -108,6 +109,109 @@ def test_a_sender_killed_under_load_loses_nothing_and_repeats_little(own_gateway
         taken = [request["id"].replace("-", "") for request in apple.requests() if request["taken"]]
         assert set(messages) <= set(taken), "nothing is lost"
         assert len(taken) - len(set(taken)) <= kills * 50, "at most the jobs in flight are repeated"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_proxy_that_cuts_loses_nothing_and_repeats_what_was_in_flight(own_gateway, away, apple, seed):
+    chance = random.Random(seed)
+    # Five connections break, in the handshake or under load, so that no job is given back more than once.
+    faults = [(chance.choice(("cut", "reset", "stall")), chance.randint(1, 30_000)) for _ in range(5)]
+    faults.insert(chance.randrange(6), ("delay", 0.02))
+    gateway = own_gateway()
+    devices = away(gateway, count=20)
+    streams = 10
+    apple.play({"streams": streams})
+    with FaultyProxy(apple, faults) as proxy:
+        settings = {"requestMilliseconds": 2_000, "connections": 2}
+        with Sender(gateway, proxy, None, settings, leaseSeconds=10, jobs=100) as sender:
+            messages = []
+            for number in range(15):
+                messages += [gateway.push(device.cid, f"{number}", strategy=2, alert="A")["msgId"] for device in devices]
+            for message in messages:
+                gateway.ends_as(message, "handedOff")
+            eventually(lambda: sender.metric("jobs_held") == 0)
+            taken = [request["id"].replace("-", "") for request in apple.requests() if request["taken"]]
+            assert set(taken) == set(messages), "nothing is lost, nothing is made up"
+            repeats = len(taken) - len(set(taken))
+            # Each repeat goes back to a request without an answer, which the sender counts; a broken connection has as many
+            # as it had streams.
+            assert repeats <= sender.metric("requests_unknown_total") <= proxy.cuts * streams
+            assert proxy.cuts >= 1
+
+
+@pytest.mark.parametrize("way", ["deaf", "slow"])
+def test_a_slow_apple_stops_no_other_and_holds_no_more_than_its_bounds(
+    own_gateway, new_device, away, apple, way
+):
+    gateway = own_gateway()
+    devices = away(gateway, count=30)
+    sandbox = longwire_client.pb.VendorToken(token="cd" * 32, environment=longwire_client.pb.VendorToken.SANDBOX)
+    near = new_device(gateway, tokens=[sandbox])
+    near.close()
+    limits = {"requestMilliseconds": 4_000, "connections": 1, "streams": 20}
+    apple.play({"streams": 20})
+    with OtherApple(apple, streams=20, deaf=2 if way == "deaf" else 0, delay=0.3 if way == "slow" else 0) as other:
+        sender = Sender(gateway, apple, None, limits, leaseSeconds=10, jobs=25)
+        # Production is slow, and a credential of its own serves the sandbox.
+        sender.sections["apple"]["production"] = f"localhost:{other.production}"
+        key = sender.sections["credentials"][0]["key"]
+        sender.sections["credentials"] = [
+            {"name": "slow", "key": key, "environments": ["production"]},
+            {"name": "quick", "key": key, "environments": ["sandbox"]},
+        ]
+        with sender:
+            messages = [gateway.push(device.cid, "x", strategy=2, alert="A" * 3_000)["msgId"] for device in devices]
+            eventually(lambda: sender.metric('streams{credential="slow",environment="production"}') > 0)
+            quick = gateway.push(near.cid, "y", strategy=2, alert="B")["msgId"]
+            gateway.ends_as(quick, "handedOff")
+            most = {"streams": 0, "held": 0}
+
+            def look():
+                most["streams"] = max(most["streams"], sender.metric('streams{credential="slow",environment="production"}'))
+                most["held"] = max(most["held"], sender.metric("jobs_held"))
+                return all("vendorAccepted" in gateway.steps(message) for message in messages)
+
+            eventually(look, "all handed off", timeout=90)
+            assert most["streams"] <= 40 and most["held"] <= 25, most
+            assert all("leaseLapsed" not in gateway.steps(message) for message in messages), "a lease lapsed"
+
+
+def test_an_outage_uses_up_no_attempt(own_gateway, away, apple):
+    gateway = own_gateway(app={"maxAttempts": 1})
+    device = away(gateway)[0]
+    sender = Sender(gateway, apple, None, {"requestMilliseconds": 4_000}, leaseSeconds=10)
+    right = sender.sections["apple"]["production"]
+    sender.sections["apple"]["production"] = "localhost:1"
+    with sender:
+        message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
+        eventually(lambda: "unsent" in gateway.steps(message), timeout=60)
+        step = next(step for step in gateway.trace(message)["steps"] if step["event"] == "unsent")
+        assert "connectionFailed" in step["detail"], step
+        sender.stop()
+        sender.process.stdout.close()
+        sender.sections["apple"]["production"] = right
+        sender.start()
+        gateway.ends_as(message, "handedOff")
+        assert len(apple.requests()) == 1
+
+
+def test_an_expired_key_is_named_and_costs_no_message(own_gateway, away, apple):
+    gateway = own_gateway(app={"maxAttempts": 1})
+    device = away(gateway)[0]
+    # Apple's clock is two hours ahead: the token that was signed a moment ago is too old for it.
+    apple.play({"clockSeconds": 7_230})
+    with Sender(gateway, apple) as sender:
+        message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
+        eventually(lambda: "unsent" in gateway.steps(message))
+        assert "ExpiredProviderToken" in sender.log()
+        assert "behind Apple's" in sender.log() and "2 h 0 min" in sender.log()
+        eventually(lambda: "rests: ExpiredProviderToken" in sender.get("/readyz")[1])
+        # No token is signed before Apple allows: the same one was sent again, and nothing after that.
+        assert len({request["issuedAt"] for request in apple.requests()}) == 1
+        count = len(apple.requests())
+        second = gateway.push(device.cid, "y", strategy=2, alert="A")["msgId"]
+        eventually(lambda: "unsent" in gateway.steps(second))
+        assert len(apple.requests()) == count and gateway.trace(message)["state"] == "pending"
 
 
 def test_a_gateway_that_restarts_is_found_again(own_gateway, away, apple):
@@ -254,6 +358,12 @@ def test_the_doctor_names_what_is_wrong(own_gateway, apple):
         sender.sections["credentials"][0]["key"]["keyId"] = "WRONGKEY01"
         code, text = doctor(sender, "--environment", "production")
         assert code == 1 and "InvalidProviderToken" in text and "keyId" in text
+        sender.sections["credentials"][0]["key"]["keyId"] = "FAKEKEY001"
+        for seconds, words in ((7_230, "2 h 0 min behind"), (-930, "15 min 3")):
+            apple.play({"clockSeconds": seconds, "rules": [{"prefix": "0" * 32, "status": 400, "reason": "BadDeviceToken"}]})
+            code, text = doctor(sender, "--environment", "production")
+            assert code == 1 and words in text, text
+        apple.play({})
         sender.sections["apple"]["production"] = "localhost:1"
         code, text = doctor(sender, "--environment", "production")
         assert code == 1 and "Connection refused" in text

@@ -30,9 +30,10 @@ extension ClientCore {
         case .heartbeat(let seconds):
             configuration.heartbeatSeconds = seconds
             heartbeat.forget()
+            keepHeartbeat()
             update(at: now) { $0.heartbeatSeconds = seconds }
         case .opened(let id): open(id, at: now)
-        case .networkChanged: networkChanged(at: now)
+        case .networkChanged(let name): networkChanged(to: name, at: now)
         case .report(let report): note(report, at: now)
         case .fetch(let milliseconds): beginFetch(within: milliseconds, at: now)
         }

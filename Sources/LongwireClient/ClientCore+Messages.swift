@@ -13,7 +13,10 @@ extension ClientCore {
         if fetch?.quietAt != nil { fetch?.quietAt = now.monotonic + Limits.fetchQuietMilliseconds }
         if isProbing {
             isProbing = false
-            if let seconds = heartbeat.answered() { update(at: now) { $0.heartbeatSeconds = seconds } }
+            if let seconds = heartbeat.answered() {
+                keepHeartbeat()
+                update(at: now) { $0.heartbeatSeconds = seconds }
+            }
         }
         reader.append(bytes)
         do {

@@ -32,8 +32,15 @@ extension ClientCore {
     /// The system has a network, maybe another one: what the old one taught does not count, and a long wait ends.
     ///
     /// A wait that the gateway named is kept. The rest of the jitter is kept, too: a network returns for many at once.
-    mutating func networkChanged(at now: ClientTime) {
-        heartbeat.forget()
+    mutating func networkChanged(to name: String?, at now: ClientTime) {
+        if let name {
+            network = name
+            heartbeat = state.heartbeat(on: name)
+        } else {
+            network = ""
+            heartbeat.forget()
+        }
+        keepHeartbeat()
         switch phase {
         case .waiting(let until) where !isWaitNamed:
             backoff.reset()
@@ -42,6 +49,9 @@ extension ClientCore {
         default: break
         }
     }
+
+    /// Remembers what the network has taught; stored with the next change of the state, at the latest with the next Hello.
+    mutating func keepHeartbeat() { state.keep(heartbeat, on: network) }
 
     /// A session that lasted makes the next failure the first one again.
     private mutating func forgiveFailures(at now: ClientTime) {

@@ -52,7 +52,8 @@ package enum ClientCommand: Equatable, Sendable {
     case report(MessageReport)
     /// Bring what the gateway holds, also from the background, and say so with `fetched`.
     case fetch(milliseconds: Int64)
-    case networkChanged
+    /// The system has a network; `nil`: it may be any.
+    case networkChanged(name: String?)
     case stop
 }
 
@@ -89,6 +90,8 @@ package struct ClientCore {
     var nextNonce: UInt64 = 1
     var heartbeatMilliseconds = Limits.defaultHeartbeatSeconds * 1_000
     var heartbeat = HeartbeatPlan()
+    /// The name of the network that the plan is of.
+    var network = ""
     var lastReceivedAt: Int64 = 0
     /// The Ping on its way follows a silence of a whole heartbeat in both directions.
     var isProbing = false
@@ -163,6 +166,9 @@ package struct ClientCore {
         } else {
             self.state = ClientState(appID: configuration.appID)
         }
+        // Until the system says otherwise it is the network of the last time.
+        network = self.state.heartbeats.last?.network ?? ""
+        heartbeat = self.state.heartbeat(on: network)
     }
 
     /// When `wake` wants to be called, in monotonic milliseconds.
@@ -223,7 +229,10 @@ package struct ClientCore {
         case .connecting, .greeting, .ready: break
         }
         actions.append(.report(.disconnected(reason: reason)))
-        if isProbing, phase == .ready { heartbeat.lost(after: UInt32(clamping: heartbeatMilliseconds / 1_000)) }
+        if isProbing, phase == .ready {
+            heartbeat.lost(after: UInt32(clamping: heartbeatMilliseconds / 1_000))
+            keepHeartbeat()
+        }
         retry(at: now, error: LongwireClientError(code: .unreachable, message: reason))
     }
 

@@ -13,20 +13,28 @@ final class ClientRunner {
     private let store: any StateStore
     private let handler: @Sendable (ReceivedMessage) -> MessageVerdict
     private let events: @Sendable (ClientEvent) -> Void
+    private let makeTransport: TransportMaker
     private var connection: (any ClientTransport)?
+
+    /// Begins one connection; the closure wakes the client's thread.
+    typealias TransportMaker =
+        (Endpoint, TransportSecurity?, @escaping @Sendable () -> Void) throws(TransportFailure) -> any ClientTransport
 
     init(
         core: ClientCore, mailbox: ClientMailbox, store: any StateStore,
+        makeTransport: @escaping TransportMaker = { (endpoint, security, wake) throws(TransportFailure) in
+            try SystemTransport(to: endpoint, security: security, wake: wake)
+        },
         handler: @escaping @Sendable (ReceivedMessage) -> MessageVerdict,
         events: @escaping @Sendable (ClientEvent) -> Void
     ) {
-        (self.core, self.mailbox, self.store) = (core, mailbox, store)
+        (self.core, self.mailbox, self.store, self.makeTransport) = (core, mailbox, store, makeTransport)
         (self.handler, self.events) = (handler, events)
     }
 
     /// Returns when the core has stopped.
     func run() {
-        let watch = NetworkWatch { [mailbox] in _ = mailbox.post(.networkChanged) }
+        let watch = NetworkWatch { [mailbox] in _ = mailbox.post(.networkChanged(name: $0)) }
         defer { withExtendedLifetime(watch) {} }
         core.start(at: System.now())
         finishTurn()
@@ -117,7 +125,7 @@ final class ClientRunner {
                 trustedCertificatesPath: configuration.trustedCertificatesPath,
                 pins: configuration.pinnedCertificates) : nil
         do {
-            connection = try SystemTransport(to: endpoint, security: security) { [mailbox] in mailbox.wake() }
+            connection = try makeTransport(endpoint, security) { [mailbox] in mailbox.wake() }
         } catch {
             core.disconnected(reason: error.reason, at: System.now())
         }

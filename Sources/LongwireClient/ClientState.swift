@@ -25,6 +25,9 @@ public struct ClientState: Equatable, Sendable {
     /// What was shown or acted on, and the gateway may not know of yet; the last 256, oldest first.
     public var unreported: [MessageReport]
 
+    /// What networks have taught about silent connections, the last one used last.
+    var heartbeats: [NetworkHeartbeat] = []
+
     public init(appID: String) {
         self.appID = appID
         cid = .none
@@ -35,11 +38,11 @@ public struct ClientState: Equatable, Sendable {
 
     public var isRegistered: Bool { !cid.isNone && !deviceSecret.isEmpty }
 
-    /// Forgets the registration and all that belongs to it; the clock offset belongs to this machine and stays.
+    /// Forgets the registration and all that belongs to it; clock offset and heartbeats belong to this machine and stay.
     mutating func forgetRegistration() {
-        let offset = clockOffset
+        let (offset, learnt) = (clockOffset, heartbeats)
         self = ClientState(appID: appID)
-        clockOffset = offset
+        (clockOffset, heartbeats) = (offset, learnt)
     }
 }
 
@@ -47,9 +50,9 @@ public struct ClientState: Equatable, Sendable {
 // that half a file is never taken for a whole one. Unknown names are an error: a file of a newer version is refused
 // rather than half understood.
 extension ClientState {
-    static let firstLine = "longwire state 2"
-    /// Without reports; else the same.
-    static let earlierFirstLine = "longwire state 1"
+    static let firstLine = "longwire state 3"
+    /// Without heartbeats, and the first one without reports; else the same.
+    static let earlierFirstLines = ["longwire state 2", "longwire state 1"]
 
     public var serialized: [UInt8] {
         var lines = [Self.firstLine, "app \(Self.hex(Array(appID.utf8)))"]
@@ -67,6 +70,7 @@ extension ClientState {
         for id in opened { lines.append("opened \(id)") }
         for id in unreportedOpened { lines.append("unreported \(id)") }
         for report in unreported { lines.append(report.line) }
+        for heartbeat in heartbeats { lines.append(heartbeat.line) }
         lines.append("end")
         return Array((lines.joined(separator: "\n") + "\n").utf8)
     }
@@ -76,9 +80,9 @@ extension ClientState {
     /// - Throws: `stateUnreadable`, naming the line, for anything else.
     public init(serialized bytes: [UInt8]) throws(LongwireClientError) {
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
-        guard let first = lines.first, [Self.firstLine, Self.earlierFirstLine].contains(String(first)) else {
+        guard let first = lines.first, ([Self.firstLine] + Self.earlierFirstLines).contains(String(first)) else {
             throw LongwireClientError(
-                code: .stateUnreadable, message: "this is not a state of version 1 or 2; use another state file")
+                code: .stateUnreadable, message: "this is not a state of version 1 to 3; use another state file")
         }
         guard lines.last == "end" else {
             throw LongwireClientError(code: .stateUnreadable, message: "the state is cut short; restore or remove it")
@@ -125,6 +129,9 @@ extension ClientState {
         case "shown", "action":
             guard let report = MessageReport(name: name, values: values) else { return false }
             unreported.append(report)
+        case "heartbeat":
+            guard let heartbeat = NetworkHeartbeat(values: values) else { return false }
+            keep(heartbeat.plan, on: heartbeat.network)
         default: return false
         }
         return true
@@ -144,12 +151,12 @@ extension ClientState {
         return true
     }
 
-    private static func hex(_ bytes: [UInt8]) -> String {
+    static func hex(_ bytes: [UInt8]) -> String {
         let digits = Array("0123456789abcdef")
         return String(bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] })
     }
 
-    private static func bytes(hex text: Substring) -> [UInt8]? {
+    static func bytes(hex text: Substring) -> [UInt8]? {
         let digits = text.utf8.map { Character(UnicodeScalar($0)).hexDigitValue }
         guard digits.count % 2 == 0 else { return nil }
         var bytes: [UInt8] = []

@@ -3,7 +3,7 @@
 // the other, by POSIX sockets and OpenSSL. Each side stays within 200 lines (Tests/check-client.sh).
 
 /// Why a connection was not made, or ended.
-struct TransportFailure: Error {
+struct TransportFailure: Error, Equatable {
     let reason: String
 }
 

@@ -11,7 +11,8 @@ internal import Musl
 /// A new file is written, synced and renamed over the old one, and then the folder is synced. So a crash leaves the old
 /// state or the new one and nothing in between.
 ///
-/// The file holds the device's secret and is readable by its owner only. One process uses it at a time.
+/// The file holds the device's secret and is readable by its owner only. One process has a client on it at a time; since
+/// the file is replaced as a whole, a service extension may read it (`DisplayReceipts`).
 public final class FileStateStore: StateStore {
     private let path: String
 

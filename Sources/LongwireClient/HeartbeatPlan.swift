@@ -3,14 +3,26 @@
 /// A router forgets a connection that is silent for too long, and says so to neither side. So a Ping after a silence
 /// that gets no answer halves the heartbeat, down to 30 s. Answered ones raise it again by half, in steps, up to what the
 /// app wished or the gateway gave. A length that died once is tried again only after many answers.
-struct HeartbeatPlan {
+struct HeartbeatPlan: Equatable, Sendable {
     /// The heartbeat that this network has taught; `nil`: none but the usual one.
     private(set) var learnt: UInt32?
     /// The usual heartbeat: the longest.
-    private var ceiling: UInt32 = 0
+    private(set) var ceiling: UInt32 = 0
     /// The shortest that died.
-    private var failed: UInt32?
+    private(set) var failed: UInt32?
     private var answerCount = 0
+
+    init() {}
+
+    /// What was learnt before; 0: nothing.
+    init(learnt: UInt32, ceiling: UInt32, failed: UInt32) {
+        self.ceiling = ceiling
+        // Below what a gateway grants, or without an end to grow to, it is no heartbeat of ours.
+        if (Limits.leastHeartbeatSeconds...max(ceiling, Limits.leastHeartbeatSeconds)).contains(learnt) {
+            self.learnt = learnt
+        }
+        self.failed = failed > 0 ? failed : nil
+    }
 
     /// The gateway named the session's heartbeat.
     mutating func agreed(_ seconds: UInt32) {

@@ -52,6 +52,13 @@ enum Limits {
     static let answersBeforeRetrial = 32
     /// What was shown or acted on and is not reported yet; as `openedCount`.
     static let reportCount = 256
+    /// Threads that look up names and have not come back: a name server that does not answer holds one for minutes.
+    static let backgroundThreadCount = 8
+    /// Networks of which the learnt heartbeat is kept, and the bytes of a network's name.
+    static let networkCount = 8
+    static let networkNameByteCount = 64
+    /// Reports of one HTTPS call (docs/Semantics.md, "Receipts").
+    static let receiptEventCount = 32
     /// A fetch is complete when the gateway has been silent for so long: several round trips of a slow network.
     static let fetchQuietMilliseconds: Int64 = 1_500
     /// Events that wait for a loop over them; older ones are dropped.

@@ -209,9 +209,17 @@ public final class LongwireClient: Sendable {
 
     /// The network is back, or is another one: the client ends a wait of its own, or tests the path it has.
     ///
-    /// On Apple's systems it finds out by itself.
+    /// On Apple's systems it finds out by itself, and tells networks apart by their kind.
+    ///
+    /// - Parameter name: the app's own name for the network, at most 64 bytes of it count. What a network has taught about
+    ///   silent connections is kept under its name, also across starts. `nil`: an unknown one, of which nothing is known.
+    /// - Returns: false when the client does not run.
     @discardableResult
-    public func networkChanged() -> Bool { post(.networkChanged) }
+    public func networkChanged(named name: String? = nil) -> Bool {
+        post(
+            .networkChanged(
+                name: name.map { String(decoding: $0.utf8.prefix(Limits.networkNameByteCount), as: UTF8.self) }))
+    }
 
     // MARK: Notifications
 

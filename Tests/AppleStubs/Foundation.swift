@@ -20,7 +20,24 @@ public final class FileManager: Sendable {
     public func contents(atPath: String) -> Data? { nil }
 }
 
-public struct URL: Sendable { public var path: String { "" } }
+public struct URL: Sendable {
+    public init?(string: String) {}
+    public var path: String { "" }
+}
+
+public struct URLRequest: Sendable {
+    public init(url: URL) {}
+    public var httpMethod: String?
+    public var httpBody: Data?
+    public var timeoutInterval: Double = 60
+    public mutating func setValue(_ value: String?, forHTTPHeaderField field: String) {}
+}
+open class URLResponse: @unchecked Sendable { public init() {} }
+public final class HTTPURLResponse: URLResponse, @unchecked Sendable { public var statusCode: Int { 0 } }
+public final class URLSession: Sendable {
+    public static var shared: URLSession { URLSession() }
+    public func data(for request: URLRequest) async throws -> (Data, URLResponse) { (Data([]), URLResponse()) }
+}
 public func NSTemporaryDirectory() -> String { "" }
 extension FileManager {
     public func containerURL(forSecurityApplicationGroupIdentifier: String) -> URL? { nil }

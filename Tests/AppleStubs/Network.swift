@@ -61,6 +61,10 @@ public final class NWConnection: Sendable {
 public struct NWPath: Sendable {
     public enum Status: Sendable { case satisfied, unsatisfied, requiresConnection }
     public var status: Status
+    public func usesInterfaceType(_ type: NWInterface.InterfaceType) -> Bool { false }
+}
+public struct NWInterface: Sendable {
+    public enum InterfaceType: Sendable { case other, wifi, cellular, wiredEthernet, loopback }
 }
 
 public final class NWPathMonitor: Sendable {

@@ -109,6 +109,31 @@ struct ClientReportTests {
         #expect(asked == [45, 60], "the length that died is tried again only after many answers")
     }
 
+    @Test("what a network has taught is asked for again after a restart, and on no other network")
+    func heartbeatOfNetwork() throws {
+        var driver = try CoreDriver.ready()
+        driver.perform(.networkChanged(name: "wifi"))
+        try driver.receive(Pong(nonce: try #require(driver.pings.last).nonce))
+        driver.pass(milliseconds: 60_000)
+        driver.pass(milliseconds: Limits.pongMilliseconds)
+        driver.pass(milliseconds: 10_000)
+        driver.connect()
+        #expect(driver.hellos.last?.heartbeatSeconds == 30)
+        let stored = try ClientState(serialized: try #require(driver.stored).serialized)
+
+        var again = try CoreDriver.ready(stored)
+        #expect(again.hellos.last?.heartbeatSeconds == 30)
+        for (name, seconds) in [("cellular", 0), ("wifi", 30), (nil, 0)] as [(String?, UInt32)] {
+            again.perform(.networkChanged(name: name))
+            again.core.disconnected(reason: "reset", at: again.now)
+            again.turn()
+            again.pass(milliseconds: 10_000)
+            again.connect()
+            #expect(again.hellos.last?.heartbeatSeconds == seconds)
+            try again.welcome()
+        }
+    }
+
     @Test("a connection that dies in traffic teaches nothing about silence")
     func heartbeatInTraffic() throws {
         var driver = try CoreDriver.ready()

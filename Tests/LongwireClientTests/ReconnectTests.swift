@@ -203,9 +203,9 @@ struct ReconnectTests {
     @Test("a network that is back ends the client's own wait within a second, and tests a path that stands")
     func networkChanged() throws {
         var driver = try CoreDriver.ready()
-        driver.perform(.networkChanged)
+        driver.perform(.networkChanged(name: nil))
         #expect(driver.pings.count == 1)
-        driver.perform(.networkChanged)
+        driver.perform(.networkChanged(name: nil))
         #expect(driver.pings.count == 1, "one test at a time")
         driver.pass(milliseconds: Limits.pongMilliseconds)
         for _ in 0..<12 {
@@ -214,7 +214,7 @@ struct ReconnectTests {
             driver.turn()
         }
         let attempts = driver.connectedTo.count
-        driver.perform(.networkChanged)
+        driver.perform(.networkChanged(name: nil))
         driver.pass(milliseconds: Limits.backoffBaseMilliseconds)
         #expect(driver.connectedTo.count == attempts + 1)
     }
@@ -224,7 +224,7 @@ struct ReconnectTests {
         var driver = try CoreDriver.ready()
         try driver.close(.shuttingDown) { ($0.retryAfterMinimum, $0.retryAfterMaximum) = (60_000, 60_000) }
         let attempts = driver.connectedTo.count
-        driver.perform(.networkChanged)
+        driver.perform(.networkChanged(name: nil))
         driver.pass(milliseconds: 59_000)
         #expect(driver.connectedTo.count == attempts)
         driver.pass(milliseconds: 1_000)

@@ -15,6 +15,8 @@ struct StateStoreTests {
         state.opened = [MessageID(high: 1, low: 1), MessageID(high: 1, low: 2)]
         state.unreportedOpened = [MessageID(high: 1, low: 2)]
         state.unreported = [.shown(MessageID(high: 1, low: 3)), .action(90_001, MessageID(high: 1, low: 4))]
+        state.keep(HeartbeatPlan(learnt: 60, ceiling: 300, failed: 90), on: "wifi \n")
+        state.keep(HeartbeatPlan(learnt: 45, ceiling: 240, failed: 0), on: "")
         return state
     }
 
@@ -41,11 +43,37 @@ struct StateStoreTests {
             #expect(throws: LongwireClientError.self) { try ClientState(serialized: Array(whole[..<end])) }
         }
         for text in [
-            "longwire state 3\nend\n", "longwire state 2\nshown 12\nend\n", "longwire state 2\naction 1\nend\n",
+            "longwire state 4\nend\n", "longwire state 3\nheartbeat - 1 2\nend\n",
+            "longwire state 3\nheartbeat x 1 2 3\nend\n", "longwire state 2\nshown 12\nend\n",
+            "longwire state 2\naction 1\nend\n",
             "longwire state 1\nsurprise 1\nend\n", "longwire state 1\ncid 12\nend\n",
         ] {
             #expect(throws: LongwireClientError.self) { try ClientState(serialized: Array(text.utf8)) }
         }
+    }
+
+    @Test("states of earlier versions are read", arguments: ["longwire state 1", "longwire state 2"])
+    func earlier(firstLine: String) throws {
+        var old = sample()
+        old.heartbeats = []
+        if firstLine.hasSuffix("1") { old.unreported = [] }
+        let text = String(decoding: old.serialized, as: UTF8.self)
+            .replacingOccurrences(of: "longwire state 3", with: firstLine)
+        #expect(try ClientState(serialized: Array(text.utf8)) == old)
+    }
+
+    @Test("heartbeats of the eight last networks are kept, and only those that make sense")
+    func heartbeats() throws {
+        var state = ClientState(appID: "demo")
+        for number in 0..<10 { state.keep(HeartbeatPlan(learnt: 60, ceiling: 300, failed: 90), on: "\(number)") }
+        state.keep(HeartbeatPlan(learnt: 90, ceiling: 300, failed: 0), on: "3")
+        #expect(state.heartbeats.map(\.network) == ["2", "4", "5", "6", "7", "8", "9", "3"])
+        #expect(state.heartbeat(on: "3").learnt == 90 && state.heartbeat(on: "0").learnt == nil)
+        for (learnt, ceiling) in [(7, 300), (400, 300), (0, 300)] as [(UInt32, UInt32)] {
+            #expect(HeartbeatPlan(learnt: learnt, ceiling: ceiling, failed: 0).learnt == nil)
+        }
+        state.forgetRegistration()
+        #expect(state.heartbeats.count == 8)
     }
 
     @Test("a file store begins empty, replaces as a whole, keeps the secret to its owner, and leaves nothing beside it")

@@ -61,6 +61,11 @@ struct TransportTests {
         try body(TLSContext(certificatePath: certificate, keyPath: key), certificate, digest)
     }
 
+    /// Waits until the name is found and the connection begun: a peer that accepts before that waits for ever.
+    private static func begin(_ transport: SocketTransport) throws {
+        while transport.interest == nil { try transport.serve() }
+    }
+
     /// Drives both sides until the client's is open; throws what the client's throws.
     private static func open(_ transport: SocketTransport, _ peer: Peer) throws {
         while !transport.isOpen {
@@ -80,6 +85,7 @@ struct TransportTests {
         var peer = try Peer()
         let transport = try SocketTransport(
             to: Endpoint(host: "127.0.0.1", port: peer.port), security: nil, wake: {})
+        try Self.begin(transport)
         try peer.accept()
         try Self.open(transport, peer)
         try transport.write([1, 2, 3])
@@ -90,6 +96,94 @@ struct TransportTests {
 
         #expect(try Self.readAll(transport, 2) == [4, 5])
         #expect(throws: TransportFailure.self) { while true { _ = try transport.read() } }
+    }
+
+    /// A name server that answers when the test says so.
+    private final class SlowNames: Sendable {
+        let latch = Latch()
+        let port: UInt16
+        init(port: UInt16) { self.port = port }
+
+        func look(_ endpoint: Endpoint) -> SocketTransport.Addresses {
+            latch.wait()
+            return SocketTransport.addresses(of: Endpoint(host: "127.0.0.1", port: port))
+        }
+    }
+
+    @Test("a name that takes its time is waited for by nobody, and then connected to")
+    func slowName() throws {
+        var peer = try Peer()
+        defer { peer.end() }
+        let (names, woken) = (SlowNames(port: peer.port), Latch())
+        let transport = try SocketTransport(
+            to: Endpoint(host: "gateway.example", port: 7), security: nil, wake: { woken.open() },
+            resolve: { names.look($0) })
+        try transport.serve()
+        #expect(!transport.isOpen && transport.interest == nil, "there is nothing that poll could wait for")
+        names.latch.open()
+        woken.wait()
+        try transport.serve()
+        try Self.begin(transport)
+        try peer.accept()
+        try Self.open(transport, peer)
+    }
+
+    @Test("a name that cannot be found is a failure with the system's words")
+    func unknownName() throws {
+        let woken = Latch()
+        let transport = try SocketTransport(
+            to: Endpoint(host: "name.invalid", port: 7), security: nil, wake: { woken.open() },
+            resolve: { _ in .failure(TransportFailure(reason: "no such name")) })
+        woken.wait()
+        #expect(throws: TransportFailure(reason: "no such name")) { try transport.serve() }
+    }
+
+    @Test("a client that waits for a name stops at once")
+    func stopWhileResolving() throws {
+        let (names, begun, ended) = (SlowNames(port: 7), Latch(), Latch())
+        let mailbox = try ClientMailbox()
+        let core = ClientCore(
+            configuration: ClientConfiguration(host: "gateway.example", port: 7, appID: "demo", appSecret: "s"),
+            state: nil, cryptography: SystemCryptography(), seed: 1)
+        let runner = ClientRunner(
+            core: core, mailbox: mailbox, store: MemoryStateStore(),
+            makeTransport: { (endpoint, security, wake) throws(TransportFailure) in
+                let transport = try SocketTransport(
+                    to: endpoint, security: security, wake: wake, resolve: { names.look($0) })
+                begun.open()
+                return transport
+            },
+            handler: { _ in .processed }, events: { _ in })
+        try #require(
+            ClientThread.start {
+                runner.run()
+                ended.open()
+            })
+        begun.wait()
+        #expect(mailbox.post(.stop))
+        // The name is still looked for: a client that waited for it would never end.
+        ended.wait()
+        names.latch.open()
+    }
+
+    @Test("no more than a few look-ups hang at a time")
+    func manySlowNames() throws {
+        let (names, allowance) = (SlowNames(port: 7), ThreadAllowance())
+        var transports: [SocketTransport] = []
+        var refused: TransportFailure?
+        while refused == nil, transports.count <= Limits.backgroundThreadCount {
+            do throws(TransportFailure) {
+                transports.append(
+                    try SocketTransport(
+                        to: Endpoint(host: "gateway.example", port: 7), security: nil, wake: {}, within: allowance,
+                        resolve: { names.look($0) }))
+            } catch {
+                refused = error
+            }
+        }
+        names.latch.open()
+        #expect(transports.count == Limits.backgroundThreadCount)
+        #expect(refused?.reason == "cannot look up gateway.example: earlier look-ups have not come back")
     }
 
     @Test("a port where nobody listens is a failure, not a wait")
@@ -113,6 +207,7 @@ struct TransportTests {
                 let security = TransportSecurity(trustedCertificatesPath: certificate, pins: pins)
                 let transport = try SocketTransport(
                     to: Endpoint(host: "127.0.0.1", port: peer.port), security: security, wake: {})
+                try Self.begin(transport)
                 try peer.accept(context)
                 guard isBelieved else {
                     #expect(throws: TransportFailure.self) { try Self.open(transport, peer) }
@@ -135,6 +230,7 @@ struct TransportTests {
             defer { peer.end() }
             let transport = try SocketTransport(
                 to: Endpoint(host: "127.0.0.1", port: peer.port), security: TransportSecurity(pins: [digest]), wake: {})
+            try Self.begin(transport)
             try peer.accept(context)
             #expect(throws: TransportFailure.self) { try Self.open(transport, peer) }
         }

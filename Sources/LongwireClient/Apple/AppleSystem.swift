@@ -17,13 +17,14 @@ public struct SystemCryptography: ClientCryptography {
     public func randomWord() -> UInt64 { UInt64.random(in: .min ... .max) }
 }
 
-/// Calls back whenever the system has a usable network, until it is released.
+/// Calls back with its kind whenever the system has a usable network, until it is released.
 final class NetworkWatch {
     private let monitor = NWPathMonitor()
 
-    init(onUsable: @escaping @Sendable () -> Void) {
+    init(onUsable: @escaping @Sendable (_ name: String?) -> Void) {
         monitor.pathUpdateHandler = { path in
-            if path.status == .satisfied { onUsable() }
+            guard path.status == .satisfied else { return }
+            onUsable(path.usesInterfaceType(.cellular) ? "cellular" : path.usesInterfaceType(.wifi) ? "wifi" : "other")
         }
         monitor.start(queue: DispatchQueue(label: "longwire.network"))
     }

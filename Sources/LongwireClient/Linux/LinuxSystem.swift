@@ -16,6 +16,6 @@ public struct SystemCryptography: ClientCryptography {
 
 /// Linux tells no program of ours that the network changed: an app calls `networkChanged` where it knows.
 final class NetworkWatch {
-    init(onUsable: @escaping @Sendable () -> Void) {}
+    init(onUsable: @escaping @Sendable (_ name: String?) -> Void) {}
 }
 #endif

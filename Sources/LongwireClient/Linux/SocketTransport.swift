@@ -5,28 +5,35 @@ internal import Glibc
 
 /// A non-blocking socket, with TLS by OpenSSL.
 final class SocketTransport: ClientTransport {
-    private enum Phase { case connecting, handshake, open }
+    private enum Phase { case resolving, connecting, handshake, open }
 
     private let endpoint: Endpoint
     private let security: TransportSecurity?
-    private var phase = Phase.connecting
+    private let lookUp: BackgroundWork<Addresses>
+    private var phase = Phase.resolving
     private var descriptor: CInt = -1
     private var tls: TLSSession?
     private var handshakeEvents = Int16(POLLOUT)
     /// Addresses of the name that were not tried yet, the next one last.
-    private var candidates: [[UInt8]]
+    private var candidates: [[UInt8]] = []
     private var outbox: [UInt8] = []
     private(set) var hasMoreToRead = false
     /// What ended the connection; thrown when everything before it has been read.
     private var end: TransportFailure?
 
-    /// Resolves the name, which may block, and begins to connect; `wake` is not needed, since `poll` sees the socket.
+    typealias Addresses = Result<[[UInt8]], TransportFailure>
+
+    /// Begins to look up the name on another thread, which calls `wake` behind it; later `poll` sees the socket.
     init(
-        to endpoint: Endpoint, security: TransportSecurity?, wake: @escaping @Sendable () -> Void
+        to endpoint: Endpoint, security: TransportSecurity?, wake: @escaping @Sendable () -> Void,
+        within allowance: ThreadAllowance = .shared,
+        resolve: @escaping @Sendable (Endpoint) -> Addresses = { SocketTransport.addresses(of: $0) }
     ) throws(TransportFailure) {
         (self.endpoint, self.security) = (endpoint, security)
-        candidates = try Self.resolve(endpoint).reversed()
-        try connectToNext(after: "no address")
+        guard let lookUp = BackgroundWork(within: allowance, { resolve(endpoint) }, wake: wake) else {
+            throw TransportFailure(reason: "cannot look up \(endpoint.host): earlier look-ups have not come back")
+        }
+        self.lookUp = lookUp
     }
 
     deinit { close() }
@@ -36,27 +43,29 @@ final class SocketTransport: ClientTransport {
     var interest: PollInterest? {
         let events: Int16 =
             switch phase {
+            case .resolving: 0
             case .connecting: Int16(POLLOUT)
             case .handshake: handshakeEvents
             case .open: Int16(POLLIN) | (outbox.isEmpty ? 0 : Int16(POLLOUT))
             }
-        return PollInterest(descriptor: descriptor, events: events)
+        return phase == .resolving ? nil : PollInterest(descriptor: descriptor, events: events)
     }
 
     // MARK: Connecting
 
-    private static func resolve(_ endpoint: Endpoint) throws(TransportFailure) -> [[UInt8]] {
+    /// Asks the system, which may block.
+    static func addresses(of endpoint: Endpoint) -> Addresses {
         var hints = addrinfo()
         (hints.ai_family, hints.ai_socktype) = (AF_UNSPEC, CInt(SOCK_STREAM.rawValue))
         var list: UnsafeMutablePointer<addrinfo>?
         let code = getaddrinfo(endpoint.host, String(endpoint.port), &hints, &list)
         guard code == 0 else {
-            throw TransportFailure(reason: "cannot find \(endpoint.host): \(String(cString: gai_strerror(code)))")
+            let reason = "cannot find \(endpoint.host): \(String(cString: gai_strerror(code)))"
+            return .failure(TransportFailure(reason: reason))
         }
         defer { freeaddrinfo(list) }
-        return sequence(first: list) { $0?.pointee.ai_next }.prefix { $0 != nil }.compactMap { entry in
-            entry.map { Array(UnsafeRawBufferPointer(start: $0.pointee.ai_addr, count: Int($0.pointee.ai_addrlen))) }
-        }
+        let entries = sequence(first: list) { $0?.pointee.ai_next }.prefix { $0 != nil }.compactMap { $0?.pointee }
+        return .success(entries.map { Array(UnsafeRawBufferPointer(start: $0.ai_addr, count: Int($0.ai_addrlen))) })
     }
 
     private func connectToNext(after failure: String) throws(TransportFailure) {
@@ -79,6 +88,11 @@ final class SocketTransport: ClientTransport {
     }
 
     func serve() throws(TransportFailure) {
+        if phase == .resolving {
+            guard let addresses = lookUp.value else { return }
+            (candidates, phase) = (try addresses.get().reversed(), .connecting)
+            try connectToNext(after: "no address")
+        }
         if phase == .connecting {
             guard isReady(for: POLLOUT, within: 0) else { return }
             var error: CInt = 0

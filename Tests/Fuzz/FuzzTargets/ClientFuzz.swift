@@ -160,7 +160,7 @@ private struct ClientWorld {
         let states: [ApplicationState] = [.foreground, .background, .terminated]
         let command: ClientCommand =
             switch script.choice(10) {
-            case 9: .networkChanged
+            case 9: .networkChanged(name: script.pick([nil, "", "wifi", "cellular"]))
             case 0: .stop
             case 1, 2: .applicationState(script.pick(states), keepsRunning: script.flag())
             case 3: .badge(Int32(truncatingIfNeeded: script.number()))

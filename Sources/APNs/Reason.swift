@@ -33,6 +33,16 @@ package enum Reason: String, Sendable, CaseIterable {
     case internalServerError = "InternalServerError"
     case serviceUnavailable = "ServiceUnavailable"
     case shutdown = "Shutdown"
+    // Of channels and broadcasts.
+    case featureNotEnabled = "FeatureNotEnabled"
+    case missingChannelID = "MissingChannelId"
+    case badChannelID = "BadChannelId"
+    case channelNotRegistered = "ChannelNotRegistered"
+    case badRequestParams = "BadRequestParams"
+    case badRequestPayload = "BadRequestPayload"
+    case missingPushType = "MissingPushType"
+    case cannotCreateChannel = "CannotCreateChannelConfig"
+    case topicMismatch = "TopicMismatch"
 }
 
 /// What the sender does about an answer.
@@ -65,10 +75,12 @@ extension Reason {
         switch self {
         case .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority, .badTopic,
             .deviceTokenNotForTopic, .duplicateHeaders, .idleTimeout, .invalidPushType, .missingDeviceToken,
-            .missingTopic, .payloadEmpty, .topicDisallowed:
+            .missingTopic, .payloadEmpty, .topicDisallowed, .featureNotEnabled, .missingChannelID, .badChannelID,
+            .channelNotRegistered, .badRequestParams, .badRequestPayload, .missingPushType, .cannotCreateChannel:
             400
         case .badCertificate, .badCertificateEnvironment, .badEnvironmentKey, .badEnvironmentKeyID,
-            .expiredProviderToken, .forbidden, .invalidProviderToken, .missingProviderToken, .unrelatedKeyID:
+            .expiredProviderToken, .forbidden, .invalidProviderToken, .missingProviderToken, .unrelatedKeyID,
+            .topicMismatch:
             403
         case .badPath: 404
         case .methodNotAllowed: 405
@@ -90,12 +102,15 @@ extension Reason {
         case .tooManyProviderTokenUpdates: .keepProviderToken
         case .tooManyRequests: .slowDownToken
         case .badCertificate, .badCertificateEnvironment, .badEnvironmentKey, .badEnvironmentKeyID, .forbidden,
-            .invalidProviderToken, .missingProviderToken, .unrelatedKeyID, .topicDisallowed, .badTopic:
+            .invalidProviderToken, .missingProviderToken, .unrelatedKeyID, .topicDisallowed, .badTopic,
+            .topicMismatch:
             .restCredential
         case .idleTimeout, .shutdown: .reconnect
         case .internalServerError, .serviceUnavailable: .retry
         case .badCollapseID, .badExpirationDate, .badMessageID, .badPriority, .duplicateHeaders, .invalidPushType,
-            .missingDeviceToken, .missingTopic, .payloadEmpty, .badPath, .methodNotAllowed, .payloadTooLarge:
+            .missingDeviceToken, .missingTopic, .payloadEmpty, .badPath, .methodNotAllowed, .payloadTooLarge,
+            .featureNotEnabled, .missingChannelID, .badChannelID, .channelNotRegistered, .badRequestParams,
+            .badRequestPayload, .missingPushType, .cannotCreateChannel:
             .reject
         }
     }
@@ -141,6 +156,17 @@ extension Reason {
         case .internalServerError: "Apple's service failed; the sender tries again"
         case .serviceUnavailable: "Apple's service is not available; the sender tries again"
         case .shutdown: "Apple's server shuts down; the sender opens another connection"
+        case .featureNotEnabled:
+            "the app may not broadcast: enable Broadcast Capability of its identifier in the developer account"
+        case .missingChannelID: "the request names no channel"
+        case .badChannelID: "the channel's id is not the base64 that its creation answered"
+        case .channelNotRegistered:
+            "the channel does not exist: it was deleted, or belongs to another app or the other environment"
+        case .badRequestParams: "the request has an attribute that Apple does not know"
+        case .badRequestPayload: "the body cannot be read: give a JSON object with aps"
+        case .missingPushType: "the push type is missing: report this as a fault of the sender"
+        case .cannotCreateChannel: "the app has as many channels as Apple allows: delete some"
+        case .topicMismatch: "the key or the certificate is not for this bundle id"
         }
     }
 }

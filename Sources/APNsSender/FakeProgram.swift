@@ -47,8 +47,9 @@ final class FakeProgram {
                 throw Failure(description: "\(file) cannot be written: \(SystemError.last("open"))")
             }
         }
-        for (environment, text) in [
-            (Environment.production, arguments.production), (.sandbox, arguments.sandbox),
+        for (environment, text, channelText) in [
+            (Environment.production, arguments.production, arguments.productionChannels),
+            (.sandbox, arguments.sandbox, arguments.sandboxChannels),
         ] {
             let context = try TLSContext(certificatePath: certificate, keyPath: certificateKey)
             context.requireHTTP2()
@@ -56,8 +57,10 @@ final class FakeProgram {
                 on: loop, environment: environment, tls: context, keys: [key], script: script,
                 record: record < 0 ? nil : { [unowned self] in note($0) })
             try fake.listen(try ListeningSocket(text))
+            try fake.listenForChannels(try ListeningSocket(channelText))
             fakes[environment] = fake
             addresses.append((environment.rawValue, fake.address.map { "\($0)" } ?? text))
+            addresses.append((environment.rawValue + "Channels", fake.channelAddress.map { "\($0)" } ?? channelText))
         }
         let socket = try ListeningSocket(arguments.page)
         addresses.append(("page", "http://\(socket.address)/"))

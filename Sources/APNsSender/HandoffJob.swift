@@ -114,7 +114,7 @@ struct HandoffJobReader {
                 notification: notification, facts: Self.facts(of: body)))
     }
 
-    private static func facts(of body: JSONValue) -> BodyFacts {
+    static func facts(of body: JSONValue) -> BodyFacts {
         var facts = BodyFacts()
         facts.isObject = body.kind == .object
         guard let aps = body["aps"], aps.kind == .object else { return facts }

@@ -38,7 +38,7 @@ enum HookIntake {
     }
 
     /// Looks at every byte, so that the time taken tells nothing of where two differ.
-    private static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
+    static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
         guard left.count == right.count else { return false }
         return zip(left, right).reduce(0) { $0 | $1.0 ^ $1.1 } == 0
     }

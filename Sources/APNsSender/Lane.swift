@@ -244,7 +244,7 @@ final class Lane {
             return sender.finish(job, .badToken, Reason.badDeviceToken.rawValue)
         }
         switch Reason(rawValue: answer.reason) {
-        case .topicDisallowed, .badTopic:
+        case .topicDisallowed, .badTopic, .topicMismatch:
             let topic = job.notification.fullTopic
             if restingTopics.count >= 1_000 { restingTopics = [:] }
             restingTopics[topic] = sender.loop.now + limits.rest.lowerBound

@@ -31,8 +31,11 @@ public enum LongwireAPNsMain {
             case .check: return try check(parsed)
             case .doctor: return try doctor(parsed)
             case .fake: return try fake(parsed, &signals)
+            case .channel, .broadcast: return try channel(parsed)
             case .run: return try send(parsed, &signals)
             }
+        } catch let error as SenderArguments.UsageError {
+            return fail(error.description, 64)
         } catch let error as ConfigurationError {
             return fail(error.description, 78)
         } catch let error as TLSFailure {
@@ -62,6 +65,12 @@ public enum LongwireAPNsMain {
             try configuration(parsed), topic: parsed.topic ?? "", token: parsed.token, environment: parsed.environment,
             tell: { _ = tell($0) })
         return doctor.run() ? 0 : 1
+    }
+
+    private static func channel(_ parsed: SenderArguments) throws -> Int32 {
+        let (text, isDone) = try ChannelCommand(try configuration(parsed), parsed).run()
+        let code = tell(text)
+        return isDone ? code : 1
     }
 
     private static func send(_ parsed: SenderArguments, _ signals: inout sigset_t) throws -> Int32 {

@@ -146,16 +146,23 @@ final class Sender {
 
     /// The lane of an app's credential; `nil` when none is configured for the environment.
     func lane(of appID: String, _ environment: Environment) -> Lane? {
-        let candidates = credentials[appID] ?? otherCredentials
-        guard let credential = candidates.first(where: { $0.environments.contains(environment) }),
-            let endpoint = endpoints[environment]
-        else { return nil }
+        guard let credential = credential(of: appID, environment), let endpoint = endpoints[environment] else {
+            return nil
+        }
         let key = "\(credential.name)/\(environment.rawValue)"
         if let lane = lanes[key] { return lane }
         let lane = Lane(credential, environment, at: endpoint, limits: limits, of: self)
         lanes[key] = lane
         return lane
     }
+
+    /// The credential of an app for an environment; `nil` when none is configured.
+    func credential(of appID: String, _ environment: Environment) -> Credential? {
+        (credentials[appID] ?? otherCredentials).first { $0.environments.contains(environment) }
+    }
+
+    /// Where notifications of an environment go.
+    func endpoint(of environment: Environment) -> Lane.Endpoint? { endpoints[environment] }
 
     /// For a reload: the lanes of now, which go on as retired ones.
     func takeLanes() -> [Lane] {

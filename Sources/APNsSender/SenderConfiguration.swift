@@ -41,11 +41,15 @@ struct SenderConfiguration {
     var leases: Bool
     var hook: Hook?
     var endpoints: [Environment: Lane.Endpoint]
+    /// Where channels are managed.
+    var channelEndpoints: [Environment: Lane.Endpoint]
     var appleAuthorities: String?
     var limits: Lane.Limits
     var stopMilliseconds: UInt64
     var credentials: [CredentialEntry]
     var admin: ListenAddress?
+    /// What callers of `/v1/channels` and `/v1/broadcasts` show; empty: these are closed.
+    var adminTokens: [Secret]
     var warnings: [String] = []
 
     /// Reads and checks the file, and the secrets that it names; `--check` does just this.
@@ -99,14 +103,22 @@ private struct SenderConfigurationReader {
         }
         var hook: SenderConfiguration.Hook?
         if let object = root.object("hook") { hook = readHook(object) }
-        let (endpoints, authorities, limits) = apple(root.object("apple"))
+        let (endpoints, channelEndpoints, authorities, limits) = apple(root.object("apple"))
         var credentials: [SenderConfiguration.CredentialEntry] = []
         for object in root.objects("credentials", limit: 1_000) ?? [] {
             if let credential = readCredential(object) { credentials.append(credential) }
         }
         if credentials.isEmpty { root.report("credentials", "missing; at least one key or certificate") }
         checkNames(credentials, root)
-        let admin = root.object("admin").flatMap { readAdmin($0) }
+        var adminTokens: [Secret] = []
+        var admin: ListenAddress?
+        if let object = root.object("admin") {
+            admin = address(object, "listen")
+            if object.has("token") || object.has("tokenFile") {
+                adminTokens = secrets.read(object, "token", 16...4_096) ?? []
+            }
+            object.finish()
+        }
         let stop = root.integer("stopSeconds", in: 0...300) ?? 10
         root.finish()
         // A request begins only when it ends within its job's lease, so that a lease must leave time to begin it.
@@ -116,8 +128,9 @@ private struct SenderConfigurationReader {
         if !leases, hook == nil { root.report("hook", "missing; with gateway.lease false the hook is the only way in") }
         return SenderConfiguration(
             file: file, link: link, tokens: tokens, leases: leases, hook: hook, endpoints: endpoints,
-            appleAuthorities: authorities, limits: limits, stopMilliseconds: UInt64(stop) * 1_000,
-            credentials: credentials, admin: admin, warnings: secrets.warnings)
+            channelEndpoints: channelEndpoints, appleAuthorities: authorities, limits: limits,
+            stopMilliseconds: UInt64(stop) * 1_000,
+            credentials: credentials, admin: admin, adminTokens: adminTokens, warnings: secrets.warnings)
     }
 
     private func read(_ gateway: ConfigurationObject, _ link: inout GatewayLink.Settings, _ leases: inout Bool) {
@@ -149,11 +162,6 @@ private struct SenderConfigurationReader {
         return SenderConfiguration.Hook(listen: listen, secrets: secrets)
     }
 
-    private func readAdmin(_ object: ConfigurationObject) -> ListenAddress? {
-        defer { object.finish() }
-        return address(object, "listen")
-    }
-
     private func address(_ object: ConfigurationObject, _ key: String) -> ListenAddress? {
         object.string(key, allowed: "HOST:PORT with a numeric host", where: { ListenAddress($0) != nil })
             .flatMap { ListenAddress($0) }
@@ -161,20 +169,25 @@ private struct SenderConfigurationReader {
 
     private func apple(
         _ object: ConfigurationObject?
-    ) -> ([Environment: Lane.Endpoint], authorities: String?, Lane.Limits) {
+    ) -> (
+        [Environment: Lane.Endpoint], channels: [Environment: Lane.Endpoint], authorities: String?, Lane.Limits
+    ) {
         var endpoints: [Environment: Lane.Endpoint] = [:]
+        var channels: [Environment: Lane.Endpoint] = [:]
         for environment in Environment.allCases {
             endpoints[environment] = Lane.Endpoint(host: environment.host, port: 443)
+            channels[environment] = Lane.Endpoint(host: environment.channelHost, port: environment.channelPort)
         }
         var limits = Lane.Limits()
-        guard let object else { return (endpoints, nil, limits) }
+        guard let object else { return (endpoints, channels, nil, limits) }
         defer { object.finish() }
+        func endpoint(_ key: String) -> Lane.Endpoint? {
+            object.string(key, allowed: "HOST or HOST:PORT", where: { Self.endpoint($0) != nil })
+                .flatMap(Self.endpoint)
+        }
         for environment in Environment.allCases {
-            guard
-                let text = object.string(
-                    environment.rawValue, allowed: "HOST or HOST:PORT", where: { Self.endpoint($0) != nil })
-            else { continue }
-            endpoints[environment] = Self.endpoint(text)
+            if let given = endpoint(environment.rawValue) { endpoints[environment] = given }
+            if let given = endpoint(environment.rawValue + "Channels") { channels[environment] = given }
         }
         limits.connections = Int(object.integer("connections", in: 1...100) ?? Int64(limits.connections))
         limits.streams = Int(object.integer("streams", in: 1...10_000) ?? Int64(limits.streams))
@@ -183,7 +196,7 @@ private struct SenderConfigurationReader {
         limits.pingMilliseconds = UInt64(
             object.integer("pingMilliseconds", in: 100...3_600_000) ?? Int64(limits.pingMilliseconds))
         let authorities = object.string("authoritiesFile", allowed: "a path", where: { !$0.isEmpty })
-        return (endpoints, authorities.map(resolved), limits)
+        return (endpoints, channels, authorities.map(resolved), limits)
     }
 
     private static func endpoint(_ text: String) -> Lane.Endpoint? {

@@ -15,6 +15,8 @@ final class SenderProgram {
     private let resolver: Resolver
     private let sender: LoopBound<Sender>
     private let tokens: Lock<[Secret]>
+    private let adminTokens: Lock<[Secret]>
+    private let desk: LoopBound<ChannelDesk>
     private let log: SenderLog
     private let keys = KeyRing()
     private(set) var addresses: [(name: String, address: String)] = []
@@ -40,15 +42,19 @@ final class SenderProgram {
             resolver: { endpoint, done in resolver.ask(endpoint, on: loop, done) },
             results: { link.take($0) })
         self.sender = LoopBound(sender, on: loop)
-        try listen(sender)
+        let desk = ChannelDesk(of: sender, endpoints: configuration.channelEndpoints)
+        self.desk = LoopBound(desk, on: loop)
+        adminTokens = Lock(configuration.adminTokens)
+        try listen(sender, desk)
     }
 
-    private func listen(_ sender: Sender) throws {
-        let (link, leases, loop) = (link, configuration.leases, loop)
+    private func listen(_ sender: Sender, _ desk: ChannelDesk) throws {
+        let (link, leases, loop, adminTokens) = (link, configuration.leases, loop, adminTokens)
         if let address = configuration.admin {
             let socket = try ListeningSocket("\(address)")
             addresses.append(("admin", "http://\(socket.address)"))
             _ = try HTTPServer(on: loop, socket: socket) { exchange in
+                if ChannelEndpoint.handle(exchange, desk, tokens: adminTokens.withLock { $0 }) { return }
                 Self.answer(exchange, sender, link, leases: leases, now: loop.now)
             }
         }
@@ -79,7 +85,7 @@ final class SenderProgram {
         default:
             exchange.respond(
                 status: 404, contentType: "text/plain;charset=utf-8",
-                body: Array("/metrics, /healthz and /readyz are here\n".utf8))
+                body: Array("/metrics, /healthz, /readyz, /v1/channels and /v1/broadcasts are here\n".utf8))
         }
     }
 
@@ -106,6 +112,7 @@ final class SenderProgram {
             let new = try SenderConfiguration.load(configuration.file)
             let (apps, others) = try new.openCredentials(keeping: keys)
             tokens.withLock { $0 = new.tokens }
+            adminTokens.withLock { $0 = new.adminTokens }
             let credentials = Handed((apps, others))
             let sender = sender
             loop.submit {
@@ -125,7 +132,11 @@ final class SenderProgram {
         link.stopLeasing()
         link.joinLeaser()
         if !wait(milliseconds: configuration.stopMilliseconds) {
-            loop.submit { sender.wrapped.abandon() }
+            let desk = desk
+            loop.submit {
+                sender.wrapped.abandon()
+                desk.wrapped.close()
+            }
             _ = wait(milliseconds: 2_000)
         }
         link.stopReporting()

@@ -12,12 +12,17 @@ package final class FakeAPNs {
     private(set) var script: FakeScript
     private(set) var phones = FakePhones()
     private var judge: FakeJudge
+    private var channels = FakeChannels()
+    private var channelRequestCount = 0
     private let tls: TLSContext
     private let parser = JSONParser()
     private let record: (([UInt8]) -> Void)?
     private var listener: Listener?
+    private var channelListener: Listener?
     private var connections: [ObjectIdentifier: FakeConnection] = [:]
     private var connectionCount = 0
+    /// Connections that came, to both addresses.
+    package var connectionsTaken: Int { connectionCount }
     private var uses: [Int: Int] = [:]
     private var dateText: (time: Int64, text: String) = (-1, "")
     /// Answers that wait for their delay.
@@ -45,11 +50,17 @@ package final class FakeAPNs {
         listener = try Listener(on: loop, socket: socket) { [unowned self] in accept($0) }
     }
 
-    package var address: SocketAddress? { listener?.address }
+    /// Takes connections for the management of channels from a socket, too.
+    package func listenForChannels(_ socket: consuming ListeningSocket) throws(SystemError) {
+        channelListener = try Listener(on: loop, socket: socket) { [unowned self] in accept($0, isManaged: true) }
+    }
 
-    private func accept(_ detached: DetachedConnection) {
+    package var address: SocketAddress? { listener?.address }
+    package var channelAddress: SocketAddress? { channelListener?.address }
+
+    private func accept(_ detached: DetachedConnection, isManaged: Bool = false) {
         connectionCount += 1
-        let connection = FakeConnection(self, number: connectionCount)
+        let connection = FakeConnection(self, number: connectionCount, isManaged: isManaged)
         connections[ObjectIdentifier(connection)] = connection
         var settings = HTTP2Session.Settings()
         settings.concurrentStreams = script.streams
@@ -84,6 +95,13 @@ package final class FakeAPNs {
         connection.requestCount += 1
         let now = wallMilliseconds
         let request = exchange.request
+        if let topic = FakeJudge.channelTopic(of: request, isManaged: connection.isManaged) {
+            return handle(exchange, topic, connection)
+        }
+        if connection.isManaged {
+            note(exchange, 404, "BadPath", isTaken: false)
+            return exchange.answer(404, reason: "BadPath")
+        }
         if let (status, reason) = judge.refusal(of: request, now: now / 1_000, parser: parser) {
             note(exchange, status, reason, isTaken: false)
             return exchange.answer(status, reason: reason)
@@ -99,6 +117,22 @@ package final class FakeAPNs {
             phones.show(request, at: now, parser: parser)
         }
         after(rule?.delayMilliseconds ?? 0) { [unowned self] in perform(deed, exchange, rule) }
+    }
+
+    /// A request about channels, or a broadcast.
+    private func handle(_ exchange: FakeExchange, _ topic: String, _ connection: FakeConnection) {
+        let request = exchange.request
+        let verdict: FakeChannels.Verdict
+        if let refusal = judge.channelRefusal(of: request, topic: topic, now: wallMilliseconds / 1_000) {
+            verdict = FakeChannels.Verdict(status: refusal.0, reason: refusal.1)
+        } else {
+            verdict = channels.handle(request, topic: topic, isManaged: connection.isManaged, parser: parser)
+        }
+        channelRequestCount += 1
+        let number = "\(channelRequestCount)"
+        let made = "00000000-0000-4000-8000-" + String(repeating: "0", count: max(0, 12 - number.count)) + number
+        note(exchange, verdict.status, verdict.reason, isTaken: verdict.status / 100 == 2, channel: verdict.channelID)
+        exchange.answer(verdict, requestID: request.fields["apns-request-id"] ?? made)
     }
 
     private func rule(for token: String) -> FakeScript.Rule? {
@@ -151,7 +185,8 @@ package final class FakeAPNs {
     // MARK: Record
 
     private func note(
-        _ exchange: FakeExchange, _ status: Int, _ reason: String, isTaken: Bool, deed: FakeScript.Deed = .answer
+        _ exchange: FakeExchange, _ status: Int, _ reason: String, isTaken: Bool, deed: FakeScript.Deed = .answer,
+        channel: String? = nil
     ) {
         guard let record else { return }
         let request = exchange.request
@@ -167,6 +202,16 @@ package final class FakeAPNs {
         writer.integer(Int64(exchange.id))
         writer.key("token")
         writer.string(request.token)
+        if request.token.isEmpty {
+            writer.key("method")
+            writer.string(request.method)
+            writer.key("path")
+            writer.string(request.path)
+        }
+        if let channel = channel ?? request.fields["apns-channel-id"] {
+            writer.key("channelId")
+            writer.string(channel)
+        }
         if let token = judge.providerToken(of: request) {
             writer.key("keyId")
             writer.string(token.keyID)
@@ -200,6 +245,9 @@ package final class FakeAPNs {
 
     /// The phones as JSON, for the page.
     package func phonesPage() -> [UInt8] { phones.page() }
+
+    /// The channels as JSON, for the page.
+    package func channelsPage() -> [UInt8] { channels.page() }
 
     /// Taps after a number, as JSON.
     package func tapsPage(after number: Int) -> [UInt8] { phones.page(tapsAfter: number) }

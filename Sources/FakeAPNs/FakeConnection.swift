@@ -4,13 +4,15 @@ internal import HTTP2
 final class FakeConnection: HTTP2Connection {
     unowned let fake: FakeAPNs
     let number: Int
+    /// It came to the address where channels are managed.
+    let isManaged: Bool
     var requestCount = 0
     /// Requests above it were refused by a goodbye: nothing is done for them.
     private(set) var lastTaken = Int32.max
     private var refusal: [UInt8]?
 
-    init(_ fake: FakeAPNs, number: Int) {
-        (self.fake, self.number) = (fake, number)
+    init(_ fake: FakeAPNs, number: Int, isManaged: Bool) {
+        (self.fake, self.number, self.isManaged) = (fake, number, isManaged)
         super.init()
     }
 
@@ -63,6 +65,21 @@ final class FakeExchange: HTTP2Stream {
     override func receivedEnd() {
         guard let connection, id <= connection.lastTaken else { return }
         connection.fake.handle(self, connection)
+    }
+
+    /// Answers a request about channels.
+    func answer(_ verdict: FakeChannels.Verdict, requestID: String) {
+        guard !isAnswered else { return }
+        isAnswered = true
+        var headers = HTTP2Headers()
+        headers.add(":status", "\(verdict.status)")
+        if let connection { headers.add("date", connection.fake.date) }
+        headers.add("apns-request-id", requestID)
+        if let id = verdict.channelID { headers.add("apns-channel-id", id) }
+        if verdict.status == 200, request.method == "POST" { headers.add("apns-unique-id", requestID) }
+        body = verdict.reason.isEmpty ? verdict.body : Array("{\"reason\":\"\(verdict.reason)\"}".utf8)
+        if !body.isEmpty { headers.add("content-type", "application/json") }
+        connection?.session?.respond(headers, self)
     }
 
     /// Answers as Apple does: the request's id, and the reason in a JSON body.

@@ -135,7 +135,7 @@ struct FakeJudge {
     }
 
     private func fields(_ request: FakeRequest, _ topic: String) -> (Int, String)? {
-        if let id = request.fields["apns-id"], !isUUID(id) { return (400, "BadMessageId") }
+        if let id = request.fields["apns-id"], !Self.isUUID(id) { return (400, "BadMessageId") }
         if let text = request.fields["apns-expiration"] {
             guard let time = Int64(text), time >= 0 else { return (400, "BadExpirationDate") }
         }
@@ -169,11 +169,28 @@ struct FakeJudge {
         return topic
     }
 
-    private func isUUID(_ text: String) -> Bool {
+    /// The app of a path of channels; `nil` for another path, also for one of the other service.
+    static func channelTopic(of request: FakeRequest, isManaged: Bool) -> String? {
+        let parts = request.path.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+        if isManaged {
+            guard parts.count == 5, parts[0].isEmpty, parts[1...2] == ["1", "apps"],
+                parts[4] == "channels" || parts[4] == "all-channels"
+            else { return nil }
+            return parts[3]
+        }
+        return parts.count == 5 && parts[0].isEmpty && parts[1...3] == ["4", "broadcasts", "apps"] ? parts[4] : nil
+    }
+
+    /// As `refusal`, for a request about channels: its provider token alone.
+    mutating func channelRefusal(of request: FakeRequest, topic: String, now: Int64) -> (Int, String)? {
+        request.hasRepeatedField ? (400, "DuplicateHeaders") : authorization(request, topic, now)
+    }
+
+    static func isUUID(_ text: String) -> Bool {
         var place = 0
         for byte in text.utf8 {
             let isDash = place == 8 || place == 13 || place == 18 || place == 23
-            guard isDash ? byte == UInt8(ascii: "-") : isDigit(byte) else { return false }
+            guard isDash ? byte == UInt8(ascii: "-") : Self.isDigit(byte) else { return false }
             place += 1
         }
         return place == 36
@@ -181,10 +198,10 @@ struct FakeJudge {
 
     /// How many bytes a text in hexadecimal stands for; `nil` for any other text.
     private func hexByteCount(_ text: String) -> Int? {
-        text.utf8.count % 2 == 0 && text.utf8.allSatisfy { isDigit($0) } ? text.utf8.count / 2 : nil
+        text.utf8.count % 2 == 0 && text.utf8.allSatisfy { Self.isDigit($0) } ? text.utf8.count / 2 : nil
     }
 
-    private func isDigit(_ byte: UInt8) -> Bool {
+    private static func isDigit(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
             UInt8(ascii: "A")...UInt8(ascii: "F"):

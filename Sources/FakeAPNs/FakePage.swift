@@ -24,6 +24,8 @@ package final class FakePage {
             exchange.respond(status: 200, contentType: "text/html; charset=utf-8", body: Array(Self.html.utf8))
         case (.get, "/phones"):
             exchange.respond(status: 200, body: both { $0.phonesPage() })
+        case (.get, "/channels"):
+            exchange.respond(status: 200, body: both { $0.channelsPage() })
         case (.get, "/taps"):
             exchange.respond(status: 200, body: both { $0.tapsPage(after: Int(query["after"] ?? "") ?? 0) })
         case (.get, "/counts"):
@@ -85,7 +87,7 @@ package final class FakePage {
         .note.silent { opacity: .6 } .note.tapped { outline: 2px solid #2a2 }
         .note p { margin: .1rem 0 } .small { font-size: .75rem; opacity: .8; overflow-wrap: anywhere }
         </style></head><body><h1>The phones</h1>
-        <p id="state" role="status">No notification has come yet.</p><main id="phones"></main><script>
+        <p id="state" role="status">No notification has come yet.</p><main id="phones"></main><h1>The channels</h1><main id="channels"></main><script>
         const make = (name, text, type) => {
             const element = document.createElement(name)
             element.textContent = text ?? ""
@@ -116,6 +118,17 @@ package final class FakePage {
                 main.append(card)
             }
             document.getElementById("phones").replaceChildren(main)
+            const channels = document.createDocumentFragment()
+            for (const [environment, page] of Object.entries(await (await fetch("channels")).json()))
+                for (const channel of page?.channels ?? []) {
+                    const card = make("article")
+                    card.append(make("h2", environment + " " + channel.id),
+                        make("p", channel.topic + " · storage " + channel.storage, "small"),
+                        make("p", channel.broadcasts + " broadcast(s)"))
+                    if (channel.last) card.append(make("p", JSON.stringify(channel.last.aps), "note small"))
+                    channels.append(card)
+                }
+            document.getElementById("channels").replaceChildren(channels)
             if (count) document.getElementById("state").textContent = count + " phone(s)"
         }
         show(); setInterval(show, 1000)

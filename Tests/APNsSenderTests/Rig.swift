@@ -15,6 +15,7 @@ final class Rig {
     let folder: String
     private(set) var fakes: [Environment: FakeAPNs] = [:]
     private(set) var sender: Sender!
+    private(set) var desk: ChannelDesk!
     private(set) var outcomes: [JobOutcome] = []
     private(set) var records: [String] = []
     private(set) var log: [String] = []
@@ -41,6 +42,7 @@ final class Rig {
             names: "DNS:localhost", days: 2, certificatePath: folder + "/c.pem", keyPath: folder + "/k.pem")
         let key = try SigningKey(pem: try SigningKey.makePEM(), name: "the test's key")
         var endpoints: [Environment: Lane.Endpoint] = [:]
+        var channelEndpoints: [Environment: Lane.Endpoint] = [:]
         for environment in Environment.allCases {
             let context = try TLSContext(certificatePath: folder + "/c.pem", keyPath: folder + "/k.pem")
             context.requireHTTP2()
@@ -52,7 +54,10 @@ final class Rig {
                 tokenInterval: tokenInterval, script: scripts[environment] ?? FakeScript(),
                 record: { [unowned self] in records.append(String(decoding: $0, as: UTF8.self)) })
             try fake.listen(try ListeningSocket("127.0.0.1:0"))
+            try fake.listenForChannels(try ListeningSocket("127.0.0.1:0"))
             fakes[environment] = fake
+            channelEndpoints[environment] = Lane.Endpoint(
+                host: "localhost", port: try #require(fake.channelAddress).port)
             endpoints[environment] = Lane.Endpoint(host: "localhost", port: try #require(fake.address).port)
         }
         let trusting = try TLSContext(trusting: .certificates(path: folder + "/c.pem"))
@@ -73,6 +78,23 @@ final class Rig {
                 }
             },
             results: { [unowned self] in outcomes += $0 })
+        var deskLimits = ChannelDesk.Limits()
+        (deskLimits.callMilliseconds, deskLimits.calls) = (1_000, 20)
+        desk = ChannelDesk(of: sender, endpoints: channelEndpoints, limits: deskLimits)
+    }
+
+    /// Sends one request about channels and waits for what comes of it.
+    func call(
+        _ call: ChannelRequest.Call, topic: String = "com.example.app", environment: Environment = .production,
+        event: String = "update", sourceLocation: SourceLocation = #_sourceLocation
+    ) -> ChannelReport {
+        var facts = BodyFacts()
+        (facts.isObject, facts.hasAps, facts.event, facts.hasTimestamp) = (true, true, event, true)
+        let request = ChannelRequest(topic: topic, call: call)
+        var outcome: ChannelOutcome?
+        desk.perform(request, appID: "app", environment, facts: facts) { outcome = $0 }
+        run(sourceLocation: sourceLocation) { outcome != nil }
+        return ChannelReport(request, outcome ?? .unknown("none"))
     }
 
     deinit {

@@ -27,7 +27,7 @@ class FakeApple:
     def __init__(self, script=None, words=(), records=True):
         self._folder = tempfile.TemporaryDirectory(prefix="longwire-apple-")
         self.folder = pathlib.Path(self._folder.name)
-        self.production, self.sandbox, self.page = free_ports(3)
+        self.production, self.sandbox, self.page, self.production_channels, self.sandbox_channels = free_ports(5)
         self.record = self.folder / "record.jsonl"
         self.script, self.words, self.records = script, list(words), records
         self.process = None
@@ -36,8 +36,8 @@ class FakeApple:
         words = [*self.words, binary("longwire-apns"), "fake", "--folder", str(self.folder)]
         if self.records:
             words += ["--record", str(self.record)]
-        for name in ("production", "sandbox", "page"):
-            words += [f"--{name}", f"127.0.0.1:{getattr(self, name)}"]
+        for name in ("production", "sandbox", "page", "production_channels", "sandbox_channels"):
+            words += [f"--{name.replace('_', '-')}", f"127.0.0.1:{getattr(self, name)}"]
         if self.script is not None:
             (self.folder / "script.json5").write_text(json.dumps(self.script))
             words += ["--script", str(self.folder / "script.json5")]
@@ -75,6 +75,10 @@ class FakeApple:
     def phones(self, environment="production"):
         page = json.loads(self.call("GET", "/phones")[1])[environment]["phones"]
         return {phone["token"]: phone for phone in page}
+
+    def channels(self, environment="production"):
+        page = json.loads(self.call("GET", "/channels")[1])[environment]["channels"]
+        return {channel["id"]: channel for channel in page}
 
     def play(self, script):
         status, text = self.call("POST", "/script", json.dumps(script))
@@ -171,6 +175,17 @@ class Sender:
             connection.request("GET", path)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def ask(self, method, path, body=None, token=None):
+        """A call of the back end's paths; status and JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
+        try:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
         finally:
             connection.close()
 

@@ -5,6 +5,7 @@ import random
 import shutil
 import subprocess
 import time
+import urllib.parse
 
 import longwire_client
 import pytest
@@ -389,3 +390,54 @@ def test_a_configuration_that_cannot_work_is_refused_with_every_reason(apple, ow
         assert done.returncode == 78
         for part in ("apple.production", "credentials[0].key.keyId", "gateway.leases", "ten characters"):
             assert part in done.stderr, done.stderr
+
+
+def test_channels_of_live_activities_by_the_back_end_and_by_the_command_line(own_gateway, apple):
+    token = "a-token-of-the-back-end"
+    sender = Sender(own_gateway(), apple)
+    sender.sections["apple"]["productionChannels"] = f"localhost:{apple.production_channels}"
+    sender.sections["apple"]["sandboxChannels"] = f"localhost:{apple.sandbox_channels}"
+    topic = {"topic": "com.example.demo"}
+
+    def command(*words, code=0):
+        words = [binary("longwire-apns"), *words, "--config", str(sender.config), "--topic", "com.example.demo"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    with sender:
+        # Without a token in the configuration the paths are closed; beside them nothing changes.
+        assert sender.ask("GET", "/v1/channels?topic=a", token=token)[0] == 403
+        assert sender.get("/healthz")[0] == 200
+        sender._secret("back-end", token)
+        sender.sections["admin"]["tokenFile"] = "back-end"
+        sender.reload()
+        eventually(lambda: sender.ask("GET", "/v1/channels?topic=a.b", token=token)[0] == 200)
+        assert sender.ask("GET", "/v1/channels?topic=a.b", token="wrong-wrong-wrong")[0] == 401
+        status, made = sender.ask("POST", "/v1/channels", {**topic, "storage": "last"}, token)
+        assert status == 201, made
+        channel = made["channelId"]
+        query = urllib.parse.urlencode({**topic, "channelId": channel})
+        assert sender.ask("GET", f"/v1/channels?{query}", token=token)[1]["storage"] == "last"
+        assert sender.ask("GET", f"/v1/channels?{query}&environment=sandbox", token=token)[0] == 400
+        body = {"aps": {"timestamp": 1, "event": "update", "content-state": {"score": "1:0"}}}
+        status, sent = sender.ask(
+            "POST", "/v1/broadcasts", {**topic, "channelId": channel, "expiration": 2**31, "body": body}, token)
+        assert status == 200 and sent["uniqueId"], sent
+        shown = apple.channels()[channel]
+        assert (shown["broadcasts"], shown["last"], shown["storage"]) == (1, body, "last")
+        line = next(line for line in apple.requests() if line.get("path") == "/4/broadcasts/apps/com.example.demo")
+        assert (line["channelId"], line["priority"], line["pushType"]) == (channel, "10", "liveactivity")
+        # An operator does the same with the configuration's credentials.
+        other = command("channel", "create", "--storage", "none")["channelId"]
+        assert set(command("channel", "list")["channels"]) == {channel, other}
+        assert command("channel", "show", "--channel", other)["storage"] == "none"
+        command("broadcast", "--channel", other, "--priority", "5", "--body", json.dumps(body))
+        assert apple.channels()[other]["broadcasts"] == 1
+        refused = command("broadcast", "--channel", other, "--expiration", "5", "--body", json.dumps(body), code=1)
+        assert refused["error"]["code"] == "BadExpirationDate"
+        command("channel", "delete", "--channel", other)
+        assert sender.ask("DELETE", f"/v1/channels?{query}", token=token)[0] == 200
+        assert apple.channels() == {}
+        assert sender.ask("POST", "/v1/broadcasts", {**topic, "channelId": channel, "body": body}, token)[1]["error"][
+            "code"] == "ChannelNotRegistered"

@@ -1,0 +1,73 @@
+internal import APNs
+internal import Configuration
+internal import EventLoops
+internal import Platform
+internal import PushAPI
+
+/// `longwire-apns channel` and `longwire-apns broadcast`: one request by the sender's own way.
+struct ChannelCommand {
+    let configuration: SenderConfiguration
+    let wish: ChannelWish
+
+    /// - Throws: `SenderArguments.UsageError`, or why the body cannot be read.
+    init(_ configuration: SenderConfiguration, _ arguments: SenderArguments) throws {
+        self.configuration = configuration
+        let desk = arguments.desk
+        let topic = arguments.topic ?? ""
+        var facts = BodyFacts()
+        let call: ChannelRequest.Call
+        switch arguments.action {
+        case .channel(.create): call = .create(desk.storage)
+        case .channel(.list): call = .list
+        case .channel(.show): call = .read(desk.channelID)
+        case .channel(.delete): call = .delete(desk.channelID)
+        default:
+            var body = Array((desk.body ?? "").utf8)
+            if let file = desk.bodyFile {
+                body = try FileText.read(file, limit: ConfigurationLimits.fileByteCount).bytes
+            }
+            let parser = JSONParser()
+            let result: Result<JSONValue, JSONError> = body.withUnsafeBytes { bytes in
+                do throws(JSONError) { return .success(try parser.parse(bytes)) } catch { return .failure(error) }
+            }
+            guard case .success(let value) = result else {
+                throw SenderArguments.UsageError(reason: "the body is no JSON")
+            }
+            facts = HandoffJobReader.facts(of: value)
+            call = .broadcast(
+                Broadcast(
+                    channelID: desk.channelID, expiration: desk.expiration, priority: desk.priority, body: body))
+        }
+        wish = ChannelWish(
+            appID: desk.appID, arguments.environment ?? .production, ChannelRequest(topic: topic, call: call),
+            facts: facts)
+    }
+
+    /// - Returns: what to print, and whether Apple did it.
+    func run() throws -> (text: String, isDone: Bool) {
+        let loop = try EventLoop(index: 0, name: "channel")
+        defer { loop.stop() }
+        let (apps, others) = try configuration.openCredentials()
+        let sender = Sender(
+            on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
+            limits: configuration.limits, log: SenderLog { _, _ in },
+            resolver: { endpoint, done in
+                do throws(RemoteAddress.Failure) {
+                    done(.success(try RemoteAddress.resolve(host: endpoint.host, port: endpoint.port)))
+                } catch {
+                    done(.failure(error))
+                }
+            }, results: { _ in })
+        let desk = ChannelDesk(of: sender, endpoints: configuration.channelEndpoints)
+        var outcome: ChannelOutcome?
+        desk.perform(wish.request, appID: wish.appID, wish.environment, facts: wish.facts) { outcome = $0 }
+        // The desk answers within its own bound.
+        while outcome == nil {
+            loop.step(at: SystemClock.monotonicMilliseconds, isTick: true)
+            Pause.milliseconds(2)
+        }
+        desk.close()
+        let report = ChannelReport(wish.request, outcome ?? .unknown(""))
+        return (String(decoding: report.body, as: UTF8.self), report.status / 100 == 2)
+    }
+}

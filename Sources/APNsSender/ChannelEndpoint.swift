@@ -1,0 +1,264 @@
+internal import APNs
+internal import Configuration
+internal import EventLoops
+internal import PushAPI
+
+/// Channels and broadcasts on the admin listener, for the back end: `/v1/channels` and `/v1/broadcasts`.
+enum ChannelEndpoint {
+    /// Takes a request for one of its paths; false: it is for another.
+    ///
+    /// `tokens` are those that the caller may show; with none, the paths are closed.
+    static func handle(_ exchange: HTTPExchange, _ desk: ChannelDesk, tokens: [Secret]) -> Bool {
+        let target = exchange.rawTarget
+        let path = String(target.prefix { $0 != "?" })
+        guard path == "/v1/channels" || path == "/v1/broadcasts" else { return false }
+        guard !tokens.isEmpty else {
+            refuse(exchange, 403, "forbidden", "closed: give admin.tokenFile in the configuration")
+            return true
+        }
+        let given = Array((exchange.header("authorization") ?? "").utf8)
+        guard tokens.contains(where: { HookIntake.isEqual(Array("Bearer \($0.exposed)".utf8), given) }) else {
+            refuse(exchange, 401, "unauthorized", "Authorization: Bearer with a token of admin.tokenFile is missing")
+            return true
+        }
+        let wanted: ChannelWish
+        do throws(ChannelWish.Fault) {
+            switch (exchange.method, path) {
+            case (.post, "/v1/broadcasts"): wanted = try ChannelWish(broadcast: Array(exchange.body))
+            case (.post, _): wanted = try ChannelWish(creation: Array(exchange.body))
+            case (.get, "/v1/channels"):
+                wanted = try ChannelWish(query: target.dropFirst(path.count + 1), deletes: false)
+            case (.delete, "/v1/channels"):
+                wanted = try ChannelWish(query: target.dropFirst(path.count + 1), deletes: true)
+            default:
+                refuse(exchange, 405, "methodNotAllowed", "POST, and for channels GET and DELETE")
+                return true
+            }
+        } catch {
+            refuse(exchange, 400, "invalidParameter", error.text)
+            return true
+        }
+        desk.perform(wanted.request, appID: wanted.appID, wanted.environment, facts: wanted.facts) { outcome in
+            answer(exchange, wanted.request, outcome)
+        }
+        return true
+    }
+
+    private static func answer(_ exchange: HTTPExchange, _ request: ChannelRequest, _ outcome: ChannelOutcome) {
+        let report = ChannelReport(request, outcome)
+        let headers = report.retryAfter.map { [(name: "Retry-After", value: "\($0)")] } ?? []
+        exchange.respond(status: report.status, headers: headers, body: report.body)
+    }
+
+    private static func refuse(_ exchange: HTTPExchange, _ status: Int, _ code: String, _ message: String) {
+        exchange.respond(status: status, body: ChannelReport.error(code, message))
+    }
+}
+
+/// What a caller wants to do with channels.
+struct ChannelWish {
+    struct Fault: Error, Equatable {
+        var text: String
+    }
+
+    var appID = ""
+    var environment: Environment
+    var request: ChannelRequest
+    var facts = BodyFacts()
+
+    /// Reads the body of a broadcast: `topic`, `environment`, `appId`, `channelId`, `expiration`, `priority`, `body`.
+    init(broadcast bytes: [UInt8]) throws(Fault) {
+        let known: [StaticString] = [
+            "topic", "environment", "appId", "channelId", "expiration", "priority", "body",
+        ]
+        let fields = try Fields(bytes, known: known)
+        guard let body = fields.value["body"] else { throw Fault(text: "body is missing") }
+        var writer = JSONWriter(capacity: 1_024)
+        writer.value(body)
+        (appID, environment) = (try fields.text("appId") ?? "", try fields.environment())
+        facts = HandoffJobReader.facts(of: body)
+        request = ChannelRequest(
+            topic: try fields.text("topic") ?? "",
+            call: .broadcast(
+                Broadcast(
+                    channelID: try fields.text("channelId") ?? "", expiration: try fields.integer("expiration") ?? 0,
+                    priority: Int(clamping: try fields.integer("priority") ?? 10), body: writer.bytes)))
+    }
+
+    /// Reads the body of a creation: `topic`, `environment`, `appId`, `storage`.
+    init(creation bytes: [UInt8]) throws(Fault) {
+        let fields = try Fields(bytes, known: ["topic", "environment", "appId", "storage"])
+        guard let storage = ChannelStorage(name: try fields.text("storage") ?? "none") else {
+            throw Fault(text: "storage is \"none\" or \"last\"")
+        }
+        (appID, environment) = (try fields.text("appId") ?? "", try fields.environment())
+        request = ChannelRequest(topic: try fields.text("topic") ?? "", call: .create(storage))
+    }
+
+    /// Reads a query: `topic`, `environment`, `appId`, `channelId`; without a channel, all are listed.
+    init(query: some StringProtocol, deletes: Bool) throws(Fault) {
+        var found: [String: String] = [:]
+        for part in query.split(separator: "&") {
+            let pair = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard pair.count == 2, let value = Self.decoded(pair[1]) else {
+                throw Fault(text: "the query is NAME=VALUE, in percent-encoding")
+            }
+            guard ["topic", "environment", "appId", "channelId"].contains(pair[0]) else {
+                throw Fault(text: "\(pair[0].prefix(64)) is unknown here")
+            }
+            found[String(pair[0])] = value
+        }
+        guard let environment = Environment(rawValue: found["environment"] ?? "production") else {
+            throw Fault(text: "environment is production or sandbox")
+        }
+        (self.environment, appID) = (environment, found["appId"] ?? "")
+        let channel = found["channelId"]
+        if deletes, channel == nil { throw Fault(text: "channelId is missing") }
+        let call: ChannelRequest.Call = deletes ? .delete(channel ?? "") : channel.map { .read($0) } ?? .list
+        request = ChannelRequest(topic: found["topic"] ?? "", call: call)
+    }
+
+    /// For the command line.
+    init(appID: String, _ environment: Environment, _ request: ChannelRequest, facts: BodyFacts = BodyFacts()) {
+        (self.appID, self.environment, self.request, self.facts) = (appID, environment, request, facts)
+    }
+
+    private static func decoded(_ text: some StringProtocol) -> String? {
+        var bytes: [UInt8] = []
+        var rest = Array(text.utf8)[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            let digits = String(decoding: rest.prefix(2), as: UTF8.self)
+            guard digits.utf8.count == 2, digits.allSatisfy(\.isHexDigit), let value = UInt8(digits, radix: 16) else {
+                return nil
+            }
+            bytes.append(value)
+            rest = rest.dropFirst(2)
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// A body whose keys are all known.
+    private struct Fields {
+        // Keeps the parsed document alive.
+        private let parser = JSONParser()
+        let value: JSONValue
+
+        init(_ bytes: [UInt8], known: [StaticString]) throws(Fault) {
+            let parser = parser
+            let result: Result<JSONValue, JSONError> = bytes.withUnsafeBytes { bytes in
+                do throws(JSONError) { return .success(try parser.parse(bytes)) } catch { return .failure(error) }
+            }
+            guard case .success(let value) = result, value.kind == .object else {
+                throw Fault(text: "the body is no JSON object")
+            }
+            self.value = value
+            for (key, _) in value.members where !known.contains(where: { key.equals($0) }) {
+                throw Fault(text: "\(key.string?.prefix(64) ?? "") is unknown here")
+            }
+        }
+
+        func text(_ name: StaticString) throws(Fault) -> String? {
+            guard let value = value[name] else { return nil }
+            guard let text = value.string else { throw Fault(text: "\(name) is a string") }
+            return text
+        }
+
+        func integer(_ name: StaticString) throws(Fault) -> Int64? {
+            guard let value = value[name] else { return nil }
+            guard let number = value.integer else { throw Fault(text: "\(name) is an integer") }
+            return number
+        }
+
+        func environment() throws(Fault) -> Environment {
+            guard let environment = Environment(rawValue: try text("environment") ?? "production") else {
+                throw Fault(text: "environment is production or sandbox")
+            }
+            return environment
+        }
+    }
+}
+
+/// An outcome as the caller gets it: a status and JSON.
+struct ChannelReport {
+    var status: Int
+    var body: [UInt8]
+    var retryAfter: Int64?
+
+    init(_ request: ChannelRequest, _ outcome: ChannelOutcome) {
+        switch outcome {
+        case .unsent(let text): (status, body) = (503, Self.error("unsent", text))
+        case .unknown(let text): (status, body) = (504, Self.error("noAnswer", text))
+        case .answered(let answer) where answer.answer.status / 100 == 2:
+            (status, body) = (answer.answer.status == 201 ? 201 : 200, Self.success(request, answer))
+        case .answered(let answer):
+            retryAfter = answer.answer.retryAfter
+            let reason = Reason(rawValue: answer.answer.reason)
+            switch answer.answer.action {
+            // Our credential, not the caller's request.
+            case .restCredential, .renewProviderToken, .keepProviderToken: status = 502
+            case .slowDownToken: status = 429
+            case .retry, .reconnect: status = 503
+            default: status = 400
+            }
+            let name = answer.answer.name
+            body = Self.error(name, reason.map { "\($0.advice)" } ?? "see Apple's documentation of this reason")
+        }
+    }
+
+    private static func success(_ request: ChannelRequest, _ answer: ChannelAnswer) -> [UInt8] {
+        var writer = JSONWriter(capacity: 256 + answer.body.count)
+        writer.beginObject()
+        if case .create = request.call {
+            writer.key("channelId")
+            writer.string(answer.channelID)
+        }
+        if !answer.requestID.isEmpty {
+            writer.key("requestId")
+            writer.string(answer.requestID)
+        }
+        if !answer.uniqueID.isEmpty {
+            writer.key("uniqueId")
+            writer.string(answer.uniqueID)
+        }
+        let parser = JSONParser()
+        answer.body.withUnsafeBytes { bytes in
+            guard let value = try? parser.parse(bytes), value.kind == .object else { return }
+            switch request.call {
+            case .list:
+                writer.key("channels")
+                writer.beginArray()
+                if let list = value["channels"], list.kind == .array {
+                    for item in list.elements { writer.string(item.string ?? "") }
+                }
+                writer.endArray()
+            case .read(let id):
+                writer.key("channelId")
+                writer.string(id)
+                let number = value["message-storage-policy"]?.lenientInteger
+                writer.key("storage")
+                writer.string(number.flatMap { ChannelStorage(rawValue: $0)?.name } ?? "unknown")
+            case .create, .delete, .broadcast: break
+            }
+        }
+        writer.endObject()
+        return writer.bytes
+    }
+
+    static func error(_ code: String, _ message: String) -> [UInt8] {
+        var writer = JSONWriter(capacity: 256)
+        writer.beginObject()
+        writer.key("error")
+        writer.beginObject()
+        writer.key("code")
+        writer.string(code)
+        writer.key("message")
+        writer.string(message)
+        writer.endObject()
+        writer.endObject()
+        return writer.bytes
+    }
+}

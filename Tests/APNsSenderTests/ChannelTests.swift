@@ -1,0 +1,126 @@
+import APNs
+import EventLoops
+import Platform
+import PushAPI
+import Testing
+
+@testable import APNsSender
+@testable import FakeAPNs
+
+@Suite("Channels of Live Activities", .serialized) struct ChannelTests {
+    private static let body = Array(#"{"aps":{"timestamp":1,"event":"update","content-state":{}}}"#.utf8)
+
+    private func text(_ report: ChannelReport) -> String { String(decoding: report.body, as: UTF8.self) }
+
+    private func made(_ rig: Rig, _ storage: ChannelStorage = .none) throws -> String {
+        let report = rig.call(.create(storage))
+        #expect(report.status == 201)
+        return try #require(text(report).split(separator: "\"").dropFirst(3).first.map { String($0) })
+    }
+
+    private func broadcast(_ channel: String, expiration: Int64 = 0, priority: Int = 10) -> ChannelRequest.Call {
+        .broadcast(
+            Broadcast(channelID: channel, expiration: expiration, priority: priority, body: ChannelTests.body))
+    }
+
+    @Test("a channel is made, listed, read, broadcast on and deleted, over one connection to each of Apple's hosts")
+    func life() throws {
+        let rig = try Rig()
+        let (first, second) = (try made(rig), try made(rig, .last))
+        #expect(first != second)
+        let list = rig.call(.list)
+        #expect(list.status == 200 && text(list).contains(first) && text(list).contains(second))
+        #expect(text(rig.call(.read(first))).contains("\"storage\":\"none\""))
+        #expect(text(rig.call(.read(second))).contains("\"storage\":\"last\""))
+        let sent = rig.call(broadcast(second, expiration: 2_000_000_000, priority: 5))
+        #expect(sent.status == 200 && text(sent).contains("uniqueId"))
+        let record = try #require(rig.records.last)
+        for part in [
+            "\"path\":\"/4/broadcasts/apps/com.example.app\"", "\"channelId\":\"\(second)\"",
+            "\"pushType\":\"liveactivity\"", "\"priority\":\"5\"", "\"expiration\":\"2000000000\"",
+            "\"event\":\"update\"", "\"taken\":true",
+        ] {
+            #expect(record.contains(part), "\(record)")
+        }
+        #expect(rig.call(.delete(first)).status == 200)
+        #expect(
+            text(rig.call(.list))
+                == "{\"requestId\":\"00000000-0000-4000-8000-000000000008\",\"channels\":[\"\(second)\"]}")
+        #expect(rig.production.connectionsTaken == 2)
+        // The other environment has channels of its own.
+        #expect(text(rig.call(.read(second), environment: .sandbox)).contains("ChannelNotRegistered"))
+    }
+
+    @Test("Apple's refusals come back with their reason and advice")
+    func refusals() throws {
+        let rig = try Rig()
+        let channel = try made(rig)
+        let stranger = rig.call(.read("AAAA"))
+        #expect(stranger.status == 400 && text(stranger).contains("ChannelNotRegistered"))
+        #expect(text(stranger).contains("it was deleted"))
+        // A channel without storage takes no expiration.
+        #expect(text(rig.call(broadcast(channel, expiration: 5))).contains("BadExpirationDate"))
+        let other = try Rig(topics: ["com.example.other"])
+        let refused = other.call(.list)
+        #expect(refused.status == 502 && text(refused).contains("TopicDisallowed"))
+    }
+
+    @Test("what breaks Apple's rules never leaves")
+    func rules() throws {
+        let rig = try Rig()
+        for (call, reason) in [
+            (.read(""), "MissingChannelId"), (.delete("a b"), "BadChannelId"), (.read("AAA"), "BadChannelId"),
+            (broadcast("AAAA", priority: 7), "BadPriority"), (broadcast("AAAA", expiration: -1), "BadExpirationDate"),
+        ] as [(ChannelRequest.Call, String)] {
+            let report = rig.call(call)
+            #expect(report.status == 400 && text(report).contains(reason), "\(text(report))")
+        }
+        #expect(text(rig.call(broadcast("AAAA"), event: "start")).contains("BadRequestPayload"))
+        for topic in ["", "a/b", "com.example.app.push-type.liveactivity"] {
+            #expect(text(rig.call(.list, topic: topic)).contains("TopicDisallowed"))
+        }
+        #expect(rig.production.requestCount == 0)
+    }
+
+    @Test("without an answer the caller learns whether Apple may have got it")
+    func unanswered() throws {
+        var script = FakeScript()
+        script.silentConnections = 1
+        let rig = try Rig(scripts: [.production: script])
+        let report = rig.call(.list)
+        #expect(report.status == 503 && text(report).contains("not reached in time"))
+        let none = try Rig(environments: [.sandbox])
+        #expect(none.call(.list).status == 503)
+    }
+
+    @Test("requests that wait are bounded")
+    func bounded() throws {
+        var script = FakeScript()
+        script.silentConnections = 1
+        let rig = try Rig(scripts: [.production: script])
+        var outcomes: [ChannelOutcome] = []
+        for _ in 0..<30 {
+            rig.desk.perform(ChannelRequest(topic: "a", call: .list), appID: "app", .production) { outcomes.append($0) }
+        }
+        #expect(outcomes.count == 10 && rig.desk.callCount == 20)
+        rig.run { outcomes.count == 30 }
+        #expect(rig.desk.callCount == 0)
+    }
+
+    @Test("a wish is read strictly")
+    func wishes() throws {
+        let wish = try ChannelWish(
+            broadcast: Array(
+                #"{"topic":"a.b","environment":"sandbox","appId":"x","channelId":"AAAA","priority":5,"body":{"aps":{}}}"#
+                    .utf8))
+        #expect(wish.environment == .sandbox && wish.appID == "x" && wish.facts.hasAps)
+        let query = try ChannelWish(query: "topic=a.b&channelId=%2B%2fA%3D", deletes: true)
+        #expect(query.request == ChannelRequest(topic: "a.b", call: .delete("+/A=")))
+        for text in ["", "[]", #"{"body":{},"x":1}"#, #"{"topic":1,"body":{}}"#, #"{"topic":"a"}"#] {
+            #expect(throws: ChannelWish.Fault.self) { try ChannelWish(broadcast: Array(text.utf8)) }
+        }
+        for text in ["topic", "topic=%2", "topic=%+1", "a=b", "environment=x"] {
+            #expect(throws: ChannelWish.Fault.self) { try ChannelWish(query: text, deletes: false) }
+        }
+    }
+}

@@ -35,7 +35,8 @@ sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/apns", "
 import handoff_source  # noqa: E402
 import longwire_client  # noqa: E402
 from apple import FakeApple, Sender  # noqa: E402
-from gateway import Gateway, eventually, free_ports  # noqa: E402
+from gateway import Gateway, eventually  # noqa: E402
+from source_process import Source  # noqa: E402
 
 PEER = ROOT / ".build/apns-peer/bin/python"
 BODY = 256
@@ -61,44 +62,6 @@ def memory(pid, name="Rss"):
     else:
         lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
-
-
-class Source:
-    """`with Source() as source:` runs the handoff API that gives jobs from memory."""
-
-    def __init__(self, jobs=None):
-        self.admin, = free_ports(1)
-        self.jobs = jobs
-
-    def __enter__(self):
-        words = [*pinned(0), sys.executable, handoff_source.__file__, "--port", str(self.admin), "--body", str(BODY)]
-        if self.jobs is not None:
-            words += ["--jobs", str(self.jobs)]
-        self.process = subprocess.Popen(words)
-        eventually(self.figures, "an answer of the source")
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(30)
-        finally:
-            self.process.kill()
-            self.process.wait()
-
-    def call(self, path):
-        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
-        try:
-            connection.request("GET", path)
-            return json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
-
-    def figures(self):
-        try:
-            return self.call("/figures")
-        except OSError:
-            return None
 
 
 class Window:
@@ -144,7 +107,7 @@ class Bench:
     # The rows
 
     def source(self):
-        with Source() as source, self.apple(records=False) as apple, self.sender(source, apple) as sender:
+        with Source(body=BODY, words=pinned(0)) as source, self.apple(records=False) as apple, self.sender(source, apple) as sender:
             eventually(lambda: source.figures()["accepted"] > 1_000, "a first thousand")
             time.sleep(2)
             window = Window(apple, sender.process, source.process)

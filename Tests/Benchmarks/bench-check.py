@@ -29,6 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 THRESHOLDS = HERE / "check/thresholds.json"
 sys.path.insert(0, str(HERE / "check"))
+import apns_lockstep  # noqa: E402
 import lockstep  # noqa: E402
 
 DEVICES = 64
@@ -47,10 +48,11 @@ class Bench:
         release = pathlib.Path(subprocess.run(
             ["swift", "build", "-c", "release", "--show-bin-path"], cwd=ROOT, check=True, capture_output=True, text=True
         ).stdout.strip())
-        if not (release / "longwired").exists():
-            raise SystemExit("bench-check: there is no release build; run: make bench-check")
-        # Debian 12's valgrind cannot read the debug information that Swift writes; names are enough for a profile.
-        subprocess.run(["objcopy", "--strip-debug", release / "longwired", self.folder / "longwired"], check=True)
+        for program in ("longwired", "longwire-apns"):
+            if not (release / program).exists():
+                raise SystemExit(f"bench-check: there is no release build of {program}; run: make bench-check")
+            # Debian 12's valgrind cannot read the debug information that Swift writes; names are enough for a profile.
+            subprocess.run(["objcopy", "--strip-debug", release / program, self.folder / program], check=True)
         os.environ["LONGWIRE_BIN_DIR"] = str(self.folder)
         self.shim = self.folder / "allocations.so"
         subprocess.run(
@@ -109,6 +111,33 @@ class Bench:
         party.settle()
         gateway.end()
 
+    # The same of the sender: groups of `group` notifications.
+
+    def sender_instructions(self, small, large, group):
+        def run(count):
+            report = self.file("callgrind")
+            words = ["valgrind", "--tool=callgrind", "--fair-sched=yes", f"--callgrind-out-file={report}"]
+            with apns_lockstep.Party(words) as party:
+                party.rounds(count, group)
+                party.sender.end()
+            return int(next(line for line in report.read_text().splitlines() if line.startswith("summary:")).split()[1])
+
+        return (run(large) - run(small)) / (large - small) / group
+
+    def sender_allocations(self, small, large, group):
+        report = self.file("allocations")
+        report.write_bytes(bytes(8))
+        environment = {"LD_PRELOAD": str(self.shim), "LONGWIRE_ALLOCATIONS": str(report)}
+        with apns_lockstep.Party(environment=environment) as party:
+            party.rounds(small, group)
+            before = struct.unpack("Q", report.read_bytes())[0]
+            party.rounds(large, group)
+            after = struct.unpack("Q", report.read_bytes())[0]
+            party.sender.end()
+        if before < 1_000:
+            raise RuntimeError("the library that counts allocations was not loaded")
+        return (after - before) / large / group
+
     def memory(self, small, large):
         """Anonymous bytes of the gateway for each further connection, its device's fresh record included."""
         with lockstep.Gateway(**SECTIONS) as gateway:
@@ -158,6 +187,8 @@ def measurements(bench):
         "push.instructionsPerRequest": lambda: bench.instructions(pushes(16), 20, 100, 16),
         "push.allocationsPerRequest": lambda: bench.allocations(pushes(16), 50, 200, 16),
         "push.systemCallsPerThousandRequests": lambda: bench.system_calls(pushes(16), 10, 60, 16),
+        "apns.instructionsPerNotification": lambda: bench.sender_instructions(10, 50, 64),
+        "apns.allocationsPerNotification": lambda: bench.sender_allocations(20, 100, 64),
         "connection.anonymousBytes": lambda: bench.memory(1_000, min(6_000, open_files() - 1_500)),
     }
 

@@ -22,20 +22,22 @@ let package = Package(
             name: "consumer", dependencies: [.product(name: "LongwireClient", package: "longwire")],
             swiftSettings: [
                 .enableUpcomingFeature("MemberImportVisibility"), .enableUpcomingFeature("InternalImportsByDefault"),
-            ])
+            ]),
+        .executableTarget(name: "driver", dependencies: [.product(name: "LongwireClient", package: "longwire")]),
     ])
 """
 
 
 @pytest.fixture(scope="module")
 def consumer(tmp_path_factory):
-    """The Linux example, built as a package of its own."""
+    """The Linux example, built as a package of its own, and beside it the app of test_client.py."""
     if shutil.which("swift") is None:
         pytest.skip("no Swift toolchain")
     folder = tmp_path_factory.mktemp("consumer")
     (folder / "Package.swift").write_text(MANIFEST % ROOT)
-    (folder / "Sources/consumer").mkdir(parents=True)
-    shutil.copy(ROOT / "Examples/LinuxDevice/main.swift", folder / "Sources/consumer/main.swift")
+    for name, source in (("consumer", "Examples/LinuxDevice"), ("driver", "Tests/Integration/client")):
+        (folder / "Sources" / name).mkdir(parents=True)
+        shutil.copy(ROOT / source / "main.swift", folder / "Sources" / name / "main.swift")
     # Kept between runs, so that only the first one compiles the client.
     scratch = ROOT / ".build/consumer"
     subprocess.run(
@@ -61,4 +63,4 @@ def test_the_client_links_nothing_of_the_gateways(consumer):
     for library in ("event", "rocksdb", "simdjson", "curl", "nghttp2"):
         assert f"lib{library}" not in linked
     modules = {path.name for path in (consumer / "Modules").glob("*.swiftmodule")}
-    assert modules <= {f"{name}.swiftmodule" for name in ("Wire", "Cryptography", "LongwireClient", "consumer")}
+    assert modules <= {f"{name}.swiftmodule" for name in ("Wire", "Cryptography", "LongwireClient", "consumer", "driver")}

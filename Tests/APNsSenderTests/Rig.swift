@@ -111,6 +111,13 @@ final class Rig {
         return limits
     }
 
+    /// The bounds of a real sender, with a request's timeout that no pause of the test's machine reaches.
+    static var patient: Lane.Limits {
+        var limits = Lane.Limits()
+        limits.pause = 10...100
+        return limits
+    }
+
     var logLines: [String] { logged.withLock { $0 } }
     var production: FakeAPNs { fakes[.production]! }
     var sandbox: FakeAPNs { fakes[.sandbox]! }

@@ -152,7 +152,7 @@ def test_a_slow_apple_stops_no_other_and_holds_no_more_than_its_bounds(
     limits = {"requestMilliseconds": 4_000, "connections": 1, "streams": 20}
     apple.play({"streams": 20})
     with OtherApple(apple, streams=20, deaf=2 if way == "deaf" else 0, delay=0.3 if way == "slow" else 0) as other:
-        sender = Sender(gateway, apple, None, limits, leaseSeconds=10, jobs=25)
+        sender = Sender(gateway, apple, None, limits, leaseSeconds=20, jobs=25)
         # Production is slow, and a credential of its own serves the sandbox.
         sender.sections["apple"]["production"] = f"localhost:{other.production}"
         key = sender.sections["credentials"][0]["key"]

@@ -88,10 +88,7 @@ struct APNsRenderer {
             content.shape.badgeOffset = Self.writeAPS(
                 aps, alert: alert, badge: badge, isMutable: isMutable, hasMedia: media != nil, to: &writer)
         }
-        for (key, value) in ios.members where Self.place(of: key, value) == .topLevel {
-            writer.key(bytes: key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
-            writer.value(value)
-        }
+        Self.writeTopLevel(of: ios, to: &writer)
         if let payload {
             writer.key("payload")
             writer.string(bytes: payload)
@@ -106,9 +103,24 @@ struct APNsRenderer {
         return content
     }
 
+    /// Writes the members that stand beside `aps`; of equal keys the first counts, as in a request.
+    private static func writeTopLevel(of ios: JSONValue?, to writer: inout JSONWriter) {
+        guard let ios, ios.kind == .object else { return }
+        var taken: Set<[UInt8]> = []
+        for (key, value) in ios.members where place(of: key, value) == .topLevel {
+            let name = key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
+            guard taken.insert(Array(name)).inserted else { continue }
+            writer.key(bytes: name)
+            writer.value(value)
+        }
+    }
+
     /// Renders what the template makes of a title and a body, not both of which are empty, into an emptied `writer`.
+    ///
+    /// Of `ios`, which says nothing to show, the keys travel that stand beside `aps`.
     func render(
-        alertTitle: UnsafeRawBufferPointer, alertBody: UnsafeRawBufferPointer, into writer: inout JSONWriter
+        alertTitle: UnsafeRawBufferPointer, alertBody: UnsafeRawBufferPointer, beside ios: JSONValue?,
+        into writer: inout JSONWriter
     ) throws(GetuiFault) -> APNsContent {
         writer.removeAll()
         var content = Self.content(.alert, template.badge)
@@ -136,19 +148,21 @@ struct APNsRenderer {
         }
         content.shape.badgeOffset = Self.endAPS(template.badge, isMutable: template.alertsAreMutable, &writer)
         (content.alertTitle, content.alertBody) = (alertTitle, alertBody)
-        try close(&content, beside: nil, carrying: transmission, &writer)
+        Self.writeTopLevel(of: ios, to: &writer)
+        try close(&content, beside: ios, carrying: transmission, &writer)
         return content
     }
 
-    /// Renders a silent push, which wakes the app to fetch its messages, into an emptied `writer`.
-    func renderWakeUp(into writer: inout JSONWriter) throws(GetuiFault) -> APNsContent {
+    /// Renders a silent push, which wakes the app to fetch its messages, into an emptied `writer`; `ios` as above.
+    func renderWakeUp(beside ios: JSONValue?, into writer: inout JSONWriter) throws(GetuiFault) -> APNsContent {
         writer.removeAll()
         var content = Self.content(.alert, .none)
         (content.shape.pushType, content.shape.priority) = (.background, 5)
         writer.beginObject()
         writer.key("aps")
         writer.raw(#"{"content-available":1}"#)
-        try close(&content, beside: nil, carrying: transmission, &writer)
+        Self.writeTopLevel(of: ios, to: &writer)
+        try close(&content, beside: ios, carrying: transmission, &writer)
         return content
     }
 

@@ -64,11 +64,15 @@ package enum AdminAnswer {
     private static func writeFallback(_ status: DeviceStatus, to writer: inout JSONWriter) {
         let hasToken = status.tokens.contains { $0.kind == .alert && !$0.isQuarantined }
         let reason: StaticString? =
-            status.isBlacklisted
-            ? "blacklisted"
-            : status.pushModeOff
-                ? PublishOutcome.FallbackReason.pushModeOff.name
-                : hasToken ? nil : PublishOutcome.FallbackReason.noToken.name
+            if status.isBlacklisted {
+                "blacklisted"
+            } else if status.isInactive {
+                "inactive"
+            } else if status.pushModeOff {
+                PublishOutcome.FallbackReason.pushModeOff.name
+            } else {
+                hasToken ? nil : PublishOutcome.FallbackReason.noToken.name
+            }
         writer.key("fallback")
         writer.string(reason == nil ? "available" : "none")
         if let reason {

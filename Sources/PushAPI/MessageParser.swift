@@ -139,22 +139,22 @@ struct MessageParser {
             carried = CarriedTransmission(bytes: bytes, form: template.transmission, parser: memberParser)
         }
         let renderer = APNsRenderer(task: task, template: template, numbers: numbers, transmission: carried)
-        if let ios {
-            if let content = try renderer.render(ios: ios, into: &vendorWriter) {
-                notes.note(ios)
-                return content
-            }
-            // What says nothing is passed over with all its keys.
-            if ios.kind == .object { notes.note(ios) }
+        if let ios, let content = try renderer.render(ios: ios, into: &vendorWriter) {
+            notes.note(ios, isCarried: true)
+            return content
         }
-        guard payload.revokes.isNone else { return nil }
+        let hasBody =
+            payload.revokes.isNone && (template.wakesApp || template.showsNotifications && payload.notification != nil)
+        if let ios { notes.note(ios, isCarried: hasBody) }
+        guard hasBody else { return nil }
         if template.showsNotifications, let notification = payload.notification {
             let none = UnsafeRawBufferPointer(start: nil, count: 0)
             return try renderer.render(
                 alertTitle: notification["title"].flatMap { numbers.bytes(of: $0) } ?? none,
-                alertBody: notification["body"].flatMap { numbers.bytes(of: $0) } ?? none, into: &vendorWriter)
+                alertBody: notification["body"].flatMap { numbers.bytes(of: $0) } ?? none, beside: ios,
+                into: &vendorWriter)
         }
-        return template.wakesApp ? try renderer.renderWakeUp(into: &vendorWriter) : nil
+        return try renderer.renderWakeUp(beside: ios, into: &vendorWriter)
     }
 
     /// The live channel's bytes: a transmission or a revoked task's id as it is; without bytes for a notification,

@@ -212,19 +212,22 @@ package final class NativePublisher {
             carried = CarriedTransmission(bytes: publish.payload, form: template.transmission, parser: memberParser)
         }
         let renderer = APNsRenderer(task: task, template: template, numbers: numbers, transmission: carried)
+        var ios: JSONValue?
         if publish.apns.count > 0 {
-            let ios: JSONValue
+            let object: JSONValue
             do throws(JSONError) {
-                ios = try parser.parse(publish.apns)
+                object = try parser.parse(publish.apns)
             } catch {
                 throw .invalid("apns", "it is not JSON: \(error.explanation)")
             }
-            if let content = try renderer.render(ios: ios, into: &writer) { return content }
+            ios = object
+            if let content = try renderer.render(ios: object, into: &writer) { return content }
         }
         if hasAlert {
-            return try renderer.render(alertTitle: publish.alertTitle, alertBody: publish.alertBody, into: &writer)
+            return try renderer.render(
+                alertTitle: publish.alertTitle, alertBody: publish.alertBody, beside: ios, into: &writer)
         }
-        return template.wakesApp ? try renderer.renderWakeUp(into: &writer) : nil
+        return template.wakesApp ? try renderer.renderWakeUp(beside: ios, into: &writer) : nil
     }
 
     /// Over every field that the publisher chose, each led by its length.

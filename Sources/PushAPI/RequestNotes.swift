@@ -1,6 +1,6 @@
 /// What an answer says of how its request was read: nothing of it is an error, and each may be a mistake.
 package struct RequestNotes: Sendable, Equatable {
-    /// Keys of `push_channel.ios` that no publisher can set.
+    /// Keys of `push_channel.ios` that travel nowhere: no publisher can set them, or there is no body for APNs.
     package internal(set) var ignoredKeys: [String] = []
     /// Keys of `push_channel.ios` that stand beside `aps` in APNs's body.
     package internal(set) var topLevelKeys: [String] = []
@@ -10,13 +10,14 @@ package struct RequestNotes: Sendable, Equatable {
 
     package init() {}
 
-    /// Reads what a `push_channel.ios` object has besides the documented keys.
-    mutating func note(_ ios: JSONValue) {
+    /// Reads what a `push_channel.ios` object has besides the documented keys, which a body for APNs carries or not.
+    mutating func note(_ ios: JSONValue, isCarried: Bool) {
+        guard ios.kind == .object else { return }
         for (key, value) in ios.members {
             switch APNsRenderer.place(of: key, value) {
             case .known: break
-            case .topLevel: Self.add(key, to: &topLevelKeys)
-            case .nowhere: Self.add(key, to: &ignoredKeys)
+            case .topLevel where isCarried: Self.add(key, to: &topLevelKeys)
+            case .topLevel, .nowhere: Self.add(key, to: &ignoredKeys)
             }
         }
     }

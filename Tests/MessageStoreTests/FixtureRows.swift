@@ -72,6 +72,11 @@ enum FixtureRows {
                     channel: .apns, kind: .liveActivity, environment: .sandbox, topic: "com.example.app",
                     token: "fedcba", activity: "ride", registeredAt: time + 1, isQuarantined: false))
         }
+        if number == 1 || number == 3 {
+            profile.vendorFailure = VendorFailure(
+                message: MessageID(high: number, low: 9), at: time, outcome: .retry, attempts: 2,
+                reason: "ServiceUnavailable")
+        }
         if number == 3 {
             profile.names.take(AliasName(high: 0xA11A << 40, low: 5, text: "alice_王"), stamp: time)
             (profile.names.replacementDay, profile.names.replacementCount) = (20_000, 2)
@@ -274,6 +279,9 @@ enum FixtureRows {
                 var names = profile.names.aliases.map { ", alias \($0.name.text)" }.joined()
                 if !profile.names.tags.isEmpty { names += ", tags \(profile.names.tags.map(\.text))" }
                 if row.flags.contains(.blacklisted) { names += ", blacklisted" }
+                if let failure = profile.vendorFailure {
+                    names += ", not taken at \(failure.at): \(failure.outcome) \(failure.reason), \(failure.attempts)"
+                }
                 if row.broadcastSettled > 0 {
                     names += ", broadcasts \(row.broadcastSettled) and \(row.broadcastEvaluatedBeyond) beyond"
                 }

@@ -58,6 +58,26 @@ struct APNsTemplateTests {
         #expect(text == #"{"aps":{"alert":"hi"},"jump":{"page":"order","id":7},"url":"app://x""#)
         #expect(notes.topLevelKeys == ["push_channel.ios.jump", "push_channel.ios.url"])
         #expect(notes.ignoredKeys == ["push_channel.ios._gmid_"])
+        let doubled = fixture { $0.transmission = .none }
+        #expect(
+            try body(doubled, ios: #"{"aps":{"alert":"hi"},"a":1,"a":2,"\u0061":3}"#).0
+                == #"{"aps":{"alert":"hi"},"a":1"#, "of equal keys the first counts")
+    }
+
+    @Test("keys beside aps travel with what the template makes, and are named as ignored without a body")
+    func topLevelAlone() throws {
+        let jump = #"{"jump":{"page":"order"}}"#
+        let notification = #"{"notification":{"title":"T","body":"B","click_type":"none"}}"#
+        let (nothing, ignored) = try body(fixture(), ios: jump)
+        #expect(nothing == "none" && ignored.topLevelKeys.isEmpty && ignored.ignoredKeys == ["push_channel.ios.jump"])
+        let both = fixture { ($0.showsNotifications, $0.wakesApp, $0.transmission) = (true, true, .members) }
+        let (shown, carried) = try body(both, ios: jump, message: notification)
+        #expect(
+            shown == #"{"aps":{"alert":{"title":"T","body":"B"},"sound":"default"},"jump":{"page":"order"}"#)
+        #expect(carried.topLevelKeys == ["push_channel.ios.jump"] && carried.ignoredKeys.isEmpty)
+        #expect(
+            try body(both, ios: jump, message: #"{"transmission":"{\"jump\":1,\"b\":2}"}"#).0
+                == #"{"aps":{"content-available":1},"jump":{"page":"order"},"b":2"#)
     }
 
     @Test("the transmission is left out, and the answer says so, from the byte on where it does not fit")
@@ -166,6 +186,7 @@ struct APNsTemplateTests {
         let binary = try seen([0xFF, 0x00])
         #expect(binary.isIDsOnly && binary.vendorBody?.contains("payload") == false)
         #expect(try seen([0xFF], apns: Self.alert).isIDsOnly)
+        #expect(try seen([1], apns: #"{"jump":7}"#).vendorBody?.contains(#""jump":7,"payload""#) == true)
         #expect(try !seen([0xFF], title: "").isIDsOnly, "there is no body")
         app.apnsTemplate.wakesApp = true
         #expect(

@@ -345,6 +345,7 @@ struct AdminAnswerTests {
         #expect(answer { $0.tokens[0].kind = .voip }.contains(#""fallback":"none","fallbackReason":"noToken"}"#))
         #expect(answer { $0.pushModeOff = true }.contains(#""fallback":"none","fallbackReason":"pushModeOff"}"#))
         #expect(answer { $0.isBlacklisted = true }.contains(#""fallback":"none","fallbackReason":"blacklisted"}"#))
+        #expect(answer { $0.isInactive = true }.contains(#""fallback":"none","fallbackReason":"inactive"}"#))
         let failure = VendorFailure(
             message: MessageID(high: 1, low: 2), at: 77, outcome: .badToken, attempts: 3, reason: "Unregistered")
         #expect(

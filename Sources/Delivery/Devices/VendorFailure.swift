@@ -8,7 +8,7 @@ package struct VendorFailure: Equatable, Sendable {
     package var at: GatewayTime
     /// What the sender reported.
     package var outcome: JobResult.Outcome
-    /// The leases of the message's job so far.
+    /// The leases of the message's job so far, but for those that were given back unsent.
     package var attempts: UInt16
     /// The vendor's own word, at most 64 bytes; may be empty.
     package var reason: String

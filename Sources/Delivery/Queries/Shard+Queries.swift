@@ -37,8 +37,8 @@ extension Shard {
                 queuedByteCount: Int(device.value.messageBytes + device.value.vendorBytes),
                 inFlightCount: Int(device.value.inFlightCount), nextSequence: device.value.nextSequence,
                 badge: device.value.badge, pushModeOff: device.value.flags.contains(.pushModeOff),
-                isBlacklisted: device.value.flags.contains(.blacklisted), tokens: tokens,
-                vendorFailure: profile.vendorFailure)
+                isBlacklisted: device.value.flags.contains(.blacklisted), isInactive: shard.isIgnored(slot),
+                tokens: tokens, vendorFailure: profile.vendorFailure)
             shard.tell(.deviceStatus(origin, cid, .known(status)))
         }
     }

@@ -262,6 +262,8 @@ package struct DeviceStatus: Sendable {
     package var badge: Int32
     package var pushModeOff: Bool
     package var isBlacklisted: Bool
+    /// Not seen for so long that a publish makes no message.
+    package var isInactive: Bool
     package var tokens: [Token]
     /// `nil`: the vendor took the last message that a sender offered it, or there was none.
     package var vendorFailure: VendorFailure?
@@ -270,7 +272,8 @@ package struct DeviceStatus: Sendable {
         keepsRunning: Bool, generation: UInt64, heartbeatSeconds: Int64, lastSeenAt: GatewayTime,
         lastLoginAt: GatewayTime, registeredAt: GatewayTime, queuedMessageCount: Int, queuedByteCount: Int,
         inFlightCount: Int,
-        nextSequence: UInt64, badge: Int32, pushModeOff: Bool, isBlacklisted: Bool = false, tokens: [Token],
+        nextSequence: UInt64, badge: Int32, pushModeOff: Bool, isBlacklisted: Bool = false, isInactive: Bool = false,
+        tokens: [Token],
         vendorFailure: VendorFailure? = nil
     ) {
         (self.app, self.isConnected, self.isReachable, self.isSuspect) = (app, isConnected, isReachable, isSuspect)
@@ -280,7 +283,7 @@ package struct DeviceStatus: Sendable {
         (self.queuedMessageCount, self.queuedByteCount) = (queuedMessageCount, queuedByteCount)
         (self.inFlightCount, self.nextSequence, self.badge) = (inFlightCount, nextSequence, badge)
         (self.pushModeOff, self.isBlacklisted, self.tokens) = (pushModeOff, isBlacklisted, tokens)
-        self.vendorFailure = vendorFailure
+        (self.isInactive, self.vendorFailure) = (isInactive, vendorFailure)
     }
 }
 
@@ -319,7 +322,7 @@ package struct MessageTrace: Sendable {
     package var fallbackReason = PublishOutcome.FallbackReason.applies
     /// The channel of its job; `nil`: it had none, or one of a channel that only a later version knows.
     package var channel: VendorChannel?
-    /// The leases that senders got for its job.
+    /// The leases that senders got for its job, but for those that they gave back unsent.
     package var attempts: UInt16 = 0
     package var steps: [Step]
     package init(

@@ -181,12 +181,14 @@ final class SenderConnection: StreamDelegate, Handshaking {
         owner.core.pointee.shares.answered(share)
         defer { if isStopping { stop() } }
         let code = PublishResultCode(outcome.code)
+        let isIDsOnly = !idsOnly.isEmpty && idsOnly.remove(request) != nil
         let frame = PublishResultFrame(
             request: request, code: code.rawValue, reason: code.reason,
             messageID: outcome.message, taskID: outcome.message.isNone ? .none : outcome.task, isLive: outcome.isLive,
             fallback: UInt32(outcome.fallback.rawValue),
             fallbackReason: outcome.fallbackReason.name, isFsync: owner.context.isFsync,
-            isIDsOnly: !idsOnly.isEmpty && idsOnly.remove(request) != nil)
+            // Without a job APNs gets no body.
+            isIDsOnly: isIDsOnly && outcome.code == .accepted && outcome.fallback != .none)
         let byteCount = frame.byteCount
         _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
         owner.metrics.count(.bytesSent, byteCount)

@@ -35,6 +35,8 @@ def world(operation, always):
     names["always"] = always
     if operation in TAKES_AWAY:
         names |= {"cids": WORLD["spareCids"], "tasks": WORLD["spareTasks"], "aliases": ["spare"]}
+    if operation == "getMessageDetail":
+        names["tasks"] = WORLD["tasksOfAll"]  # Any other device has no message of the task.
     if operation in ("getSchedule", "deleteSchedule"):
         names["tasks"] = WORLD["timedTasks"]
     if operation in ("pushList", "pushListToAliases", "pushListByTag"):

@@ -80,6 +80,7 @@ def fill(gateway):
         "appId": gateway.app["appId"], "appKey": gateway.app["appKey"], "masterSecret": gateway.app["masterSecret"],
         "cids": cids[:6], "spareCids": cids[6:], "aliases": ["alice"], "listTasks": lists[:3],
         "tasks": lists[:3] + [message["taskId"] for message in singles[:6]], "timedTasks": timed,
+        "tasksOfAll": lists[:1],
         "spareTasks": [lists[3]] + [message["taskId"] for message in singles[6:]],
         "messages": [message["msgId"] for message in singles[:6]],
         "dates": [(now - datetime.timedelta(days=1)).strftime("%Y-%m-%d")],

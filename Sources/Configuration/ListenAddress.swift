@@ -32,6 +32,14 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     }
 
     package var isLoopback: Bool { Self.isLoopback(host: host) }
+    /// True for 0.0.0.0 and ::, which one can listen on and nobody can connect to.
+    package var isUnspecified: Bool {
+        var four = in_addr()
+        if inet_pton(AF_INET, host, &four) == 1 { return four.s_addr == 0 }
+        var six = in6_addr()
+        guard inet_pton(AF_INET6, host, &six) == 1 else { return false }
+        return withUnsafeBytes(of: &six) { bytes in bytes.allSatisfy { $0 == 0 } }
+    }
     package var isIPv6: Bool { host.contains(":") }
     package var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
 

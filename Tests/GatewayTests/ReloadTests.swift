@@ -36,6 +36,26 @@ struct ReloadTests {
         #expect(applied.storePath == old.storePath)
     }
 
+    @Test("what says which Redis servers and which cluster waits for a restart, key by key")
+    func cluster() throws {
+        let old = try read("{demo: true, store: {redis: {nodes: 'a:1'}}}")
+        let new = try read(
+            """
+            {demo: true, store: {redis: {nodes: ['a:1', 'b:2']}},
+             cluster: {name: 'other', parts: 32, listen: '127.0.0.1:7100', advertiseDevices: {plain: 'a:7000'},
+               secret: '0123456789abcdef0123456789abcdef'}}
+            """)
+        #expect(
+            new.keysNeedingRestart(since: old) == [
+                "store.redis", "cluster.name", "cluster.parts", "cluster.listen", "cluster.advertise",
+                "cluster.advertiseDevices", "cluster.secretFile",
+            ])
+        #expect(new.applied(over: old).keysNeedingRestart(since: old).isEmpty)
+        let embedded = try read("{demo: true}")
+        #expect(new.keysNeedingRestart(since: embedded) == ["store.redis"])
+        #expect(new.applied(over: embedded).cluster == nil)
+    }
+
     @Test("a limit that changes at once is held against those that wait for a restart")
     func relationsInForce() throws {
         let old = try read("{demo: true}")

@@ -59,16 +59,18 @@ struct ConfigurationReader {
         var secrets = SecretReader(folder: folder, problems: problems)
 
         readListeners(root, into: &configuration)
-        if let store = root.object("store") {
+        let store = root.object("store")
+        if let store {
             let path = store.string("path", allowed: "a folder's path, 1 to 1024 bytes") {
                 1...1_024 ~= $0.utf8.count && !$0.contains("\0")
             }
             if let path { configuration.storePath = resolved(path) }
             configuration.durability = store.choice("durability", GatewayConfiguration.Durability.self) ?? .fsync
-            store.finish()
         }
         if let loops = root.integer("loops", in: 1...256) { configuration.loopCount = Int(loops) }
         configuration.loopTables = root.choice("loopTables", GatewayConfiguration.LoopTables.self) ?? .shared
+        readCluster(root, store: store, &secrets, into: &configuration)
+        store?.finish()
         if let limits = root.object("limits") { readLimits(limits, into: &configuration.limits) }
         configuration.usesDemoApp = root.boolean("demo") ?? false
         configuration.apps = (root.objects("apps", limit: ConfigurationLimits.appCount) ?? []).compactMap {
@@ -98,6 +100,10 @@ struct ConfigurationReader {
         configuration.warnings += secrets.warnings
         if configuration.durability == .os {
             configuration.warnings.append("store.durability is \"os\": a power cut can lose accepted messages")
+        }
+        if configuration.redis?.minReplicas == 0 {
+            configuration.warnings.append(
+                "store.redis.minReplicas is 0: a lost server can take accepted messages with it")
         }
         return configuration
     }
@@ -147,7 +153,7 @@ struct ConfigurationReader {
         return listener
     }
 
-    private func readAddress(
+    func readAddress(
         _ object: ConfigurationObject, default address: ListenAddress?, canBeOff: Bool = true
     ) -> ListenAddress? {
         let allowed = "\"ADDRESS:PORT\" with a numeric address, as \"0.0.0.0:7000\" or \"[::]:7000\""
@@ -158,7 +164,7 @@ struct ConfigurationReader {
         return ListenAddress(text)
     }
 
-    private func readFilePath(_ object: ConfigurationObject, _ key: String) -> String? {
+    func readFilePath(_ object: ConfigurationObject, _ key: String) -> String? {
         guard let text = object.string(key, allowed: "a file's path", where: { !$0.isEmpty && !$0.contains("\0") })
         else { return nil }
         let path = resolved(text)
@@ -175,6 +181,7 @@ struct ConfigurationReader {
             ("device.listen", configuration.device.plain), ("device.tls.listen", configuration.device.tls?.address),
             ("http.listen", configuration.http.plain), ("http.tls.listen", configuration.http.tls?.address),
             ("senders.listen", configuration.senders), ("admin.listen", configuration.admin),
+            ("cluster.listen", configuration.cluster?.listen),
         ]
         for (key, address) in all {
             guard let address, address.port != 0 else { continue }

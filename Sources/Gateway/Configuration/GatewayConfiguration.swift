@@ -74,6 +74,10 @@ package struct GatewayConfiguration: Sendable, Equatable {
 
     package var storePath = "longwire-data"
     package var durability = Durability.fsync
+    /// `nil`: the embedded engine.
+    package var redis: RedisConfiguration?
+    /// Set if and only if `redis` is.
+    package var cluster: ClusterConfiguration?
     package var loopCount = 1
     package var loopTables = LoopTables.shared
     package var limits = GatewayLimits()
@@ -181,6 +185,7 @@ extension GatewayConfiguration {
         if durability != old.durability { keys.append("store.durability") }
         if loopCount != old.loopCount { keys.append("loops") }
         if loopTables != old.loopTables { keys.append("loopTables") }
+        keys += clusterKeysNeedingRestart(since: old)
         if logging.format != old.logging.format { keys.append("log.format") }
         for key in LimitKey.all where !key.changesAtReload && key.read(limits) != key.read(old.limits) {
             keys.append("limits.\(key.name)")
@@ -216,6 +221,7 @@ extension GatewayConfiguration {
         (next.senders, next.admin) = (old.senders, old.admin)
         (next.storePath, next.durability, next.loopCount) = (old.storePath, old.durability, old.loopCount)
         next.loopTables = old.loopTables
+        (next.redis, next.cluster) = (old.redis, old.cluster)
         next.logging.format = old.logging.format
         for key in LimitKey.all where !key.changesAtReload { key.write(&next.limits, key.read(old.limits)) }
         return next

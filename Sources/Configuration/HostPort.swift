@@ -1,0 +1,42 @@
+/// Another server's address: a name or a number, and a port.
+///
+/// Unlike a `ListenAddress` it may be a name, which the one who connects looks up.
+package struct HostPort: Hashable, Sendable, CustomStringConvertible {
+    /// A name, or a numeric address without brackets.
+    package let host: String
+    package let port: UInt16
+
+    package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
+
+    /// Reads `HOST:PORT` and `[IPV6]:PORT`, port 1 to 65535; `nil` for anything else.
+    package init?(_ text: String) {
+        guard let colon = text.lastIndex(of: ":") else { return nil }
+        let digits = text[text.index(after: colon)...]
+        guard 1...5 ~= digits.utf8.count, digits.utf8.allSatisfy({ 48...57 ~= $0 }), let port = UInt16(digits), port > 0
+        else { return nil }
+        let host = String(text[..<colon])
+        if host.hasPrefix("[") {
+            guard let address = ListenAddress(text) else { return nil }
+            self.init(host: address.host, port: port)
+            return
+        }
+        guard Self.isName(host) else { return nil }
+        self.init(host: host, port: port)
+    }
+
+    package static let allowed = "\"HOST:PORT\", as \"redis-1.example:6379\", \"10.0.0.7:6379\" or \"[fd00::7]:6379\""
+
+    package var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+
+    /// Letters, digits, hyphens, underscores and dots, as resolvers take them; a numeric IPv4 address is one of these.
+    private static func isName(_ text: String) -> Bool {
+        1...253 ~= text.utf8.count && text.utf8.first != UInt8(ascii: ".") && text.utf8.first != UInt8(ascii: "-")
+            && text.utf8.allSatisfy {
+                switch $0 {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."):
+                    true
+                default: false
+                }
+            }
+    }
+}

@@ -38,6 +38,7 @@ let package = Package(
         .systemLibrary(name: "CRocksDB", providers: [.apt(["librocksdb-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
+        .systemLibrary(name: "CHiredis", providers: [.apt(["libhiredis-dev"])]),
         .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
         .target(name: "CSystem"),
         .target(name: "CSimdjson", linkerSettings: [.linkedLibrary("simdjson"), .linkedLibrary("stdc++")]),
@@ -60,9 +61,11 @@ let package = Package(
         .target(
             name: "HTTP2", dependencies: ["CNghttp2", "EventLoops", "Cryptography", "Platform"], swiftSettings: common),
         .target(name: "HTTPClient", dependencies: ["CCurl"], swiftSettings: common),
+        .target(name: "Redis", dependencies: ["CHiredis", "Cryptography", "Platform"], swiftSettings: common),
         .target(name: "Journal", dependencies: ["Platform", "Structures"], swiftSettings: common),
         .target(
-            name: "MessageStore", dependencies: ["CRocksDB", "Journal", "Delivery", "Platform", "Structures"],
+            name: "MessageStore",
+            dependencies: ["CRocksDB", "Redis", "Journal", "Delivery", "Platform", "Structures"],
             swiftSettings: common),
 
         .target(name: "Configuration", dependencies: ["Platform", "TextForms"], swiftSettings: common),
@@ -131,7 +134,9 @@ let package = Package(
         .testTarget(
             name: "JournalTests", dependencies: ["Journal", "Delivery", "Platform", "TestKit"], swiftSettings: common),
         .testTarget(
-            name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "Platform", "TestKit"],
+            name: "RedisTests", dependencies: ["Redis", "Cryptography", "Platform"], swiftSettings: common),
+        .testTarget(
+            name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "Platform", "Redis", "TestKit"],
             swiftSettings: common),
         .testTarget(name: "CampaignsTests", dependencies: ["Campaigns", "Delivery", "Wire"], swiftSettings: common),
         .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),

@@ -22,8 +22,9 @@ Configuration: Glibc Platform TextForms
 EventLoops: CLibevent Cryptography Glibc Platform Structures Synchronization TextForms
 HTTPClient: CCurl Glibc Synchronization
 HTTP2: CNghttp2 Cryptography EventLoops Platform
+Redis: CHiredis Cryptography Glibc Platform
 Journal: Glibc Platform Structures Synchronization
-MessageStore: CRocksDB Delivery Glibc Journal Platform Structures Synchronization Wire
+MessageStore: CRocksDB Delivery Glibc Journal Platform Redis Structures Synchronization Wire
 PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire
 Gateway: Campaigns Configuration Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
 Gateway/Outbound: HTTPClient

@@ -23,6 +23,7 @@ build_packages=(
     "libssl-dev|digests, random numbers and TLS"
     "libsimdjson-dev|reads the bodies of HTTP requests"
     "libnghttp2-dev|HTTP/2 for the sender to APNs"
+    "libhiredis-dev|parses the replies of Redis, for several gateways on one store"
     "libcurl4-openssl-dev|posts handoff jobs to the hook's receiver"
     "g++|the C++ standard library that the simdjson bridge is compiled against"
     "make|runs the Makefile"
@@ -36,6 +37,7 @@ test_packages=(
     "python3-h2|a second HTTP/2 server that plays Apple in some tests"
     "php-cli|speaks to the gateway as Getui's PHP SDK does"
     "php-curl|the same"
+    "redis-server|the store of several gateways; the tests start their own"
     "python3-protobuf|the Python client of the integration tests, of the same version as protoc"
 )
 
@@ -117,7 +119,7 @@ else
         as_root=(sudo)
     fi
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q
-    # Debian starts a server as soon as it is installed. The benchmark starts its own, on ports of its own, so what was not
+    # Debian starts a server as soon as it is installed. Tests and benchmarks start their own, on ports of their own, so what was not
     # there before is stopped and kept from starting with the machine; a server that was there is left alone.
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
         apt-get install -q -y --no-install-recommends "${missing[@]}"

@@ -123,3 +123,15 @@ package enum SecureRandom {
 
     package static func words() -> (UInt64, UInt64) { (word(), word()) }
 }
+
+/// SHA-1, only for the names that other programs give to things by it: nothing is kept secret or trusted by it.
+package enum SHA1 {
+    /// 40 lower-case hex digits.
+    package static func hex(_ bytes: [UInt8]) -> String {
+        var output = [UInt8](repeating: 0, count: 20)
+        var count: UInt32 = 0
+        let result = EVP_Digest(bytes, bytes.count, &output, &count, EVP_sha1(), nil)
+        precondition(result == 1 && count == 20, "OpenSSL has no SHA-1")
+        return output.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+}

@@ -1,0 +1,319 @@
+/// One command and the slot of its keys.
+package struct RedisRequest: Sendable {
+    package var command: RedisCommand
+    package var slot: Int
+    package init(_ command: RedisCommand, slot: Int) { (self.command, self.slot) = (command, slot) }
+}
+
+/// One thread's connections to the servers of a cluster.
+///
+/// Not `Sendable`: made and used by one thread.
+package final class RedisClient {
+    private struct Link {
+        var connection: any RedisConnection
+        var number: UInt64
+    }
+
+    /// The replies of a try, and where they came from.
+    package struct Attempt {
+        package var replies: [RedisReply]
+        package var address: RedisAddress
+        /// Differs for each connection that this client has made: `WAIT` counts for its own connection only.
+        package var connection: UInt64
+    }
+
+    package let cluster: RedisCluster
+    private var links: [RedisAddress: Link] = [:]
+    private var lastNumber: UInt64 = 0
+
+    package init(_ cluster: RedisCluster) { self.cluster = cluster }
+
+    private var network: any RedisNetwork { cluster.network }
+
+    /// Closes all connections; a later command opens new ones.
+    package func close() {
+        for link in links.values { link.connection.close() }
+        links.removeAll()
+    }
+
+    // MARK: One server
+
+    /// Runs commands at one server.
+    ///
+    /// - Parameters:
+    ///   - commands: sent together, run in order.
+    ///   - address: the server; connected to first if need be.
+    ///   - timeoutMilliseconds: for all replies.
+    ///   - connection: if given, only this connection will do (`Attempt.connection`).
+    /// - Returns: a reply for each command, error replies included.
+    /// - Throws: see `RedisConnection.run`; `.broken` when the connection asked for is gone, and nothing was sent.
+    package func exchange(
+        _ commands: [RedisCommand], at address: RedisAddress, timeoutMilliseconds: Int = Limits.commandMilliseconds,
+        on connection: UInt64? = nil
+    ) throws(RedisError) -> Attempt {
+        if let connection, links[address]?.number != connection {
+            throw .broken(address, "it is another connection now")
+        }
+        let link = try link(to: address)
+        do throws(RedisError) {
+            var replies = try link.connection.run(commands, timeoutMilliseconds: timeoutMilliseconds)
+            guard replies.count == commands.count else {
+                throw .malformed(address, "\(replies.count) replies to \(commands.count) commands")
+            }
+            try sendScripts(commands, &replies, link, timeoutMilliseconds)
+            return Attempt(replies: replies, address: address, connection: link.number)
+        } catch {
+            link.connection.close()
+            if links[address]?.number == link.number { links[address] = nil }
+            throw error
+        }
+    }
+
+    private func link(to address: RedisAddress) throws(RedisError) -> Link {
+        if let link = links[address] { return link }
+        let connection = try network.connect(to: address, timeoutMilliseconds: Limits.connectMilliseconds)
+        lastNumber += 1
+        let link = Link(connection: connection, number: lastNumber)
+        links[address] = link
+        return link
+    }
+
+    /// Sends scripts that the server did not have whole; only scripts whose order among the commands does not matter
+    /// may be sent together.
+    private func sendScripts(
+        _ commands: [RedisCommand], _ replies: inout [RedisReply], _ link: Link, _ timeoutMilliseconds: Int
+    ) throws(RedisError) {
+        let missing = replies.indices.filter { replies[$0].fault?.kind == .noScript && commands[$0].script != nil }
+        guard !missing.isEmpty else { return }
+        let again = missing.map { commands[$0].withSource }
+        for (place, reply) in zip(missing, try link.connection.run(again, timeoutMilliseconds: timeoutMilliseconds)) {
+            replies[place] = reply
+        }
+    }
+
+    // MARK: One slot
+
+    /// Tries once to run commands at the slot's server, and follows redirects.
+    ///
+    /// The commands are sent again, all of them, only if the first of them was redirected: then none has run.
+    ///
+    /// - Parameters:
+    ///   - commands: the first has the slot's key.
+    ///   - slot: where they belong.
+    ///   - timeoutMilliseconds: for the replies of one server.
+    /// - Returns: the replies, error replies included.
+    /// - Throws: when there is no server or its connection breaks; the commands may have run.
+    package func attempt(
+        _ commands: [RedisCommand], slot: Int, timeoutMilliseconds: Int = Limits.commandMilliseconds
+    ) throws(RedisError) -> Attempt {
+        if !cluster.isKnown { try askForMap() }
+        var target = cluster.primary(of: slot)
+        var isAsking = false
+        var last: Attempt?
+        for _ in 0...Limits.redirectCount {
+            guard let address = target else {
+                throw .noOwner(slot: slot, "the cluster's map has no server for it")
+            }
+            var attempt = try exchange(
+                isAsking ? [RedisCommand("ASKING")] + commands : commands, at: address,
+                timeoutMilliseconds: timeoutMilliseconds)
+            if isAsking { attempt.replies.removeFirst() }
+            guard let next = redirect(attempt.replies[0], from: address) else { return attempt }
+            (target, isAsking) = next
+            last = attempt
+        }
+        guard let last else { throw .noOwner(slot: slot, "no server was asked") }
+        return last
+    }
+
+    /// Where a redirected command goes now; `nil` for any other reply.
+    private func redirect(_ reply: RedisReply, from server: RedisAddress) -> (RedisAddress?, isAsking: Bool)? {
+        guard let fault = reply.fault else { return nil }
+        func resolve(_ address: RedisAddress?) -> RedisAddress? {
+            guard var address else { return nil }
+            if address.host.isEmpty { address.host = server.host }
+            return address
+        }
+        switch fault.kind {
+        case .moved(let slot, let address):
+            let address = resolve(address)
+            if let address { cluster.note(slot: slot, at: address) }
+            return (address, false)
+        case .ask(_, let address): return (resolve(address), true)
+        default: return nil
+        }
+    }
+
+    // MARK: Many slots
+
+    /// Runs commands that may run more than once, until each has a reply that is final.
+    ///
+    /// Those of one server are sent together, in their order; passing errors and broken connections are tried again.
+    ///
+    /// - Parameters:
+    ///   - requests: commands whose repetition does no harm.
+    ///   - isDurable: each server's commands are followed by a wait for its replicas, at least `minReplicas`.
+    ///   - minReplicas: fewer are never enough, whatever the map says.
+    ///   - deadline: in the network's milliseconds.
+    /// - Returns: a reply for each request; error replies that do not pass by themselves among them.
+    /// - Throws: the last failure at the deadline; some commands have run then.
+    package func run(
+        _ requests: [RedisRequest], isDurable: Bool = false, minReplicas: Int = 0, deadline: UInt64
+    ) throws(RedisError) -> [RedisReply] {
+        var replies = [RedisReply?](repeating: nil, count: requests.count)
+        var pending = Array(requests.indices)
+        var pause = Limits.retryMilliseconds
+        while !pending.isEmpty {
+            var failure: RedisError?
+            if !cluster.isKnown {
+                do throws(RedisError) { try askForMap() } catch { failure = error }
+            }
+            var byServer: [(address: RedisAddress, places: [Int])] = []
+            for place in pending {
+                guard let address = cluster.primary(of: requests[place].slot) else {
+                    failure = failure ?? .noOwner(slot: requests[place].slot, "the cluster's map has no server for it")
+                    continue
+                }
+                if let known = byServer.firstIndex(where: { $0.address == address }) {
+                    byServer[known].places.append(place)
+                } else {
+                    byServer.append((address, [place]))
+                }
+            }
+            let before = pending.count
+            for (address, places) in byServer {
+                do throws(RedisError) {
+                    let fault = try run(
+                        requests, places, at: address, isDurable ? max(minReplicas, 0) : nil, deadline, &replies)
+                    if let fault { failure = fault }
+                } catch { failure = error }
+            }
+            pending.removeAll { replies[$0] != nil }
+            if pending.isEmpty { break }
+            let now = network.monotonicMilliseconds
+            let error = failure ?? .noOwner(slot: requests[pending[0]].slot, "the servers send each other's addresses")
+            guard now < deadline, error.isPassing else { throw error }
+            // A server that has moved slots answers at once elsewhere; one that is in trouble needs time.
+            if pending.count == before {
+                network.sleep(milliseconds: min(pause, Int(deadline - now)))
+                pause = min(pause * 2, Limits.longestRetryMilliseconds)
+            }
+            do throws(RedisError) { try askForMap() } catch { guard error.isPassing else { throw error } }
+        }
+        return replies.map { $0 ?? .none }
+    }
+
+    /// Runs the commands of one server; what is to be tried again gets no reply, and the failure says why.
+    private func run(
+        _ requests: [RedisRequest], _ places: [Int], at address: RedisAddress, _ minReplicas: Int?, _ deadline: UInt64,
+        _ replies: inout [RedisReply?]
+    ) throws(RedisError) -> RedisError? {
+        let left = Int(clamping: Int64(deadline) - Int64(network.monotonicMilliseconds))
+        let timeout = max(1, min(left, Limits.commandMilliseconds))
+        var commands = places.map { requests[$0].command }
+        let wanted = minReplicas.map { max($0, cluster.replicaCount(of: address)) }
+        if let wanted { commands.append(waitCommand(wanted, timeoutMilliseconds: timeout / 2)) }
+        let attempt = try exchange(commands, at: address, timeoutMilliseconds: timeout)
+        var failure: RedisError?
+        var isDurable = true
+        if let wanted, !Self.isDurable(attempt.replies[places.count], wanted) {
+            isDurable = false
+            failure = .refused(address, RedisFault("NOREPLICAS fewer than \(wanted) replicas have the rows"))
+        }
+        for (place, reply) in zip(places, attempt.replies) {
+            if let fault = reply.fault, fault.isPassing {
+                failure = .refused(address, fault)
+                guard let (target, isAsking) = redirect(reply, from: address), isAsking, let target else { continue }
+                // The key is at the other server already; the next one of the same slot may not be.
+                var again = [RedisCommand("ASKING"), requests[place].command]
+                if let wanted { again.append(waitCommand(wanted, timeoutMilliseconds: timeout / 2)) }
+                let asked = try exchange(again, at: target, timeoutMilliseconds: timeout)
+                guard asked.replies[1].fault?.isPassing != true else { continue }
+                if let wanted, !Self.isDurable(asked.replies[2], wanted) { continue }
+                replies[place] = asked.replies[1]
+            } else if isDurable {
+                replies[place] = reply
+            }
+        }
+        return failure
+    }
+
+    /// Waits until replicas have what this connection has written; where the server can, until it is on their disks.
+    package func waitCommand(_ replicas: Int, timeoutMilliseconds: Int) -> RedisCommand {
+        if cluster.hasWaitAOF { return RedisCommand("WAITAOF", "1", "\(replicas)", "\(timeoutMilliseconds)") }
+        return RedisCommand("WAIT", "\(replicas)", "\(timeoutMilliseconds)")
+    }
+
+    /// Whether the reply to `waitCommand` says that enough have it.
+    package static func isDurable(_ reply: RedisReply, _ replicas: Int) -> Bool {
+        if let parts = reply.array {
+            return parts.count == 2 && parts[0].integer ?? 0 >= 1 && parts[1].integer ?? 0 >= replicas
+        }
+        return reply.integer ?? -1 >= replicas
+    }
+
+    // MARK: The map
+
+    /// Asks the servers for the map, unless another thread did a moment ago.
+    ///
+    /// - Throws: what the last server that was asked failed with, if none gave a map.
+    package func askForMap() throws(RedisError) {
+        guard cluster.mayAsk(now: network.monotonicMilliseconds) else {
+            // Without any map there is nothing to go on with before that answer.
+            if !cluster.isKnown { network.sleep(milliseconds: Limits.retryMilliseconds) }
+            return
+        }
+        var failure = RedisError.noOwner(slot: 0, "no server is configured")
+        // A replica of a cluster tells all of it; without cluster mode, what is no replica counts.
+        var pending = cluster.candidates
+        var asked: Set<RedisAddress> = []
+        while !pending.isEmpty {
+            let address = pending.removeFirst()
+            guard asked.insert(address).inserted else { continue }
+            do throws(RedisError) {
+                if let primary = try takeMap(from: address) {
+                    if !asked.contains(primary) { pending.insert(primary, at: 0) }
+                    failure = .noOwner(slot: 0, "\(address) is a replica of \(primary), which gave no map")
+                    continue
+                }
+                return
+            } catch { failure = error }
+        }
+        throw failure
+    }
+
+    /// Takes the map of one server; returns the primary to ask instead when that is a replica without cluster mode.
+    private func takeMap(from address: RedisAddress) throws(RedisError) -> RedisAddress? {
+        let replies = try exchange(
+            [RedisCommand("INFO", "server"), RedisCommand("CLUSTER", "SLOTS"), RedisCommand("INFO", "replication")],
+            at: address
+        ).replies
+        for reply in replies {
+            if let fault = reply.fault, fault.kind == .notAllowed { throw .refused(address, fault) }
+            if let fault = reply.fault, fault.isPassing { throw .refused(address, fault) }
+        }
+        guard let server = replies[0].text, let replication = replies[2].text else {
+            throw .unexpected(address, command: "INFO", "no text")
+        }
+        let hasWaitAOF = RedisInformation(server).version >= (7, 2, 0)
+        if replies[1].array != nil {
+            guard let ranges = SlotRange.parse(replies[1], askedAt: address) else {
+                throw .unexpected(address, command: "CLUSTER SLOTS", "no ranges of slots with their servers")
+            }
+            // A server that knows no slot has not joined, or has forgotten its cluster.
+            guard !ranges.isEmpty else { throw .refused(address, RedisFault("CLUSTERDOWN it knows no slots")) }
+            cluster.take(ranges, isCluster: true, hasWaitAOF: hasWaitAOF)
+            return nil
+        }
+        let information = RedisInformation(replication)
+        if information["role"] == "slave" {
+            guard let host = information["master_host"], let port = information["master_port"].flatMap({ UInt16($0) })
+            else { throw .unexpected(address, command: "INFO", "a replica without a primary") }
+            return RedisAddress(host: host, port: port)
+        }
+        let primary = RedisCluster.Primary(address: address, replicas: information.replicas)
+        cluster.take(
+            [SlotRange(slots: 0...(RedisSlot.count - 1), primary: primary)], isCluster: false, hasWaitAOF: hasWaitAOF)
+        return nil
+    }
+}

@@ -1,0 +1,22 @@
+/// A connection to one server; one thread at a time uses it.
+package protocol RedisConnection: AnyObject {
+    /// Sends commands in one write and returns their replies in order.
+    ///
+    /// - Parameters:
+    ///   - commands: at least one.
+    ///   - timeoutMilliseconds: for all of them together.
+    /// - Returns: a reply for each command, error replies included.
+    /// - Throws: when the connection cannot go on. It is closed then, and what was sent may or may not have run.
+    func run(_ commands: [RedisCommand], timeoutMilliseconds: Int) throws(RedisError) -> [RedisReply]
+    func close()
+}
+
+/// Where connections and time come from: the machine's network, or a simulated cluster.
+package protocol RedisNetwork: Sendable {
+    /// Connects, sets TLS up and authenticates.
+    ///
+    /// - Throws: `.unreachable`, or `.refused` when the server does not take user and password.
+    func connect(to address: RedisAddress, timeoutMilliseconds: Int) throws(RedisError) -> any RedisConnection
+    var monotonicMilliseconds: UInt64 { get }
+    func sleep(milliseconds: Int)
+}

@@ -1,0 +1,248 @@
+// The machine's network: blocking calls of one thread over a non-blocking socket, each with a deadline, plain or over TLS.
+
+package import Cryptography
+internal import Glibc
+internal import Platform
+
+/// How to reach servers, besides their addresses; the same for all servers of a cluster.
+package struct RedisAccess: Sendable {
+    /// TLS, and the certificate that this side shows.
+    package struct Security: Sendable {
+        package var context: TLSContext
+        /// What the servers' certificates must name; `nil`: the host of each address.
+        package var serverName: String?
+
+        /// - Parameters:
+        ///   - caFile: PEM certificates of the authorities to trust; `nil`: those of the system.
+        ///   - serverName: what the servers' certificates must name; `nil`: the host of each address.
+        ///   - certificate: PEM chain and key of the client, where the servers ask for one.
+        /// - Throws: when a file cannot be read or has no usable certificate.
+        package init(
+            caFile: String?, serverName: String? = nil, certificate: (path: String, keyPath: String?)? = nil
+        ) throws(TLSFailure) {
+            context = try TLSContext(trusting: caFile.map { .certificates(path: $0) } ?? .system)
+            if let certificate { try context.identify(withCertificate: certificate.path, keyPath: certificate.keyPath) }
+            self.serverName = serverName
+        }
+    }
+
+    /// `nil`: the default user.
+    package var user: String?
+    /// `nil`: no authentication.
+    package var password: String?
+    package var security: Security?
+
+    package init(user: String? = nil, password: String? = nil, security: Security? = nil) {
+        (self.user, self.password, self.security) = (user, password, security)
+    }
+}
+
+/// Connections over TCP.
+package final class RedisSockets: RedisNetwork {
+    private let access: RedisAccess
+
+    package init(_ access: RedisAccess = RedisAccess()) { self.access = access }
+
+    package func connect(
+        to address: RedisAddress, timeoutMilliseconds: Int
+    ) throws(RedisError) -> any RedisConnection {
+        let deadline = monotonicMilliseconds + UInt64(max(timeoutMilliseconds, 1))
+        let found: [RemoteAddress]
+        do throws(RemoteAddress.Failure) {
+            found = try RemoteAddress.resolve(host: address.host, port: address.port)
+        } catch { throw .unreachable(address, error.description) }
+        var failure = RedisError.unreachable(address, "it has no address")
+        for place in found {
+            do throws(RedisError) {
+                let connection = try SocketConnection(to: address, at: place, access.security, deadline: deadline)
+                try authenticate(connection, address, deadline)
+                return connection
+            } catch { failure = error }
+        }
+        throw failure
+    }
+
+    private func authenticate(
+        _ connection: SocketConnection, _ address: RedisAddress, _ deadline: UInt64
+    ) throws(RedisError) {
+        guard let password = access.password else { return }
+        var command = RedisCommand("AUTH")
+        if let user = access.user { command.append(user) }
+        command.append(password)
+        let now = monotonicMilliseconds
+        do throws(RedisError) {
+            let reply = try connection.run([command], timeoutMilliseconds: Int(deadline - min(now, deadline - 1)))
+            if let fault = reply.first?.fault { throw .refused(address, fault) }
+        } catch {
+            connection.close()
+            throw error
+        }
+    }
+
+    package var monotonicMilliseconds: UInt64 { SystemClock.monotonicMilliseconds }
+    package func sleep(milliseconds: Int) { Pause.milliseconds(UInt64(max(0, milliseconds))) }
+}
+
+/// One connection over TCP.
+private final class SocketConnection: RedisConnection {
+    private let address: RedisAddress
+    private var descriptor: CInt
+    private var session: TLSSession?
+    private var parser = ReplyParser()
+    private var output: [UInt8] = []
+    private let input = UnsafeMutableRawBufferPointer.allocate(byteCount: Limits.readByteCount, alignment: 16)
+
+    init(
+        to address: RedisAddress, at place: RemoteAddress, _ security: RedisAccess.Security?, deadline: UInt64
+    ) throws(RedisError) {
+        self.address = address
+        do throws(SystemError) { descriptor = try place.beginConnecting() } catch {
+            throw .unreachable(address, error.description)
+        }
+        do throws(RedisError) {
+            guard try wait(for: POLLOUT, deadline) else { throw .unreachable(address, "no answer in time") }
+            var code: CInt = 0
+            var size = socklen_t(MemoryLayout<CInt>.size)
+            getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &code, &size)
+            guard code == 0 else {
+                throw .unreachable(address, SystemError(operation: "connect", code: code).description)
+            }
+            if let security { try secure(security, deadline) }
+        } catch {
+            close()
+            throw error
+        }
+    }
+
+    deinit {
+        close()
+        input.deallocate()
+    }
+
+    private func secure(_ security: RedisAccess.Security, _ deadline: UInt64) throws(RedisError) {
+        let session: TLSSession
+        do throws(TLSFailure) {
+            session = try TLSSession(
+                connecting: security.context, descriptor: descriptor, serverName: security.serverName ?? address.host)
+        } catch { throw .unreachable(address, error.description) }
+        self.session = session
+        while true {
+            switch session.handshake() {
+            case .done: return
+            case .wantsRead:
+                guard try wait(for: POLLIN, deadline) else { throw .unreachable(address, "no TLS handshake in time") }
+            case .wantsWrite:
+                guard try wait(for: POLLOUT, deadline) else { throw .unreachable(address, "no TLS handshake in time") }
+            case .failed(let reason): throw .unreachable(address, "TLS: \(reason)")
+            }
+        }
+    }
+
+    func close() {
+        session = nil
+        if descriptor >= 0 { Glibc.close(descriptor) }
+        descriptor = -1
+    }
+
+    // MARK: Commands
+
+    func run(_ commands: [RedisCommand], timeoutMilliseconds: Int) throws(RedisError) -> [RedisReply] {
+        guard descriptor >= 0 else { throw .broken(address, "it was closed before") }
+        let deadline = SystemClock.monotonicMilliseconds + UInt64(max(timeoutMilliseconds, 1))
+        output.removeAll(keepingCapacity: true)
+        for command in commands { command.encode(into: &output) }
+        var replies: [RedisReply] = []
+        replies.reserveCapacity(commands.count)
+        do throws(RedisError) {
+            var sent = 0
+            // What a session wants before it goes on, in either direction; a plain socket wants what it is used for.
+            while replies.count < commands.count {
+                var interest: Int32 = 0
+                if sent < output.count { interest |= try send(&sent) }
+                interest |= try receive(&replies, upTo: commands.count)
+                guard replies.count < commands.count else { break }
+                guard try wait(for: interest, deadline) else {
+                    throw .timedOut(address, milliseconds: timeoutMilliseconds)
+                }
+            }
+        } catch {
+            close()
+            throw error
+        }
+        // One very large command need not cost its memory for ever.
+        if output.capacity > 4 << 20 { output = [] }
+        return replies
+    }
+
+    /// Sends as much as goes; answers what to wait for.
+    private func send(_ sent: inout Int) throws(RedisError) -> Int32 {
+        while sent < output.count {
+            let outcome = output.withUnsafeBytes { bytes in
+                write(UnsafeRawBufferPointer(rebasing: bytes[sent...]))
+            }
+            switch outcome {
+            case .bytes(let count): sent += count
+            case .wantsRead: return POLLIN
+            case .wantsWrite: return POLLOUT
+            case .ended: throw .broken(address, "the server closed it")
+            case .failed(let reason): throw .broken(address, reason)
+            }
+        }
+        return 0
+    }
+
+    private func receive(_ replies: inout [RedisReply], upTo count: Int) throws(RedisError) -> Int32 {
+        while true {
+            switch read() {
+            case .bytes(let byteCount):
+                do throws(MalformedReply) {
+                    try parser.feed(UnsafeRawBufferPointer(rebasing: input[..<byteCount]))
+                    while let reply = try parser.next() {
+                        guard replies.count < count else {
+                            throw MalformedReply(what: "a reply that nothing asked for")
+                        }
+                        replies.append(reply)
+                    }
+                } catch { throw .malformed(address, error.what) }
+                if replies.count == count { return 0 }
+            case .wantsRead: return POLLIN
+            case .wantsWrite: return POLLOUT
+            case .ended: throw .broken(address, "the server closed it")
+            case .failed(let reason): throw .broken(address, reason)
+            }
+        }
+    }
+
+    private func read() -> TLSSession.Transfer {
+        if let session { return session.read(into: input) }
+        while true {
+            let count = recv(descriptor, input.baseAddress, input.count, 0)
+            if count > 0 { return .bytes(count) }
+            if count == 0 { return .ended }
+            if errno == EINTR { continue }
+            return errno == EAGAIN ? .wantsRead : .failed(SystemError.last("recv").description)
+        }
+    }
+
+    private func write(_ bytes: UnsafeRawBufferPointer) -> TLSSession.Transfer {
+        if let session { return session.write(bytes) }
+        while true {
+            let count = Glibc.send(descriptor, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL))
+            if count >= 0 { return .bytes(count) }
+            if errno == EINTR { continue }
+            return errno == EAGAIN ? .wantsWrite : .failed(SystemError.last("send").description)
+        }
+    }
+
+    /// Waits until the socket is ready; false at the deadline.
+    private func wait(for interest: Int32, _ deadline: UInt64) throws(RedisError) -> Bool {
+        var entry = pollfd(fd: descriptor, events: Int16(interest), revents: 0)
+        while true {
+            let now = SystemClock.monotonicMilliseconds
+            guard now < deadline else { return false }
+            let result = poll(&entry, 1, CInt(clamping: deadline - now))
+            if result > 0 { return true }
+            guard result == 0 || errno == EINTR else { throw .broken(address, SystemError.last("poll").description) }
+        }
+    }
+}

@@ -51,6 +51,14 @@ struct BroadcastTable {
         logs[record.app] = log
     }
 
+    /// The logs that lie in these buckets.
+    func live(of share: LoopShare) -> [AppBroadcasts] {
+        logs.compactMap { app, log in
+            guard log.head > 0, Bucket(digest: app.word).loop(of: share.count) == share.index else { return nil }
+            return AppBroadcasts(app: app, head: log.head, records: log.live.map(\.record))
+        }
+    }
+
     /// Nothing of a task goes out any more.
     func close(_ task: TaskID, _ app: AppKey, as state: FinalState) {
         logs[app]?.live.first { $0.task == task }?.endsAs = state

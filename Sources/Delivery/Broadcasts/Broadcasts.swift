@@ -125,6 +125,18 @@ package struct BroadcastStart: Sendable {
     }
 }
 
+/// An app's log on its way to a shard that starts on another loop, or on another gateway.
+package struct AppBroadcasts: Sendable {
+    package var app: AppKey
+    /// The highest number.
+    package var head: UInt64
+    /// Live broadcasts, in the order of their numbers.
+    package var records: [TaskRecord]
+    package init(app: AppKey, head: UInt64, records: [TaskRecord]) {
+        (self.app, self.head, self.records) = (app, head, records)
+    }
+}
+
 /// One app's broadcasts as a shard knows them.
 struct BroadcastLog {
     /// The highest number that this shard knows of.

@@ -57,6 +57,18 @@ extension Shard {
         scanSessions()
     }
 
+    /// Takes over the logs of apps whose home is another shard; what it knows already stays.
+    package mutating func learn(_ logs: [AppBroadcasts], loopCount: Int, now: GatewayTime) {
+        begin(now)
+        for log in logs {
+            broadcasts.raiseHead(of: log.app, to: log.head)
+            for record in log.records where record.isStreamed { broadcasts.keep(record) }
+            broadcasts.scan(log.app, slotCount: sessions.slotCount, loopCount: loopCount)
+        }
+        broadcasts.setApps(apps)
+        scanSessions()
+    }
+
     package var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
 
     mutating func scanSessions() {

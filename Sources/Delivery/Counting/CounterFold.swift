@@ -42,6 +42,20 @@ package struct CounterFold: Sendable, Equatable {
 
     package init() {}
 
+    /// The fold as a shard needs it that does not count its numbers.
+    package init(_ folded: FoldedDays) {
+        for day in folded.days { days[day] = CountersRow(app: day.app, day: day.day) }
+        for last in folded.totals { totals[last.app] = CountersRow(app: last.app, day: last.day) }
+    }
+
+    /// Which days are folded, without their numbers.
+    package var folded: FoldedDays {
+        var folded = FoldedDays()
+        folded.days = Array(days.keys)
+        folded.totals = totals.map { CounterDay(app: $0.key, day: $0.value.day) }
+        return folded
+    }
+
     /// Takes one of the fold's rows; false for any other row.
     package mutating func take(_ row: StoredRow) -> Bool {
         guard let kind = RowKind(rawValue: row.key.ownerHigh) else { return false }
@@ -189,4 +203,13 @@ package struct CounterStart: Sendable {
         for row in sums.values { sum &+= row.accepted &- row.ended }
         return Int64(bitPattern: sum)
     }
+}
+
+/// The days that are folded, for shards of other loops: a row of such a day by bucket counts for nothing.
+package struct FoldedDays: Sendable, Equatable {
+    /// Days with a sum of their own.
+    package var days: [CounterDay] = []
+    /// For each app the last day of those that are summed up together.
+    package var totals: [CounterDay] = []
+    package init() {}
 }

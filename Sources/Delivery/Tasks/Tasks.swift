@@ -123,6 +123,8 @@ package enum TaskCommand: Sendable {
     case end(CallKey, [PublishOutcome]?)
     case joinGroup(TaskID, bucket: Bucket, owner: (UInt64, UInt64))
     case group(bucket: Bucket, owner: (UInt64, UInt64))
+    /// The live broadcasts of the apps whose logs are in these buckets, for a shard that starts elsewhere.
+    case liveBroadcasts(LoopShare)
 }
 
 /// A device acked the message of a task of which the first ack wins.
@@ -191,6 +193,7 @@ package enum TaskAnswer: Sendable {
     case ended(TaskID, [PublishOutcome])
     case done
     case group([TaskID])
+    case liveBroadcasts([AppBroadcasts])
 }
 
 /// The outcomes of a task's messages, or of some of them: sums over its rows.

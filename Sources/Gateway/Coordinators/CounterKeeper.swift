@@ -14,6 +14,9 @@ final class CounterKeeper {
 
     init(_ owner: GatewayLoop, _ fold: CounterFold) { (self.owner, self.fold) = (owner, fold) }
 
+    /// Which days count by their sums alone.
+    var folded: FoldedDays { fold.folded }
+
     /// About once a second.
     func tick() {
         guard owner.context.isReady, !owner.context.isStopping, !isUnderWay, owner.now >= nextLookAt,

@@ -52,13 +52,14 @@ final class HandoffCoordinator {
     /// Settlements last a commit; more than this at once means that a caller has gone wrong.
     static let settlementLimit = 1_024
 
+    private let node: Int
     private let loop: Int
     private let loopCount: Int
     private var rounds = StampedTable<Round>(limit: HandoffCoordinator.roundLimit)
     private var settlements = StampedTable<Settlement>(limit: HandoffCoordinator.settlementLimit)
     var outlet: Outlet?
 
-    init(loop: Int, loopCount: Int) { (self.loop, self.loopCount) = (loop, loopCount) }
+    init(node: Int, loop: Int, loopCount: Int) { (self.node, self.loop, self.loopCount) = (node, loop, loopCount) }
 
     var waitingCount: Int { rounds.count }
 
@@ -175,7 +176,7 @@ final class HandoffCoordinator {
         let target = (loop + round.asked) % loopCount
         round.isAsking = true
         rounds[slot, stamp] = round
-        let route = Route(.handoff, loop: loop, slot: slot, stamp: stamp)
+        let route = Route(.handoff, node: node, loop: loop, slot: slot, stamp: stamp)
         outlet?.lease(
             target,
             LeaseCommand(
@@ -206,7 +207,7 @@ final class HandoffCoordinator {
             let (slot, stamp) = settlements.insert(
                 Settlement(verdicts: verdicts, places: places, complete: complete))
         else { return false }
-        let route = Route(.handoff, loop: loop, slot: slot, stamp: stamp)
+        let route = Route(.handoff, node: node, loop: loop, slot: slot, stamp: stamp)
         for (target, itsPlaces) in places.sorted(by: { $0.key < $1.key }) {
             send(Int(target), itsPlaces, route.origin(target))
         }

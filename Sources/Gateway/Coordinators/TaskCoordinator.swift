@@ -12,6 +12,7 @@ final class TaskCoordinator {
     enum Answer {
         case task(TaskAnswer)
         case trace(TraceAnswer)
+        case gateway(GatewayAnswer)
     }
 
     private final class Ask {
@@ -68,7 +69,7 @@ final class TaskCoordinator {
     /// Sends a command to a loop; `then` runs on this one, with `.busy` when too much is under way.
     func ask(_ loop: Int, _ command: TaskCommand, then: @escaping (Answer) -> Void) {
         guard let (slot, stamp) = asks.insert(Ask(then)) else { return then(.task(.busy)) }
-        owner.task(command, on: loop, origin: Route(.task, loop: owner.index, slot: slot, stamp: stamp).origin(0))
+        owner.task(command, on: loop, origin: owner.route(.task, slot, stamp).origin(0))
     }
 
     /// As the other, for commands that are not answered with a trace.
@@ -76,6 +77,16 @@ final class TaskCoordinator {
         ask(loop, command) { (answer: Answer) in
             if case .task(let answer) = answer { told(answer) } else { told(.busy) }
         }
+    }
+
+    /// Sends a question to the gateway of a loop, with `.busy` when too much is under way.
+    func ask(_ loop: Int, _ question: GatewayQuestion, then: @escaping (GatewayAnswer) -> Void) {
+        let asked = asks.insert(
+            Ask { answer in
+                if case .gateway(let answer) = answer { then(answer) } else { then(.busy) }
+            })
+        guard let (slot, stamp) = asked else { return then(.busy) }
+        owner.question(question, on: loop, origin: owner.route(.task, slot, stamp).origin(0))
     }
 
     func ask(home task: TaskID, _ command: TaskCommand, told: @escaping (TaskAnswer) -> Void) {
@@ -105,7 +116,7 @@ final class TaskCoordinator {
     }
 
     func forgetEverywhere(_ task: TaskID) {
-        owner.context.tellAll { $0.campaigns.coordinator.forget(task) }
+        owner.context.tellEveryGateway(.taskChanged(task))
     }
 
     /// The task's row, from this loop's cache if it is one that takes targets.
@@ -148,7 +159,7 @@ final class TaskCoordinator {
                 targets[index].revokedDigest = messageDigest(of: sending.content.revokes, for: targets[index].cid)
             }
         }
-        let route = Route(.list, loop: owner.index, slot: slot, stamp: stamp)
+        let route = owner.route(.list, slot, stamp)
         let parts = ListRun.deal(
             targets, task: sending.task, app: sending.app, createdAt: sending.createdAt, content: sending.content,
             isBulk: sending.isBulk, route: route.word, loopCount: owner.loopCount)

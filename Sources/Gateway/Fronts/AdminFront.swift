@@ -103,7 +103,7 @@ final class AdminFront {
         guard let (slot, stamp) = pending.insert(Pending(exchange: exchange, question: question)) else {
             return respond(exchange, Self.busy)
         }
-        send(Route(.admin, loop: owner.index, slot: slot, stamp: stamp).origin(0))
+        send(owner.route(.admin, slot, stamp).origin(0))
     }
 
     func answered(_ route: Route, _ answer: DeviceAnswer) {

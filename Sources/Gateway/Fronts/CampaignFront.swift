@@ -44,7 +44,11 @@ final class CampaignFront {
         case .taskReport(let query): report(query, found: [], respond)
         case .groupReport(let query): report(query, respond)
         case .dayReport(let query): report(query, respond)
-        case .onlineReport(let app): respond(ReportAnswer.online(owner.context.online.points(of: app)))
+        case .onlineReport(let app):
+            owner.ask(Bucket(0), .onlinePoints(app)) { answer in
+                guard case .onlinePoints(let points) = answer else { return respond(.busy) }
+                respond(ReportAnswer.online(points.map { (time: $0.time, count: $0.count) }))
+            }
         case .quotaReport(let key): quota(key, respond)
         }
     }
@@ -339,7 +343,7 @@ final class CampaignFront {
             case .trace(.unreadable): respond(.busy)
             case .trace(let answer): respond(CampaignAnswer.detail(answer.trace, query))
             case .task(.unknown): respond(CampaignAnswer.detail(nil, query))
-            case .task: respond(.busy)
+            case .task, .gateway: respond(.busy)
             }
         }
     }
@@ -407,14 +411,16 @@ final class CampaignFront {
 
     private func report(_ query: DayReportQuery, _ respond: @escaping Respond) {
         guard query.isKept else { return respond(ReportAnswer.day(DayTotals(), online: 0, query)) }
-        let online = owner.context.online.peak(of: query.app, day: query.day)
-        coordinator.askAll({ _ in .day(query.app, day: query.day) }) { answers in
+        coordinator.askAll({ _ in .day(query.app, day: query.day) }) { [weak self] answers in
             var sum = DayTotals()
             for answer in answers {
                 guard case .day(let part) = answer else { return respond(.busy) }
                 sum.add(part)
             }
-            respond(ReportAnswer.day(sum, online: online, query))
+            self?.owner.ask(Bucket(0), .onlinePeak(query.app, day: query.day)) { answer in
+                guard case .onlinePeak(let online) = answer else { return respond(.busy) }
+                respond(ReportAnswer.day(sum, online: online, query))
+            }
         }
     }
 

@@ -151,12 +151,37 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         owner.endHandshake(self)
         phase = .awaitingWelcome
         let target = adopted.bucket.loop(of: owner.loopCount)
-        if target == owner.index { return enter(adopted) }
+        if owner.isHere(target) { return enter(adopted) }
+        if let cluster = owner.context.cluster, cluster.owner(of: target) != cluster.node {
+            return leave(adopted, for: cluster.owner(of: target), of: cluster, after: rest)
+        }
         guard let connection = stream?.detach(unconsumed: rest) else {
             return close(.internalError, reason: "the connection could not be moved")
         }
         stream = nil
         owner.move(AdoptedConnection(connection: connection, isSecure: isSecure, hello: adopted), to: target)
+    }
+
+    /// The device is another gateway's: relays the connection there, or says where that is.
+    private func leave(
+        _ adopted: AdoptedHello, for node: Int, of cluster: ClusterContext, after rest: UnsafeRawBufferPointer
+    ) {
+        guard node != 0 else { return close(.moved, reason: "no gateway serves this device now; come back") }
+        if let address = cluster.deviceAddress(of: node, isSecure: isSecure), adopted.newSecret == nil {
+            guard let stream else { return }
+            let frame = owner.closeFrame(.moved, reason: "this gateway serves the device", alternate: address)
+            _ = frame.withUnsafeBytes { stream.write($0) }
+            return finish(.moved)
+        }
+        guard let connection = stream?.detach(unconsumed: rest) else {
+            return close(.internalError, reason: "the connection could not be moved")
+        }
+        stream = nil
+        let owner = owner
+        owner.metrics.count(.devicesRelayed)
+        cluster.links.relay(connection, hello: adopted, isSecure: isSecure, to: node, on: owner.loop) {
+            owner.endConnection(.device)
+        }
     }
 
     /// Gives the session its slot and the shard its Hello.
@@ -165,6 +190,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private func enter(_ adopted: AdoptedHello) {
         guard !owner.context.isStopping else {
             return close(.shuttingDown, reason: "the gateway is stopping")
+        }
+        guard owner.isHere(owner.index) else {
+            return close(.moved, reason: "another gateway is taking this device over; come back")
         }
         guard let admitted = owner.sessions.admit(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")

@@ -43,7 +43,7 @@ final class DirectoryFront {
         guard let (slot, stamp) = operations.insert(Pending(app: app, operation: operation, complete: complete)) else {
             return false
         }
-        send(steps, app: app, Route(.directory, loop: owner.index, slot: slot, stamp: stamp))
+        send(steps, app: app, owner.route(.directory, slot, stamp))
         return true
     }
 
@@ -77,23 +77,23 @@ final class DirectoryFront {
     /// Asks the loop that counts the app's calls.
     func charge(_ call: CountedCall, app: AppKey, complete: @escaping (QuotaVerdict) -> Void) -> Bool {
         let target = Bucket(digest: app.word).loop(of: owner.loopCount)
-        guard target != owner.index else {
+        guard !owner.isHere(target) else {
             complete(count(call, app: app))
             return true
         }
         guard chargeCount < Self.pendingLimit else { return false }
         chargeCount += 1
-        owner.ask(target) {
-            $0.directoryFront.count(call, app: app)
-        } then: { [unowned self] verdict in
+        owner.ask(Bucket(digest: app.word), .charge(call, app)) { [unowned self] answer in
             chargeCount -= 1
+            // A quota that cannot be asked for does not stop the call: the step behind it answers for itself.
+            guard case .charged(let verdict) = answer else { return complete(.granted) }
             complete(verdict)
         }
         return true
     }
 
     /// On the loop that counts.
-    private func count(_ call: CountedCall, app: AppKey) -> QuotaVerdict {
+    func count(_ call: CountedCall, app: AppKey) -> QuotaVerdict {
         counts.charge(app, call, owner.limits.quota(of: call), now: owner.now)
     }
 }

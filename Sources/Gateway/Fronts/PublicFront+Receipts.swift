@@ -7,7 +7,7 @@ extension PublicFront {
     func receipt(_ exchange: HTTPExchange, _ request: ReceiptRequest) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
         guard let (slot, stamp) = receipts.insert(exchange) else { return respond(exchange, .busy) }
-        owner.receipt(request.command(origin: Route(.receipt, loop: owner.index, slot: slot, stamp: stamp).origin(0)))
+        owner.receipt(request.command(origin: owner.route(.receipt, slot, stamp).origin(0)))
     }
 
     func answered(_ route: Route, _ answer: ReceiptAnswer) {

@@ -42,21 +42,12 @@ extension PublicFront {
         if !isTaken { respond(exchange, .busy) }
     }
 
-    /// Carries it out on the keeper's loop, one call after another.
-    ///
-    /// What each finds may rest on changes that are not durable yet, so every answer waits until all of them are.
+    /// Carries it out on the loop that owns the gateway's own rows.
     private func perform(_ exchange: HTTPExchange, _ request: TestDeviceRequest, known: Set<DeviceID>) {
-        let (context, limit) = (owner.context, owner.limits.users.testDevices)
-        let change: @Sendable (GatewayLoop, @escaping @Sendable (APIResponse) -> Void) -> Void = { keeper, reply in
-            guard request.isQuestion || context.store.acceptsWrites else { return reply(.busy) }
-            let (changes, result) = context.testDevices.perform(
-                request, known: known, limit: limit, now: keeper.now)
-            let response = TestDeviceAnswer.render(request, result)
-            for change in changes { MetaRows.write(change, app: request.app, on: keeper) }
-            keeper.afterMeta { reply(response) }
-        }
-        owner.ask(Bucket(0).loop(of: owner.loopCount), waiting: change) { [weak self] response in
-            self?.respond(exchange, response)
+        let question = GatewayQuestion.testDevices(request, known: known, limit: owner.limits.users.testDevices)
+        owner.ask(Bucket(0), question) { [weak self] answer in
+            guard case .testDevices(let result) = answer else { return self?.respond(exchange, .busy) ?? () }
+            self?.respond(exchange, TestDeviceAnswer.render(request, result))
         }
     }
 }

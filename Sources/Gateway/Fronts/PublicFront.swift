@@ -58,6 +58,9 @@ final class PublicFront {
         api.userLimits = snapshot.limits.users
     }
 
+    /// Void tokens that have not expired.
+    var revokedTokens: [TokenID] { Array(api.tokens.revokedTokens) }
+
     func revoke(_ token: TokenID) {
         api.tokens.revoke(token)
         api.tokens.forgetExpired(now: owner.now)
@@ -83,7 +86,9 @@ final class PublicFront {
         case .campaign(let action):
             owner.campaigns.perform(action) { [weak self] response in self?.respond(exchange, response) }
         case .revokeToken(let token, let response):
-            owner.revoke(token) { [weak self] in self?.respond(exchange, response) }
+            owner.ask(Bucket(0), .revoke(token)) { [weak self] answer in
+                if case .revoked = answer { self?.respond(exchange, response) } else { self?.respond(exchange, .busy) }
+            }
         case .receipt(let request): receipt(exchange, request)
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
@@ -106,7 +111,7 @@ final class PublicFront {
     private func publish(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm, _ share: Int) {
         let pending = PendingPush(exchange: exchange, form: form, share: share, count: items.count)
         guard let (slot, stamp) = pushes.insert(pending) else { return respond(exchange, .busy) }
-        let route = Route(.push, loop: owner.index, slot: slot, stamp: stamp)
+        let route = owner.route(.push, slot, stamp)
         for (index, item) in items.enumerated() {
             if let app = owner.core.pointee.shares.took(share, now: owner.loop.now) {
                 owner.context.activity.note([app], now: owner.loop.now)
@@ -170,7 +175,7 @@ final class PublicFront {
             self?.respond(exchange, StatusAnswer.render(query, statuses: statuses))
         }
         guard let (slot, stamp) = queries.insert(gathering) else { return respond(exchange, .busy) }
-        let route = Route(.userStatus, loop: owner.index, slot: slot, stamp: stamp)
+        let route = owner.route(.userStatus, slot, stamp)
         for (index, device) in devices.enumerated() {
             owner.queryStatus(of: device, origin: route.origin(UInt64(index)))
         }

@@ -141,7 +141,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     private func publish(_ view: PublishView, _ body: UnsafeRawBufferPointer) {
         guard let sender else { return }
-        let origin = Route(.sender, loop: owner.index, slot: slot, stamp: stamp).origin(view.request)
+        let origin = owner.route(.sender, slot, stamp).origin(view.request)
         unanswered += 1
         if let app = owner.core.pointee.shares.took(share, now: owner.loop.now) {
             owner.context.activity.note([app], now: owner.loop.now)

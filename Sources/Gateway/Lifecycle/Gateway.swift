@@ -98,7 +98,7 @@ final class Gateway {
             time.set(clock.mapping)
             meta.complete()
             context = try GatewayContext(
-                loopCount: configuration.loopCount, log: log, store: store,
+                loopCount: configuration.loopCount, cluster: nil, log: log, store: store,
                 isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
                 revokedTokens: meta.revoked, startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
                 bodies: HTTPBodyBudget(
@@ -113,10 +113,13 @@ final class Gateway {
             for part in loops.stores { try part.loadAll(table: .broadcast) { broadcasts.take($0) } }
             var members: [GatewayLoop] = []
             for index in 0..<configuration.loopCount {
+                let start = try ShardStart(
+                    loops.stores[index], LoopShare(index: index, count: configuration.loopCount),
+                    broadcasts: broadcasts, fold: meta.fold, now: clock.mapping.time(atBoot: ClockReader.boot()))
                 members.append(
-                    try GatewayLoop(
-                        index: index, loop: loops.loops[index], store: loops.stores[index], context: context,
-                        snapshot: snapshot, clock: clock.mapping, broadcasts: broadcasts, fold: meta.fold))
+                    GatewayLoop(
+                        index: index, loop: loops.loops[index], context: context, snapshot: snapshot,
+                        clock: clock.mapping, start: start))
             }
             self.members = members
             let mailboxes = members.map { $0.openMailbox() }

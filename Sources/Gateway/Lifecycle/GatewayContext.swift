@@ -9,7 +9,10 @@ internal import Synchronization
 ///
 /// Nothing here changes after the start, but for what is a lock itself.
 final class GatewayContext: Sendable {
+    /// Loops, which in a cluster are the parts of all gateways together.
     let loopCount: Int
+    /// Set where the store is shared with other gateways.
+    let cluster: ClusterContext?
     let log: Log
     let store: any StoreEngine
     let isFsync: Bool
@@ -42,15 +45,20 @@ final class GatewayContext: Sendable {
     private let boxedMembers = Lock<[GatewayMember]>([])
 
     init(
-        loopCount: Int, log: Log, store: any StoreEngine, isFsync: Bool, queueEpoch: UInt64, tokenKey: [UInt8],
+        loopCount: Int, cluster: ClusterContext?, log: Log, store: any StoreEngine, isFsync: Bool, queueEpoch: UInt64,
+        tokenKey: [UInt8],
         revokedTokens: Set<TokenID>, startedAt: GatewayTime, bodies: HTTPBodyBudget
     ) throws {
         hookWakeup = try Wakeup()
         replays = Lock(ReplayGuard(startedAt: startedAt))
-        (self.loopCount, self.log, self.store, self.isFsync) = (loopCount, log, store, isFsync)
+        (self.loopCount, self.cluster) = (loopCount, cluster)
+        (self.log, self.store, self.isFsync) = (log, store, isFsync)
         (self.queueEpoch, self.tokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)
         self.bodies = bodies
     }
+
+    /// This gateway's number in its cluster; 0 where there is none.
+    var node: Int { cluster?.node ?? 0 }
 
     /// Every loop's handle, in order; set once before the loops run.
     var members: [GatewayMember] { boxedMembers.withLock { $0 } }

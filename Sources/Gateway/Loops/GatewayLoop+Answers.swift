@@ -63,8 +63,9 @@ extension GatewayLoop {
         case .settled(let origin, let verdicts):
             answer(.settled(origin, verdicts))
         case .jobsAvailable(let channel):
-            for target in 0..<loopCount where target != index { send(.jobsAvailable(channel), to: target) }
             core.pointee.jobNews.insert(ChannelSet(channel))
+            for target in 0..<loopCount where target != index { send(.news(.jobsAvailable(channel)), to: target) }
+            context.cluster?.links.tell(.jobsAvailable(channel))
         case .deviceStatus(let origin, let cid, let status):
             answer(.deviceStatus(origin, cid, status))
         case .messageTrace(let origin, let trace):
@@ -89,9 +90,15 @@ extension GatewayLoop {
 
     func answer(_ answer: LoopAnswer) {
         guard let route = Route(answer.origin.route) else { return }
-        if route.loop == index {
+        if route.node != context.node {
+            let place = RemoteLoop(node: route.node, loop: route.loop)
+            let batch = core.pointee.remoteAnswers[place] ?? context.spares.takeAnswers()
+            batch.append(answer)
+            core.pointee.remoteAnswers[place] = batch
+        } else if route.loop == index {
             core.pointee.deferred.append(answer)
         } else {
+            guard route.loop < loopCount else { return }
             let batch =
                 core.pointee.outgoing[route.loop].answers ?? context.spares.takeAnswers()
             batch.append(answer)
@@ -132,6 +139,8 @@ extension GatewayLoop {
             campaigns.coordinator.answered(route, .task(said))
         case .receipt(_, let said):
             publicFront.answered(route, said)
+        case .gateway(_, let said):
+            campaigns.coordinator.answered(route, .gateway(said))
         }
     }
 }

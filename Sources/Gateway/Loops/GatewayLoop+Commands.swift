@@ -9,7 +9,7 @@ internal import Wire
 extension GatewayLoop {
     func publish(_ command: borrowing PublishCommand) {
         let target = command.bucket.loop(of: loopCount)
-        if target == index {
+        if isHere(target) {
             publishHere(command)
             return
         }
@@ -35,31 +35,31 @@ extension GatewayLoop {
 
     func queryStatus(of device: DeviceAddress, origin: Origin) {
         let target = device.bucket.loop(of: loopCount)
-        guard target == index else { return send(.deviceStatus(device, origin), to: target) }
+        guard isHere(target) else { return send(.deviceStatus(device, origin), to: target) }
         withShard { $0.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: now) }
     }
 
     func queryTrace(of message: MessageID, bucket: Bucket, origin: Origin) {
         let target = bucket.loop(of: loopCount)
-        guard target == index else { return send(.trace(message, origin), to: target) }
+        guard isHere(target) else { return send(.trace(message, origin), to: target) }
         withShard { $0.trace(of: message, origin: origin, now: now) }
     }
 
     /// One step of a directory operation.
     func direct(_ command: DirectoryCommand, to target: Int) {
-        guard target == index else { return send(.directory(command), to: target) }
+        guard isHere(target) else { return send(.directory(command), to: target) }
         withShard { $0.directory(command, now: now) }
     }
 
     /// What a device reports over HTTPS.
     func receipt(_ command: ReceiptCommand) {
         let target = command.bucket.loop(of: loopCount)
-        guard target == index else { return send(.receipt(command), to: target) }
+        guard isHere(target) else { return send(.receipt(command), to: target) }
         withShard { $0.receipt(command, now: now) }
     }
 
     func task(_ command: TaskCommand, on target: Int, origin: Origin) {
-        guard target == index else { return send(.task(command, origin), to: target) }
+        guard isHere(target) else { return send(.task(command, origin), to: target) }
         withShard { $0.task(command, origin: origin, now: now) }
     }
 
@@ -70,19 +70,19 @@ extension GatewayLoop {
     }
 
     func lease(on target: Int, _ command: LeaseCommand) {
-        guard target == index else { return send(.lease(command), to: target) }
+        guard isHere(target) else { return send(.lease(command), to: target) }
         withShard { $0.lease(command, now: now) }
     }
 
     func settle(on target: Int, _ results: [JobResult], _ apps: Set<AppKey>?, _ origin: Origin) {
-        guard target == index else { return send(.settle(results, apps: apps, origin), to: target) }
+        guard isHere(target) else { return send(.settle(results, apps: apps, origin), to: target) }
         withShard { $0.settle(results, apps: apps, origin: origin, now: now) }
     }
 
     func extend(
         on target: Int, _ items: [ExtendItem], _ milliseconds: Int64, _ apps: Set<AppKey>?, _ origin: Origin
     ) {
-        guard target == index else {
+        guard isHere(target) else {
             return send(.extend(items, milliseconds: milliseconds, apps: apps, origin), to: target)
         }
         withShard {
@@ -109,6 +109,9 @@ extension GatewayLoop {
             core.pointee.outgoing[target].publishes = nil
             core.pointee.outgoing[target].messages.append(.publishes(batch))
         }
+        if let cluster = context.cluster, !core.pointee.outgoing[target].messages.isEmpty {
+            dispatch(to: target, in: cluster)
+        }
         if let answers = core.pointee.outgoing[target].answers {
             core.pointee.outgoing[target].answers = nil
             core.pointee.outgoing[target].messages.append(.answers(answers))
@@ -120,6 +123,34 @@ extension GatewayLoop {
         refuse(&core.pointee.outgoing[target].messages)
     }
 
+    /// Sends what is for a shard to the gateway that has it; what is left is for this gateway's own loop.
+    private func dispatch(to target: Int, in cluster: ClusterContext) {
+        let owner = cluster.owner(of: target)
+        guard owner != cluster.node else { return }
+        var local: [LoopMessage] = []
+        var remote: [LoopMessage] = []
+        for message in core.pointee.outgoing[target].messages {
+            if message.isForShard { remote.append(message) } else { local.append(message) }
+        }
+        core.pointee.outgoing[target].messages = local
+        guard !remote.isEmpty else { return }
+        if owner != 0, cluster.links.send(&remote, part: target, to: owner) { return }
+        for message in remote { answerBusy(message) }
+        answerDeferredSoon()
+    }
+
+    func dispatchRemoteAnswers() {
+        for (place, batch) in core.pointee.remoteAnswers {
+            // Where the link is broken, its other end has answered the questions itself.
+            _ = context.cluster?.links.send(batch, loop: place.loop, to: place.node)
+            context.spares.keep(batch)
+        }
+        core.pointee.remoteAnswers.removeAll(keepingCapacity: true)
+    }
+
+    /// Answers what cannot be asked now, so that the caller asks again.
+    func answerBusy(_ message: LoopMessage) { message.forEachBusyAnswer { answer($0) } }
+
     /// The mailbox is full: publishes are answered as busy, the rest waits for a later turn, at most until the next tick.
     private func refuse(_ messages: inout [LoopMessage]) {
         guard !messages.isEmpty else { return }
@@ -127,15 +158,9 @@ extension GatewayLoop {
         var kept: [LoopMessage] = []
         for message in messages {
             switch message {
-            case .publishes(let batch):
-                batch.forEach { command in
-                    let outcome = PublishOutcome(code: .busy, cid: command.cid, task: command.task)
-                    answer(.published(command.origin, outcome))
-                }
-            case .list(let fanout): fanout.forEach { answerBusy($0) }
-            case .receipt(let command): answer(.receipt(command.origin, .busy))
-            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .task, .answers,
-                .jobsAvailable, .launched:
+            case .publishes, .list, .receipt: answerBusy(message)
+            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .task, .answers, .question, .news,
+                .launched:
                 kept.append(message)
             }
         }
@@ -147,6 +172,12 @@ extension GatewayLoop {
 
     func receive(_ messages: [LoopMessage]) {
         for message in messages {
+            // The part was given away while the message was on its way.
+            if !core.pointee.isSeated, message.isForShard {
+                answerBusy(message)
+                answerDeferredSoon()
+                continue
+            }
             switch message {
             case .publishes(let batch):
                 batch.forEach(foresee: { foresee($0) }) { publishHere($0) }
@@ -172,9 +203,30 @@ extension GatewayLoop {
             case .task(let command, let origin): task(command, on: index, origin: origin)
             case .list(let fanout): publish(fanout, on: index)
             case .launched(let record): launch(record)
-            case .jobsAvailable(let channel):
-                handoff.jobsAvailable(ChannelSet(channel), now: Int64(loop.now))
+            case .question(let question, let origin): self.question(question, on: index, origin: origin)
+            case .news(let news): take(news)
             }
         }
+    }
+}
+
+// News for all loops of all gateways.
+extension GatewayLoop {
+    func take(_ news: GatewayNews) {
+        switch news {
+        case .jobsAvailable(let channel): handoff.jobsAvailable(ChannelSet(channel), now: Int64(loop.now))
+        case .taskChanged(let task): campaigns.coordinator.forget(task)
+        case .tokenRevoked(let token): publicFront.revoke(token)
+        }
+    }
+}
+
+extension GatewayContext {
+    /// Tells every loop here, and every other gateway that a link reaches.
+    ///
+    /// A gateway that misses it is none the worse: it looks again in time, or asks when it starts.
+    func tellEveryGateway(_ news: GatewayNews) {
+        tellAll { $0.take(news) }
+        cluster?.links.tell(news)
     }
 }

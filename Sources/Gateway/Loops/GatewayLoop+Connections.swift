@@ -93,10 +93,11 @@ extension GatewayLoop {
     static let noRoom: StaticString = "the gateway holds as many connections as it may; come back later"
 
     /// A Close frame's bytes.
-    func closeFrame(_ code: CloseCode, reason: StaticString) -> [UInt8] {
+    func closeFrame(_ code: CloseCode, reason: StaticString, alternate: String = "") -> [UInt8] {
         var close = Close()
         close.code = code.rawValue
         close.reason = "\(reason)"
+        close.alternate = alternate
         close.serverTime = UInt64(now)
         (close.retryAfterMinimum, close.retryAfterMaximum) = retryWindow(for: code)
         var bytes: [UInt8] = []
@@ -108,6 +109,8 @@ extension GatewayLoop {
     func retryWindow(for code: CloseCode) -> (UInt32, UInt32) {
         switch code {
         case .overloaded: (1_000, 15_000)
+        // A part that changes hands is served again within about a second.
+        case .moved: (50, 1_000)
         case .shuttingDown: (500, UInt32(clamping: limits.reconnectSpreadSeconds * 1_000))
         case .replaced: (30_000, 60_000)
         case .clockSkew: (0, 1_000)

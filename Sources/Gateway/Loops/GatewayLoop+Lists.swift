@@ -13,7 +13,7 @@ extension GatewayLoop {
     private static let listTimeoutMilliseconds: UInt64 = 8_000
 
     func publish(_ fanout: Fanout, on target: Int) {
-        guard target == index else { return send(.list(fanout), to: target) }
+        guard isHere(target) else { return send(.list(fanout), to: target) }
         guard lists.append(fanout, deadline: loop.now + Self.listTimeoutMilliseconds) else {
             fanout.forEach { answerBusy($0) }
             return answerDeferredSoon()

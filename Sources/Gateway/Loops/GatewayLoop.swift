@@ -14,7 +14,7 @@ final class GatewayLoop {
     let loop: EventLoop
     /// What all loops share and none changes.
     let context: GatewayContext
-    let store: any LoopStore
+    private(set) var store: any LoopStore
 
     private(set) var snapshot: GatewaySnapshot
     let core: UnsafeMutablePointer<Core>
@@ -46,7 +46,7 @@ final class GatewayLoop {
     /// On the loop that owns the gateway's own rows.
     private lazy var campaignKeeper = CampaignKeeper(self)
     /// On the loop of bucket 0.
-    private var counterKeeper: CounterKeeper?
+    private(set) var counterKeeper: CounterKeeper?
     /// Rows of the gateway's own that wait to be durable.
     var metaWaiters: [(ticket: Ticket, done: () -> Void)] = []
 
@@ -63,10 +63,14 @@ final class GatewayLoop {
     /// with others: at some 90 instructions an access those checks were a sixth of what a message cost.
     struct Core: ~Copyable {
         var seat: ShardSeat
+        /// The shard of this part serves here; otherwise another gateway's does, or none.
+        var isSeated: Bool
         var deferred: [LoopAnswer] = []
         var round: [LoopAnswer] = []
         var isAnswering = false
         var outgoing: [Outgoing]
+        /// Answers to loops of other gateways.
+        var remoteAnswers: [RemoteLoop: AnswerBatch] = [:]
         var jobNews: ChannelSet = []
         var shares = AppShares()
         var clock: ClockMapping
@@ -103,30 +107,23 @@ final class GatewayLoop {
 
     /// Made on the thread that starts the gateway, before the loop runs.
     init(
-        index: Int, loop: EventLoop, store: any LoopStore, context: GatewayContext, snapshot: GatewaySnapshot,
-        clock: ClockMapping, broadcasts: BroadcastStart, fold: CounterFold
-    ) throws {
-        (self.index, self.loop, self.store) = (index, loop, store)
+        index: Int, loop: EventLoop, context: GatewayContext, snapshot: GatewaySnapshot, clock: ClockMapping,
+        start: ShardStart
+    ) {
+        (self.index, self.loop, store) = (index, loop, start.store)
         (self.context, self.snapshot) = (context, snapshot)
-        handoff = HandoffCoordinator(loop: index, loopCount: context.loopCount)
+        handoff = HandoffCoordinator(node: context.node, loop: index, loopCount: context.loopCount)
         publicRoom = HTTPRoom(limit: snapshot.connections.http / context.loopCount)
         adminRoom = HTTPRoom(limit: snapshot.connections.admin / context.loopCount)
         let now = clock.time(atBoot: ClockReader.boot())
-        var counters = CounterStart(now: now, fold: fold, countsFold: index == 0)
-        try store.loadAll(table: .counters) { counters.take($0) }
         core = .allocate(capacity: 1)
         core.initialize(
             to: Core(
-                seat: ShardSeat(
-                    Shard(
-                        limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: store,
-                        verifier: HelloVerifier(), encoder: BroadcastFrames(), queueEpoch: context.queueEpoch,
-                        counters: counters,
-                        broadcasts: broadcasts.of(LoopShare(index: index, count: context.loopCount)), now: now)),
+                seat: ShardSeat(Self.shard(start, context, snapshot, now)), isSeated: start.isSeated,
                 outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
                 frameByteLimit: snapshot.limits.frameBytes,
                 deviceFrameByteLimit: min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)))
-        counterKeeper = index == 0 ? CounterKeeper(self, fold) : nil
+        counterKeeper = start.fold.map { CounterKeeper(self, $0) }
         core.pointee.sessions = DeviceSessions(self)
         store.observer = self
         handoff.outlet = HandoffCoordinator.Outlet(
@@ -136,7 +133,7 @@ final class GatewayLoop {
                 extend(on: target, items, milliseconds, apps, origin)
             })
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
-        loop.onStop {
+        loop.onStop { [unowned self] in
             // What the last turn wrote goes to the committer before the shard is taken out of service.
             store.turnEnded()
             store.close()
@@ -149,6 +146,31 @@ final class GatewayLoop {
                 AdoptedConnection(connection: connection, isSecure: cargo.isSecure, hello: cargo.hello), on: self)
         }
     }
+
+    private static func shard(
+        _ start: ShardStart, _ context: GatewayContext, _ snapshot: GatewaySnapshot, _ now: GatewayTime
+    ) -> Shard {
+        Shard(
+            limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: start.store,
+            verifier: HelloVerifier(), encoder: BroadcastFrames(), queueEpoch: context.queueEpoch,
+            counters: start.counters, broadcasts: start.broadcasts, now: now)
+    }
+
+    /// Puts another shard in the place of the present one; of a part that begins or ends to be served here.
+    ///
+    /// The present one's store has been closed, and nothing of it is under way.
+    func seat(_ start: ShardStart) {
+        core.pointee.isSeated = start.isSeated
+        store = start.store
+        core.pointee.seat.replace(with: Self.shard(start, context, snapshot, now))
+        counterKeeper = start.fold.map { CounterKeeper(self, $0) }
+        campaignKeeper = CampaignKeeper(self)
+        metaWaiters = []
+        store.observer = self
+    }
+
+    /// Sends to this part are not for the shard here from now on; the shard finishes what it has.
+    func stopSeat() { core.pointee.isSeated = false }
 
     deinit {
         core.deinitialize(count: 1)
@@ -195,8 +217,10 @@ final class GatewayLoop {
             handoff.tick(now: Int64(loop.now))
             reportAcceptFailures()
             store.secondPassed()
-            if index == 0 { campaignKeeper.tick() }
-            counterKeeper?.tick()
+            if isHere(0) {
+                campaignKeeper.tick()
+                counterKeeper?.tick()
+            }
         }
     }
 
@@ -209,7 +233,8 @@ final class GatewayLoop {
         }
         // The gateway's own rows are few, and the writer of each waits for it.
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.seat.awaitedTicket : .max)
-        for target in core.pointee.outgoing.indices where target != index { dispatch(to: target) }
+        for target in core.pointee.outgoing.indices { dispatch(to: target) }
+        if !core.pointee.remoteAnswers.isEmpty { dispatchRemoteAnswers() }
         core.pointee.cachedNow = 0
         metrics.count(.turns)
         core.pointee.shares.isContended = context.activity.isContended
@@ -247,18 +272,6 @@ final class GatewayLoop {
         adminFront.reload(snapshot)
     }
 
-    /// Voids a push token: durably first, then on every loop, then `done` on this one.
-    func revoke(_ token: TokenID, done: @escaping () -> Void) {
-        let write: @Sendable (GatewayLoop, @escaping @Sendable (Bool) -> Void) -> Void = { keeper, reply in
-            MetaRows.write(token, on: keeper) {
-                keeper.context.tellAll { $0.publicFront.revoke(token) }
-                // Behind the revocation in every loop's queue, the asking one's included.
-                reply(true)
-            }
-        }
-        ask(Bucket(0).loop(of: loopCount), waiting: write) { _ in done() }
-    }
-
     /// A caller waits for an answer that is not out yet.
     var hasWorkUnderWay: Bool {
         var isSenderOwed = false
@@ -282,6 +295,15 @@ final class GatewayLoop {
         sessions.closeAll()
         for sender in openSenders { sender.stop() }
         handoff.drain()
-        if index == 0 { campaignKeeper.writeRates() }
+        if isHere(0) { campaignKeeper.writeRates() }
     }
+
+    /// Names what waits for an answer on this loop.
+    func route(_ kind: Route.Kind, _ slot: UInt32, _ stamp: UInt32) -> Route {
+        Route(kind, node: context.node, loop: index, slot: slot, stamp: stamp)
+    }
+
+    /// Whether the shard of a part is this loop's; otherwise what is for it is sent.
+    @inline(__always)
+    func isHere(_ target: Int) -> Bool { target == index && core.pointee.isSeated }
 }

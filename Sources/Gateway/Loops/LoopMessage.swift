@@ -28,8 +28,20 @@ enum LoopMessage: Sendable {
     case list(Fanout)
     /// A broadcast is out: this loop's devices are to meet it.
     case launched(TaskRecord)
-    /// The sending shard has due jobs of the channel where it had none.
+    /// A question to the gateway itself, on the receiving loop.
+    case question(GatewayQuestion, Origin)
+    /// Something that every loop of the receiving gateway is told.
+    case news(GatewayNews)
+}
+
+/// What all loops of all gateways are told: their fronts, whatever shards they have.
+enum GatewayNews: Sendable {
+    /// A shard has due jobs of the channel where it had none.
     case jobsAvailable(VendorChannel)
+    /// The task does not take devices as its cached record says.
+    case taskChanged(TaskID)
+    /// The push API takes this token no more.
+    case tokenRevoked(TokenID)
 }
 
 /// One job whose lease is to be prolonged.
@@ -48,11 +60,13 @@ enum LoopAnswer: Sendable {
     indirect case directory(Origin, DirectoryReply)
     indirect case task(Origin, TaskAnswer)
     indirect case receipt(Origin, ReceiptAnswer)
+    indirect case gateway(Origin, GatewayAnswer)
 
     var origin: Origin {
         switch self {
         case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _),
-            .deviceStatus(let origin, _, _), .directory(let origin, _), .task(let origin, _), .receipt(let origin, _):
+            .deviceStatus(let origin, _, _), .directory(let origin, _), .task(let origin, _), .receipt(let origin, _),
+            .gateway(let origin, _):
             origin
         }
     }

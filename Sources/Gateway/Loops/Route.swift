@@ -1,6 +1,6 @@
 internal import Delivery
 
-/// Who asked, packed into `Origin.route`: a kind, a loop, a slot of that loop's table and the slot's stamp.
+/// Who asked, packed into `Origin.route`: a kind, a gateway and its loop, a slot of that loop's table and the slot's stamp.
 ///
 /// The stamp tells a late answer from one for the slot's present occupant, so an occupant may simply leave.
 struct Route: Equatable, Sendable {
@@ -17,7 +17,7 @@ struct Route: Equatable, Sendable {
         case handoff
         /// A step of a directory operation; the slot is the operation's, `Origin.request` the step's number.
         case directory
-        /// A question about a task; the slot is the task coordinator's.
+        /// A question about a task or to the gateway itself; the slot is the task coordinator's.
         case task
         /// A device of a list; the slot is the pending list's, `Origin.request` the device's place.
         case list
@@ -25,29 +25,36 @@ struct Route: Equatable, Sendable {
         case receipt
     }
 
-    static let slotLimit = 1 << 24
-    static let loopLimit = 1 << 12
+    static let slotLimit = 1 << 22
+    static let loopLimit = 1 << 10
+    static let nodeLimit = 1 << 10
+    /// The bits of a stamp that travel; tables that make stamps keep within them.
+    static let stampMask: UInt32 = (1 << 18) - 1
 
     var kind: Kind
+    /// The gateway that asked: its number in the cluster, 0 where there is none.
+    var node: Int
     var loop: Int
     var slot: UInt32
     var stamp: UInt32
 
-    init(_ kind: Kind, loop: Int, slot: UInt32, stamp: UInt32) {
-        (self.kind, self.loop, self.slot, self.stamp) = (kind, loop, slot, stamp & 0xF_FFFF)
+    init(_ kind: Kind, node: Int, loop: Int, slot: UInt32, stamp: UInt32) {
+        (self.kind, self.node, self.loop) = (kind, node, loop)
+        (self.slot, self.stamp) = (slot, stamp & Self.stampMask)
     }
 
     /// `nil` for `Origin.none` and anything else that no loop made.
     init?(_ word: UInt64) {
-        guard let kind = Kind(rawValue: UInt8(word >> 56)) else { return nil }
+        guard let kind = Kind(rawValue: UInt8(word >> 60)) else { return nil }
         self.kind = kind
-        loop = Int(word >> 44 & 0xFFF)
-        slot = UInt32(word >> 20 & 0xFF_FFFF)
-        stamp = UInt32(word & 0xF_FFFF)
+        node = Int(word >> 50) & (Self.nodeLimit - 1)
+        loop = Int(word >> 40) & (Self.loopLimit - 1)
+        slot = UInt32(truncatingIfNeeded: word >> 18) & UInt32(Self.slotLimit - 1)
+        stamp = UInt32(truncatingIfNeeded: word) & Self.stampMask
     }
 
     var word: UInt64 {
-        UInt64(kind.rawValue) << 56 | UInt64(loop) << 44 | UInt64(slot) << 20 | UInt64(stamp & 0xF_FFFF)
+        UInt64(kind.rawValue) << 60 | UInt64(node) << 50 | UInt64(loop) << 40 | UInt64(slot) << 18 | UInt64(stamp)
     }
 
     func origin(_ request: UInt64) -> Origin { Origin(route: word, request: request) }

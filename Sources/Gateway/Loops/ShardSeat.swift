@@ -13,6 +13,12 @@ struct ShardSeat: ~Copyable {
 
     init(_ shard: consuming Shard) { self.shard = shard }
 
+    /// Ends the present shard; what it has not told is dropped.
+    mutating func replace(with shard: consuming Shard) {
+        self.shard = shard
+        effects.removeAll()
+    }
+
     // MARK: What others may read; none of it has effects
 
     // A function each: a closure that borrows the shard would get a copy of its kilobytes.

@@ -50,8 +50,8 @@ struct StampedTable<Element> {
             return nil
         }
         slots[Int(slot)].element = nil
-        // 20 bits of the stamp travel in a route; zero is never a live one.
-        let next = (stamp &+ 1) & 0xF_FFFF
+        // Not all bits of a stamp travel in a route; zero is never a live one.
+        let next = (stamp &+ 1) & Route.stampMask
         slots[Int(slot)].stamp = next == 0 ? 1 : next
         free.append(slot)
         return element

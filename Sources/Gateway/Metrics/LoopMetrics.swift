@@ -29,7 +29,7 @@ package struct LoopMetrics: Sendable, Equatable {
 /// What a loop counts: each case is one sample of the page, which `MetricCatalogue` declares.
 package enum LoopCounter: Int, Sendable, CaseIterable {
     case deviceAccepted, senderAccepted
-    case deviceDisplaced, senderDisplaced, deviceTurnedAway, senderTurnedAway
+    case deviceDisplaced, senderDisplaced, deviceTurnedAway, senderTurnedAway, devicesRelayed
     case bytesReceived, bytesSent, deliversSent, turns, mailboxRefusals, coldReads, storeBreaches
 
     case refusedUnknownDevice, refusedQueueFull, refusedNoToken, refusedConflict, refusedPending, refusedBusy,

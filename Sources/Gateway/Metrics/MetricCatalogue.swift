@@ -61,6 +61,9 @@ package enum MetricCatalogue {
             .counter(.deviceTurnedAway, [.listener: "device"]), .counter(.senderTurnedAway, [.listener: "senders"]),
             .sum([.listener: "http"]) { $0.httpTurnedAway }, .sum([.listener: "admin"]) { $0.adminTurnedAway }),
         Metric(
+            "longwire_devices_relayed_total", .counter,
+            "Connections of devices passed on to the gateway that serves them.", .counter(.devicesRelayed)),
+        Metric(
             "longwire_connections_accepted_total", .counter, "Accepted connections by listener.",
             .counter(.deviceAccepted, [.listener: "device"]), .counter(.senderAccepted, [.listener: "senders"])),
         Metric(

@@ -1,0 +1,77 @@
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import Synchronization
+
+/// What the loops of a gateway know of the cluster: its own number, who owns which part, and the links.
+final class ClusterContext: Sendable {
+    /// This gateway's number; never 0.
+    let node: Int
+    let links: any GatewayLinks
+    private let owners: [Owner]
+    private let addresses = Lock<[Int: DeviceAddresses]>([:])
+
+    /// A number that loops read for each message: relaxed, because a message to the wrong gateway is only refused.
+    private final class Owner: Sendable {
+        let node = Atomic<Int>(0)
+    }
+
+    init(node: Int, partCount: Int, links: any GatewayLinks) {
+        (self.node, self.links) = (node, links)
+        owners = (0..<partCount).map { _ in Owner() }
+    }
+
+    /// The gateway that serves a part; 0: none, as far as is known here.
+    func owner(of part: Int) -> Int { owners[part].node.load(ordering: .relaxed) }
+
+    /// Where a device may go itself; `nil`: it is relayed.
+    func deviceAddress(of node: Int, isSecure: Bool) -> String? {
+        let addresses = addresses.withLock { $0[node] }
+        return isSecure ? addresses?.secure : addresses?.plain
+    }
+
+    /// What the other gateways advertise to devices.
+    func setDeviceAddresses(_ all: [Int: DeviceAddresses]) { addresses.withLock { $0 = all } }
+
+    func setOwner(_ node: Int, of part: Int) { owners[part].node.store(node, ordering: .relaxed) }
+}
+
+/// The addresses at which devices reach a gateway, past any balancer.
+struct DeviceAddresses: Sendable, Equatable {
+    var plain: String?
+    var secure: String?
+}
+
+/// A loop of another gateway.
+struct RemoteLoop: Hashable, Sendable {
+    var node: Int
+    var loop: Int
+}
+
+/// The links to the other gateways, as loops use them; from any thread.
+protocol GatewayLinks: AnyObject, Sendable {
+    /// Takes messages for a part's shard.
+    ///
+    /// - Returns: false when there is no link to the gateway, or too much waits for it; the caller then answers itself.
+    ///   After true each question gets one answer: the other gateway's, or its busy form when the link breaks.
+    func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool
+
+    /// Takes answers for a loop of another gateway; false when there is no link, and nobody waits for them.
+    func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool
+
+    /// Tells every other gateway that a link reaches.
+    func tell(_ news: GatewayNews)
+
+    /// Relays a device's connection to the gateway that serves it.
+    ///
+    /// - Parameters:
+    ///   - connection: with what was read of it and is still to be understood.
+    ///   - hello: what the device said.
+    ///   - isSecure: the device speaks TLS.
+    ///   - node: the gateway of its part.
+    ///   - loop: where the connection was taken; it stays there.
+    ///   - ended: runs on that loop when the connection is over.
+    func relay(
+        _ connection: DetachedConnection, hello: AdoptedHello, isSecure: Bool, to node: Int, on loop: EventLoop,
+        ended: @escaping () -> Void)
+}

@@ -1,0 +1,89 @@
+internal import Delivery
+internal import Directory
+internal import PushAPI
+internal import Wire
+
+/// What the gateway itself is asked, apart from the shards: its own rows (bucket 0), and counts kept in memory.
+///
+/// A question is a message like a shard's command, so it reaches the loop that knows the answer on any gateway of a cluster.
+enum GatewayQuestion: Sendable {
+    /// Counts a call; on the loop of the app's own bucket.
+    case charge(CountedCall, AppKey)
+    /// Changes or lists an app's test devices; on the loop of bucket 0, as all that follow.
+    case testDevices(TestDeviceRequest, known: Set<DeviceID>, limit: Int)
+    /// Voids a token of the push API.
+    case revoke(TokenID)
+    /// How many of an app's devices were connected, over the last day.
+    case onlinePoints(AppKey)
+    /// The most of a day.
+    case onlinePeak(AppKey, day: UInt32)
+    /// What the start of a shard elsewhere needs of these rows.
+    case startRows
+}
+
+/// The answer to a `GatewayQuestion`.
+enum GatewayAnswer: Sendable {
+    case charged(QuotaVerdict)
+    /// Done, durably.
+    case testDevices(TestDeviceResult)
+    /// Durable, and known to every loop of the gateway that answers.
+    case revoked
+    case onlinePoints([OnlinePoint])
+    case onlinePeak(Int)
+    /// Which days are folded, and the tokens that are void.
+    case startRows(FoldedDays, revoked: [TokenID])
+    /// Nothing was done; the caller repeats the question.
+    case busy
+}
+
+/// How many devices were connected at a time.
+struct OnlinePoint: Sendable, Equatable {
+    var time: GatewayTime
+    var count: Int
+}
+
+extension GatewayLoop {
+    /// Asks the loop that owns a bucket; `then` runs on this one, with `.busy` when there is no answer to be had.
+    func ask(_ bucket: Bucket, _ question: GatewayQuestion, then: @escaping (GatewayAnswer) -> Void) {
+        campaigns.coordinator.ask(bucket.loop(of: loopCount), question, then: then)
+    }
+
+    /// Sends a question to the loop that answers it.
+    func question(_ question: GatewayQuestion, on target: Int, origin: Origin) {
+        guard isHere(target) else { return send(.question(question, origin), to: target) }
+        switch question {
+        case .charge(let call, let app):
+            answer(.gateway(origin, .charged(directoryFront.count(call, app: app))))
+        case .testDevices(let request, let known, let limit):
+            testDevices(request, known: known, limit: limit, origin: origin)
+        case .revoke(let token):
+            MetaRows.write(token, on: self) { [unowned self] in
+                context.tellEveryGateway(.tokenRevoked(token))
+                // Behind the revocation in every loop's queue, the asking one's included.
+                inNextTurn { $0.answer(.gateway(origin, .revoked)) }
+            }
+        case .onlinePoints(let app):
+            let points = context.online.points(of: app).map { OnlinePoint(time: $0.time, count: $0.count) }
+            answer(.gateway(origin, .onlinePoints(points)))
+        case .onlinePeak(let app, let day):
+            answer(.gateway(origin, .onlinePeak(context.online.peak(of: app, day: day))))
+        case .startRows:
+            answer(
+                .gateway(origin, .startRows(counterKeeper?.folded ?? FoldedDays(), revoked: publicFront.revokedTokens)))
+        }
+        answerDeferredSoon()
+    }
+
+    /// Carries a request about test devices out, one after another.
+    ///
+    /// What each finds may rest on changes that are not durable yet, so every answer waits until all of them are.
+    private func testDevices(_ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, origin: Origin) {
+        guard request.isQuestion || store.acceptsWrites else { return answer(.gateway(origin, .busy)) }
+        let (changes, result) = context.testDevices.perform(request, known: known, limit: limit, now: now)
+        for change in changes { MetaRows.write(change, app: request.app, on: self) }
+        afterMeta { [unowned self] in
+            answer(.gateway(origin, .testDevices(result)))
+            answerDeferredSoon()
+        }
+    }
+}

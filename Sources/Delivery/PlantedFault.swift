@@ -77,6 +77,10 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     /// That alarm makes a due job although the job has a row of its own.
     case successorIgnored
 
+    // Receipts.
+    /// An event that a device reports again counts again.
+    case receiptCountsTwice
+
     // Tasks.
     /// A repeated list call sends the message again.
     case taskReachesTwice

@@ -308,19 +308,81 @@ import Wire
         #expect(steps.filter { $0.event == .vendorAccepted }.count == 2)
     }
 
-    @Test("of a job's leases the last sixteen are known")
+    @Test("of a job's leases sixteen are known; an accepted under a forgotten one counts all the same, once")
     func leasesAreBounded() throws {
         let harness = DeliveryHarness { $0.maxAttempts = 1_000 }
         let phone = absent(harness)
+        let outcome = harness.publish(phone)
+        var leases: [Job] = []
+        for _ in 0..<18 {
+            leases.append(try #require(harness.lease(milliseconds: 1_000).first))
+            harness.advance(1_000)
+        }
+        for told in JobResult.Outcome.allCases where told != .accepted {
+            #expect(harness.settle(leases[0], told) == .stale)
+        }
+        harness.crash()
+        #expect(harness.settle(leases[0], .accepted) == .recorded)
+        #expect(harness.settle(leases[0], .accepted) == .recorded)
+        #expect(harness.lease().isEmpty && alerts(harness) == 1)
+        // Another forgotten one adds nothing, and after the end neither does.
+        #expect(harness.settle(leases[1], .accepted) == .recorded)
+        harness.advance(7_200_000)
+        #expect(harness.finalState(outcome.message) == .handedOff)
+        harness.crash()
+        #expect(harness.settle(leases[0], .accepted) == .recorded)
+        #expect(harness.statistics[.apns].resultsAccepted == 0)
+        for _ in 0..<2 { #expect(harness.settle(leases[1], .accepted) == .recorded) }
+        #expect(harness.settle(leases[1], .rejected) == .stale)
+        #expect(alerts(harness) == 1 && harness.imbalance() == nil)
+    }
+
+    @Test("a lease that the vendor may have seen is remembered, however often others give the job back")
+    func leaseBeforeGivingBack() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        _ = harness.publish(phone)
+        let lost = try #require(harness.lease(milliseconds: 1_000).first)
+        harness.advance(1_000)
+        for _ in 0..<40 {
+            harness.settle(try #require(harness.lease().first), .unsent)
+            harness.advance(5_000)
+        }
+        #expect(harness.settle(lost, .accepted) == .recorded)
+        #expect(harness.lease().isEmpty && alerts(harness) == 1)
+        #expect(harness.settle(lost, .accepted) == .recorded)
+        #expect(harness.statistics[.apns].resultsAccepted == 1)
+    }
+
+    @Test("an accepted under a forgotten lease after the ack is an alert too many, told and counted once")
+    func forgottenLeaseAfterAck() throws {
+        let harness = DeliveryHarness { $0.maxAttempts = 1_000 }
+        var phone = absent(harness)
         let outcome = harness.publish(phone)
         var leases: [Job] = []
         for _ in 0..<17 {
             leases.append(try #require(harness.lease(milliseconds: 1_000).first))
             harness.advance(1_000)
         }
-        #expect(harness.settle(leases[0], .accepted) == .stale)
-        #expect(harness.trace(outcome.message)?.steps.contains { $0.event == .vendorAccepted } == false)
-        #expect(harness.settle(leases[1], .accepted) == .recorded)
+        harness.connect(&phone)
+        harness.acknowledge(phone, 1)
+        for _ in 0..<3 { #expect(harness.settle(leases[0], .accepted) == .recorded) }
+        #expect(harness.statistics[.apns].alertedTwice == 1 && alerts(harness) == 1)
+        #expect(harness.trace(outcome.message)?.steps.filter { $0.event == .alertedTwice }.count == 1)
+    }
+
+    @Test("a silent push shows nothing: its message does not come as alerted", arguments: [false, true])
+    func silent(isCold: Bool) throws {
+        let harness = DeliveryHarness()
+        var phone = absent(harness)
+        _ = harness.publish(phone, "silent", pushType: .background)
+        _ = harness.publish(phone, "loud")
+        for job in harness.lease() { harness.settle(job, .accepted) }
+        if isCold { harness.crash() }
+        harness.connect(&phone)
+        #expect(harness.delivered.map(\.payload) == ["silent", "loud"])
+        #expect(harness.delivered.map { $0.alertedAt > 0 } == [false, true])
+        #expect(harness.delivered.allSatisfy { $0.isOffline })
     }
 
     @Test("an accepted that comes after the message's end counts once, a day long and across restarts")

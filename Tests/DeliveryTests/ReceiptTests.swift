@@ -84,6 +84,94 @@ struct ReceiptTests {
         #expect(harness.imbalance() == nil)
     }
 
+    @Test("who reports after the open that the alert was shown is not counted again", arguments: [false, true])
+    func shownAfterOpened(isByFrame: Bool) {
+        var (phone, message) = alerted()
+        if isByFrame {
+            harness.connect(&phone) { $0.opened = [message] }
+        } else {
+            #expect(harness.receipt(phone, [ReceiptEvent(kind: .opened, message: message)]) == .taken([.recorded]))
+        }
+        #expect(harness.finalState(message) == .opened)
+        harness.store.cool()
+        harness.crash()
+        #expect(harness.receipt(phone, [shown(message)]) == .taken([.repeated]))
+        #expect(counted(.shownVendor) == 1 && counted(.shownLive) == 0 && counted(.clickedVendor) == 1)
+        #expect(steps(message, .shown).count == 1)
+    }
+
+    @Test("nor of a message that stays after its open")
+    func shownAfterOpenedAndKept() {
+        var (phone, message) = alerted()
+        harness.connect(&phone) { $0.replayOpened = true }
+        let opened = ReceiptEvent(kind: .opened, message: message)
+        #expect(harness.receipt(phone, [opened, shown(message), opened]) == .taken([.recorded, .repeated, .repeated]))
+        #expect(counted(.shownVendor) == 1 && counted(.clickedVendor) == 1)
+        #expect(harness.finalState(message) == nil)
+    }
+
+    @Test("of a message of strategy 2, which ended when the vendor took it, receipts count")
+    func vendorOnly() {
+        let phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        let message = harness.publish(phone, strategy: .vendorOnly).message
+        harness.settle(harness.lease()[0], .accepted)
+        #expect(harness.finalState(message) == .handedOff)
+        harness.crash()
+        let events = [
+            ReceiptEvent(kind: .opened, message: message), shown(message), shown(message),
+            ReceiptEvent(kind: .action, message: message, action: 90_001),
+        ]
+        #expect(harness.receipt(phone, events) == .taken([.recorded, .repeated, .repeated, .recorded]))
+        #expect(counted(.shownVendor) == 1 && counted(.clickedVendor) == 1)
+        #expect(harness.finalState(message) == .handedOff)
+    }
+
+    @Test("of a broadcast each device reports its own message, before its end and after it, and reports count it once")
+    func broadcast() {
+        let world = BroadcastHarness()
+        let harness = world.harness
+        var phones = (0..<2).map { _ in harness.register(token: "t") }
+        for phone in phones { harness.disconnect(phone) }
+        let record = world.send()
+        world.enumerate()
+        let jobs = harness.lease()
+        for job in jobs { harness.settle(job, .accepted) }
+        func message(_ phone: Phone) -> MessageID { jobs.first { $0.cid == phone.cid }?.message ?? .none }
+        let (first, second) = (message(phones[0]), message(phones[1]))
+        #expect(harness.receipt(phones[0], [shown(first), shown(second)]) == .taken([.recorded, .ignored]))
+        harness.crash()
+        #expect(harness.receipt(phones[0], [shown(first)]) == .taken([.repeated]))
+        harness.connect(&phones[1])
+        world.acknowledge(phones[1], 1)
+        #expect(harness.receipt(phones[1], [shown(second), shown(second)]) == .taken([.recorded, .repeated]))
+        let opened = ReceiptEvent(kind: .opened, message: first)
+        #expect(harness.receipt(phones[0], [opened, shown(first)]) == .taken([.recorded, .repeated]))
+        #expect(harness.receipt(phones[0], [opened]) == .taken([.repeated]))
+        let totals = world.totals(record)
+        #expect(totals.vendor.shown == 2 && totals.all.shown == 2 && totals.vendor.clicked == 1)
+        #expect(totals[.opened] == 1 && world.imbalance([record]) == nil)
+    }
+
+    @Test("a message that only a search finds is to be repeated while no search is due, not given up")
+    func searched() {
+        var phone = harness.register()
+        let outcomes = (0..<40).map { _ in harness.publish(phone, strategy: .liveOnly, vendor: false) }
+        harness.crash()
+        harness.connect(&phone)
+        let events = [38, 39].map { shown(outcomes[$0].message) }
+        #expect(harness.receipt(phone, events) == .taken([.recorded, .retry]))
+        harness.letTimePass(1_000)
+        #expect(harness.receipt(phone, [events[1]]) == .taken([.recorded]))
+        // An open of what does not end by it is found by one search, too.
+        harness.letTimePass(1_000)
+        let opened = ReceiptEvent(kind: .opened, message: outcomes[37].message)
+        #expect(harness.receipt(phone, [opened]) == .taken([.recorded]))
+        harness.letTimePass(1_000)
+        let unknown = MessageID(bucket: phone.bucket, acceptedAt: harness.now - 1, digest: 1)
+        #expect(harness.receipt(phone, [shown(unknown)]) == .taken([.ignored]))
+    }
+
     @Test("the step has the device's time, between the message's acceptance and now")
     func time() {
         let (phone, message) = alerted()

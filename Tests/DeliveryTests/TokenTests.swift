@@ -31,6 +31,44 @@ struct TokenTests {
         #expect(quarantined(phone).isEmpty && harness.publish(phone).fallback == .due)
     }
 
+    @Test("a Hello that names a quarantined token for another environment leaves it in quarantine")
+    func otherEnvironment() throws {
+        var phone = harness.register(state: .background, token: "aa")
+        _ = harness.publish(phone)
+        let job = try #require(harness.lease().first)
+        let vendorTime = harness.now
+        harness.advance(1_000)
+        // Not bad yet, and no younger than it was.
+        harness.connect(&phone, state: .background) { $0.tokens = [VendorToken(environment: .sandbox, token: "aa")] }
+        harness.settle(job, .badToken, timestamp: vendorTime)
+        #expect(quarantined(phone) == ["aa"])
+        for environment: VendorToken.Environment in [.production, .sandbox, .production] {
+            harness.connect(&phone, state: .background) {
+                $0.tokens = [VendorToken(environment: environment, token: "aa")]
+            }
+            #expect(quarantined(phone) == ["aa"] && kept(phone) == ["aa"])
+            harness.crash()
+        }
+        // The vendor's word was about this topic.
+        harness.connect(&phone, state: .background) { $0.tokens = [VendorToken(topic: "com.example.b", token: "aa")] }
+        #expect(quarantined(phone).isEmpty)
+    }
+
+    @Test("a quarantined token that starts activities stays so when a Hello names it for another type")
+    func otherActivity() throws {
+        var phone = harness.register(state: .background)
+        func start(_ type: String) -> VendorToken {
+            VendorToken(kind: .liveActivityStart, token: "s", activity: type)
+        }
+        harness.update(phone) { $0.tokens = [start("Ride")] }
+        _ = harness.publish(phone, kind: .liveActivityStart, activity: "Ride")
+        harness.settle(try #require(harness.lease().first), .badToken)
+        harness.connect(&phone, state: .background) { $0.tokens = [start("Ride"), start("Meal")] }
+        #expect(quarantined(phone) == ["s", "s"])
+        harness.update(phone) { $0.tokens = [start("Ride"), start("Meal")] }
+        #expect(quarantined(phone).isEmpty)
+    }
+
     @Test("a token that is new ends nothing but its predecessor's turn")
     func newToken() throws {
         var phone = harness.register(state: .background, token: "aa")

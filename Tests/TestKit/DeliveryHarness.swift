@@ -323,7 +323,8 @@ package final class DeliveryHarness: ShardStoreObserver {
         _ phone: Phone, _ payload: String, strategy: Strategy = .liveElseVendor, timeToLive: Int64 = 7_200_000,
         vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
         requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0, isBulk: Bool = false,
-        app: AppKey = DeliveryHarness.app, kind: TokenKind = .alert, activity: String = "", followsRequest: Bool = false
+        app: AppKey = DeliveryHarness.app, kind: TokenKind = .alert, activity: String = "",
+        followsRequest: Bool = false, pushType: PushType = .alert
     ) -> UInt64 {
         nextRequest += 1
         nextTask += 1
@@ -339,7 +340,7 @@ package final class DeliveryHarness: ShardStoreObserver {
             collapseKey.withUTF8 { keyBytes in
                 content.withUTF8 { bodyBytes in
                     let content = VendorContent(
-                        channel: .apns, tokenKind: kind, activity: Activity.word(activity.utf8), pushType: .alert,
+                        channel: .apns, tokenKind: kind, activity: Activity.word(activity.utf8), pushType: pushType,
                         priority: 10, badge: badge,
                         body: UnsafeRawBufferPointer(bodyBytes), messageIDOffset: -1,
                         badgeOffset: badge == .none ? -1 : 28, collapseID: UnsafeRawBufferPointer(start: nil, count: 0))
@@ -362,12 +363,13 @@ package final class DeliveryHarness: ShardStoreObserver {
         _ phone: Phone, _ payload: String = "p", strategy: Strategy = .liveElseVendor, timeToLive: Int64 = 7_200_000,
         vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
         requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0, isBulk: Bool = false,
-        app: AppKey = DeliveryHarness.app, kind: TokenKind = .alert, activity: String = "", followsRequest: Bool = false
+        app: AppKey = DeliveryHarness.app, kind: TokenKind = .alert, activity: String = "",
+        followsRequest: Bool = false, pushType: PushType = .alert
     ) -> PublishOutcome {
         let request = submit(
             phone, payload, strategy: strategy, timeToLive: timeToLive, vendor: vendor, badge: badge,
             collapseKey: collapseKey, requestKey: requestKey, requestDigest: requestDigest, isBulk: isBulk, app: app,
-            kind: kind, activity: activity, followsRequest: followsRequest)
+            kind: kind, activity: activity, followsRequest: followsRequest, pushType: pushType)
         flush()
         guard let outcome = outcomes[request] else { preconditionFailure("a publish was not answered") }
         return outcome

@@ -277,7 +277,7 @@ extension Shard {
         _ message: MessageSlot, _ broadcast: LiveBroadcast, _ device: Place<Device>
     ) {
         let entry = messages.at(message)
-        let alertedAt = entry.value.job == .none ? 0 : jobs.at(entry.value.job).value.row.alertedAt
+        let alertedAt = shownAt(entry.value.job, broadcast.row.bytes)
         let isAgain = entry.value.flags.contains(.sentHere)
         let attempt = isAgain ? UInt32(device.value.round) : 1
         var frame = broadcast.frame(isOffline: entry.value.isOffline)

@@ -28,6 +28,11 @@ struct DeviceToken: Equatable {
         return channel == other.channel && kind == other.kind && token == other.token && kind != .liveActivityStart
     }
 
+    /// True for what the vendor gave once, whatever a client says it is for.
+    func isSame(as other: DeviceToken) -> Bool {
+        channel == other.channel && kind == other.kind && token == other.token && topic == other.topic
+    }
+
     /// Names the token in job rows without repeating it.
     var digest: UInt64 { Fingerprint.of(token.utf8) }
 
@@ -59,10 +64,18 @@ extension DeviceProfile {
     /// Takes a token that a client named, in the place of those that it replaces.
     ///
     /// A Hello names the tokens that the client has, each time the same. Only an update (`isAgain`) says that the
-    /// vendor gave it a known token again, which ends the token's quarantine.
-    mutating func register(_ new: DeviceToken, isAgain: Bool) {
-        let isKnown = tokens.contains { $0.isLike(new) && $0.token == new.token }
+    /// vendor gave it a known token again, which ends the token's quarantine. A Hello that names the token for the other
+    /// environment, or for another activity, says nothing new about it.
+    mutating func register(_ named: DeviceToken, isAgain: Bool) {
+        let isKnown = tokens.contains { $0.isLike(named) && $0.token == named.token }
         if isKnown, !isAgain { return }
+        var new = named
+        if !isAgain {
+            for known in tokens where known.isSame(as: named) {
+                new.registeredAt = min(new.registeredAt, known.registeredAt)
+                if known.isQuarantined { new.isQuarantined = true }
+            }
+        }
         tokens.removeAll { new.replaces($0) }
         tokens.append(new)
         if tokens.count(where: { $0.kind == .liveActivity }) > Limits.activityTokensPerDevice {

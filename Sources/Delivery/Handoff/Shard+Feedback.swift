@@ -124,7 +124,7 @@ extension Shard {
         completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
         let message = opened.message
-        guard maySearchQueue(of: slot, for: message), let bucket = message.bucket else {
+        guard mayBeQueued(message, of: slot), maySearchQueue(of: slot), let bucket = message.bucket else {
             note(.opened, opened, slot, completion: completion)
             return
         }
@@ -134,11 +134,17 @@ extension Shard {
                 shard.note(.opened, opened, slot, completion: completion)
                 return
             }
-            shard.searchQueue(of: slot, for: message, from: 0) { shard, found in
-                guard let found, found.facts.strategy.endsWhenOpened else {
+            shard.searchQueue(of: slot, for: message, from: 0) { shard, search in
+                guard case .found(let found) = search, found.facts.strategy.endsWhenOpened else {
                     // What the device names in vain costs a search: the next one comes a second later.
                     shard.devices.at(slot).value.queuedSearchAt = shard.now
-                    shard.note(.opened, opened, slot, completion: completion)
+                    let reported: Found<ReportedMessage> =
+                        switch search {
+                        case .found(let row): .found(Self.reported(row.facts, row.job))
+                        case .absent: .absent
+                        case .unreadable: .unreadable
+                        }
+                    shard.note(.opened, opened, of: reported, slot, completion: completion)
                     return
                 }
                 let listed = shard.adoptMessage(found, device: slot)
@@ -155,7 +161,7 @@ extension Shard {
         inBatch(of: slot) { shard in
             let isInSteps = job != .none && shard.jobs.at(job).value.row.steps.contains { $0.event == .shown }
             shard.count(.clickedVendor)
-            if !wasShown, !isInSteps { shard.count(.shownVendor) }
+            if !wasShown, !isInSteps { shard.noteImplied(facts.message, at: shard.now) }
             shard.end(facts, .opened, message: message, job: job)
         }
     }
@@ -168,16 +174,23 @@ extension Shard {
         completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
         findReported(report.message, slot) { shard, found in
-            guard case .found(var found) = found else {
-                shard.numbers.feedbackIgnored &+= 1
-                return completion(&shard, found.isAbsent ? .ignored : .retry)
-            }
-            if report.isOfNotification, found.wasLeased { found.isVendor = true }
-            if event == .action {
-                shard.noteAction(report, of: found, slot, completion: completion)
-            } else {
-                shard.noteOnce(event, at: report.at, of: found, slot, completion: completion)
-            }
+            shard.note(event, report, of: found, slot, completion: completion)
+        }
+    }
+
+    private mutating func note(
+        _ event: TraceEvent, _ report: DeviceReport, of found: Found<ReportedMessage>, _ slot: DeviceSlot,
+        completion: @escaping (inout Shard, EventVerdict) -> Void
+    ) {
+        guard case .found(var found) = found else {
+            numbers.feedbackIgnored &+= 1
+            return completion(&self, found.isAbsent ? .ignored : .retry)
+        }
+        if report.isOfNotification, found.wasLeased { found.isVendor = true }
+        if event == .action {
+            noteAction(report, of: found, slot, completion: completion)
+        } else {
+            noteOnce(event, at: report.at, of: found, slot, completion: completion)
         }
     }
 
@@ -238,32 +251,40 @@ extension Shard {
     private mutating func findQueued(
         _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, Found<ReportedMessage>) -> Void
     ) {
-        guard maySearchQueue(of: slot, for: message) else { return completion(&self, .absent) }
+        guard mayBeQueued(message, of: slot) else { return completion(&self, .absent) }
+        // It may well be the device's: the next search comes a second later.
+        guard maySearchQueue(of: slot) else { return completion(&self, .unreadable) }
         devices.at(slot).value.queuedSearchAt = now
-        searchQueue(of: slot, for: message, from: 0) { shard, row in
-            completion(&shard, row.map { .found(Self.reported($0.facts, $0.job)) } ?? .absent)
+        searchQueue(of: slot, for: message, from: 0) { shard, search in
+            switch search {
+            case .found(let row): completion(&shard, .found(Self.reported(row.facts, row.job)))
+            case .absent: completion(&shard, .absent)
+            case .unreadable: completion(&shard, .unreadable)
+            }
         }
     }
 
-    private func maySearchQueue(of slot: DeviceSlot, for message: MessageID) -> Bool {
-        let device = devices.at(slot)
-        return device.value.coldMessageCount > 0 && device.value.queuedSearchAt + 1_000 <= now
-            && message.acceptedAtMilliseconds <= now
+    private func mayBeQueued(_ message: MessageID, of slot: DeviceSlot) -> Bool {
+        devices.at(slot).value.coldMessageCount > 0 && message.acceptedAtMilliseconds <= now
     }
 
-    /// Reads the live stream's rows of a device until one is the message; the completion gets `nil` without one.
+    private func maySearchQueue(of slot: DeviceSlot) -> Bool {
+        devices.at(slot).value.queuedSearchAt + 1_000 <= now
+    }
+
+    /// Reads the live stream's rows of a device until one is the message.
     private mutating func searchQueue(
         of slot: DeviceSlot, for message: MessageID, from item: UInt64,
-        completion: @escaping (inout Shard, Scanned?) -> Void
+        completion: @escaping (inout Shard, Found<Scanned>) -> Void
     ) {
         scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, page in
-            guard case .rows(let rows, let isLast) = page else { return completion(&shard, nil) }
+            guard case .rows(let rows, let isLast) = page else { return completion(&shard, .unreadable) }
             if let row = rows.first(where: { $0.facts.message == message }) {
-                completion(&shard, row)
+                completion(&shard, .found(row))
             } else if !isLast, let last = rows.last {
                 shard.searchQueue(of: slot, for: message, from: last.facts.item &+ 1, completion: completion)
             } else {
-                completion(&shard, nil)
+                completion(&shard, .absent)
             }
         }
     }
@@ -278,7 +299,9 @@ extension Shard {
         else { return completion(&self, .repeated) }
         lookUp(key) { shard, late in
             switch late {
-            case .found: return completion(&shard, .repeated)
+            case .found:
+                if shard.isPlanted(.receiptCountsTwice) { break }
+                return completion(&shard, .repeated)
             case .unreadable:
                 shard.numbers.feedbackIgnored &+= 1
                 return completion(&shard, .retry)
@@ -303,12 +326,22 @@ extension Shard {
     ) {
         let isOpened = event == .opened
         inBatch(of: slot) { shard in
-            if isOpened { shard.count(found.isVendor ? .clickedVendor : .clickedLive) }
-            if !isOpened || found.isVendor && !wasShown { shard.count(found.isVendor ? .shownVendor : .shownLive) }
+            if isOpened {
+                shard.count(found.isVendor ? .clickedVendor : .clickedLive)
+                if found.isVendor, !wasShown { shard.noteImplied(found.id, at: time) }
+            } else {
+                shard.count(found.isVendor ? .shownVendor : .shownLive)
+            }
             shard.noteTaskEvent(
                 isOpened ? .opened : .shown, isVendor: found.isVendor, task: found.task, message: found.id)
             shard.noteLate(event, at: time, of: found.id, detail: "")
         }
+    }
+
+    /// Counts, in the open batch, that the user saw an alert which was opened; its device may tell so later, too.
+    private mutating func noteImplied(_ message: MessageID, at time: GatewayTime) {
+        count(.shownVendor)
+        noteLate(.shown, at: time, of: message, detail: "")
     }
 
     /// Records a custom action: each number once, and at most `actionsPerMessage` numbers a message.

@@ -147,12 +147,17 @@ extension Shard {
 
     private mutating func settle(_ result: JobResult, _ job: JobAtHand) -> ResultVerdict.Verdict {
         let entry = jobs.at(job.slot)
-        guard let given = entry.value.row.leases.first(where: { $0.id == result.leaseID }) else {
-            // No sender got this lease for this job, or too many leases came after it.
-            count(entry.value.row) { $0.resultsStale &+= 1 }
-            return .stale
+        if let given = entry.value.row.leases.first(where: { $0.id == result.leaseID }) {
+            if given.hasTaken(result.outcome) { return .recorded }
+        } else {
+            // No sender got this lease for this job, or too many leases came after it. What the vendor took under one of
+            // those it must not get again.
+            guard result.outcome == .accepted, entry.value.row.hasForgottenLeases else {
+                count(entry.value.row) { $0.resultsStale &+= 1 }
+                return .stale
+            }
+            if entry.value.row.alertedAt > 0 { return .recorded }
         }
-        if given.hasTaken(result.outcome) { return .recorded }
         let isCurrent = entry.value.row.state == .leased && entry.value.row.lease == result.leaseID
         guard isCurrent || result.outcome == .accepted || isPlanted(.lateResultCounts) else {
             count(entry.value.row) { $0.resultsStale &+= 1 }
@@ -328,11 +333,18 @@ extension Shard {
         _ result: JobResult, _ trace: TraceRow,
         completion: @escaping (inout Shard, ResultVerdict.Verdict) -> Void
     ) {
-        guard let given = trace.leases.first(where: { $0.id == result.leaseID }) else {
-            countStale(trace)
-            return completion(&self, .stale)
+        if let given = trace.leases.first(where: { $0.id == result.leaseID }) {
+            if given.hasTaken(result.outcome) { return completion(&self, .recorded) }
+        } else {
+            // As for a pending one.
+            guard result.outcome == .accepted, trace.leases.first?.isAfterForgotten == true else {
+                countStale(trace)
+                return completion(&self, .stale)
+            }
+            if trace.settledLease == result.leaseID, trace.settledOutcome == result.outcome.rawValue {
+                return completion(&self, .recorded)
+            }
         }
-        if given.hasTaken(result.outcome) { return completion(&self, .recorded) }
         // The vendor showed an alert that the device had already: reported, not hidden.
         let event: TraceEvent =
             trace.finalState == .delivered || trace.finalState == .deliveredOffline || trace.finalState == .opened
@@ -355,7 +367,10 @@ extension Shard {
                 shard.noteLate(
                     event, of: trace.facts.message, detail: result.vendorID.bounded(JobResult.reasonByteCount))
                 shard.noteTaskEvent(.alerted, isVendor: true, task: trace.facts.task, message: trace.facts.message)
-                let wasAlerted = trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
+                // Of many steps the middle ones are gone.
+                let wasAlerted =
+                    trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
+                    || trace.finalState == .handedOff
                 let wasReached = wasAlerted || trace.wasReached
                 if !wasAlerted {
                     let reach: CountersRow.Reach = wasReached ? [.alerted] : [.alerted, .reached]

@@ -137,7 +137,7 @@ extension Shard {
             device.value.inFlightCount == 0
                 || Int(device.value.inFlightBytes) + Int(byteCount) <= limits.windowByteCount
         else { return false }
-        let alertedAt = entry.value.job == .none ? 0 : jobs.at(entry.value.job).value.row.alertedAt
+        let alertedAt = shownAt(entry.value.job, bytes ?? store.bytes(at: entry.value.location))
         let attempt = sequence < device.value.resentBelow ? UInt32(device.value.round) : 1
         outbox.send(
             .deliver(
@@ -161,6 +161,16 @@ extension Shard {
         // The timer of a queued message is at its end.
         if (messages.timers.deadline(of: slot) ?? .max) > entry.value.ackDeadline { armTimer(slot) }
         return true
+    }
+
+    /// When the vendor took a message's alert; 0: never, or what it took was a silent push, which shows nothing.
+    func shownAt(_ job: JobSlot, _ bytes: @autoclosure () -> LentBytes) -> GatewayTime {
+        guard job != .none, jobs.at(job).value.row.alertedAt > 0 else { return 0 }
+        let row = jobs.at(job).value.row
+        guard let channel = row.channel, MessageRow(bytes())?.content(for: channel)?.pushType == .background else {
+            return row.alertedAt
+        }
+        return 0
     }
 
     /// Ends a message in memory that has expired, unless its job is leased.

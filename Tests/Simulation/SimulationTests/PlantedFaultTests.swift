@@ -35,6 +35,7 @@ import TextForms
         case .liveOnlyReachesVendor, .vendorFirstNeverLive, .jobsNotHeld: [.strategy]
         case .lateResultCounts, .currentTokenQuarantined: [.lease]
         case .badgePerLease: [.badge]
+        case .receiptCountsTwice: [.books]
         case .taskReachesTwice: [.request, .finalState]
         case .revokeLeavesPending: [.finalState]
         case .broadcastIgnoresTags: [.content]
@@ -59,9 +60,12 @@ import TextForms
                 continue
             }
             #expect(Self.kinds(fault).contains(violation.kind), "\(fault) shows as \(violation)")
-            let name = seed + (hasServer ? 1_000 : 0) + (fault.isOfBroadcasts ? 2_000 : 0)
+            let name =
+                seed + (hasServer ? 1_000 : 0) + (fault.isOfBroadcasts ? 2_000 : 0) + (fault.isOfReceipts ? 4_000 : 0)
             if clean.insert(name).inserted {
-                let world = World(seed: seed, hasServer: hasServer, hasBroadcasts: fault.isOfBroadcasts)
+                let world = World(
+                    seed: seed, hasServer: hasServer, hasBroadcasts: fault.isOfBroadcasts,
+                    hasReceipts: fault.isOfReceipts)
                 world.run(events: Self.eventCount)
                 #expect(world.violation == nil, "seed \(seed) fails without a fault, too")
             }
@@ -78,9 +82,10 @@ import TextForms
     private static func search(_ fault: PlantedFault) -> (UInt64, hasServer: Bool, Violation)? {
         for hasServer in fault.isOfBroadcasts ? [true] : [false, true] {
             for seed in seeds {
-                let world = World(seed: seed, hasServer: hasServer, hasBroadcasts: fault.isOfBroadcasts) {
-                    $0.planted = fault
-                }
+                let world = World(
+                    seed: seed, hasServer: hasServer, hasBroadcasts: fault.isOfBroadcasts,
+                    hasReceipts: fault.isOfReceipts
+                ) { $0.planted = fault }
                 world.run(events: eventCount)
                 if let violation = world.violation { return (seed, hasServer, violation) }
             }
@@ -99,5 +104,7 @@ extension PlantedFault {
         default: false
         }
     }
+
+    fileprivate var isOfReceipts: Bool { self == .receiptCountsTwice }
 }
 #endif

@@ -34,7 +34,7 @@ enum FixedSeeds {
             (1_059, false), (1_152, false),  // a revoke behind an unstored state was acked and never told
         ] as [(UInt64, Bool)])
     func failedOnce(seed: UInt64, hasServer: Bool) {
-        let world = World(seed: seed, hasServer: hasServer, hasBroadcasts: false)
+        let world = World(seed: seed, hasServer: hasServer, hasBroadcasts: false, hasReceipts: false)
         world.run(events: FixedSeeds.eventCount)
         if let report = world.report { Issue.record("\(report)") }
     }
@@ -47,7 +47,7 @@ enum FixedSeeds {
             1_020_955, 1_025_625,  // the oracle waited for a message of a broadcast that was being stopped
         ] as [UInt64])
     func failedOnceWithBroadcasts(seed: UInt64) {
-        let world = World(seed: seed)
+        let world = World(seed: seed, hasReceipts: false)
         world.run(events: FixedSeeds.eventCount)
         if let report = world.report { Issue.record("\(report)") }
     }

@@ -12,7 +12,7 @@ package struct JobRow {
     /// Every number at its full width; rows of store formats before 7.
     static let firstVersion: UInt8 = 1
     static let stepLimit = 48
-    /// How many leases the row remembers; a result under an older one is stale.
+    /// How many leases the row remembers; of a result under another one see `hasForgottenLeases`.
     static let leaseLimit = 16
 
     var facts: MessageFacts
@@ -100,11 +100,19 @@ package struct JobRow {
     }
 
     /// Adds a lease that a sender is about to get.
+    ///
+    /// Past the limit the oldest of those goes whose job never reached the vendor, else the oldest of all.
     mutating func give(_ lease: (UInt64, UInt64)) {
         self.lease = lease
-        if leases.count >= Self.leaseLimit { leases.removeFirst() }
+        if leases.count >= Self.leaseLimit {
+            leases.remove(at: leases.firstIndex { $0.hasTaken(.unsent) } ?? 0)
+            leases[0].markForgotten()
+        }
         leases.append(GivenLease(id: lease))
     }
+
+    /// A lease that the row does not name may be one that a sender got.
+    var hasForgottenLeases: Bool { leases.first?.isAfterForgotten ?? false }
 
     /// Notes the outcome that was taken as the result of a lease.
     mutating func settle(_ lease: (UInt64, UInt64), _ outcome: JobResult.Outcome) {
@@ -396,6 +404,14 @@ struct GivenLease: Equatable {
     func hasTaken(_ outcome: JobResult.Outcome) -> Bool { outcomes & 1 << outcome.rawValue != 0 }
 
     mutating func take(_ outcome: JobResult.Outcome) { outcomes |= 1 << outcome.rawValue }
+
+    /// No outcome has this bit.
+    private static let forgotten: UInt8 = 1 << 7
+
+    /// Leases were given that the list, which this one leads, has no room for.
+    var isAfterForgotten: Bool { outcomes & Self.forgotten != 0 }
+
+    mutating func markForgotten() { outcomes |= Self.forgotten }
 }
 
 /// The lease whose result was taken last: its outcome and its place among the leases that the row names.

@@ -30,6 +30,11 @@ struct CountingModel {
         return "counters say that \(open) messages of a bucket are pending, \(pending[place] ?? 0) are stored"
     }
 
+    /// One of the counts besides acceptances and ends, all buckets, apps and days together.
+    func sum(of extra: CountersRow.Extra) -> Int {
+        rows.values.reduce(0) { $1.values.reduce($0) { $0 + Int($1.extra[extra]) } }
+    }
+
     /// What is wrong with an app's counters, all buckets and days together.
     func fault(ofApp index: Int, _ app: AppKey) -> String? {
         var counted: UInt64 = 0

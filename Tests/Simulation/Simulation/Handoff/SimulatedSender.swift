@@ -130,6 +130,7 @@ extension World {
         let device = devices[record.identity.device]
         device.alerts.append(record)
         if device.alerts.count > 8 { device.alerts.removeFirst() }
+        extensionSaw(record)
     }
 
     /// Results of jobs it does not hold.

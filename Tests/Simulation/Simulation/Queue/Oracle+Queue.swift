@@ -201,6 +201,7 @@ extension Oracle {
         if let event = RowInspection.lateEvent(key) {
             let isAccept = event == .vendorAccepted || event == .alertedTwice
             if isAccept { record(RowInspection.tracedMessage(key))?.hasLateAccept = true }
+            eventBecameDurable(event, RowInspection.tracedMessage(key))
             return
         }
         guard let trace = RowInspection.trace(key, bytes), let record = record(trace.message) else {

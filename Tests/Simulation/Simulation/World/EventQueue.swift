@@ -31,6 +31,8 @@ enum Event {
     case endSiblings(win: Int, life: Int)
     case endSibling(win: Int, record: Int, life: Int)
     case settleFirstAck(win: Int, life: Int)
+    /// A device's HTTPS call reaches the gateway.
+    case receipt(Int)
     case crash(life: Int)
     case restart
 }

@@ -17,6 +17,8 @@ package enum Fault: String, CaseIterable, Sendable {
     case broadcastMade, broadcastStopped
     case broadcastDealt, dealRepeated, dealStopped, dealtVendorOnly, dealtVendorFirst, dealtWentLive
     case firstAckPushMade, firstAckWon, siblingRevoked, siblingRefused, crashBeforeSiblingsEnd
+    // Receipts.
+    case receiptRepeated, receiptOutOfOrder, receiptOfOther, receiptForged, receiptSkewed
     // Senders and the vendor.
     case senderSlow, senderDied, resultUnknownJob, resultTwice, resultContradictory, resultLate, leaseExtended,
         leasedAtExpiry

@@ -149,6 +149,7 @@ final class Oracle: StoreWitness {
             }
         }
         checkTotals()
+        checkReported()
         for device in world.devices where !device.isLiar {
             guard let identity = device.identity, identity.liveLink != nil else {
                 return fail(.progress, "device \(device.index) did not come back: \(device.core.isStopped)")

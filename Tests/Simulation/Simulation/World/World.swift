@@ -57,6 +57,9 @@ package final class World {
     let hasBroadcasts: Bool
     var broadcasting: BroadcastModel
     var firstAcks: FirstAckModel
+    /// Devices report over HTTPS what their extensions showed.
+    let hasReceipts: Bool
+    var receipts: ReceiptModel
     var senders: [SimulatedSender] = []
     /// Faults have stopped.
     var isHealing = false
@@ -65,13 +68,17 @@ package final class World {
     ///   - seed: names the run.
     ///   - hasServer: an app's server takes part, with names, blacklist and badge.
     ///   - hasBroadcasts: it sends broadcasts, too, and pushes of which the first ack wins.
+    ///   - hasReceipts: devices report over HTTPS, too.
     ///   - adjust: changes the shards' limits, to plant a fault.
     package init(
-        seed: UInt64, hasServer: Bool = true, hasBroadcasts: Bool = true, adjust: (inout ShardLimits) -> Void = { _ in }
+        seed: UInt64, hasServer: Bool = true, hasBroadcasts: Bool = true, hasReceipts: Bool = true,
+        adjust: (inout ShardLimits) -> Void = { _ in }
     ) {
         self.seed = seed
         self.hasServer = hasServer
         self.hasBroadcasts = hasBroadcasts
+        self.hasReceipts = hasReceipts
+        receipts = ReceiptModel(seed: seed)
         broadcasting = BroadcastModel(seed: seed)
         firstAcks = FirstAckModel(seed: seed)
         chance = Chance(seed: seed)
@@ -219,6 +226,7 @@ package final class World {
         case .endSibling(let win, let record, let itsLife):
             if itsLife == life, isUp { endSibling(win, records[record]) }
         case .settleFirstAck(let win, let itsLife): if itsLife == life, isUp { settleFirstAck(win) }
+        case .receipt(let number): makeReceipt(number)
         case .crash(let itsLife): if itsLife == life, !isHealing { crash() }
         case .restart: restart()
         }

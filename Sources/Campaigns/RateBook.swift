@@ -32,6 +32,8 @@ package struct RateLimits: Sendable, Equatable {
     package var callsPerMinute = 0
     /// An alert to a million devices brings a million receipts within a few minutes.
     package var receiptsPerMinute = 600_000
+    /// Those from one network address: a tenth, so that no one address uses up what all devices have.
+    package var receiptsPerMinuteOfNetwork = 60_000
     /// Getui's.
     package var listsPerDay = 2_000_000
     package var listsPerMinute = 0
@@ -91,14 +93,20 @@ package struct RateBook: Sendable {
         let key = Key(app: app, kind: kind == .tagBroadcast ? .broadcast : kind)
         var use = uses[key] ?? Use()
         Self.turn(&use, now)
-        let perMinute = limits.perMinute(kind), perDay = limits.perDay(kind)
-        if perDay > 0, use.inDay >= perDay { return .dayExceeded }
-        if perMinute > 0, use.inMinute >= perMinute { return .minuteExceeded }
+        let verdict = Self.verdict(use, kind, limits)
+        guard verdict == .granted else { return verdict }
         use.inMinute += 1
         use.inDay += 1
         uses[key] = use
         if kind == .tagBroadcast { uses[Key(app: app, kind: .tagBroadcast), default: Use()].count(now) }
         return .granted
+    }
+
+    /// True when a use would be refused; counts nothing.
+    package func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool {
+        var use = uses[Key(app: app, kind: kind == .tagBroadcast ? .broadcast : kind)] ?? Use()
+        Self.turn(&use, now)
+        return Self.verdict(use, kind, limits) != .granted
     }
 
     /// Uses on the day of `now`.
@@ -120,9 +128,46 @@ package struct RateBook: Sendable {
             .map { ($0.key.app, $0.key.kind, $0.value.day, $0.value.inDay) }
     }
 
+    private static func verdict(_ use: Use, _ kind: RateKind, _ limits: RateLimits) -> Verdict {
+        let perMinute = limits.perMinute(kind), perDay = limits.perDay(kind)
+        if perDay > 0, use.inDay >= perDay { return .dayExceeded }
+        if perMinute > 0, use.inMinute >= perMinute { return .minuteExceeded }
+        return .granted
+    }
+
     fileprivate static func turn(_ use: inout Use, _ now: GatewayTime) {
         if use.minute != now / 60_000 { (use.minute, use.inMinute) = (now / 60_000, 0) }
         if use.day != now / 86_400_000 { (use.day, use.inDay) = (now / 86_400_000, 0) }
+    }
+}
+
+/// What each network address has used of an app's receipts in this minute.
+package struct NetworkBook: Sendable {
+    /// Networks of one minute that are counted; further ones are not.
+    package static let networkLimit = 65_536
+
+    private struct Key: Hashable, Sendable {
+        var app: AppKey
+        var network: UInt64
+    }
+
+    private var minute: Int64 = 0
+    private var uses: [Key: Int] = [:]
+
+    package init() {}
+
+    /// Counts one use; false when the network has had `limit` (0: no bound) in this minute.
+    package mutating func take(_ network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool {
+        guard limit > 0 else { return true }
+        if minute != now / 60_000 {
+            minute = now / 60_000
+            uses.removeAll(keepingCapacity: uses.count < Self.networkLimit / 16)
+        }
+        let key = Key(app: app, network: network)
+        let used = uses[key] ?? 0
+        guard used < limit else { return false }
+        if used > 0 || uses.count < Self.networkLimit { uses[key] = used + 1 }
+        return true
     }
 }
 

@@ -32,6 +32,8 @@ package final class HTTPExchange {
     /// The other end's address without its port, and whether it is on this machine.
     package var peerHost: String { connection?.peerHost ?? "" }
     package var isLoopback: Bool { connection?.isLoopback ?? false }
+    /// As `SocketAddress.network`; 0: not known.
+    package var network: UInt64 { connection?.network ?? 0 }
 
     /// The request target as it was sent, never normalised: `//v2/x` stays so.
     ///

@@ -15,14 +15,17 @@ package struct APIRequest {
     package var proof: UnsafeRawBufferPointer?
     package var body: UnsafeRawBufferPointer
     package var peerIsLoopback: Bool
+    /// The peer's address as far as limits go: of IPv6 the network, see `SocketAddress.network`.
+    package var network: UInt64
 
     package init(
         method: Method, target: UnsafeRawBufferPointer, token: UnsafeRawBufferPointer? = nil,
         authorization: UnsafeRawBufferPointer? = nil, proof: UnsafeRawBufferPointer? = nil,
-        body: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0), peerIsLoopback: Bool = false
+        body: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0), peerIsLoopback: Bool = false,
+        network: UInt64 = 0
     ) {
         (self.method, self.target, self.token, self.authorization) = (method, target, token, authorization)
-        (self.proof, self.body, self.peerIsLoopback) = (proof, body, peerIsLoopback)
+        (self.proof, self.body, self.peerIsLoopback, self.network) = (proof, body, peerIsLoopback, network)
     }
 }
 

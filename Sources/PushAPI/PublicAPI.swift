@@ -29,6 +29,10 @@ package enum PublicAction {
 /// Counts what apps use, over all loops.
 package protocol RateKeeper: AnyObject {
     func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict
+    /// True when `take` would refuse; counts nothing.
+    func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool
+    /// Counts a receipt from a network address; false when that has had `limit` (0: no bound) of the app's in this minute.
+    func takeReceipt(from network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool
 }
 
 /// Turns requests into actions.
@@ -151,7 +155,7 @@ package final class PublicAPI {
         case .authentication:
             throw GetuiFault(code: .authenticationRate, message: "authentications of this minute are used up")
         case .call: throw GetuiFault(code: .callRate, message: "calls of this minute are used up")
-        case .receipt: throw GetuiFault(code: .callRate, message: "receipts of this minute are used up")
+        case .receipt: throw .receiptsSpent
         case .broadcast, .tagBroadcast:
             throw verdict == .minuteExceeded
                 ? GetuiFault(code: .broadcastRate, message: "broadcasts of this minute are used up")

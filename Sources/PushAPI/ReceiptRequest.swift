@@ -3,7 +3,7 @@
 
 internal import Campaigns
 package import Delivery
-internal import Wire
+package import Wire
 
 /// A receipt, parsed; the device's loop checks its proof.
 package struct ReceiptRequest: Sendable {
@@ -12,6 +12,7 @@ package struct ReceiptRequest: Sendable {
     private let transcript: [UInt8]
     private let proof: [UInt8]
     package let events: [ReceiptEvent]
+    package var app: AppKey { device.app }
 
     fileprivate init(
         device: DeviceAddress, timestamp: UInt64, transcript: [UInt8], proof: [UInt8], events: [ReceiptEvent]
@@ -65,9 +66,14 @@ package struct ReceiptRequest: Sendable {
     }
 }
 
+extension GetuiFault {
+    static let receiptsSpent = GetuiFault(code: .callRate, message: "receipts of this minute are used up")
+}
+
 extension PublicAPI {
     func receipt(_ request: APIRequest, appID: String, now: GatewayTime) throws(GetuiFault) -> ReceiptRequest {
         guard let app = registry[appID] else { throw .invalid("appId") }
+        try takeOfNetwork(request, app, now: now)
         guard let proof = request.proof.flatMap(Self.digest) else {
             throw GetuiFault(
                 code: .badProof, message: "the header X-Longwire-Proof is missing, or is not 64 hex digits")
@@ -84,10 +90,27 @@ extension PublicAPI {
         guard let timestamp = timestampValue.lenientInteger else { throw .type("timestamp") }
         guard Self.times.contains(timestamp) else { throw .invalid("timestamp", "milliseconds since 1970") }
         let events = try events(body["events"])
-        try take(.receipt, app, now: now)
+        if let rates, rates.isSpent(.receipt, app: app.key, limits: app.rates, now: now) { throw .receiptsSpent }
         return ReceiptRequest(
             device: DeviceAddress(app: app.key, bucket: app.bucket(of: cid), cid: cid), timestamp: UInt64(timestamp),
             transcript: ReceiptRequest.transcript(appID: appID, body: request.body), proof: proof, events: events)
+    }
+
+    /// Counts a receipt against the share that each network address has of its app's, before anything is done for it.
+    ///
+    /// A proxy on this machine stands for everybody, so its calls count for nobody.
+    private func takeOfNetwork(_ request: APIRequest, _ app: App, now: GatewayTime) throws(GetuiFault) {
+        guard let rates, !request.peerIsLoopback else { return }
+        let limit = app.rates.receiptsPerMinuteOfNetwork
+        guard rates.takeReceipt(from: request.network, app: app.key, limit: limit, now: now) else {
+            throw GetuiFault(code: .callRate, message: "receipts of this minute from this address are used up")
+        }
+    }
+
+    /// Counts a receipt whose proof held: strangers use up nothing of what devices have.
+    package func proved(_ app: AppKey, now: GatewayTime) {
+        guard let rates, let app = registry[app] else { return }
+        _ = rates.take(.receipt, app: app.key, limits: app.rates, now: now)
     }
 
     /// Milliseconds that a JSON number can hold exactly.

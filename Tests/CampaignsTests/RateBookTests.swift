@@ -25,6 +25,36 @@ struct RateBookTests {
         #expect(book.usedToday(.list, app: Self.app, now: Self.noon + 86_400_000) == 1)
     }
 
+    @Test("whether a rate is spent is told without a use of it")
+    func spent() {
+        var limits = RateLimits()
+        limits.receiptsPerMinute = 2
+        var book = RateBook()
+        for _ in 0..<2 {
+            for _ in 0..<5 { #expect(!book.isSpent(.receipt, app: Self.app, limits: limits, now: Self.noon)) }
+            #expect(book.take(.receipt, app: Self.app, limits: limits, now: Self.noon) == .granted)
+        }
+        #expect(book.isSpent(.receipt, app: Self.app, limits: limits, now: Self.noon + 59_999))
+        #expect(!book.isSpent(.receipt, app: Self.app, limits: limits, now: Self.noon + 60_000))
+        #expect(!book.isSpent(.receipt, app: AppKey(2), limits: limits, now: Self.noon))
+    }
+
+    @Test("each network address has its own share of each app's minute, and the book of them is bounded")
+    func networks() {
+        var book = NetworkBook()
+        func take(_ network: UInt64, _ app: AppKey = Self.app, limit: Int = 2, at now: GatewayTime = Self.noon) -> Bool
+        {
+            book.take(network, app: app, limit: limit, now: now)
+        }
+        #expect(take(1) && take(1) && !take(1) && take(2) && take(1, AppKey(2)))
+        #expect(take(1, limit: 0), "no bound")
+        #expect(!take(1, at: Self.noon + 59_999) && take(1, at: Self.noon + 60_000))
+        // Strangers with many addresses take no more memory than this, and none of the others' shares.
+        for network in 0..<UInt64(2 * NetworkBook.networkLimit) { _ = take(network, at: Self.noon + 60_000) }
+        #expect(take(1, at: Self.noon + 60_000) == false)
+        #expect(take(UInt64(2 * NetworkBook.networkLimit), at: Self.noon + 60_000))
+    }
+
     @Test("broadcasts to all and to tags share one quota, and those to tags are told apart")
     func broadcasts() {
         var limits = RateLimits()

@@ -119,6 +119,26 @@ def test_a_wrong_clock_is_told_the_time_and_repeats_once(gateway, away):
     assert report(gateway, device, event(message), timestamp=int(time.time() * 1000) - hour + offset) == ["recorded"]
 
 
+def test_strangers_use_up_nothing_of_an_apps_receipts(own_gateway, away):
+    gateway = own_gateway(app={"push": {"receiptsPerMinute": 3}})
+    device, other = away(gateway), away(gateway, token="cd" * 32)
+    message = alerted(gateway, device)
+    for _ in range(12):
+        body = body_of(device, event(message))
+        assert refusal(gateway, body, prove(gateway, other, body)).body["code"] == 30903
+    assert report(gateway, device, event(message)) == ["recorded"]
+
+
+def test_an_alert_whose_open_comes_first_is_shown_once(own_gateway, away):
+    gateway = own_gateway()
+    device = away(gateway)
+    message = alerted(gateway, device)
+    assert report(gateway, device, event(message, "opened")) == ["recorded"]
+    assert report(gateway, device, event(message)) == ["repeated"], "an open says that it was shown"
+    counts = numbers(gateway, message)
+    assert (counts["total"]["display_num"], counts["total"]["click_num"]) == (1, 1)
+
+
 def test_an_apps_receipts_of_a_minute_are_bounded(own_gateway, away):
     gateway = own_gateway(app={"push": {"receiptsPerMinute": 2}})
     device = away(gateway)

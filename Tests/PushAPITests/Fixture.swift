@@ -1,3 +1,4 @@
+import Campaigns
 import Cryptography
 import Delivery
 import Testing
@@ -131,4 +132,10 @@ struct Seen {
 
 extension ParsedPush {
     var seen: Seen { withCommand(origin: .none) { Seen($0) } }
+}
+
+/// What most tests' books have no part in.
+extension RateKeeper {
+    func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool { false }
+    func takeReceipt(from network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool { true }
 }

@@ -14,16 +14,18 @@ struct ReceiptRequestTests {
     private static let message = "00a1b2c3d4e5f60718293a4b5c6d7e8f"
     private static let proof = String(repeating: "Ab", count: 32)
 
-    private func call(_ body: String, proof: String? = ReceiptRequestTests.proof, app: String = "demoApp")
-        -> PublicAction
-    {
+    private func call(
+        _ body: String, proof: String? = ReceiptRequestTests.proof, app: String = "demoApp", isLoopback: Bool = false,
+        network: UInt64 = 1
+    ) -> PublicAction {
         let pieces = [Array("/v2/\(app)/receipt".utf8), Array(body.utf8), Array((proof ?? "").utf8)]
         return pieces[0].withUnsafeBytes { target in
             pieces[1].withUnsafeBytes { body in
                 pieces[2].withUnsafeBytes { proofBytes in
                     fixture.api.handle(
                         APIRequest(
-                            method: .post, target: target, proof: proof == nil ? nil : proofBytes, body: body),
+                            method: .post, target: target, proof: proof == nil ? nil : proofBytes, body: body,
+                            peerIsLoopback: isLoopback, network: network),
                         now: Fixture.now)
                 }
             }
@@ -129,17 +131,56 @@ struct ReceiptRequestTests {
     func appAndRate() {
         let good = body(event(#""event":"shown""#))
         #expect(call(good, app: "nobody").text.contains("appId is invalid"))
-        final class Spent: RateKeeper {
-            var kinds: [RateKind] = []
-            func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
-                kinds.append(kind)
-                return .minuteExceeded
-            }
-        }
-        let rates = Spent()
+        let rates = Book()
         fixture.api.rates = rates
+        #expect(taken(good) != nil)
+        rates.isUsedUp = true
         #expect(call(good).text == #"{"code":10005,"msg":"receipts of this minute are used up"}"#)
-        #expect(rates.kinds == [.receipt])
+    }
+
+    /// Keeps what the API counts.
+    private final class Book: RateKeeper {
+        var counted: [RateKind] = []
+        var isUsedUp = false
+        var networks: [UInt64] = []
+        var fullNetwork: UInt64 = 0
+        func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
+            counted.append(kind)
+            return .granted
+        }
+        func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool { isUsedUp }
+        func takeReceipt(from network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool {
+            networks.append(network)
+            return network != fullNetwork && limit == 60_000
+        }
+    }
+
+    @Test("a receipt is counted once its proof held: a stranger uses up nothing of an app's")
+    func counted() {
+        let rates = Book()
+        fixture.api.rates = rates
+        for _ in 0..<9 { #expect(taken(body(event(#""event":"shown""#))) != nil) }
+        #expect(rates.counted.isEmpty)
+        fixture.api.proved(fixture.app.key, now: Fixture.now)
+        #expect(rates.counted == [.receipt])
+        fixture.api.proved(AppKey(appID: "gone"), now: Fixture.now)
+        #expect(rates.counted == [.receipt])
+    }
+
+    @Test("each address has a share of an app's receipts, counted before anything else; this machine's has none")
+    func networks() {
+        let rates = Book()
+        rates.fullNetwork = 7
+        fixture.api.rates = rates
+        let good = body(event(#""event":"shown""#))
+        let answer = call(good, network: 7)
+        #expect(answer.text == #"{"code":10005,"msg":"receipts of this minute from this address are used up"}"#)
+        #expect(call("no JSON", proof: nil, network: 7).text == answer.text)
+        guard case .receipt = call(good, network: 8) else { return #expect(Bool(false), "\(call(good, network: 8))") }
+        #expect(rates.networks.prefix(3) == [7, 7, 8])
+        let before = rates.networks.count
+        guard case .receipt = call(good, isLoopback: true, network: 7) else { return #expect(Bool(false), "a proxy") }
+        #expect(rates.networks.count == before)
     }
 
     @Test("answers say what became of each event, or the time by which to correct the clock")

@@ -32,6 +32,7 @@ package struct PushConfiguration: Sendable, Equatable {
         Self.read(object, "authenticationsPerMinute", most, &rates.authenticationsPerMinute)
         Self.read(object, "callsPerMinute", most, &rates.callsPerMinute)
         Self.read(object, "receiptsPerMinute", most, &rates.receiptsPerMinute)
+        Self.read(object, "receiptsPerMinuteOfNetwork", most, &rates.receiptsPerMinuteOfNetwork)
         Self.read(object, "listsPerMinute", most, &rates.listsPerMinute)
         Self.read(object, "listsPerDay", most, &rates.listsPerDay)
         Self.read(object, "broadcastsPerMinute", most, &rates.broadcastsPerMinute)

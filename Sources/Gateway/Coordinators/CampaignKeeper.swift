@@ -7,9 +7,18 @@ internal import Wire
 /// What apps have used of their rates: one book for all loops.
 final class SharedRates: RateKeeper, Sendable {
     private let book = Lock(RateBook())
+    private let networks = Lock(NetworkBook())
 
     func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
         book.withLock { $0.take(kind, app: app, limits: limits, now: now) }
+    }
+
+    func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool {
+        book.withLock { $0.isSpent(kind, app: app, limits: limits, now: now) }
+    }
+
+    func takeReceipt(from network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool {
+        networks.withLock { $0.take(network, app: app, limit: limit, now: now) }
     }
 
     func usedToday(_ kind: RateKind, app: AppKey, now: GatewayTime) -> Int {

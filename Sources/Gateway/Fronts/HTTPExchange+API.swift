@@ -8,7 +8,7 @@ extension HTTPExchange {
             APIRequest(
                 method: APIRequest.Method(method), target: rawTargetBytes, token: headerBytes("token"),
                 authorization: headerBytes("authorization"), proof: headerBytes("x-longwire-proof"), body: self.body,
-                peerIsLoopback: isLoopback))
+                peerIsLoopback: isLoopback, network: network))
     }
 
     func respond(_ response: APIResponse) {

@@ -6,19 +6,22 @@ internal import PushAPI
 extension PublicFront {
     func receipt(_ exchange: HTTPExchange, _ request: ReceiptRequest) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
-        guard let (slot, stamp) = receipts.insert(exchange) else { return respond(exchange, .busy) }
+        guard let (slot, stamp) = receipts.insert(PendingReceipt(exchange: exchange, app: request.app)) else {
+            return respond(exchange, .busy)
+        }
         owner.receipt(request.command(origin: owner.route(.receipt, slot, stamp).origin(0)))
     }
 
     func answered(_ route: Route, _ answer: ReceiptAnswer) {
-        guard let exchange = receipts[route.slot, route.stamp] else { return }
-        receipts.remove(route.slot, route.stamp)
+        guard let pending = receipts.remove(route.slot, route.stamp) else { return }
         switch answer {
-        case .taken(let verdicts): for verdict in verdicts { owner.metrics.count(.event(verdict)) }
+        case .taken(let verdicts):
+            api.proved(pending.app, now: owner.now)
+            for verdict in verdicts { owner.metrics.count(.event(verdict)) }
         case .refused: owner.metrics.count(.receiptRefused)
         case .clockSkew: owner.metrics.count(.receiptSkewed)
         case .busy: owner.metrics.count(.receiptBusy)
         }
-        respond(exchange, ReceiptRequest.answer(answer))
+        respond(pending.exchange, ReceiptRequest.answer(answer))
     }
 }

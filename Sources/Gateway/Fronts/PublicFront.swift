@@ -29,18 +29,23 @@ final class PublicFront {
         var form: PushForm
     }
 
+    struct PendingReceipt {
+        var exchange: HTTPExchange
+        var app: AppKey
+    }
+
     /// Requests under way at once on one loop; more are told to come back.
     static let pendingLimit = 65_536
 
     // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
     unowned(unsafe) let owner: GatewayLoop
-    private let api: PublicAPI
+    let api: PublicAPI
     private var pushes = StampedTable<PendingPush>(limit: PublicFront.pendingLimit)
     /// By place in `AppShares`, in the order in which they came.
     private var waiting: [Int: [WaitingPush]] = [:]
     private var queries = StampedTable<Gathering<(cid: DeviceID, answer: DeviceAnswer)>>(
         limit: PublicFront.pendingLimit)
-    var receipts = StampedTable<HTTPExchange>(limit: PublicFront.pendingLimit)
+    var receipts = StampedTable<PendingReceipt>(limit: PublicFront.pendingLimit)
 
     init(_ owner: GatewayLoop) {
         self.owner = owner

@@ -11,6 +11,7 @@ struct HookDispatcherTests {
     final class Policy: HookPolicy {
         private struct State: ~Copyable {
             var ended: [(HookDelivery, HookOutcome)] = []
+            var mayHaveArrived: Set<String> = []
             var headerCalls = 0
         }
         private let state = Monitor(State())
@@ -29,9 +30,15 @@ struct HookDispatcherTests {
             200...299 ~= response.status ? .done : .retry
         }
 
-        func ended(_ delivery: HookDelivery, _ outcome: HookOutcome) {
-            state.broadcast { $0.ended.append((delivery, outcome)) }
+        func ended(_ delivery: HookDelivery, _ outcome: HookOutcome, mayHaveArrived: Bool) {
+            state.broadcast { state in
+                state.ended.append((delivery, outcome))
+                if mayHaveArrived { state.mayHaveArrived.insert(delivery.id) }
+            }
         }
+
+        /// The ids of ended batches that the receiver may have got.
+        var mayHaveArrived: Set<String> { state.withLock { $0.mayHaveArrived } }
 
         /// The outcomes by id once there are `count`; the bound only ends a test that fails anyway.
         func wait(for count: Int) -> [String: HookOutcome] {
@@ -168,6 +175,7 @@ struct HookDispatcherTests {
         #expect(fails(dispatcher, by: .tls))
         dispatcher.update(nil)
         #expect(policy.wait(for: 1)["m1"] == .givenUp)
+        #expect(policy.mayHaveArrived.isEmpty, "no attempt got as far as a request")
         #expect(server.requests.allSatisfy { $0.head == "a TLS handshake" })
         dispatcher.stop(withinMilliseconds: 0)
         server.stop()
@@ -214,6 +222,7 @@ struct HookDispatcherTests {
         dispatcher.stop(withinMilliseconds: 60_000)
         #expect(policy.endedCount == HookLimits.heldCount)
         #expect(policy.wait(for: HookLimits.heldCount).values.allSatisfy { $0 == .stopped })
+        #expect(policy.mayHaveArrived.contains("m0") && policy.mayHaveArrived.count < HookLimits.heldCount)
         #expect(!dispatcher.submit(delivery("late")))
         server.stop()
     }
@@ -251,6 +260,7 @@ struct HookDispatcherTests {
         #expect(broken.wait(forRequests: 2))
         dispatcher.update(nil)
         #expect(policy.wait(for: 2)["m2"] == .givenUp)
+        #expect(policy.mayHaveArrived == ["m1", "m2"])
         #expect(!dispatcher.submit(delivery("m3")))
         dispatcher.stop(withinMilliseconds: 0)
         broken.stop()

@@ -1,6 +1,7 @@
 """The handoff queue: leases, lapses, retries, bad tokens, badges, and the hook."""
 
 import json
+import socket
 import threading
 
 import pytest
@@ -243,6 +244,29 @@ def test_hook_failures_are_repeated_under_the_same_id(hooked, away):
     assert len(receiver.batches) == 4
     assert len({name for name, _ in receiver.batches}) == 1, "one webhook-id for one delivery"
     assert "hook" in gateway.metrics()
+
+
+def test_a_restart_while_the_hook_is_down_costs_no_attempt_and_no_lease(own_gateway, away):
+    closed = socket.socket()
+    closed.bind(("127.0.0.1", 0))
+    gateway = own_gateway(
+        limits=QUICK, hook={"url": f"http://127.0.0.1:{closed.getsockname()[1]}/", "secret": SECRET})
+    device = away(gateway)
+    message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
+    eventually(lambda: 'longwire_hook_attempts_total{result="failed"} 1' in gateway.metrics(), "an attempt")
+    assert gateway.stop() == 0
+    closed.close()
+    receiver = Receiver(SECRET, lambda jobs: (200, b""))
+    try:
+        gateway.sections["hook"]["url"] = receiver.url
+        gateway.start()
+        # The lease of the first attempt would have run for five minutes.
+        eventually(lambda: gateway.trace(message)["state"] == "handedOff", "acceptance by the hook", timeout=60)
+        trace = gateway.trace(message)
+        assert trace["attempts"] == 1 and "unsent" in [step["event"] for step in trace["steps"]]
+    finally:
+        receiver.shutdown()
+        receiver.server_close()
 
 
 def test_a_credential_of_another_app_ends_nothing(own_gateway, away):

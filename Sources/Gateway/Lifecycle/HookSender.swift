@@ -91,10 +91,25 @@ final class HookSender: Sendable {
         }
         let delivery = HookDelivery(id: batch.id, body: batch.body, giveUpAt: now + max(1_000, lifetime))
         if !dispatcher.submit(delivery) {
-            // No room after all: the leases lapse and the jobs come again.
+            // No room after all, or the hook stops.
             state.withLock { _ = $0.batches.removeValue(forKey: batch.id) }
+            giveBack(jobs)
         }
         tend()
+    }
+
+    /// Makes jobs due again that the receiver never got: a stop, or a hook that was taken away, costs them no attempt and
+    /// no lease's time.
+    private func giveBack(_ jobs: [Job]) {
+        settle(jobs.map { JobResult(job: $0.message, leaseID: $0.leaseID, outcome: .unsent, reason: "hookNotReached") })
+    }
+
+    private func settle(_ results: [JobResult]) {
+        context.members[0].submit { loop in
+            if !loop.handoff.settle(results, apps: nil, complete: { _ in }) {
+                loop.log.write(.warning, .hookGivenUp, [.reason: "too many settlements are under way"])
+            }
+        }
     }
 
     private func prolong() {
@@ -136,16 +151,12 @@ extension HookSender: HookPolicy {
         return .done
     }
 
-    func ended(_ delivery: HookDelivery, _ outcome: HookOutcome) {
+    func ended(_ delivery: HookDelivery, _ outcome: HookOutcome, mayHaveArrived: Bool) {
         guard let batch = state.withLock({ $0.batches.removeValue(forKey: delivery.id) }) else { return }
         if case .answered(let response) = outcome {
-            if case .settled(let results) = Self.read(response, batch.delivery) {
-                context.members[0].submit { loop in
-                    if !loop.handoff.settle(results, apps: nil, complete: { _ in }) {
-                        loop.log.write(.warning, .hookGivenUp, [.reason: "too many settlements are under way"])
-                    }
-                }
-            }
+            if case .settled(let results) = Self.read(response, batch.delivery) { settle(results) }
+        } else if !mayHaveArrived {
+            giveBack(batch.delivery.jobs)
         }
         tend()
     }

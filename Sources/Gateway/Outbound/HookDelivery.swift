@@ -45,6 +45,14 @@ package enum HookFailure: String, Sendable, CaseIterable {
     case none, resolve, connect, tls, timeout, tooLarge, notLoopback, other
     /// An answer came, and it says "again".
     case status
+
+    /// False when the receiver certainly had nothing of the request.
+    var mayHaveArrived: Bool {
+        switch self {
+        case .resolve, .connect, .tls, .notLoopback: false
+        case .none, .timeout, .tooLarge, .other, .status: true
+        }
+    }
 }
 
 /// What the dispatcher is told by the wiring.
@@ -55,7 +63,8 @@ package protocol HookPolicy: AnyObject, Sendable {
     /// refuse old ones.
     func headers(for delivery: HookDelivery, secrets: [Secret], unixSeconds: Int64) -> [(name: String, value: String)]
     func decide(_ response: HookResponse, for delivery: HookDelivery) -> HookDecision
-    func ended(_ delivery: HookDelivery, _ outcome: HookOutcome)
+    /// `mayHaveArrived` is false when no attempt got as far as a request.
+    func ended(_ delivery: HookDelivery, _ outcome: HookOutcome, mayHaveArrived: Bool)
 }
 
 /// The hook as the metrics and `/readyz` show it.

@@ -106,6 +106,8 @@ package final class HookDispatcher: Sendable {
     private struct Waiting {
         var delivery: HookDelivery
         var attemptCount = 0
+        /// Of an earlier attempt.
+        var mayHaveArrived = false
         var nextAttemptAt: Int64 = 0
     }
 
@@ -138,14 +140,14 @@ package final class HookDispatcher: Sendable {
             if isStopping, now >= deadline || attempts.isEmpty {
                 for attempt in attempts {
                     attempt.transfer.leave()
-                    end(attempt.delivery, .stopped)
+                    end(attempt.delivery, .stopped, mayHaveArrived: true)
                 }
-                for item in waiting { end(item.delivery, .stopped) }
+                for item in waiting { end(item.delivery, .stopped, mayHaveArrived: item.mayHaveArrived) }
                 return
             }
             waiting.removeAll { item in
                 let isOver = configuration == nil || item.delivery.giveUpAt.map { now >= $0 } ?? false
-                if isOver { end(item.delivery, .givenUp) }
+                if isOver { end(item.delivery, .givenUp, mayHaveArrived: item.mayHaveArrived) }
                 return isOver
             }
             let limit = isHealthy ? HookLimits.concurrentCount : 1
@@ -158,13 +160,13 @@ package final class HookDispatcher: Sendable {
                     for: item.delivery, secrets: configuration.secrets, unixSeconds: seconds)
                 if let attempt = HookTransfer(
                     item.delivery, attempt: item.attemptCount + 1, headers: headers, configuration: configuration,
-                    edition: edition, in: transfers)
+                    mayHaveArrived: item.mayHaveArrived, edition: edition, in: transfers)
                 {
                     attempts.append(attempt)
                 } else {
                     finishAttempt(
-                        item.delivery, attempt: item.attemptCount + 1, .failure(.other), retryAfter: nil, &waiting,
-                        &random)
+                        item.delivery, attempt: item.attemptCount + 1, .failure(.other),
+                        mayHaveArrived: item.mayHaveArrived, retryAfter: nil, &waiting, &random)
                 }
             }
 
@@ -208,7 +210,8 @@ package final class HookDispatcher: Sendable {
             case .failure(let failure): result = .failure(HookFailure(failure))
             }
             finishAttempt(
-                attempt.delivery, attempt: attempt.attempt, result, retryAfter: retryAfter, &waiting, &random)
+                attempt.delivery, attempt: attempt.attempt, result, mayHaveArrived: attempt.mayHaveArrived,
+                retryAfter: retryAfter, &waiting, &random)
             if attempt.edition != edition {
                 for index in waiting.indices { waiting[index].nextAttemptAt = 0 }
             }
@@ -216,8 +219,8 @@ package final class HookDispatcher: Sendable {
     }
 
     private func finishAttempt(
-        _ delivery: HookDelivery, attempt: Int, _ result: HookTransfer.Result, retryAfter: Int64?,
-        _ waiting: inout [Waiting], _ random: inout SystemRandomNumberGenerator
+        _ delivery: HookDelivery, attempt: Int, _ result: HookTransfer.Result, mayHaveArrived: Bool,
+        retryAfter: Int64?, _ waiting: inout [Waiting], _ random: inout SystemRandomNumberGenerator
     ) {
         var status = 0
         var failure = HookFailure.none
@@ -238,7 +241,7 @@ package final class HookDispatcher: Sendable {
                     // The way is free: the rest need not sit out their backoff.
                     for index in waiting.indices { waiting[index].nextAttemptAt = 0 }
                 }
-                return end(delivery, .answered(response))
+                return end(delivery, .answered(response), mayHaveArrived: true)
             }
             failure = .status
         case .failure(let reason): failure = reason
@@ -258,10 +261,13 @@ package final class HookDispatcher: Sendable {
                 .retryInMilliseconds: LogValue(delay),
             ])
         let next = Int64(SystemClock.monotonicMilliseconds) + delay
-        waiting.append(Waiting(delivery: delivery, attemptCount: attempt, nextAttemptAt: next))
+        waiting.append(
+            Waiting(
+                delivery: delivery, attemptCount: attempt, mayHaveArrived: mayHaveArrived || failure.mayHaveArrived,
+                nextAttemptAt: next))
     }
 
-    private func end(_ delivery: HookDelivery, _ outcome: HookOutcome) {
+    private func end(_ delivery: HookDelivery, _ outcome: HookOutcome, mayHaveArrived: Bool) {
         shared.withLock { shared in
             shared.state.heldCount -= 1
             switch outcome {
@@ -271,7 +277,7 @@ package final class HookDispatcher: Sendable {
             }
         }
         if outcome == .givenUp { log?.write(.warning, .hookGivenUp, [.name: .text(delivery.id)]) }
-        policy.ended(delivery, outcome)
+        policy.ended(delivery, outcome, mayHaveArrived: mayHaveArrived)
     }
 }
 

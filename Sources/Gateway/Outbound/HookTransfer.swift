@@ -10,6 +10,8 @@ struct HookTransfer {
 
     let delivery: HookDelivery
     let attempt: Int
+    /// Of an earlier attempt.
+    let mayHaveArrived: Bool
     /// The dispatcher's count of configurations when it began.
     let edition: Int
     let transfer: HTTPTransfer
@@ -17,7 +19,7 @@ struct HookTransfer {
     /// Starts the request; `nil` when there is no memory or an option is refused.
     init?(
         _ delivery: HookDelivery, attempt: Int, headers: [(name: String, value: String)],
-        configuration: GatewayConfiguration.Hook, edition: Int, in transfers: HTTPTransfers
+        configuration: GatewayConfiguration.Hook, mayHaveArrived: Bool, edition: Int, in transfers: HTTPTransfers
     ) {
         let type = (name: "Content-Type", value: "application/json; charset=utf-8")
         var call = HTTPCall(
@@ -27,7 +29,8 @@ struct HookTransfer {
         call.answerByteLimit = HookLimits.responseByteCount
         call.authoritiesFile = configuration.authoritiesFile
         guard let transfer = HTTPTransfer(call, in: transfers) else { return nil }
-        (self.delivery, self.attempt, self.edition, self.transfer) = (delivery, attempt, edition, transfer)
+        (self.delivery, self.attempt, self.mayHaveArrived) = (delivery, attempt, mayHaveArrived)
+        (self.edition, self.transfer) = (edition, transfer)
     }
 }
 

@@ -22,9 +22,11 @@ package struct Answer: Sendable, Equatable {
         case 403: return .restCredential
         case 410: return .voidToken
         case 429: return .slowDownToken
+        case 413: return .reject
         case 500...599: return .retry
-        // What is refused without a reason we know would be refused again.
-        case 400...499: return .reject
+        // What is refused for a reason that we do not know would be refused again. Without any reason it is no word of
+        // Apple's: a proxy or another server may stand in its place.
+        case 400...499: return reason.isEmpty ? .retry : .reject
         default: return .retry
         }
     }

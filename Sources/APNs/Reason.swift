@@ -69,6 +69,16 @@ package enum Action: Sendable, Equatable {
     case reconnect
 }
 
+extension Action {
+    /// Apple looked at the notification, so that it took the credential.
+    package var provesCredential: Bool {
+        switch self {
+        case .accept, .reject, .voidToken, .tryOtherEnvironment, .retry, .slowDownToken: true
+        case .renewProviderToken, .keepProviderToken, .restCredential, .reconnect: false
+        }
+    }
+}
+
 extension Reason {
     /// The status that Apple documents with it.
     package var status: Int {

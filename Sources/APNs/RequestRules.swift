@@ -49,6 +49,9 @@ package enum RequestRules {
             return RuleBreach(
                 reason: "BadCollapseId", advice: "a collapse id has at most 64 printable ASCII characters")
         }
+        guard isUUID(notification.id) else {
+            return RuleBreach(reason: "BadMessageId", advice: "apns-id is a UUID: the job is damaged")
+        }
         guard notification.expiration >= 0 else {
             return RuleBreach(reason: "BadExpirationDate", advice: "an expiration is a Unix time in seconds, or 0")
         }
@@ -128,6 +131,13 @@ package enum RequestRules {
                 reason: "BadActivityBody", advice: "start carries aps.attributes-type and aps.attributes")
         }
         return nil
+    }
+
+    private static func isUUID(_ text: String) -> Bool {
+        text.utf8.count == 36
+            && text.utf8.enumerated().allSatisfy { place, byte in
+                [8, 13, 18, 23].contains(place) ? byte == UInt8(ascii: "-") : isHexDigit(byte)
+            }
     }
 
     private static func isHexDigit(_ byte: UInt8) -> Bool {

@@ -21,6 +21,8 @@ final class AppleConnection: HTTP2Connection {
     private var overCount = 0
     private var lastHeardAt: UInt64
     private var pingedAt: UInt64 = 0
+    /// When the provider token of the newest request was signed, in Unix seconds; 0: none.
+    private(set) var tokenIssuedAt: Int64 = 0
     let openedAt: UInt64
 
     init(_ lane: Lane, on loop: EventLoop) {
@@ -42,7 +44,14 @@ final class AppleConnection: HTTP2Connection {
         let attempt = Attempt(job, on: self, sentAt: loop.now, tokenIssuedAt: tokenIssuedAt)
         guard session?.request(headers, attempt) == true else { return false }
         attempts.append(attempt)
+        self.tokenIssuedAt = tokenIssuedAt
         return true
+    }
+
+    /// When the oldest request under way was sent; `nil`: there is none.
+    var oldestSentAt: UInt64? {
+        while let first = attempts.first, first.isOver { _ = attempts.popFirst() }
+        return attempts.first?.sentAt
     }
 
     /// Sends no more requests on it; those under way may end.
@@ -130,7 +139,11 @@ final class AppleConnection: HTTP2Connection {
             isLeaving = true
             return close()
         }
-        if hasSettings, pingedAt == 0, now >= lastHeardAt + lane.limits.pingMilliseconds { ping(now) }
+        if hasSettings, pingedAt == 0 {
+            let isQuiet = now >= lastHeardAt + lane.limits.pingMilliseconds
+            let isSilent = oldestSentAt.map { now >= max($0, lastHeardAt) + lane.limits.silenceMilliseconds } ?? false
+            if isQuiet || isSilent { ping(now) }
+        }
         if isLeaving, isIdle { closeAfterFlush() }
         flush()
     }

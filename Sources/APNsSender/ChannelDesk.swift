@@ -26,6 +26,39 @@ struct ChannelAnswer: Equatable {
     var body: [UInt8] = []
 }
 
+/// What the desk counts.
+struct ChannelMetrics: Sendable, Equatable {
+    enum Result: String, Sendable, CaseIterable { case done, refused, unsent, unknown }
+    static let calls = ["create", "read", "delete", "list", "broadcast"]
+
+    /// Requests by call, then by result.
+    private(set) var results: [String: [Result: UInt64]] = [:]
+    /// Refusals by reason; reasons are Apple's, so their number is bounded here.
+    private(set) var refusals: [String: UInt64] = [:]
+
+    mutating func note(_ call: ChannelRequest.Call, _ outcome: ChannelOutcome) {
+        let name =
+            switch call {
+            case .create: "create"
+            case .read: "read"
+            case .delete: "delete"
+            case .list: "list"
+            case .broadcast: "broadcast"
+            }
+        let result: Result
+        switch outcome {
+        case .unsent: result = .unsent
+        case .unknown: result = .unknown
+        case .answered(let answer) where answer.answer.status / 100 == 2: result = .done
+        case .answered(let answer):
+            result = .refused
+            let reason = answer.answer.name
+            refusals[refusals[reason] != nil || refusals.count < 64 ? reason : "other", default: 0] += 1
+        }
+        results[name, default: [:]][result, default: 0] += 1
+    }
+}
+
 /// Sends requests about channels, with the sender's credentials: the back end's and the operator's, a few a second.
 ///
 /// They are no jobs of the gateway, which knows no channels. Confined to the sender's loop.
@@ -42,7 +75,12 @@ final class ChannelDesk {
     private let endpoints: [Environment: Lane.Endpoint]
     let limits: Limits
     private var services: [String: ChannelService] = [:]
-    private(set) var callCount = 0
+    private(set) var callCount = 0 {
+        didSet { onCount(callCount) }
+    }
+    /// Gets the number of requests that wait or are under way, whenever it changes.
+    var onCount: (Int) -> Void = { _ in }
+    private(set) var metrics = ChannelMetrics()
 
     /// `endpoints` are those of channel management; broadcasts go where notifications go.
     init(of sender: Sender, endpoints: [Environment: Lane.Endpoint], limits: Limits = Limits()) {
@@ -58,6 +96,11 @@ final class ChannelDesk {
         _ request: ChannelRequest, appID: String, _ environment: Environment, facts: BodyFacts = BodyFacts(),
         done: @escaping (ChannelOutcome) -> Void
     ) {
+        let done = { [weak self] (outcome: ChannelOutcome) in
+            self?.metrics.note(request.call, outcome)
+            done(outcome)
+        }
+        guard !sender.isStopping else { return done(.unsent("the sender stops; send it again later")) }
         if let breach = request.breach(facts) {
             let answer = Answer(status: 400, reason: "\(breach.reason)")
             return done(.answered(ChannelAnswer(answer: answer, body: Array("\(breach.advice)".utf8))))
@@ -119,6 +162,11 @@ private final class ChannelCall: HTTP2Stream {
         if answer.body.count + bytes.count <= Self.answerByteLimit { answer.body += bytes }
     }
 
+    /// When the provider token was signed that it carries, in Unix seconds; 0: none.
+    var tokenIssuedAt: Int64 = 0
+    /// Apple's answer, before `done` gets it.
+    var answered: (Answer) -> Void = { _ in }
+
     override func receivedEnd() {
         if answer.answer.status / 100 != 2 {
             let parser = JSONParser()
@@ -126,6 +174,7 @@ private final class ChannelCall: HTTP2Stream {
                 answer.answer.reason = String(((try? parser.parse(bytes))?["reason"]?.string ?? "").prefix(64))
             }
         }
+        answered(answer.answer)
         finish(.answered(answer))
     }
 
@@ -196,6 +245,8 @@ private final class ChannelService {
         guard let connection else { return open() }
         while let call = waiting.first, connection.takesRequests {
             guard let headers = headers(of: call) else { continue }
+            call.tokenIssuedAt = credential.tokens?.issuedAt ?? 0
+            call.answered = { [weak self, unowned call] answer in self?.heed(answer, call) }
             guard connection.session?.request(headers, call) == true else { break }
             waiting.removeFirst()
             sent.append(call)
@@ -231,6 +282,17 @@ private final class ChannelService {
         }
         if !request.body.isEmpty { headers.add("content-type", "application/json") }
         return headers
+    }
+
+    /// What an answer says of the provider token counts for every user of the key.
+    private func heed(_ answer: Answer, _ call: ChannelCall) {
+        guard answer.status / 100 != 2 else { return }
+        switch answer.action {
+        case .renewProviderToken: credential.tokens?.refused(issuedAt: call.tokenIssuedAt)
+        case .keepProviderToken: credential.tokens?.tooManyUpdates(now: sender.wallMilliseconds / 1_000)
+        case .accept, .reject, .voidToken, .tryOtherEnvironment, .retry, .slowDownToken, .restCredential, .reconnect:
+            break
+        }
     }
 
     private func open() {

@@ -5,6 +5,32 @@ internal import PushAPI
 
 /// Channels and broadcasts on the admin listener, for the back end: `/v1/channels` and `/v1/broadcasts`.
 enum ChannelEndpoint {
+    /// Before its body is kept, a caller must show a token.
+    static func judge(_ head: HTTPRequestHead, tokens: [Secret]) -> HTTPJudgement {
+        let target = String(decoding: head.target, as: UTF8.self)
+        let path = String(target.prefix { $0 != "?" })
+        guard path == "/v1/channels" || path == "/v1/broadcasts" else {
+            return .take(byteLimit: 0, isProven: false)
+        }
+        guard !tokens.isEmpty else {
+            return .refuse(HTTPReply(status: 403, contentType: jsonType, body: closed))
+        }
+        let given = head.header("authorization").map { Array($0) } ?? []
+        guard isKnown(given, tokens) else {
+            return .refuse(HTTPReply(status: 401, contentType: jsonType, body: unauthorized))
+        }
+        return .take(byteLimit: SenderListeners.adminBodyByteLimit, isProven: true)
+    }
+
+    private static let jsonType = "application/json"
+    private static let closed = ChannelReport.error("forbidden", "closed: give admin.tokenFile in the configuration")
+    private static let unauthorized = ChannelReport.error(
+        "unauthorized", "Authorization: Bearer with a token of admin.tokenFile is missing")
+
+    private static func isKnown(_ given: [UInt8], _ tokens: [Secret]) -> Bool {
+        tokens.contains { HookIntake.isEqual(Array("Bearer \($0.exposed)".utf8), given) }
+    }
+
     /// Takes a request for one of its paths; false: it is for another.
     ///
     /// `tokens` are those that the caller may show; with none, the paths are closed.
@@ -13,12 +39,12 @@ enum ChannelEndpoint {
         let path = String(target.prefix { $0 != "?" })
         guard path == "/v1/channels" || path == "/v1/broadcasts" else { return false }
         guard !tokens.isEmpty else {
-            refuse(exchange, 403, "forbidden", "closed: give admin.tokenFile in the configuration")
+            exchange.respond(status: 403, body: closed)
             return true
         }
         let given = Array((exchange.header("authorization") ?? "").utf8)
-        guard tokens.contains(where: { HookIntake.isEqual(Array("Bearer \($0.exposed)".utf8), given) }) else {
-            refuse(exchange, 401, "unauthorized", "Authorization: Bearer with a token of admin.tokenFile is missing")
+        guard isKnown(given, tokens) else {
+            exchange.respond(status: 401, body: unauthorized)
             return true
         }
         let wanted: ChannelWish

@@ -39,7 +39,12 @@ struct Doctor {
             }
             switch entry.proof {
             case .key(let key): good("credential \(entry.name)", "\(key.file) is a P-256 key")
-            case .certificate(let certificate): good("credential \(entry.name)", "\(certificate.file) is readable")
+            case .certificate(let certificate):
+                if let problem = credential.tls.dateProblem() {
+                    bad("credential \(entry.name)", "\(certificate.file): \(problem)")
+                    continue
+                }
+                good("credential \(entry.name)", "\(certificate.file) is readable")
             }
             for environment in environments where entry.environments.contains(environment) {
                 apple(credential, environment)
@@ -101,7 +106,7 @@ struct Doctor {
                         done(.failure(error))
                     }
                 }, results: { outcomes in found.outcomes.withLock { $0 += outcomes } })
-            _ = try sender.take(job(environment)) { _ in 3_600_000 }
+            _ = try sender.take(job(environment)) { _ in JobLease(left: 3_600_000) }
             let end = SystemClock.monotonicMilliseconds + 15_000
             while found.outcomes.withLock({ $0.isEmpty }), found.failures.withLock({ $0.count < 2 }),
                 SystemClock.monotonicMilliseconds < end

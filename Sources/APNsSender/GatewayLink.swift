@@ -14,12 +14,17 @@ final class GatewayLink: Sendable {
         var authoritiesFile: String?
         var leaseSeconds = 60
         var waitSeconds = 20
-        /// Jobs here at most, results on their way included.
+        /// Jobs here at most, results on their way included; as many again where an Apple does not answer.
         var jobs = 2_000
         var callMilliseconds = 15_000
         var pause: ClosedRange<Int> = 200...15_000
-        /// Results that cannot be reported for so long are dropped: their leases are over.
-        var reportMilliseconds: UInt64 = 300_000
+        /// The longest pause that a gateway can ask for.
+        var longestPause = 60_000
+        /// How often a result is reported for which the gateway cannot read its store.
+        var storeTries = 8
+
+        /// A lease begins when it is asked for, as far as we know, so that its wait is added.
+        var askedSeconds: Int { min(Int(Limits.leaseSeconds.upperBound), leaseSeconds + waitSeconds) }
     }
 
     /// What the link shows to metrics and `/readyz`.
@@ -30,6 +35,7 @@ final class GatewayLink: Sendable {
         var reportFailures: UInt64 = 0
         /// Verdicts other than `recorded`, by name.
         var verdicts: [String: UInt64] = [:]
+        /// Results that the gateway calls malformed, or could not store, and those of an end without the gateway.
         var outcomesDropped: UInt64 = 0
         /// Why the last call failed; `nil` after one that worked.
         var problem: String?
@@ -43,11 +49,19 @@ final class GatewayLink: Sendable {
 
     private struct State {
         var outcomes: [JobOutcome] = []
+        /// Those that the reporter has in hand.
+        var reporting: [JobOutcome] = []
+        /// The last report failed: jobs whose leases lapse meanwhile would come again.
+        var reportsFail = false
+        /// Jobs whose Apple does not answer: they take no room from others.
+        var setAside = 0
         /// Jobs taken whose outcome the gateway does not have.
         var held = 0
         var isLeasing = true
         var isReporting = true
         var figures = Figures()
+
+        func room(_ jobs: Int) -> Int { reportsFail ? 0 : max(0, jobs - held + min(setAside, jobs)) }
     }
 
     private let settings: Settings
@@ -83,12 +97,12 @@ final class GatewayLink: Sendable {
         reportCaller = try HTTPCaller(authoritiesFile: settings.authoritiesFile)
     }
 
-    /// Starts both threads, or the reporting one alone; `jobs` gets each answer with jobs, on the leasing thread, and says how many it took.
-    func start(
-        leases: Bool, jobs: @escaping @Sendable (_ answer: [UInt8], _ taken: @escaping @Sendable (Int?) -> Void) -> Void
-    )
-        throws(SystemError)
-    {
+    /// Gets an answer with jobs and when it was asked for, in monotonic milliseconds; says how many jobs are new here.
+    typealias JobTaker =
+        @Sendable (_ answer: [UInt8], _ askedAt: UInt64, _ taken: @escaping @Sendable (Int?) -> Void) -> Void
+
+    /// Starts both threads, or the reporting one alone; `jobs` is called on the leasing thread.
+    func start(leases: Bool, jobs: @escaping JobTaker) throws(SystemError) {
         let report = try LinkThread("report") { self.runReporter() }
         reporter.withLock { $0 = report }
         guard leases else { return }
@@ -105,7 +119,7 @@ final class GatewayLink: Sendable {
     var figures: Figures {
         state.withLock { state in
             var figures = state.figures
-            (figures.held, figures.waiting) = (state.held, state.outcomes.count)
+            (figures.held, figures.waiting) = (state.held, state.outcomes.count + state.reporting.count)
             return figures
         }
     }
@@ -114,7 +128,19 @@ final class GatewayLink: Sendable {
     func took(_ count: Int) { state.withLock { $0.held += count } }
 
     /// Room for more jobs.
-    var room: Int { state.withLock { max(0, settings.jobs - $0.held) } }
+    var room: Int { state.withLock { $0.room(settings.jobs) } }
+
+    /// Takes the number of jobs here that wait for an Apple that does not answer; from any thread.
+    func setAside(_ count: Int) { state.broadcast { $0.setAside = count } }
+
+    /// Final outcomes that the gateway does not have yet, by job; from any thread.
+    func unreported() -> [String: JobOutcome] {
+        state.withLock { state in
+            var found: [String: JobOutcome] = [:]
+            for outcome in state.reporting + state.outcomes where outcome.isFinal { found[outcome.jobID] = outcome }
+            return found
+        }
+    }
 
     /// Takes outcomes for the reporter; from any thread.
     func take(_ outcomes: [JobOutcome]) {
@@ -143,19 +169,20 @@ final class GatewayLink: Sendable {
 
     // MARK: Leasing
 
-    private func runLeaser(_ jobs: @Sendable (_ answer: [UInt8], _ taken: @escaping @Sendable (Int?) -> Void) -> Void) {
+    private func runLeaser(_ jobs: JobTaker) {
         var failures = 0
         while true {
             let room = state.wait(
-                while: { $0.isLeasing && $0.held >= self.settings.jobs },
-                then: { $0.isLeasing ? self.settings.jobs - $0.held : 0 })
+                while: { $0.isLeasing && $0.room(self.settings.jobs) == 0 },
+                then: { $0.isLeasing ? $0.room(self.settings.jobs) : 0 })
             guard room > 0 else { return }
             let limit = min(room, Limits.leaseJobCount)
             let body =
-                "{\"channel\":\"apns\",\"max\":\(limit),\"leaseSeconds\":\(settings.leaseSeconds),"
+                "{\"channel\":\"apns\",\"max\":\(limit),\"leaseSeconds\":\(settings.askedSeconds),"
                 + "\"waitSeconds\":\(settings.waitSeconds)}"
             let problem: String
             var pause = 0
+            let askedAt = SystemClock.monotonicMilliseconds
             do throws(HTTPCallFailure) {
                 let reply = try call(
                     leaseCaller, "/v1/handoff/lease", Array(body.utf8),
@@ -169,16 +196,19 @@ final class GatewayLink: Sendable {
                         state.figures.problem = nil
                         state.held += limit
                     }
-                    let isReadable = hand(reply.body, limit, jobs)
-                    // A gateway answers an empty queue after the wait; anything else must not keep us busy.
-                    if !isReadable || settings.waitSeconds == 0 {
-                        if !isReadable { state.withLock { $0.figures.leaseFailures += 1 } }
-                        wait(isReadable ? settings.pause.lowerBound : settings.pause.upperBound) { $0.isLeasing }
+                    let taken = hand(reply.body, askedAt, limit, jobs)
+                    let end = SystemClock.monotonicMilliseconds
+                    if taken == nil {
+                        state.withLock { $0.figures.leaseFailures += 1 }
+                        wait(settings.pause.upperBound) { $0.isLeasing }
+                    } else if taken == 0, end < askedAt + UInt64(settings.waitSeconds) * 500 + 100 {
+                        // A gateway answers an empty queue after the wait; an earlier answer must not keep us busy.
+                        wait(settings.pause.lowerBound) { $0.isLeasing }
                     }
                     continue
                 }
                 problem = Self.problem(of: reply, "lease")
-                pause = Int(reply.retryAfterMilliseconds ?? 0)
+                pause = min(settings.longestPause, Int(reply.retryAfterMilliseconds ?? 0))
             } catch {
                 guard error.kind != .cancelled else { return }
                 problem = error.description
@@ -189,17 +219,14 @@ final class GatewayLink: Sendable {
         }
     }
 
-    /// Gives an answer to the loop and waits until it is read; false when it cannot be read.
-    private func hand(
-        _ answer: [UInt8], _ limit: Int,
-        _ jobs: @Sendable (_ answer: [UInt8], _ taken: @escaping @Sendable (Int?) -> Void) -> Void
-    ) -> Bool {
-        let done = Monitor<Bool?>(nil)
-        jobs(answer) { taken in
+    /// Gives an answer to the loop and waits until it is read; how many jobs are new, or `nil` when it cannot be read.
+    private func hand(_ answer: [UInt8], _ askedAt: UInt64, _ limit: Int, _ jobs: JobTaker) -> Int? {
+        let done = Monitor<Int??>(nil)
+        jobs(answer, askedAt) { taken in
             self.state.broadcast { $0.held -= limit - (taken ?? 0) }
-            done.broadcast { $0 = taken != nil }
+            done.broadcast { $0 = .some(taken) }
         }
-        return done.wait(while: { $0 == nil }, then: { $0 ?? false })
+        return done.wait(while: { $0 == nil }, then: { $0 ?? nil })
     }
 
     // MARK: Reporting
@@ -211,70 +238,91 @@ final class GatewayLink: Sendable {
                 then: { state in
                     let batch = Array(state.outcomes.prefix(Limits.leaseJobCount))
                     state.outcomes.removeFirst(batch.count)
+                    state.reporting = batch
                     return batch
                 })
             guard !batch.isEmpty else { return }
-            let isDone = report(batch)
+            let again = report(batch)
             state.broadcast { state in
-                state.held -= batch.count
-                if !isDone { state.figures.outcomesDropped += UInt64(batch.count) }
+                state.reporting = []
+                state.outcomes += again
+                state.held -= batch.count - again.count
             }
+            // The gateway's store may need a moment.
+            if !again.isEmpty { wait(settings.pause.lowerBound) { $0.isReporting } }
         }
     }
 
-    /// Reports a batch, again and again while the gateway does not take it and the leases may still hold.
-    private func report(_ batch: [JobOutcome]) -> Bool {
+    /// Reports a batch, again and again until the gateway takes it or the process ends without it.
+    ///
+    /// No time ends this: what Apple has accepted counts for the gateway however late it gets it, and would be sent
+    /// twice otherwise. Without room no more is leased meanwhile.
+    ///
+    /// - Returns: the results to report once more, because the gateway could not read its store.
+    private func report(_ batch: [JobOutcome]) -> [JobOutcome] {
         let body = JobOutcome.body(batch)
-        let end = SystemClock.monotonicMilliseconds + settings.reportMilliseconds
         var failures = 0
         while true {
             let problem: String
             do throws(HTTPCallFailure) {
                 let reply = try call(
                     reportCaller, "/v1/handoff/results", body, milliseconds: settings.callMilliseconds)
-                if reply.status == 200 {
-                    note(reply)
-                    return true
-                }
+                if reply.status == 200 { return note(reply, batch) }
                 problem = Self.problem(of: reply, "report results")
                 // What the gateway calls malformed would be malformed again; the others of the batch are not.
                 if reply.status == 400 || reply.status == 413 {
                     note(problem, 1) { $0.reportFailures += 1 }
-                    guard batch.count > 1 else { return false }
+                    state.broadcast { $0.reportsFail = false }
+                    guard batch.count > 1 else { return drop(batch) }
                     let middle = batch.count / 2
-                    let isFirstDone = report(Array(batch[..<middle]))
-                    return report(Array(batch[middle...])) && isFirstDone
+                    return report(Array(batch[..<middle])) + report(Array(batch[middle...]))
                 }
             } catch {
-                guard error.kind != .cancelled else { return false }
+                guard error.kind != .cancelled else { return drop(batch) }
                 problem = error.description
             }
             failures += 1
             note(problem, failures) { $0.reportFailures += 1 }
-            guard SystemClock.monotonicMilliseconds < end else { return false }
+            state.withLock { $0.reportsFail = true }
             // While the process stops, its end waits for this.
             let isStopping = state.withLock { !$0.isReporting }
             wait(isStopping ? min(500, pause(failures)) : pause(failures)) { _ in true }
         }
     }
 
-    private func note(_ reply: HTTPReply) {
+    private func drop(_ batch: [JobOutcome]) -> [JobOutcome] {
+        state.withLock { $0.figures.outcomesDropped += UInt64(batch.count) }
+        return []
+    }
+
+    /// Notes the gateway's verdicts; returns the results whose store it could not read, to be reported again.
+    private func note(_ reply: HTTPReply, _ batch: [JobOutcome]) -> [JobOutcome] {
         let parser = JSONParser()
         var verdicts: [String: UInt64] = [:]
+        var failed: Set<String> = []
         reply.body.withUnsafeBytes { bytes in
-            guard let value = try? parser.parse(bytes), let list = value["results"] else { return }
+            guard let value = try? parser.parse(bytes), let list = value["results"], list.kind == .array else { return }
             for item in list.elements {
                 guard let verdict = item["verdict"]?.string, verdict != "recorded" else { continue }
                 verdicts[String(verdict.prefix(32)), default: 0] += 1
+                if verdict == "storeFailed", let job = item["jobId"]?.string { failed.insert(job) }
             }
         }
-        state.withLock { state in
+        state.broadcast { state in
             state.figures.reports += 1
             state.figures.problem = nil
+            state.reportsFail = false
             for (name, count) in verdicts where state.figures.verdicts.count < 32 {
                 state.figures.verdicts[name, default: 0] += count
             }
         }
+        guard !failed.isEmpty else { return [] }
+        var again: [JobOutcome] = []
+        for var outcome in batch where failed.contains(outcome.jobID) {
+            outcome.failedReports += 1
+            if outcome.failedReports < settings.storeTries { again.append(outcome) } else { _ = drop([outcome]) }
+        }
+        return again
     }
 
     // MARK: Calls

@@ -9,7 +9,7 @@ final class HandoffJob {
     let appID: String
     /// How often the gateway has leased it, this lease included.
     let attempt: Int
-    /// In the gateway's time.
+    /// In the gateway's time; of the lease that it came with.
     let leasedUntil: Int64
     /// When it fell due, in the gateway's time; 0: not known.
     let dueAt: Int64
@@ -44,11 +44,21 @@ final class HandoffJob {
 
     /// Notes how long the job was due before its lease of `lease` milliseconds.
     ///
-    /// Both times are the gateway's, since its clock may differ from ours. Times that no clock has count as nothing.
+    /// `dueAt` and `leasedUntil` are the gateway's, since its clock may differ from ours. Times that no clock has count as nothing.
     func noteWait(lease: Int64) {
         guard dueAt > 0, dueAt <= leasedUntil, leasedUntil < 1 << 53 else { return }
         waited = UInt64(min(max(0, leasedUntil - lease - dueAt), 7 * 86_400_000))
     }
+}
+
+/// How long a job is ours.
+struct JobLease: Equatable {
+    /// From now on, in milliseconds; below zero: the lease is over.
+    var left: Int64
+    /// From its begin to its end, in milliseconds.
+    var length: Int64
+
+    init(left: Int64, length: Int64? = nil) { (self.left, self.length) = (left, length ?? left) }
 }
 
 /// A job that cannot be read: only its ids are known, so that its result can say why.
@@ -62,6 +72,8 @@ struct UnreadableJob: Equatable {
 struct HandoffJobReader {
     private(set) var jobs: [HandoffJob] = []
     private(set) var unreadable: [UnreadableJob] = []
+    /// Jobs without an id: nothing can be said about them, and their leases lapse.
+    private(set) var namelessCount = 0
 
     /// Why an answer is none of the handoff API's.
     struct Failure: Error, Equatable, CustomStringConvertible {
@@ -85,7 +97,10 @@ struct HandoffJobReader {
 
     private mutating func read(_ item: JSONValue) {
         // A job whose ids cannot be read returns when its lease lapses.
-        guard let id = item["jobId"]?.string, let lease = item["leaseId"]?.string else { return }
+        guard let id = item["jobId"]?.string, let lease = item["leaseId"]?.string else {
+            namelessCount += 1
+            return
+        }
         func fault(_ field: String) -> UnreadableJob { UnreadableJob(id: id, leaseID: lease, field: field) }
         guard let kind = item["tokenKind"]?.string.flatMap(TokenKind.init) else {
             return unreadable.append(fault("tokenKind"))

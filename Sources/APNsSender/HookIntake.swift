@@ -6,6 +6,27 @@ internal import PushAPI
 enum HookIntake {
     /// Standard Webhooks asks receivers to refuse old calls; the gateway signs each attempt anew.
     private static let toleranceSeconds: Int64 = 300
+    /// The gateway posts at most 500 jobs in one call.
+    static let bodyByteLimit = 8 << 20
+
+    /// Before its body is kept, a call must look like one of the gateway's.
+    static func judge(_ head: HTTPRequestHead) -> HTTPJudgement {
+        guard head.method == .post else { return refusal(405, "POST only") }
+        guard head.header("webhook-id") != nil, head.header("webhook-signature") != nil,
+            let time = head.header("webhook-timestamp").flatMap({ Int64(String(decoding: $0, as: UTF8.self)) }),
+            isFresh(time)
+        else { return refusal(401, "the signature does not fit") }
+        return .take(byteLimit: bodyByteLimit, isProven: false)
+    }
+
+    private static func refusal(_ status: Int, _ text: String) -> HTTPJudgement {
+        .refuse(HTTPReply(status: status, body: Array((text + "\n").utf8)))
+    }
+
+    private static func isFresh(_ time: Int64) -> Bool {
+        let now = Int64(SystemClock.wallMilliseconds / 1_000)
+        return time > now - toleranceSeconds && time < now + toleranceSeconds
+    }
 
     static func handle(_ exchange: HTTPExchange, _ sender: Sender, _ link: GatewayLink, secrets: [HookSecret]) {
         guard exchange.method == .post else { return refuse(exchange, 405, "POST only") }
@@ -14,9 +35,15 @@ enum HookIntake {
         // 503: the gateway keeps the batch and posts it again.
         guard !sender.isStopping, link.room > 0 else { return refuse(exchange, 503, "no room, retry") }
         do throws(HandoffJobReader.Failure) {
-            // The call was signed in the gateway's time, as the leases are.
+            // The call was signed in the gateway's time, as the leases are. It may have been on its way for long, which
+            // only this machine's clock tells.
             let signedAt = (exchange.header("webhook-timestamp").flatMap { Int64($0) } ?? 0) * 1_000
-            link.took(try sender.take(body) { $0.leasedUntil - signedAt })
+            let delay = max(0, sender.wallMilliseconds - signedAt)
+            link.took(
+                try sender.take(body) {
+                    let length = min(max(0, $0.leasedUntil), 1 << 52) - signedAt
+                    return JobLease(left: length - delay, length: length)
+                })
         } catch {
             return refuse(exchange, 400, error.description)
         }
@@ -28,8 +55,7 @@ enum HookIntake {
         guard let id = exchange.header("webhook-id"), let given = exchange.header("webhook-signature"),
             let time = exchange.header("webhook-timestamp").flatMap({ Int64($0) })
         else { return false }
-        let now = Int64(SystemClock.wallMilliseconds / 1_000)
-        guard time > now - toleranceSeconds, time < now + toleranceSeconds else { return false }
+        guard isFresh(time) else { return false }
         let signatures = given.split(separator: " ").map { Array($0.utf8) }
         return secrets.contains { secret in
             let expected = Array(secret.signature(id: id, timestamp: time, body: body).utf8)

@@ -13,6 +13,16 @@ struct JobOutcome: Sendable, Equatable {
     /// Apple's own time of an invalid token, in milliseconds; 0: none.
     var timestamp: Int64 = 0
     var retryAfterSeconds: Int64?
+    /// How often the gateway could not read its store for it.
+    var failedReports = 0
+
+    /// Apple's last word: a later lease of the job changes nothing about it.
+    var isFinal: Bool {
+        switch kind {
+        case .accepted, .rejected, .badToken: true
+        case .retry, .unsent: false
+        }
+    }
 
     /// The body of `POST /v1/handoff/results`.
     static func body(_ outcomes: some Collection<JobOutcome>) -> [UInt8] {

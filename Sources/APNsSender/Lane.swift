@@ -29,6 +29,14 @@ final class Lane {
         var pause: ClosedRange<UInt64> = 250...30_000
         /// A job is given back when its lease ends sooner than this.
         var leaseMargin: UInt64 = 2_000
+        /// A connection with requests on which nothing came for so long gets a ping; a lane without any answer fails.
+        var silenceMilliseconds: UInt64 = 5_000
+        /// Requests at once of a credential that Apple has not taken yet, or that has rested.
+        var probes = 16
+        /// Jobs that lanes keep together while their Apple cannot be reached or does not answer.
+        var failingJobs = 500
+        /// How long the addresses of a host's name are used.
+        var addressMilliseconds: UInt64 = 300_000
     }
 
     /// Where an environment is: Apple's host, or a fake one.
@@ -46,7 +54,13 @@ final class Lane {
     private var waiting = Ring<HandoffJob>()
     private(set) var connections: [AppleConnection] = []
     private var addresses: [RemoteAddress] = []
+    private var resolvedAt: UInt64 = 0
     private var isResolving = false
+    /// Since when Apple has not been reached, or has not answered; `nil`: it answers, or nobody has asked yet.
+    private(set) var failsSince: UInt64?
+    private var answeredAt: UInt64 = 0
+    /// Apple took the credential with the last answer: before that, a few requests try it.
+    private var isProven = false
     /// Attempts to connect in a row that came to nothing.
     private var failures = 0
     /// What became of the last attempt to connect; empty once Apple took a notification.
@@ -73,6 +87,10 @@ final class Lane {
     var streamCount: Int { connections.reduce(0) { $0 + ($1.session?.streamCount ?? 0) } }
     var openCount: Int { connections.count { $0.hasSettings } }
     func isResting(_ now: UInt64) -> Bool { now < restsUntil }
+    /// Jobs here, under way included.
+    var heldCount: Int { waitingCount + streamCount }
+    /// Why jobs wait while the lane fails, for people.
+    var failure: String { lastFailure.isEmpty ? "appleDoesNotAnswer" : lastFailure }
 
     // MARK: Jobs
 
@@ -86,10 +104,12 @@ final class Lane {
     /// Sends what the connections have room for, and opens another where they are full.
     func dispatch() {
         let now = sender.loop.now
+        if let failsSince { giveBackBeyondShare(now, since: failsSince) }
+        var probes = isProven ? Int.max : limits.probes - probesUnderWay
         while let job = waiting.first {
             if let (seconds, reason) = rest(of: job, now) {
                 _ = waiting.popFirst()
-                sender.giveBack(job, reason, retryAfter: seconds)
+                giveBackResting(job, reason, seconds)
                 continue
             }
             guard isInTime(job, now) else {
@@ -97,6 +117,7 @@ final class Lane {
                 sender.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure)
                 continue
             }
+            guard probes > 0 else { break }
             guard let connection = connections.max(by: { $0.room < $1.room }), connection.room > 0 else { break }
             guard let headers = headers(for: job) else { continue }
             _ = waiting.popFirst()
@@ -104,12 +125,38 @@ final class Lane {
                 waiting.append(job)
                 break
             }
+            probes -= 1
             job.tries += 1
             sender.metrics.requests += 1
             if job.tries == 1 { sender.metrics.noteDelay(job.waited + now - min(now, job.takenAt)) }
         }
         for connection in connections { connection.flush() }
-        if !waiting.isEmpty { openIfFull(now) }
+        if !waiting.isEmpty, probes > 0 { openIfFull(now) }
+    }
+
+    /// Requests that try an unproven credential; those on a connection under suspicion say nothing of it.
+    private var probesUnderWay: Int {
+        connections.reduce(0) { $0 + ($1.isLeaving || $1.isSuspect ? 0 : $1.session?.streamCount ?? 0) }
+    }
+
+    /// Gives back what waits beyond a failing lane's share: one Apple that is away must not stop the other.
+    private func giveBackBeyondShare(_ now: UInt64, since: UInt64) {
+        let share = max(1, limits.failingJobs / max(1, sender.failingCount))
+        let pause = Int64(min(60, max(5, (now - min(now, since)) / 1_000)))
+        while waiting.count > share, let job = waiting.popFirst() {
+            sender.giveBack(job, failure, retryAfter: pause)
+        }
+    }
+
+    /// A job whose lane or topic rests goes back.
+    ///
+    /// One that only tries the other environment is over: that the credential may not go there says that its token is
+    /// of none.
+    private func giveBackResting(_ job: HandoffJob, _ reason: String, _ seconds: Int64) {
+        guard job.hasTriedOther, Reason(rawValue: reason)?.action == .restCredential else {
+            return sender.giveBack(job, reason, retryAfter: seconds)
+        }
+        sender.finish(job, .badToken, Reason.badDeviceToken.rawValue)
     }
 
     /// Whether a request for the job that begins now ends before the job's lease does, by its answer or by its timeout.
@@ -194,6 +241,8 @@ final class Lane {
         sender.noteAnswer(answer.name)
         sender.noteClock(attempt.serverTime)
         sender.mark(self)
+        (answeredAt, failsSince) = (sender.loop.now, nil)
+        if answer.action.provesCredential { isProven = true }
         switch answer.action {
         case .accept:
             (restCount, restReason, failures, lastFailure) = (0, "", 0, "")
@@ -212,11 +261,12 @@ final class Lane {
             sender.finish(job, .retry, answer.name, retryAfter: (rest + 999) / 1_000)
         case .renewProviderToken:
             credential.tokens?.refused(issuedAt: attempt.tokenIssuedAt)
-            guard !job.hasRenewedToken else { return sender.giveBack(job, answer.name) }
+            guard !job.hasRenewedToken || isRetired else { return sender.giveBack(job, answer.name) }
             job.hasRenewedToken = true
             again(job, answer.name)
         case .keepProviderToken:
             credential.tokens?.tooManyUpdates(now: sender.wallMilliseconds / 1_000)
+            guard !isRetired else { return again(job, answer.name) }
             rest(answer.name, milliseconds: nil)
             sender.giveBack(job, answer.name, retryAfter: restSeconds)
         case .restCredential: refused(job, answer)
@@ -240,19 +290,20 @@ final class Lane {
 
     private func refused(_ job: HandoffJob, _ answer: Answer) {
         // The other environment was only tried: that this credential may not go there says nothing against it.
-        if job.hasTriedOther, job.environment != job.notification.environment {
-            return sender.finish(job, .badToken, Reason.badDeviceToken.rawValue)
-        }
+        if job.hasTriedOther { return sender.finish(job, .badToken, Reason.badDeviceToken.rawValue) }
+        // A reload has replaced the credential meanwhile: the new one has not been refused.
+        guard !isRetired else { return again(job, answer.name) }
         switch Reason(rawValue: answer.reason) {
         case .topicDisallowed, .badTopic, .topicMismatch:
             let topic = job.notification.fullTopic
             if restingTopics.count >= 1_000 { restingTopics = [:] }
-            restingTopics[topic] = sender.loop.now + limits.rest.lowerBound
-            sender.log.credentialRefused(name, answer, topic: topic, clock: nil)
+            let isKnown = restingTopics.updateValue(sender.loop.now + limits.rest.lowerBound, forKey: topic) != nil
+            // Requests that were under way are refused, too: one line says it.
+            if !isKnown { sender.log.credentialRefused(name, answer, topic: topic, clock: nil) }
             sender.giveBack(job, answer.name, retryAfter: Int64((limits.rest.lowerBound + 999) / 1_000))
         default:
-            rest(answer.name, milliseconds: nil)
-            sender.log.credentialRefused(name, answer, topic: nil, clock: sender.clockDifference)
+            let isNew = rest(answer.name, milliseconds: nil)
+            if isNew { sender.log.credentialRefused(name, answer, topic: nil, clock: sender.clockDifference) }
             sender.giveBack(job, answer.name, retryAfter: restSeconds)
         }
     }
@@ -260,9 +311,13 @@ final class Lane {
     private var restSeconds: Int64 { Int64((restsUntil - min(restsUntil, sender.loop.now) + 999) / 1_000) }
 
     /// Nothing goes out for a while; without a time, for twice as long as last time.
-    private func rest(_ reason: String, milliseconds: Int64?) {
+    ///
+    /// - Returns: false when the lane rested already.
+    @discardableResult
+    private func rest(_ reason: String, milliseconds: Int64?) -> Bool {
         let now = sender.loop.now
-        guard now >= restsUntil else { return }
+        guard now >= restsUntil else { return false }
+        isProven = false
         restReason = reason
         if let milliseconds {
             restsUntil = now + UInt64(max(1_000, milliseconds))
@@ -270,6 +325,7 @@ final class Lane {
             restsUntil = now + min(limits.rest.upperBound, limits.rest.lowerBound << UInt64(min(restCount, 10)))
             restCount += 1
         }
+        return true
     }
 
     /// A request ended without an answer.
@@ -287,6 +343,7 @@ final class Lane {
         }
         sender.metrics.unknown += 1
         job.mayBeTaken = true
+        if attempt.sentAt >= answeredAt { fails() }
         guard job.tries < limits.tries else { return sender.finish(job, .retry, "noAnswer") }
         sender.metrics.repeated += 1
         again(job, "noAnswer")
@@ -310,6 +367,7 @@ final class Lane {
         guard usable.allSatisfy(\.hasSettings), usable.count < limits.connections,
             connections.count < 2 * limits.connections
         else { return }
+        if now >= resolvedAt + limits.addressMilliseconds { addresses = [] }
         guard let address = addresses.popLast() else { return resolve() }
         let connection = AppleConnection(self, on: sender.loop)
         do {
@@ -329,7 +387,7 @@ final class Lane {
             guard let self else { return }
             isResolving = false
             switch result {
-            case .success(let found): addresses = found.reversed()
+            case .success(let found): (addresses, resolvedAt) = (found.reversed(), sender.loop.now)
             case .failure(let failure): failed(failure.description)
             }
             sender.mark(self)
@@ -346,9 +404,15 @@ final class Lane {
         guard let reason = sender.reason(in: debug) else { return }
         sender.noteAnswer("goodbye " + reason)
         let answer = Answer(status: 403, reason: reason)
-        if Reason(rawValue: reason)?.action == .restCredential {
+        switch Reason(rawValue: reason)?.action {
+        case .restCredential:
+            let isNew = rest(reason, milliseconds: nil)
+            if isNew { sender.log.credentialRefused(name, answer, topic: nil, clock: sender.clockDifference) }
+        case .renewProviderToken: credential.tokens?.refused(issuedAt: connection.tokenIssuedAt)
+        case .keepProviderToken:
+            credential.tokens?.tooManyUpdates(now: sender.wallMilliseconds / 1_000)
             rest(reason, milliseconds: nil)
-            sender.log.credentialRefused(name, answer, topic: nil, clock: sender.clockDifference)
+        case .accept, .reject, .voidToken, .tryOtherEnvironment, .retry, .slowDownToken, .reconnect, nil: break
         }
     }
 
@@ -362,6 +426,7 @@ final class Lane {
     /// Nothing came of an attempt to connect: the next one waits.
     private func failed(_ reason: String) {
         pause()
+        fails()
         lastFailure = "connectionFailed: " + reason
         sender.metrics.connectionsFailed += 1
         sender.log.connectionFailed(name, endpoint.authority, reason, count: failures)
@@ -374,8 +439,16 @@ final class Lane {
         connectsAt = sender.loop.now + .random(in: pause / 2...pause)
     }
 
+    /// Apple was not reached, or does not answer.
+    private func fails() { failsSince = failsSince ?? sender.loop.now }
+
     func tick(_ now: UInt64) {
         for connection in connections { connection.tick(now) }
+        if let oldest = connections.compactMap(\.oldestSentAt).min(),
+            now >= max(oldest, answeredAt) + limits.silenceMilliseconds
+        {
+            fails()
+        }
         giveBackLate(now)
         if !waiting.isEmpty { sender.mark(self) }
         guard restingTopics.contains(where: { $0.value <= now }) else { return }

@@ -55,9 +55,9 @@ public enum LongwireAPNsMain {
 
     private static func check(_ parsed: SenderArguments) throws -> Int32 {
         let configuration = try configuration(parsed)
-        _ = try configuration.openCredentials()
-        return tell(
-            (configuration.warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(separator: "\n"))
+        let opened = try configuration.openCredentials()
+        let warnings = configuration.warnings + configuration.dateWarnings(opened, try configuration.openListeners())
+        return tell((warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(separator: "\n"))
     }
 
     private static func doctor(_ parsed: SenderArguments) throws -> Int32 {
@@ -76,7 +76,6 @@ public enum LongwireAPNsMain {
     private static func send(_ parsed: SenderArguments, _ signals: inout sigset_t) throws -> Int32 {
         let configuration = try configuration(parsed)
         let log = SenderLog { event, text in write(event, text) }
-        for warning in configuration.warnings { log.write("configurationWarning", warning) }
         let program = try SenderProgram(configuration, log: log)
         try program.start()
         log.write("started", "version \(versionText)")

@@ -64,6 +64,15 @@ final class Sender {
     private let results: ([JobOutcome]) -> Void
     private let resolver: (Lane.Endpoint, @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void) -> Void
     private let wall: () -> UInt64
+    /// Final outcomes that the gateway does not have yet.
+    private let unreported: () -> [String: JobOutcome]
+    /// Lanes whose Apple cannot be reached or does not answer.
+    private(set) var failingCount = 0
+    /// Gets the number of jobs in these lanes whenever it changes: they take no room from the others.
+    private let setAside: (Int) -> Void
+    private var setAsideCount = 0
+    /// Apps without a credential, and when the log names each again.
+    private var missingCredentials: [String: UInt64] = [:]
 
     /// Makes a sender with `credentials` of single apps, and `otherCredentials` of all others.
     ///
@@ -74,17 +83,19 @@ final class Sender {
         endpoints: [Environment: Lane.Endpoint], limits: Lane.Limits = Lane.Limits(), rememberedTokens: Int = 100_000,
         log: SenderLog, wall: @escaping () -> UInt64 = { SystemClock.wallMilliseconds },
         resolver: @escaping (Lane.Endpoint, @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void) -> Void,
+        unreported: @escaping () -> [String: JobOutcome] = { [:] }, setAside: @escaping (Int) -> Void = { _ in },
         results: @escaping ([JobOutcome]) -> Void
     ) {
         (self.loop, self.log, self.wall) = (loop, log, wall)
         (self.credentials, self.otherCredentials) = (credentials, otherCredentials)
         (self.endpoints, self.limits) = (endpoints, limits)
-        (self.resolver, self.results) = (resolver, results)
+        (self.resolver, self.results, self.unreported, self.setAside) = (resolver, results, unreported, setAside)
         tokens = TokenMemory(limit: rememberedTokens)
         loop.onTurnEnd { [unowned self] in endTurn() }
         loop.onTick { [unowned self] now in
             for lane in lanes.values { lane.tick(now) }
             for lane in retired { lane.tick(now) }
+            noteFailing()
             retired.removeAll { $0.connections.isEmpty && $0.waitingCount == 0 }
         }
     }
@@ -96,11 +107,14 @@ final class Sender {
 
     /// Takes the jobs of an answer of the handoff API, or of a call of the hook; says how many are new here.
     ///
-    /// `lease` says how long a job is ours, in milliseconds from now: the gateway's clock may differ from this machine's.
+    /// `lease` says how long a job is ours: the gateway's clock may differ from this machine's.
     func take(
-        _ bytes: [UInt8], lease: (HandoffJob) -> Int64
+        _ bytes: [UInt8], lease: (HandoffJob) -> JobLease
     ) throws(HandoffJobReader.Failure) -> Int {
         let reader = try HandoffJobReader(bytes, parser: parser)
+        metrics.jobsUnreadable += UInt64(reader.namelessCount)
+        // Only a job that was leased before may have an outcome here; most have not.
+        let known = reader.jobs.contains { $0.attempt > 1 } ? unreported() : [:]
         for job in reader.unreadable {
             metrics.jobsUnreadable += 1
             outcomes.append(
@@ -108,15 +122,23 @@ final class Sender {
         }
         var newCount = reader.unreadable.count
         for job in reader.jobs {
-            let left = min(max(0, lease(job)), 3_600_000)
-            job.deadline = loop.now + UInt64(left)
-            job.noteWait(lease: left)
+            let lease = lease(job)
+            job.deadline = loop.now + UInt64(min(max(0, lease.left), 3_600_000))
+            job.noteWait(lease: lease.length)
             if let held = inHand[job.id] {
                 // A repeated call of the hook, or a lease after one that lapsed while a request was under way.
                 (held.leaseID, held.deadline) = (job.leaseID, job.deadline)
                 continue
             }
             newCount += 1
+            if var outcome = known[job.id] {
+                // Apple has decided already, and the gateway has not heard of it: the same word, under the new lease.
+                metrics.jobsTaken += 1
+                metrics.repeatedOutcomes += 1
+                outcome.leaseID = job.leaseID
+                outcomes.append(outcome)
+                continue
+            }
             take(job)
         }
         return newCount
@@ -136,12 +158,22 @@ final class Sender {
             return giveBack(job, Reason.tooManyRequests.rawValue, retryAfter: seconds)
         }
         job.environment = tokens.environment(of: notification.token, registered: notification.environment)
+        // A reload may have taken the credential away for which the environment was remembered.
+        if credential(of: job.appID, job.environment) == nil { job.environment = notification.environment }
         guard let lane = lane(of: job.appID, job.environment) else {
-            log.write(
-                "noCredential", "app \(job.appID), \(job.environment.rawValue): no credential is configured for it")
+            noteMissingCredential(job)
             return giveBack(job, "noCredential", retryAfter: 300)
         }
         lane.add(job)
+    }
+
+    /// Says once a minute that an app has no credential, however many jobs it has.
+    private func noteMissingCredential(_ job: HandoffJob) {
+        let name = "app \(job.appID), \(job.environment.rawValue)"
+        guard loop.now >= missingCredentials[name] ?? 0 else { return }
+        if missingCredentials.count >= 1_000 { missingCredentials = [:] }
+        missingCredentials[name] = loop.now + 60_000
+        log.write("noCredential", "\(name): no credential is configured for it")
     }
 
     /// The lane of an app's credential; `nil` when none is configured for the environment.
@@ -189,9 +221,31 @@ final class Sender {
                 timestamp: timestamp, retryAfterSeconds: Self.pause(job, kind, reason, retryAfter)))
     }
 
+    /// Leases after which a token that its own environment calls bad is given up without the other one's word.
+    private static let leasesForOtherEnvironment = 3
+
     /// The job goes back: unsent, unless Apple may have got it in this lease.
+    ///
+    /// One whose token Apple has called bad, and that cannot be tried in the other environment now, has used its lease.
+    /// Its leases are counted by the gateway, so that several senders count together.
     func giveBack(_ job: HandoffJob, _ reason: String, retryAfter: Int64? = nil) {
-        finish(job, job.mayBeTaken ? .retry : .unsent, reason, retryAfter: retryAfter)
+        guard job.hasTriedOther, !job.mayBeTaken, !isStopping else {
+            return finish(job, job.mayBeTaken ? .retry : .unsent, reason, retryAfter: retryAfter)
+        }
+        let isLast = job.attempt >= Self.leasesForOtherEnvironment
+        finish(job, isLast ? .badToken : .retry, Reason.badDeviceToken.rawValue, retryAfter: retryAfter)
+    }
+
+    private func noteFailing() {
+        var (count, jobs) = (0, 0)
+        for lane in Array(lanes.values) + retired where lane.failsSince != nil {
+            count += 1
+            jobs += lane.heldCount
+        }
+        failingCount = count
+        guard jobs != setAsideCount else { return }
+        setAsideCount = jobs
+        setAside(jobs)
     }
 
     /// When a job is due again.

@@ -31,7 +31,7 @@ struct SenderConfiguration {
     }
 
     struct Hook {
-        var listen: ListenAddress
+        var listener: SenderListener
         var secrets: [Secret]
     }
 
@@ -47,7 +47,7 @@ struct SenderConfiguration {
     var limits: Lane.Limits
     var stopMilliseconds: UInt64
     var credentials: [CredentialEntry]
-    var admin: ListenAddress?
+    var admin: SenderListener?
     /// What callers of `/v1/channels` and `/v1/broadcasts` show; empty: these are closed.
     var adminTokens: [Secret]
     var warnings: [String] = []
@@ -103,7 +103,7 @@ private struct SenderConfigurationReader {
         }
         var hook: SenderConfiguration.Hook?
         if let object = root.object("hook") { hook = readHook(object) }
-        let (endpoints, channelEndpoints, authorities, limits) = apple(root.object("apple"))
+        let (endpoints, channelEndpoints, authorities, limits) = apple(root.object("apple"), jobs: link.jobs)
         var credentials: [SenderConfiguration.CredentialEntry] = []
         for object in root.objects("credentials", limit: 1_000) ?? [] {
             if let credential = readCredential(object) { credentials.append(credential) }
@@ -111,14 +111,19 @@ private struct SenderConfigurationReader {
         if credentials.isEmpty { root.report("credentials", "missing; at least one key or certificate") }
         checkNames(credentials, root)
         var adminTokens: [Secret] = []
-        var admin: ListenAddress?
+        var warnings: [String] = []
+        var admin: SenderListener?
         if let object = root.object("admin") {
-            admin = address(object, "listen")
+            admin = listener(object)
             if object.has("token") || object.has("tokenFile") {
                 adminTokens = secrets.read(object, "token", 16...4_096) ?? []
             }
             object.finish()
         }
+        if !adminTokens.isEmpty, let plain = admin?.plain, !plain.isLoopback {
+            warnings.append("admin.listen \(plain): callers' tokens travel in the clear; use admin.tls")
+        }
+        warnings += unused(credentials)
         let stop = root.integer("stopSeconds", in: 0...300) ?? 10
         root.finish()
         // A request begins only when it ends within its job's lease, so that a lease must leave time to begin it.
@@ -130,7 +135,7 @@ private struct SenderConfigurationReader {
             file: file, link: link, tokens: tokens, leases: leases, hook: hook, endpoints: endpoints,
             channelEndpoints: channelEndpoints, appleAuthorities: authorities, limits: limits,
             stopMilliseconds: UInt64(stop) * 1_000,
-            credentials: credentials, admin: admin, adminTokens: adminTokens, warnings: secrets.warnings)
+            credentials: credentials, admin: admin, adminTokens: adminTokens, warnings: secrets.warnings + warnings)
     }
 
     private func read(_ gateway: ConfigurationObject, _ link: inout GatewayLink.Settings, _ leases: inout Bool) {
@@ -158,8 +163,27 @@ private struct SenderConfigurationReader {
     private mutating func readHook(_ object: ConfigurationObject) -> SenderConfiguration.Hook? {
         defer { object.finish() }
         let secrets = secrets.read(object, "secret", 32...256) { HookSecret($0) != nil }
-        guard let listen = address(object, "listen"), let secrets else { return nil }
-        return SenderConfiguration.Hook(listen: listen, secrets: secrets)
+        guard let listener = listener(object), let secrets else { return nil }
+        return SenderConfiguration.Hook(listener: listener, secrets: secrets)
+    }
+
+    /// `listen`, `tls` with `listen`, `certificate` and `key`, or both.
+    private func listener(_ object: ConfigurationObject) -> SenderListener? {
+        var listener = SenderListener(plain: address(object, "listen"))
+        if let tls = object.object("tls") {
+            let form = "HOST:PORT with a numeric host"
+            let text = required(tls, "listen", form) { ListenAddress($0) != nil }
+            let certificate = required(tls, "certificate", "the path of a .pem file") { !$0.isEmpty }
+            let key = required(tls, "key", "the path of a .pem file") { !$0.isEmpty }
+            tls.finish()
+            if let address = text.flatMap({ ListenAddress($0) }), let certificate, let key {
+                listener.tls = SenderListener.TLS(
+                    address: address, certificate: resolved(certificate), key: resolved(key))
+            }
+        } else if !object.has("listen") {
+            object.report("listen", "missing; HOST:PORT, or tls with listen, certificate and key")
+        }
+        return listener.plain == nil && listener.tls == nil ? nil : listener
     }
 
     private func address(_ object: ConfigurationObject, _ key: String) -> ListenAddress? {
@@ -168,7 +192,7 @@ private struct SenderConfigurationReader {
     }
 
     private func apple(
-        _ object: ConfigurationObject?
+        _ object: ConfigurationObject?, jobs: Int
     ) -> (
         [Environment: Lane.Endpoint], channels: [Environment: Lane.Endpoint], authorities: String?, Lane.Limits
     ) {
@@ -179,6 +203,7 @@ private struct SenderConfigurationReader {
             channels[environment] = Lane.Endpoint(host: environment.channelHost, port: environment.channelPort)
         }
         var limits = Lane.Limits()
+        limits.failingJobs = max(1, jobs / 4)
         guard let object else { return (endpoints, channels, nil, limits) }
         defer { object.finish() }
         func endpoint(_ key: String) -> Lane.Endpoint? {
@@ -268,6 +293,25 @@ private struct SenderConfigurationReader {
         return object.string(key, allowed: allowed, where: check)
     }
 
+    /// Names credentials that no job can ever use, because an earlier one serves the same apps and environments.
+    private func unused(_ credentials: [SenderConfiguration.CredentialEntry]) -> [String] {
+        var served: Set<String> = []
+        var warnings: [String] = []
+        for credential in credentials {
+            var isUsed = false
+            for app in credential.apps.isEmpty ? [""] : credential.apps {
+                for environment in credential.environments {
+                    isUsed = served.insert("\(environment.rawValue) \(app)").inserted || isUsed
+                }
+            }
+            if !isUsed {
+                warnings.append(
+                    "credentials: \(credential.name) is never used: earlier ones serve its apps and environments")
+            }
+        }
+        return warnings
+    }
+
     private func checkNames(_ credentials: [SenderConfiguration.CredentialEntry], _ root: ConfigurationObject) {
         var names: Set<String> = []
         for credential in credentials where !names.insert(credential.name).inserted {
@@ -290,6 +334,27 @@ extension SenderConfiguration {
             for app in entry.apps { apps[app, default: []].append(credential) }
         }
         return (apps, others)
+    }
+
+    /// Opens the certificates of the listeners, by the services' names.
+    func openListeners() throws(TLSFailure) -> [String: TLSContext] {
+        var contexts: [String: TLSContext] = [:]
+        if let tls = admin?.tls { contexts["admin"] = try tls.open() }
+        if let tls = hook?.listener.tls { contexts["hook"] = try tls.open() }
+        return contexts
+    }
+
+    /// What Apple and callers will find wrong with the dates of certificates, today.
+    func dateWarnings(
+        _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
+    ) -> [String] {
+        var contexts = listeners
+        for credential in opened.ofApps.values.flatMap({ $0 }) + opened.others where credential.tokens == nil {
+            contexts["credential " + credential.name] = credential.tls
+        }
+        return contexts.sorted { $0.key < $1.key }.compactMap { name, context in
+            context.dateProblem().map { "\(name): \($0)" }
+        }
     }
 
     func open(_ entry: CredentialEntry, _ keys: KeyRing = KeyRing()) throws(TLSFailure) -> Credential {

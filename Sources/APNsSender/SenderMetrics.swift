@@ -12,6 +12,8 @@ struct SenderMetrics: Sendable, Equatable {
     var refused: UInt64 = 0
     /// Requests sent again with the same ids after one without an answer.
     var repeated: UInt64 = 0
+    /// Jobs that came again after Apple's word on them, before the gateway had it; not sent again.
+    var repeatedOutcomes: UInt64 = 0
     var connectionsOpened: UInt64 = 0
     var connectionsFailed: UInt64 = 0
     var goodbyes: UInt64 = 0

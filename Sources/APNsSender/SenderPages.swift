@@ -3,7 +3,9 @@ internal import APNs
 /// The pages of the sender's admin listener.
 enum SenderPages {
     /// Prometheus' text format.
-    static func metrics(_ sender: Sender, _ link: GatewayLink.Figures, now: UInt64) -> [UInt8] {
+    static func metrics(
+        _ sender: Sender, _ desk: ChannelDesk, _ link: GatewayLink.Figures, now: UInt64
+    ) -> [UInt8] {
         var page = Page()
         let metrics = sender.metrics
         page.add("jobs_taken_total", .counter, "Handoff jobs taken.", metrics.jobsTaken)
@@ -24,6 +26,9 @@ enum SenderPages {
             metrics.repeated)
         page.add(
             "requests_refused_total", .counter, "Requests that Apple gave back unread, sent again.", metrics.refused)
+        page.add(
+            "outcomes_repeated_total", .counter, "Jobs that came again with their outcome known here; not sent again.",
+            metrics.repeatedOutcomes)
         page.add("connections_opened_total", .counter, "Connections begun.", metrics.connectionsOpened)
         page.add(
             "connections_failed_total", .counter, "Connections that ended without an answer.",
@@ -42,6 +47,22 @@ enum SenderPages {
         page.add("streams", .gauge, "Requests under way.", gauge { $0.streamCount })
         page.add("waiting", .gauge, "Jobs that wait for a connection.", gauge { $0.waitingCount })
         page.add("resting", .gauge, "1 while a refused credential rests.", gauge { $0.isResting(now) ? 1 : 0 })
+        page.add(
+            "failing", .gauge, "1 while Apple cannot be reached or does not answer.",
+            gauge { $0.failsSince == nil ? 0 : 1 })
+        page.add(
+            "channel_requests_total", .counter, "Requests about channels by call and what came of them.",
+            ChannelMetrics.calls.flatMap { call in
+                ChannelMetrics.Result.allCases.map { result in
+                    ([("call", call), ("result", result.rawValue)], desk.metrics.results[call]?[result] ?? 0)
+                }
+            })
+        page.add(
+            "channel_refusals_total", .counter, "Requests about channels that were refused, by reason.",
+            desk.metrics.refusals.sorted { $0.key < $1.key }.map { ([("reason", $0.key)], $0.value) })
+        page.add(
+            "channel_requests_waiting", .gauge, "Requests about channels that wait or are under way.",
+            UInt64(max(0, desk.callCount)))
         page.add("leases_total", .counter, "Answers of the gateway to leases.", link.leases)
         page.add("lease_failures_total", .counter, "Leases that failed.", link.leaseFailures)
         page.add("reports_total", .counter, "Results that the gateway took, in batches.", link.reports)
@@ -103,6 +124,9 @@ enum SenderPages {
         }
     }
 
+    /// An Apple that is away for less is no news: the next connection may do.
+    private static let failingMilliseconds: UInt64 = 10_000
+
     /// Whether the sender can do its work, and if not, why.
     static func readiness(
         _ sender: Sender, _ link: GatewayLink.Figures, leases: Bool, now: UInt64
@@ -110,8 +134,11 @@ enum SenderPages {
         if sender.isStopping { return (false, "the sender stops") }
         var problems: [String] = []
         if leases, let problem = link.problem { problems.append(problem) }
-        for lane in sender.allLanes where lane.isResting(now) {
-            problems.append("\(lane.name) rests: \(lane.restReason)")
+        for lane in sender.allLanes {
+            if lane.isResting(now) { problems.append("\(lane.name) rests: \(lane.restReason)") }
+            if let since = lane.failsSince, now >= since + failingMilliseconds {
+                problems.append("\(lane.name) fails for \((now - since) / 1_000) s: \(lane.failure)")
+            }
         }
         return (problems.isEmpty, problems.isEmpty ? "ready" : problems.joined(separator: "\n"))
     }

@@ -19,7 +19,10 @@ final class SenderProgram {
     private let desk: LoopBound<ChannelDesk>
     private let log: SenderLog
     private let keys = KeyRing()
-    private(set) var addresses: [(name: String, address: String)] = []
+    private let listeners: LoopBound<SenderListeners>
+    /// Requests about channels that wait or are under way.
+    private let channelCalls = Lock(0)
+    let addresses: [(name: String, address: String)]
 
     /// Opens credentials and listeners; starts nothing.
     init(_ configuration: SenderConfiguration, log: SenderLog) throws {
@@ -36,46 +39,48 @@ final class SenderProgram {
         let resolver = try Resolver()
         self.resolver = resolver
         let (apps, others) = try configuration.openCredentials(keeping: keys)
+        let dates = configuration.dateWarnings((apps, others), try configuration.openListeners())
+        for warning in configuration.warnings + dates { log.write("configurationWarning", warning) }
         let sender = Sender(
             on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
             limits: configuration.limits, log: log,
             resolver: { endpoint, done in resolver.ask(endpoint, on: loop, done) },
-            results: { link.take($0) })
+            unreported: { link.unreported() }, setAside: { link.setAside($0) }, results: { link.take($0) })
         self.sender = LoopBound(sender, on: loop)
         let desk = ChannelDesk(of: sender, endpoints: configuration.channelEndpoints)
+        desk.onCount = { [channelCalls] count in channelCalls.withLock { $0 = count } }
         self.desk = LoopBound(desk, on: loop)
-        adminTokens = Lock(configuration.adminTokens)
-        try listen(sender, desk)
-    }
-
-    private func listen(_ sender: Sender, _ desk: ChannelDesk) throws {
-        let (link, leases, loop, adminTokens) = (link, configuration.leases, loop, adminTokens)
-        if let address = configuration.admin {
-            let socket = try ListeningSocket("\(address)")
-            addresses.append(("admin", "http://\(socket.address)"))
-            _ = try HTTPServer(on: loop, socket: socket) { exchange in
-                if ChannelEndpoint.handle(exchange, desk, tokens: adminTokens.withLock { $0 }) { return }
-                Self.answer(exchange, sender, link, leases: leases, now: loop.now)
-            }
+        let adminTokens = Lock(configuration.adminTokens)
+        self.adminTokens = adminTokens
+        let listeners = SenderListeners(on: loop)
+        if let listener = configuration.admin {
+            let leases = configuration.leases
+            try listeners.open(
+                "admin", listener, bodyByteLimit: SenderListeners.adminBodyByteLimit,
+                judge: { ChannelEndpoint.judge($0, tokens: adminTokens.withLock { $0 }) },
+                handler: { exchange in
+                    if ChannelEndpoint.handle(exchange, desk, tokens: adminTokens.withLock { $0 }) { return }
+                    Self.answer(exchange, sender, desk, link, leases: leases, now: loop.now)
+                })
         }
         if let hook = configuration.hook {
-            let socket = try ListeningSocket("\(hook.listen)")
-            addresses.append(("hook", "http://\(socket.address)/"))
             let secrets = hook.secrets.compactMap { HookSecret($0.exposed) }
-            _ = try HTTPServer(on: loop, socket: socket) { exchange in
-                HookIntake.handle(exchange, sender, link, secrets: secrets)
-            }
+            try listeners.open(
+                "hook", hook.listener, bodyByteLimit: HookIntake.bodyByteLimit, judge: { HookIntake.judge($0) },
+                handler: { HookIntake.handle($0, sender, link, secrets: secrets) })
         }
+        addresses = listeners.addresses
+        self.listeners = LoopBound(listeners, on: loop)
     }
 
     private static func answer(
-        _ exchange: HTTPExchange, _ sender: Sender, _ link: GatewayLink, leases: Bool, now: UInt64
+        _ exchange: HTTPExchange, _ sender: Sender, _ desk: ChannelDesk, _ link: GatewayLink, leases: Bool, now: UInt64
     ) {
         switch (exchange.method, exchange.rawTarget) {
         case (.get, "/metrics"):
             exchange.respond(
                 status: 200, contentType: "text/plain;version=0.0.4;charset=utf-8",
-                body: SenderPages.metrics(sender, link.figures, now: now))
+                body: SenderPages.metrics(sender, desk, link.figures, now: now))
         case (.get, "/healthz"):
             exchange.respond(status: 200, contentType: "text/plain;charset=utf-8", body: Array("ok\n".utf8))
         case (.get, "/readyz"):
@@ -92,12 +97,14 @@ final class SenderProgram {
     func start() throws {
         try loop.start()
         let (loop, sender, link, log) = (loop, sender, link, log)
-        guard configuration.leases else { return try link.start(leases: false) { _, taken in taken(nil) } }
-        let lease = Int64(configuration.link.leaseSeconds) * 1_000
-        try link.start(leases: true) { answer, taken in
+        guard configuration.leases else { return try link.start(leases: false) { _, _, taken in taken(nil) } }
+        let lease = Int64(configuration.link.askedSeconds) * 1_000
+        try link.start(leases: true) { answer, askedAt, taken in
             loop.submit {
                 do throws(HandoffJobReader.Failure) {
-                    taken(try sender.wrapped.take(answer) { _ in lease })
+                    // Nobody knows how long the answer was on its way: the lease counts from when it was asked for.
+                    let waited = Int64(clamping: SystemClock.monotonicMilliseconds - askedAt)
+                    taken(try sender.wrapped.take(answer) { _ in JobLease(left: lease - waited, length: lease) })
                 } catch {
                     log.write("gatewayFailed", error.description)
                     taken(nil)
@@ -111,15 +118,19 @@ final class SenderProgram {
         do {
             let new = try SenderConfiguration.load(configuration.file)
             let (apps, others) = try new.openCredentials(keeping: keys)
+            let certificates = try new.openListeners()
             tokens.withLock { $0 = new.tokens }
             adminTokens.withLock { $0 = new.adminTokens }
             let credentials = Handed((apps, others))
-            let sender = sender
+            let dates = new.dateWarnings((apps, others), certificates)
+            for warning in new.warnings + dates { log.write("configurationWarning", warning) }
+            let (sender, listeners) = (sender, listeners)
             loop.submit {
                 let (apps, others) = credentials.value
                 sender.wrapped.reload(credentials: apps, otherCredentials: others)
+                listeners.wrapped.renew(certificates)
             }
-            log.write("reloaded", "credentials and tokens are in force; other keys count after a restart")
+            log.write("reloaded", "credentials, tokens and certificates are in force; other keys count after a restart")
         } catch {
             log.write("reloadRefused", "\(error)")
         }
@@ -150,7 +161,7 @@ final class SenderProgram {
     /// Waits until the gateway has every outcome; false when the time is over.
     private func wait(milliseconds: UInt64) -> Bool {
         let end = SystemClock.monotonicMilliseconds + milliseconds
-        while link.figures.held > 0 {
+        while link.figures.held > 0 || channelCalls.withLock({ $0 }) > 0 {
             guard SystemClock.monotonicMilliseconds < end else { return false }
             Pause.milliseconds(10)
         }

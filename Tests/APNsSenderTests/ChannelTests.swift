@@ -104,7 +104,36 @@ import Testing
         }
         #expect(outcomes.count == 10 && rig.desk.callCount == 20)
         rig.run { outcomes.count == 30 }
-        #expect(rig.desk.callCount == 0)
+        #expect(rig.desk.callCount == 0 && rig.desk.metrics.results["list"]?[.unsent] == 30)
+    }
+
+    @Test("requests are counted by call and result, refusals by reason; a sender that stops takes none")
+    func counted() throws {
+        let rig = try Rig()
+        let channel = try made(rig)
+        _ = rig.call(.read("AAAA"))
+        #expect(rig.desk.metrics.results == ["create": [.done: 1], "read": [.refused: 1]])
+        #expect(rig.desk.metrics.refusals == ["ChannelNotRegistered": 1])
+        let page = String(
+            decoding: SenderPages.metrics(rig.sender, rig.desk, GatewayLink.Figures(), now: rig.loop.now),
+            as: UTF8.self)
+        #expect(page.contains("longwire_apns_channel_requests_total{call=\"create\",result=\"done\"} 1\n"))
+        #expect(page.contains("longwire_apns_channel_refusals_total{reason=\"ChannelNotRegistered\"} 1\n"))
+        rig.sender.beginStop()
+        #expect(rig.call(.read(channel)).status == 503)
+        #expect(rig.desk.metrics.results["read"]?[.unsent] == 1)
+    }
+
+    @Test("an expired provider token is noticed by a channel's request, too, and is signed anew")
+    func expiredProviderToken() throws {
+        // Apple's clock is ahead of ours: a token of 25 minutes, which we would go on with, is over an hour old there.
+        var script = FakeScript()
+        script.clockSeconds = 40 * 60
+        let rig = try Rig(scripts: [.production: script])
+        rig.clockError = -25 * 60_000
+        #expect(rig.call(.list).status == 502)
+        rig.clockError = 0
+        #expect(rig.call(.list).status == 200)
     }
 
     @Test("a wish is read strictly")

@@ -29,6 +29,10 @@ final class Rig {
     static let keyID = "ABC123DEFG"
     static let teamID = "DEF123GHIJ"
     private let logged = Lock<[String]>([])
+    /// What the sender last said of jobs whose Apple does not answer.
+    private(set) var asideCount = 0
+    /// Outcomes that no gateway has yet.
+    var unreported: [String: JobOutcome] = [:]
 
     /// Makes a rig whose Apples do what `scripts` say, and know the key for the environments of `scope`.
     init(
@@ -77,6 +81,7 @@ final class Rig {
                     done(.failure(error))
                 }
             },
+            unreported: { [unowned self] in unreported }, setAside: { [unowned self] in asideCount = $0 },
             results: { [unowned self] in outcomes += $0 })
         var deskLimits = ChannelDesk.Limits()
         (deskLimits.callMilliseconds, deskLimits.calls) = (1_000, 20)
@@ -156,7 +161,7 @@ final class Rig {
 
     func give(
         _ tokens: [String], environment: Environment = .production, body: String = "{\"aps\":{\"alert\":\"hi\"}}",
-        leaseMilliseconds: Int64 = 60_000, attempt: Int = 1, dueFor waited: Int64 = 0
+        leaseMilliseconds: Int64 = 60_000, left: Int64? = nil, attempt: Int = 1, dueFor waited: Int64 = 0
     ) throws {
         // The gateway's clock is not this machine's.
         let until = Int64(SystemClock.wallMilliseconds) + leaseMilliseconds
@@ -172,14 +177,18 @@ final class Rig {
                 + "\"dueAt\":\(until - leaseMilliseconds - waited),\"leaseId\":\"lease\",\"leasedUntil\":\(until)}"
         }
         lastJobs = jobs
-        _ = try sender.take(Array("{\"jobs\":[\(jobs.joined(separator: ","))]}".utf8)) { _ in leaseMilliseconds }
+        _ = try sender.take(Array("{\"jobs\":[\(jobs.joined(separator: ","))]}".utf8)) { _ in
+            JobLease(left: left ?? leaseMilliseconds, length: leaseMilliseconds)
+        }
     }
 
     /// Gives the last jobs once more, under another lease.
     func giveAgain(lease: String) {
         let jobs = lastJobs.map { $0.replacing("\"leaseId\":\"lease\"", with: "\"leaseId\":\"\(lease)\"") }
         #expect(throws: Never.self) {
-            _ = try sender.take(Array("{\"jobs\":[\(jobs.joined(separator: ","))]}".utf8)) { _ in 60_000 }
+            _ = try sender.take(Array("{\"jobs\":[\(jobs.joined(separator: ","))]}".utf8)) { _ in
+                JobLease(left: 60_000)
+            }
         }
     }
 }

@@ -3,6 +3,8 @@
 import json
 import random
 import shutil
+import socket
+import ssl
 import subprocess
 import time
 import urllib.parse
@@ -173,8 +175,118 @@ def test_a_slow_apple_stops_no_other_and_holds_no_more_than_its_bounds(
                 return all("vendorAccepted" in gateway.steps(message) for message in messages)
 
             eventually(look, "all handed off", timeout=90)
-            assert most["streams"] <= 40 and most["held"] <= 25, most
+            # As many jobs again as the bound, while production does not answer.
+            assert most["streams"] <= 40 and most["held"] <= 50, most
             assert all("leaseLapsed" not in gateway.steps(message) for message in messages), "a lease lapsed"
+
+
+def test_an_environment_that_cannot_be_reached_does_not_stop_the_other(own_gateway, new_device, away, apple):
+    gateway = own_gateway()
+    tokens = [
+        longwire_client.pb.VendorToken(token=f"cd{number:062x}", environment=longwire_client.pb.VendorToken.SANDBOX)
+        for number in range(40)
+    ]
+    lost = [new_device(gateway, tokens=[token]) for token in tokens]
+    for device in lost:
+        device.close()
+    near = away(gateway, count=20)
+    sender = Sender(gateway, apple, jobs=20)
+    sender.sections["apple"]["sandbox"] = "localhost:1"
+    with sender:
+        # Twice as many jobs as the sender holds wait for an Apple that is away.
+        waiting = [gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"] for device in lost]
+        eventually(lambda: sender.metric('failing{credential="main",environment="sandbox"}') == 1)
+        eventually(lambda: sender.metric('outcomes_total{outcome="unsent"}') >= 20)
+        for device in near:
+            message = gateway.push(device.cid, "y", strategy=2, alert="B")["msgId"]
+            gateway.ends_as(message, "handedOff")
+        assert sender.metric("jobs_held") <= 40
+        assert sender.metric('waiting{credential="main",environment="sandbox"}') <= 5
+        assert all(gateway.trace(message)["state"] == "pending" for message in waiting)
+        eventually(lambda: "main/sandbox fails for" in sender.get("/readyz")[1], timeout=60)
+
+
+def resident(process):
+    """The process's memory, in bytes."""
+    with open(f"/proc/{process.pid}/status") as status:
+        line = next(line for line in status if line.startswith("VmRSS:"))
+    return int(line.split()[1]) << 10
+
+
+def test_strangers_cannot_fill_the_senders_memory(own_gateway, apple):
+    sender = Sender(own_gateway(), apple, hook=HOOK_SECRET)
+    with sender:
+        before = resident(sender.process)
+        plain = f"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {8 << 20}\r\n"
+        signed = plain + (
+            f"webhook-id: a\r\nwebhook-timestamp: {int(time.time())}\r\nwebhook-signature: v1,AAAA\r\n"
+            "Expect: 100-continue\r\n"
+        )
+        old = plain + "webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,AAAA\r\n"
+        for head, status in ((plain, 401), (old, 401), (signed.replace(str(8 << 20), str(9 << 20)), 413)):
+            with socket.create_connection(("127.0.0.1", sender.hook), timeout=30) as stranger:
+                stranger.sendall(head.encode() + b"\r\n")
+                assert stranger.recv(64).startswith(f"HTTP/1.1 {status} ".encode())
+        # Those who look like the gateway share one bound: two of one address have room, and the others are sent away.
+        strangers, answers = [], []
+        try:
+            for _ in range(40):
+                stranger = socket.create_connection(("127.0.0.1", sender.hook), timeout=30)
+                strangers.append(stranger)
+                stranger.sendall(signed.encode() + b"\r\n")
+                answers.append(stranger.recv(64)[:12])
+            assert answers == [b"HTTP/1.1 100"] * 2 + [b"HTTP/1.1 503"] * 38
+            for stranger in strangers[:2]:
+                stranger.sendall(b"x" * (7 << 20))
+            assert resident(sender.process) - before < 48 << 20
+        finally:
+            for stranger in strangers:
+                stranger.close()
+        # The paths of channels take no body of a caller without the token.
+        with socket.create_connection(("127.0.0.1", sender.admin), timeout=30) as stranger:
+            stranger.sendall(b"POST /v1/broadcasts HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n")
+            assert stranger.recv(64).startswith(b"HTTP/1.1 403 ")
+
+
+def test_the_senders_listeners_speak_tls_and_take_a_renewed_certificate(own_gateway, away, apple):
+    from gateway import free_ports
+
+    gateway = own_gateway()
+    admin, hook = free_ports(2)
+    sender = Sender(gateway, apple, hook=HOOK_SECRET)
+    files = {"certificate": "own.pem", "key": "own-key.pem"}
+    sender.sections["admin"]["tls"] = {"listen": f"127.0.0.1:{admin}", **files}
+    sender.sections["hook"] = {"secretFile": "hook", "tls": {"listen": f"127.0.0.1:{hook}", **files}}
+
+    def make():
+        words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+        words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        words += ["-keyout", str(sender.folder / "own-key.pem"), "-out", str(sender.folder / "own.pem")]
+        subprocess.run(words, check=True, capture_output=True, timeout=60)
+
+    def shown(port):
+        return ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
+
+    make()
+    with sender:
+        first = (sender.folder / "own.pem").read_text()
+        assert shown(admin).split() == first.split() and shown(hook).split() == first.split()
+        assert sender.get("/healthz")[0] == 200, "the plain listener is there, too"
+        context = ssl.create_default_context(cafile=str(sender.folder / "own.pem"))
+        with socket.create_connection(("127.0.0.1", admin), timeout=30) as plain:
+            with context.wrap_socket(plain, server_hostname="localhost") as stream:
+                stream.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+                assert stream.recv(64).startswith(b"HTTP/1.1 200 ")
+        make()
+        sender.reload()
+        eventually(lambda: "reloaded" in sender.log())
+        second = (sender.folder / "own.pem").read_text()
+        eventually(lambda: shown(admin).split() == second.split() and shown(hook).split() == second.split())
+        # A certificate that cannot be read leaves the one in force.
+        (sender.folder / "own.pem").write_text("no certificate")
+        sender.reload()
+        eventually(lambda: "reloadRefused" in sender.log())
+        assert shown(admin).split() == second.split()
 
 
 def test_an_outage_uses_up_no_attempt(own_gateway, away, apple):
@@ -383,13 +495,35 @@ def test_a_configuration_that_cannot_work_is_refused_with_every_reason(apple, ow
         sender.sections["apple"]["production"] = "https://apple"
         sender.sections["credentials"][0]["key"]["keyId"] = "short"
         sender.sections["gateway"]["leases"] = 5
+        sender.sections["admin"] = {"tls": {"listen": "nowhere", "key": "k"}}
         sender.config.write_text(json.dumps(sender.sections))
         done = subprocess.run(
             [binary("longwire-apns"), "--config", str(sender.config), "--check"], capture_output=True, text=True,
             timeout=60, check=False)
         assert done.returncode == 78
-        for part in ("apple.production", "credentials[0].key.keyId", "gateway.leases", "ten characters"):
+        for part in (
+            "apple.production", "credentials[0].key.keyId", "gateway.leases", "ten characters", "admin.tls.listen",
+            "admin.tls.certificate",
+        ):
             assert part in done.stderr, done.stderr
+
+
+def test_a_configuration_that_works_but_is_unwise_says_so(apple, own_gateway):
+    sender = Sender(own_gateway(), apple)
+    key = sender.sections["credentials"][0]["key"]
+    with sender:
+        sender.sections["credentials"] += [
+            {"name": "second", "key": key}, {"name": "shop", "key": key, "apps": ["shop"], "environments": ["sandbox"]}
+        ]
+        sender.sections["admin"] = {"listen": "0.0.0.0:7090", "token": "0123456789abcdef0123"}
+        sender.config.write_text(json.dumps(sender.sections))
+        sender.config.chmod(0o600)
+        done = subprocess.run(
+            [binary("longwire-apns"), "--config", str(sender.config), "--check"], capture_output=True, text=True,
+            timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "second is never used" in done.stdout and "travel in the clear" in done.stdout
+        assert "shop is never used" not in done.stdout
 
 
 def test_channels_of_live_activities_by_the_back_end_and_by_the_command_line(own_gateway, apple):

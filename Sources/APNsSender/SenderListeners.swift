@@ -1,0 +1,65 @@
+internal import Configuration
+internal import Cryptography
+internal import EventLoops
+internal import Platform
+
+/// Where a service of the sender listens: plainly, over TLS, or both.
+struct SenderListener {
+    struct TLS {
+        var address: ListenAddress
+        var certificate: String
+        var key: String
+
+        /// - Throws: names the file.
+        func open() throws(TLSFailure) -> TLSContext { try TLSContext(certificatePath: certificate, keyPath: key) }
+    }
+
+    var plain: ListenAddress?
+    var tls: TLS?
+}
+
+/// The sender's HTTP servers, all on its loop, with one bound for what strangers can make them hold.
+final class SenderListeners {
+    /// Bodies under way of all servers together, and of one address: several of the gateway's largest calls.
+    static let bodyByteLimit = 32 << 20
+    static let addressBodyByteLimit = 16 << 20
+    /// A caller of channels sends at most a broadcast's body.
+    static let adminBodyByteLimit = 64 << 10
+    private static let connectionLimit = 256
+    private static let headerByteLimit = 16 << 10
+
+    private let loop: EventLoop
+    private let bodies = HTTPBodyBudget(byteLimit: bodyByteLimit, networkByteLimit: addressBodyByteLimit)
+    private var secured: [(name: String, server: HTTPServer)] = []
+    private(set) var addresses: [(name: String, address: String)] = []
+
+    init(on loop: EventLoop) { self.loop = loop }
+
+    /// Opens a service's listeners, which share their connections' bound.
+    func open(
+        _ name: String, _ listener: SenderListener, bodyByteLimit: Int,
+        judge: @escaping (HTTPRequestHead) -> HTTPJudgement, handler: @escaping (HTTPExchange) -> Void
+    ) throws {
+        let room = HTTPRoom(limit: Self.connectionLimit)
+        func open(_ address: ListenAddress, _ tls: TLSContext?) throws -> HTTPServer {
+            var settings = HTTPServer.Configuration()
+            settings.headerByteLimit = Self.headerByteLimit
+            settings.bodyByteLimit = bodyByteLimit
+            settings.bodies = bodies
+            settings.tls = tls
+            settings.unixSeconds = { SystemClock.wallMilliseconds / 1_000 }
+            let socket = try ListeningSocket("\(address)")
+            addresses.append(
+                (tls == nil ? name : name + " TLS", "\(tls == nil ? "http" : "https")://\(socket.address)"))
+            return try HTTPServer(
+                on: loop, socket: socket, configuration: settings, room: room, judge: judge, handler: handler)
+        }
+        if let address = listener.plain { _ = try open(address, nil) }
+        if let tls = listener.tls { secured.append((name, try open(tls.address, try tls.open()))) }
+    }
+
+    /// Takes renewed certificates, by the services' names, for the connections to come.
+    func renew(_ contexts: [String: TLSContext]) {
+        for (name, server) in secured { if let context = contexts[name] { server.renewTLS(context) } }
+    }
+}

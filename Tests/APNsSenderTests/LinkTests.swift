@@ -1,0 +1,202 @@
+import EventLoops
+import Platform
+import Testing
+
+@testable import APNsSender
+
+/// A gateway that answers as a test says, on a loop of its own.
+private final class GatewayStub {
+    struct Call: Sendable {
+        var path: String
+        var body: String
+    }
+    struct State: Sendable {
+        var calls: [Call] = []
+        /// Gets a call and its number on its path, from 1 on; gives a status and a body.
+        var answer: @Sendable (Call, Int) -> (Int, String) = { _, _ in (200, "{\"jobs\":[]}") }
+    }
+
+    let state = Lock(State())
+    let url: String
+    private let loop: EventLoop
+
+    init(_ answer: @escaping @Sendable (Call, Int) -> (Int, String)) throws {
+        let loop = try EventLoop(index: 0, name: "gateway-stub")
+        self.loop = loop
+        state.withLock { $0.answer = answer }
+        let socket = try ListeningSocket("127.0.0.1:0")
+        url = "http://\(socket.address)"
+        _ = try HTTPServer(on: loop, socket: socket) { [state] exchange in
+            let call = Call(path: exchange.rawTarget, body: String(decoding: exchange.body, as: UTF8.self))
+            let (count, answer) = state.withLock { state in
+                state.calls.append(call)
+                return (state.calls.count { $0.path == call.path }, state.answer)
+            }
+            let (status, body) = answer(call, count)
+            let headers = status == 503 ? [(name: "Retry-After", value: "86400")] : []
+            exchange.respond(status: status, headers: headers, body: Array(body.utf8))
+        }
+        try loop.start()
+    }
+
+    func calls(_ path: String) -> [Call] { state.withLock { $0.calls.filter { $0.path == "/v1/handoff/" + path } } }
+
+    func stop() {
+        loop.stop()
+        loop.join()
+    }
+}
+
+@Suite("The sender's link to the gateway", .serialized) struct LinkTests {
+    private func settings(_ url: String) -> GatewayLink.Settings {
+        var settings = GatewayLink.Settings(url: url)
+        (settings.leaseSeconds, settings.waitSeconds, settings.jobs) = (60, 20, 8)
+        (settings.callMilliseconds, settings.pause) = (5_000, 10...20)
+        return settings
+    }
+
+    private func outcome(_ id: String, _ kind: JobOutcome.Kind = .accepted) -> JobOutcome {
+        JobOutcome(jobID: id, leaseID: "l", kind: kind)
+    }
+
+    /// Runs a link until the test's body is over, and ends it as the program does.
+    private func withLink(
+        _ stub: GatewayStub, _ settings: GatewayLink.Settings, leases: Bool = true,
+        jobs: @escaping GatewayLink.JobTaker = { _, _, taken in taken(0) }, _ body: (GatewayLink) -> Void
+    ) throws {
+        let link = try GatewayLink(settings, token: { "token" }, log: { _, _ in })
+        try link.start(leases: leases, jobs: jobs)
+        body(link)
+        link.stopLeasing()
+        link.joinLeaser()
+        link.stopReporting()
+        link.abandon()
+        link.joinReporter()
+        stub.stop()
+    }
+
+    private func wait(
+        _ what: String, sourceLocation: SourceLocation = #_sourceLocation, until isDone: () -> Bool
+    ) {
+        for _ in 0..<10_000 {
+            if isDone() { return }
+            Pause.milliseconds(2)
+        }
+        Issue.record("waited in vain: \(what)", sourceLocation: sourceLocation)
+    }
+
+    @Test("a lease is asked for with the time of its wait, and counts from the call")
+    func asked() throws {
+        let stub = try GatewayStub { _, _ in (200, "{\"jobs\":[]}") }
+        let asked = Lock<[UInt64]>([])
+        let start = SystemClock.monotonicMilliseconds
+        try withLink(
+            stub, settings(stub.url),
+            jobs: { _, askedAt, taken in
+                asked.withLock { $0.append(askedAt) }
+                taken(0)
+            }
+        ) { _ in wait("a lease") { !asked.withLock { $0.isEmpty } } }
+        #expect(stub.calls("lease")[0].body.contains("\"leaseSeconds\":80,"))
+        #expect(asked.withLock { $0.allSatisfy { $0 >= start && $0 <= SystemClock.monotonicMilliseconds } })
+        var longest = settings("")
+        longest.leaseSeconds = 300
+        #expect(longest.askedSeconds == 300)
+    }
+
+    @Test("nothing is leased while results cannot be reported, and no result is dropped for it")
+    func reportsFail() throws {
+        let works = Lock(false)
+        let stub = try GatewayStub { call, _ in
+            guard call.path == "/v1/handoff/results" else { return (200, "{\"jobs\":[]}") }
+            return works.withLock { $0 } ? (200, "{\"results\":[]}") : (503, "busy")
+        }
+        try withLink(stub, settings(stub.url)) { link in
+            wait("a lease") { stub.calls("lease").count > 0 }
+            link.took(2)
+            link.take([outcome("a"), outcome("b", .unsent)])
+            wait("failed reports") { link.figures.reportFailures > 3 && link.room == 0 }
+            #expect(link.figures.held == 2)
+            works.withLock { $0 = true }
+            wait("the report") { link.figures.reports == 1 }
+            #expect(link.figures.outcomesDropped == 0)
+            wait("no outcome is left") { link.figures.held == 0 && link.unreported().isEmpty }
+            let count = stub.calls("lease").count
+            wait("leases go on") { stub.calls("lease").count > count }
+        }
+    }
+
+    @Test("final outcomes are known until the gateway has them")
+    func unreported() throws {
+        let stub = try GatewayStub { _, _ in (503, "busy") }
+        try withLink(stub, settings(stub.url), leases: false) { link in
+            link.take([outcome("a"), outcome("b", .unsent), outcome("c", .badToken), outcome("d", .retry)])
+            wait("a report") { link.figures.reportFailures > 0 }
+            link.take([outcome("e", .rejected)])
+            #expect(Set(link.unreported().keys) == ["a", "c", "e"])
+        }
+    }
+
+    @Test("a result is reported again where the gateway cannot read its store, a few times")
+    func storeFails() throws {
+        let stub = try GatewayStub { call, _ in
+            let isAlone = !call.body.contains("\"good\"")
+            let bad = "{\"jobId\":\"bad\",\"verdict\":\"storeFailed\"}"
+            let good = "{\"jobId\":\"good\",\"verdict\":\"recorded\"}"
+            return (200, "{\"results\":[\(isAlone ? bad : good + "," + bad)]}")
+        }
+        try withLink(stub, settings(stub.url), leases: false) { link in
+            link.took(2)
+            link.take([outcome("good"), outcome("bad")])
+            wait("it is given up") { link.figures.held == 0 }
+            #expect(link.figures.outcomesDropped == 1 && stub.calls("results").count == settings("").storeTries)
+            #expect(
+                stub.calls("results")[1].body.contains("\"bad\"") && !stub.calls("results")[1].body.contains("\"good\"")
+            )
+        }
+    }
+
+    @Test("a result that the gateway calls malformed goes alone, and those beside it are reported")
+    func malformed() throws {
+        let stub = try GatewayStub { call, _ in
+            call.body.contains("\"x3\"") ? (400, "malformed") : (200, "{\"results\":[]}")
+        }
+        try withLink(stub, settings(stub.url), leases: false) { link in
+            link.took(6)
+            link.take((0..<6).map { outcome("x\($0)") })
+            wait("all are through") { link.figures.held == 0 }
+            #expect(link.figures.outcomesDropped == 1 && link.room == 8)
+        }
+    }
+
+    @Test("jobs whose Apple is away take no room from others, and double the bound at most")
+    func setAside() throws {
+        let stub = try GatewayStub { _, _ in (200, "{\"jobs\":[]}") }
+        try withLink(stub, settings(stub.url), leases: false) { link in
+            link.took(8)
+            #expect(link.room == 0)
+            link.setAside(3)
+            #expect(link.room == 3)
+            link.took(3)
+            #expect(link.room == 0)
+            link.setAside(500)
+            #expect(link.room == 5)
+            link.took(5)
+            #expect(link.room == 0)
+        }
+    }
+
+    @Test("a gateway's long pause is shortened, and empty answers before their time do not spin")
+    func pauses() throws {
+        let stub = try GatewayStub { _, count in count == 1 ? (503, "busy") : (200, "{\"jobs\":[]}") }
+        var settings = settings(stub.url)
+        (settings.pause, settings.longestPause) = (50...60, 70)
+        try withLink(stub, settings) { _ in
+            wait("leases") { stub.calls("lease").count > 3 }
+            let (count, start) = (stub.calls("lease").count, SystemClock.monotonicMilliseconds)
+            wait("more leases") { stub.calls("lease").count >= count + 5 }
+            // Each waits for its pause: five need four pauses at least, however slow this machine is.
+            #expect(SystemClock.monotonicMilliseconds - start >= 4 * 50 - 10)
+        }
+    }
+}

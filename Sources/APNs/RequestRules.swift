@@ -134,10 +134,13 @@ package enum RequestRules {
     }
 
     private static func isUUID(_ text: String) -> Bool {
-        text.utf8.count == 36
-            && text.utf8.enumerated().allSatisfy { place, byte in
-                [8, 13, 18, 23].contains(place) ? byte == UInt8(ascii: "-") : isHexDigit(byte)
-            }
+        var place = 0
+        for byte in text.utf8 {
+            let isDash = place == 8 || place == 13 || place == 18 || place == 23
+            guard isDash ? byte == UInt8(ascii: "-") : isHexDigit(byte) else { return false }
+            place += 1
+        }
+        return place == 36
     }
 
     private static func isHexDigit(_ byte: UInt8) -> Bool {

@@ -46,6 +46,11 @@ import TextForms
         #expect(reason(notification(collapseID: String(repeating: "a", count: 65))) == "BadCollapseId")
         #expect(reason(notification(collapseID: "中")) == "BadCollapseId")
         #expect(reason(notification(collapseID: String(repeating: "a", count: 64))) == "")
+        for id in ["", "00000000-0000-0000-0000-00000000000", "00000000-0000-0000-0000-00000000000g", "a\r\nb: c"] {
+            var damaged = notification()
+            damaged.id = id
+            #expect(reason(damaged) == "BadMessageId")
+        }
         #expect(reason(notification(expiration: -1)) == "BadExpirationDate")
         #expect(reason(notification(priority: 7)) == "BadPriority")
         #expect(reason(notification(body: "")) == "PayloadEmpty")
@@ -119,6 +124,10 @@ import TextForms
             #expect(Answer(status: status, reason: "SomethingNew").name == "SomethingNew")
             #expect(Answer(status: status).name == "status \(status)")
         }
+        // Apple always gives a reason: without one a proxy, or another server, may have answered in its place.
+        for status in [400, 404, 405, 407, 418, 421] { #expect(Answer(status: status).action == .retry) }
+        #expect(Answer(status: 413).action == .reject && Answer(status: 410).action == .voidToken)
+        #expect(Answer(status: 403).action == .restCredential)
     }
 
     @Test("a token that may belong to the other environment is tried there; one that is gone is not")

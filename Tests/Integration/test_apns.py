@@ -342,6 +342,27 @@ def test_a_gateway_that_restarts_is_found_again(own_gateway, away, apple):
         assert "gatewayFailed" in sender.log()
 
 
+def test_what_apple_accepted_while_the_gateway_was_away_is_reported_and_not_sent_again(own_gateway, away, apple):
+    gateway = own_gateway()
+    devices = away(gateway, count=10)
+    apple.play({"rules": [{"delayMilliseconds": 500}]})
+    settings = {"requestMilliseconds": 4_000}
+    with Sender(gateway, apple, None, settings, leaseSeconds=10, waitSeconds=0) as sender:
+        messages = [gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"] for device in devices]
+        eventually(lambda: len(apple.requests()) == 10)
+        gateway.kill()
+        away_since = time.monotonic()
+        eventually(lambda: sender.metric('outcomes_total{outcome="accepted"}') > 0)
+        # The leases lapse before the gateway is back, so that the jobs are due again when it starts.
+        eventually(lambda: time.monotonic() > away_since + 11)
+        assert sender.metric("results_waiting") > 0
+        gateway.start()
+        for message in messages:
+            gateway.ends_as(message, "handedOff")
+        settled(sender, 10)
+        assert len(apple.requests()) == 10 and sender.metric("outcomes_dropped_total") == 0
+
+
 def test_a_stop_finishes_what_is_on_its_way_and_gives_the_rest_back(own_gateway, away, apple):
     gateway = own_gateway()
     devices = away(gateway, count=8)

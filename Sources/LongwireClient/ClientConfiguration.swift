@@ -33,6 +33,8 @@ public struct ClientConfiguration: Sendable {
     public var replaysOpened = false
     /// False: stop at the first connection that ends, whatever the reason.
     public var reconnects = true
+    /// As `LongwireClient.setPushModeOff` said last.
+    var pushModeOff: Bool?
 
     public init(host: String, port: UInt16, appID: String, appSecret: String = "") {
         (self.host, self.port, self.appID, self.appSecret) = (host, port, appID, appSecret)

@@ -9,6 +9,7 @@ extension ClientCore {
         switch command {
         case .stop: stop(at: now)
         case .applicationState(let applicationState, let keepsRunning):
+            let wasSuspended = isSuspended
             configuration.applicationState = applicationState
             configuration.keepsRunning = keepsRunning
             fetch?.ownsRunning = false
@@ -17,12 +18,20 @@ extension ClientCore {
                 $0.keepsRunning = keepsRunning
             }
             // The update that announces the suspension is not the one that ends it.
-            if isSuspended { dropRule = .untilNextUpdate }
+            if isSuspended {
+                dropRule = .untilNextUpdate
+                // What waits for the app would be shown as fresh when it is back.
+                if !handling.isEmpty { actions.append(.withdraw) }
+            } else if wasSuspended {
+                resume(at: now)
+            }
+        case .finish(let message, let verdict): finish(message, verdict)
         case .badge(let badge):
             pendingBadge = badge
             update(at: now) { $0.badge = badge }
         case .token(let token):
-            setToken(token)
+            configuration.set(token)
+            if !token.token.isEmpty, phase != .ready { renewedTokens = renewedTokens.filter { $0 != token } + [token] }
             update(at: now) { $0.tokens = [token] }
         case .pushModeOff(let isOff):
             pushModeOff = isOff
@@ -70,15 +79,17 @@ extension ClientCore {
         actions.append(.report(.updated(request: result.request, code: result.code, reason: result.reason)))
     }
 
+    /// The app runs again: a wait ends soon, since the user may be looking, and a path that died meanwhile is found out.
+    private mutating func resume(at now: ClientTime) {
+        if phase == .ready {
+            if pingSentAt == nil { sendPing(at: now) }
+        } else {
+            endWaitSoon(at: now)
+        }
+    }
+
     private mutating func open(_ id: MessageID, at now: ClientTime) {
-        state.opened.removeAll { $0 == id }
-        state.opened.append(id)
-        state.unreportedOpened.removeAll { $0 == id }
-        state.unreportedOpened.append(id)
-        let surplus = state.opened.count - Limits.openedCount
-        if surplus > 0 { state.opened.removeFirst(surplus) }
-        let unreportedSurplus = state.unreportedOpened.count - Limits.openedCount
-        if unreportedSurplus > 0 { state.unreportedOpened.removeFirst(unreportedSurplus) }
+        state.noteOpened(id)
         // Stored at once: the app may be gone the next moment.
         persist()
         sendReports(at: now)
@@ -86,10 +97,7 @@ extension ClientCore {
 
     /// Kept until the gateway is known to have it, across sessions and restarts.
     private mutating func note(_ report: MessageReport, at now: ClientTime) {
-        guard !state.unreported.contains(report) else { return }
-        state.unreported.append(report)
-        let surplus = state.unreported.count - Limits.reportCount
-        if surplus > 0 { state.unreported.removeFirst(surplus) }
+        guard state.note(report) else { return }
         isDirty = true
         sendReports(at: now)
     }
@@ -111,6 +119,11 @@ extension ClientCore {
 
     mutating func endFetch(at now: ClientTime) {
         guard let fetch else { return }
+        if !handling.isEmpty, now.monotonic < fetch.until {
+            // The gateway is silent, but the app has not decided on what came.
+            self.fetch?.quietAt = now.monotonic + Limits.fetchQuietMilliseconds
+            return
+        }
         self.fetch = nil
         if fetch.ownsRunning {
             perform(.applicationState(configuration.applicationState, keepsRunning: false), at: now)
@@ -118,22 +131,21 @@ extension ClientCore {
         let isComplete = phase == .ready && now.monotonic < fetch.until
         actions.append(.report(.fetched(messages: fetch.messageCount, isComplete: isComplete)))
     }
+}
 
+extension ClientConfiguration {
     /// Keeps a token in place of the one of its channel, kind and activity; an empty one removes such tokens.
-    private mutating func setToken(_ token: VendorToken) {
-        configuration.tokens.removeAll {
+    mutating func set(_ token: VendorToken) {
+        tokens.removeAll {
             $0.isOfSameUse(as: token) && ($0.topic == token.topic || token.token.isEmpty || $0.topic.isEmpty)
         }
-        if !token.token.isEmpty {
-            configuration.tokens.append(token)
-            if phase != .ready { renewedTokens = renewedTokens.filter { $0 != token } + [token] }
-        }
+        guard !token.token.isEmpty else { return }
+        tokens.append(token)
         // Activities come and go: theirs make room before the app's own.
-        if configuration.tokens.count(where: { $0.kind == .liveActivity }) > Limits.activityTokenCount
-            || configuration.tokens.count > Limits.tokenCount
+        if tokens.count(where: { $0.kind == .liveActivity }) > Limits.activityTokenCount
+            || tokens.count > Limits.tokenCount
         {
-            let index = configuration.tokens.dropLast().firstIndex { $0.kind == .liveActivity }
-            configuration.tokens.remove(at: index ?? 0)
+            tokens.remove(at: tokens.dropLast().firstIndex { $0.kind == .liveActivity } ?? 0)
         }
     }
 }

@@ -71,7 +71,7 @@ extension ClientCore {
 
         phase = .ready
         welcomedAt = now.monotonic
-        (skewRetryCount, correctionCount) = (0, 0)
+        correctionCount = 0
         let heartbeat = welcome.heartbeatSeconds == 0 ? Limits.defaultHeartbeatSeconds : Int64(welcome.heartbeatSeconds)
         heartbeatMilliseconds = heartbeat * 1_000
         self.heartbeat.agreed(UInt32(clamping: heartbeat))

@@ -81,10 +81,9 @@ extension ClientCore {
         }
         // Until the handler has returned it is a hole: an ack in between must not cover it.
         addHole(deliver.sequence, stream: deliver.stream, at: now)
-        let place = StreamPlace(stream: deliver.stream, sequence: deliver.sequence)
-        guard phase == .ready, !handling.contains(place) else { return }
-        handling.append(place)
-        actions.append(.handle(ReceivedMessage(deliver)))
+        var message = ReceivedMessage(deliver)
+        message.origin = origin
+        if begin(message.stream, message.sequence, message.payload.count, at: now) { actions.append(.handle(message)) }
     }
 
     /// Streams that something was processed or received in.
@@ -99,25 +98,56 @@ extension ClientCore {
         guard dropRule == .none else { return addHole(revoke.sequence, stream: 0, at: now) }
         // As a message: were the state not stored before the app is told, the gateway must say it again.
         addHole(revoke.sequence, stream: 0, at: now)
-        let place = StreamPlace(stream: 0, sequence: revoke.sequence)
-        guard phase == .ready, !handling.contains(place) else { return }
-        handling.append(place)
+        guard begin(0, revoke.sequence, 0, at: now) else { return }
         actions.append(.revoke(revoke.revokedTaskID, sequence: revoke.sequence))
+    }
+
+    /// Whose sequences the current ones are.
+    private var origin: ReceivedMessage.Origin { ReceivedMessage.Origin(cid: state.cid, queueEpoch: state.queueEpoch) }
+
+    /// False when the app has the message already, or must not get it.
+    private mutating func begin(_ stream: UInt32, _ sequence: UInt64, _ byteCount: Int, at now: ClientTime) -> Bool {
+        guard phase == .ready else { return false }
+        let new = Handling(origin: origin, stream: stream, sequence: sequence, byteCount: byteCount)
+        for index in handling.indices
+        where (handling[index].origin, handling[index].stream, handling[index].sequence) == (origin, stream, sequence) {
+            handling[index].isOfEarlierSession = false
+            return false
+        }
+        guard handling.reduce(byteCount, { $0 + $1.byteCount }) <= Limits.handlingByteCount else {
+            violate(.floods, "more bytes un-acked than any window has", at: now)
+            return false
+        }
+        handling.append(new)
+        return true
     }
 
     /// The app has been told of a revoke.
     package mutating func finishRevoke(_ sequence: UInt64) {
-        handling.removeAll { $0 == StreamPlace(stream: 0, sequence: sequence) }
+        let origin = origin
+        handling.removeAll { ($0.origin, $0.stream, $0.sequence) == (origin, 0, sequence) }
         settle(sequence, stream: 0)
     }
 
     /// The handler has returned.
     package mutating func finish(_ message: ReceivedMessage, _ verdict: MessageVerdict) {
-        handling.removeAll { $0 == StreamPlace(stream: message.stream, sequence: message.sequence) }
+        guard let index = handling.firstIndex(where: { $0.isOf(message) }) else { return }
+        let place = handling.remove(at: index)
+        // Its sequence is of another registration or queue now.
+        guard place.origin == origin else { return }
         // The session may have ended in the meantime; what was processed is remembered all the same.
         switch verdict {
         case .deferred: return
-        case .processed: fetch?.messageCount += 1
+        case .processed:
+            fetch?.messageCount += 1
+            if place.isOfEarlierSession {
+                // What this session did not bring again is unknown around it, so it says nothing of its neighbours.
+                state.streams[message.stream, default: ProcessedSet()].insertAlone(message.sequence)
+                isDirty = true
+                return
+            }
+        // A rejection counts only for what this session has sent: it comes again.
+        case .rejected where place.isOfEarlierSession: return
         case .rejected(let reason):
             // Scalars, not characters: a character may have any number of bytes.
             let text = String(reason.unicodeScalars.prefix(Limits.reasonScalarCount))

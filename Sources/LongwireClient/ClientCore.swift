@@ -36,6 +36,8 @@ package enum ClientAction: Equatable {
     case persist(ClientState)
     /// Call the app's handler, then `finish`.
     case handle(ReceivedMessage)
+    /// Take back what no loop of the app has: it comes again, with flags computed anew. Each one is `deferred`.
+    case withdraw
     /// Tell the app that this task is withdrawn, then `finishRevoke`.
     case revoke(TaskID, sequence: UInt64)
     case report(ClientEvent)
@@ -52,6 +54,8 @@ package enum ClientCommand: Equatable, Sendable {
     case report(MessageReport)
     /// Bring what the gateway holds, also from the background, and say so with `fetched`.
     case fetch(milliseconds: Int64)
+    /// A loop of the app has decided.
+    case finish(ReceivedMessage, MessageVerdict)
     /// The system has a network; `nil`: it may be any.
     case networkChanged(name: String?)
     case stop
@@ -102,8 +106,8 @@ package struct ClientCore {
     // Messages.
     /// Ascending, by stream: received in this session and not processed.
     var holes: [UInt32: [UInt64]] = [:]
-    /// Given to the handler, which has not returned yet: another copy read meanwhile is not given to it again.
-    var handling: [StreamPlace] = []
+    /// Given to the app, which has not decided yet: another copy read meanwhile is not given to it again.
+    var handling: [Handling] = []
     var pendingRejections: [Rejected] = []
     /// Tokens that the app set while there was no session.
     var renewedTokens: [VendorToken] = []
@@ -127,6 +131,8 @@ package struct ClientCore {
     var isWaitNamed = false
     var skewRetryCount = 0
     var correctionCount = 0
+    /// Registrations that were lost since a session last lasted.
+    var lossCount = 0
 
     struct Fetch {
         var until: Int64
@@ -139,9 +145,17 @@ package struct ClientCore {
         var deadline: Int64 { min(until, quietAt ?? until) }
     }
 
-    struct StreamPlace: Equatable {
+    struct Handling: Equatable {
+        var origin: ReceivedMessage.Origin
         var stream: UInt32
         var sequence: UInt64
+        var byteCount = 0
+        /// This session has not sent it (again).
+        var isOfEarlierSession = false
+
+        func isOf(_ message: ReceivedMessage) -> Bool {
+            (origin, stream, sequence) == (message.origin, message.stream, message.sequence)
+        }
     }
 
     struct Greeting {
@@ -159,6 +173,7 @@ package struct ClientCore {
         self.configuration = configuration
         self.cryptography = cryptography
         endpoint = Endpoint(host: configuration.host, port: configuration.port)
+        pushModeOff = configuration.pushModeOff
         backoff = Backoff(seed: seed)
         pendingBadge = configuration.badge
         if let state, state.appID == configuration.appID {
@@ -216,7 +231,7 @@ package struct ClientCore {
     package mutating func connected(at now: ClientTime) {
         guard case .connecting = phase else { return }
         holes = [:]
-        handling = []
+        for index in handling.indices { handling[index].isOfEarlierSession = true }
         pendingRejections = []
         phase = .greeting(deadline: now.monotonic + Limits.welcomeMilliseconds)
         sendHello(at: now)
@@ -258,9 +273,19 @@ package struct ClientCore {
     /// Nothing was acked of what was processed since the last `persist`.
     ///
     /// This process remembers it all the same, and the next Hello stores it first.
-    package mutating func persistFailed(_ error: LongwireClientError, at now: ClientTime) {
+    ///
+    /// `skipped` are the actions behind the one that failed: they are not done.
+    package mutating func persistFailed(
+        _ error: LongwireClientError, skipping skipped: some Sequence<ClientAction>, at now: ClientTime
+    ) {
+        for action in Array(skipped) + actions {
+            switch action {
+            case .handle(let message): handling.removeAll { $0.isOf(message) }
+            case .revoke(_, let sequence): handling.removeAll { ($0.stream, $0.sequence) == (0, sequence) }
+            default: break
+            }
+        }
         actions.removeAll()
-        handling = []
         // Not dirty, or the end of this very turn would try again, for ever.
         isDirty = false
         actions.append(.report(.stateNotStored(error)))
@@ -302,6 +327,7 @@ package struct ClientCore {
     ///
     /// The holes stay until the next connection: handlers of what this one brought may still have to return.
     mutating func leaveSession() {
+        if !handling.isEmpty { actions.append(.withdraw) }
         reader.reset()
         owesAck = false
         pingSentAt = nil

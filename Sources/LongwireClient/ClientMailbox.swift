@@ -8,7 +8,8 @@ internal import Musl
 
 /// The app's calls on their way to the client's thread, and the pipe that wakes it.
 final class ClientMailbox: Sendable {
-    private let commands = Guarded<[ClientCommand]>([])
+    /// `nil`: closed.
+    private let commands = Guarded<[ClientCommand]?>([])
     let readDescriptor: CInt
     private let writeDescriptor: CInt
 
@@ -27,12 +28,11 @@ final class ClientMailbox: Sendable {
         close(writeDescriptor)
     }
 
-    /// False when too many calls wait already: a handler that does not return, most likely.
+    /// False when it is closed, or too many calls wait already: a handler that does not return, most likely.
     func post(_ command: ClientCommand) -> Bool {
         let isTaken = commands.withValue { list in
-            // A stop always finds room.
-            guard list.count < Limits.commandCount || command == .stop else { return false }
-            list.append(command)
+            guard let count = list?.count, count < Limits.commandCount || command.alwaysFindsRoom else { return false }
+            list?.append(command)
             return true
         }
         if isTaken { wake() }
@@ -50,8 +50,34 @@ final class ClientMailbox: Sendable {
         var bytes = [UInt8](repeating: 0, count: 256)
         while read(readDescriptor, &bytes, bytes.count) == bytes.count {}
         return commands.withValue { list in
-            defer { list = [] }
-            return list
+            defer { if list != nil { list = [] } }
+            return list ?? []
+        }
+    }
+
+    /// Takes no more calls; those that came too late for the client's thread.
+    func shut() -> [ClientCommand] {
+        commands.withValue { list in
+            defer { list = nil }
+            return list ?? []
+        }
+    }
+}
+
+extension ClientCommand {
+    /// Outlives a session, in the state store (`ClientState.keep`).
+    var isKept: Bool {
+        switch self {
+        case .opened, .report, .finish: true
+        default: false
+        }
+    }
+
+    /// A stop, and a verdict: of these no more than one waits.
+    fileprivate var alwaysFindsRoom: Bool {
+        switch self {
+        case .stop, .finish: true
+        default: false
         }
     }
 }

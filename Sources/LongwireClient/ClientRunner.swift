@@ -11,7 +11,8 @@ final class ClientRunner {
     private var core: ClientCore
     private let mailbox: ClientMailbox
     private let store: any StateStore
-    private let handler: @Sendable (ReceivedMessage) -> MessageVerdict
+    private let handler: @Sendable (ReceivedMessage) -> MessageVerdict?
+    private let withdraw: @Sendable () -> [ReceivedMessage]
     private let events: @Sendable (ClientEvent) -> Void
     private let makeTransport: TransportMaker
     private var connection: (any ClientTransport)?
@@ -20,16 +21,19 @@ final class ClientRunner {
     typealias TransportMaker =
         (Endpoint, TransportSecurity?, @escaping @Sendable () -> Void) throws(TransportFailure) -> any ClientTransport
 
+    // A handler that answers nil gives its verdict later, as a command. `withdraw` takes back the messages that wait for
+    // a verdict and that no loop has.
     init(
         core: ClientCore, mailbox: ClientMailbox, store: any StateStore,
         makeTransport: @escaping TransportMaker = { (endpoint, security, wake) throws(TransportFailure) in
             try SystemTransport(to: endpoint, security: security, wake: wake)
         },
-        handler: @escaping @Sendable (ReceivedMessage) -> MessageVerdict,
+        handler: @escaping @Sendable (ReceivedMessage) -> MessageVerdict?,
+        withdraw: @escaping @Sendable () -> [ReceivedMessage] = { [] },
         events: @escaping @Sendable (ClientEvent) -> Void
     ) {
         (self.core, self.mailbox, self.store, self.makeTransport) = (core, mailbox, store, makeTransport)
-        (self.handler, self.events) = (handler, events)
+        (self.handler, self.withdraw, self.events) = (handler, withdraw, events)
     }
 
     /// Returns when the core has stopped.
@@ -46,6 +50,9 @@ final class ClientRunner {
             finishTurn()
         }
         connection = nil
+        // What came behind the stop: taps and reports are kept for the next session.
+        for command in mailbox.shut() { core.perform(command, at: System.now()) }
+        finishTurn()
     }
 
     private func waitForSomething() {
@@ -56,7 +63,7 @@ final class ClientRunner {
         var timeout: CInt = -1
         if connection?.hasMoreToRead == true {
             timeout = 0
-        } else if let deadline = core.deadline {
+        } else if let deadline = [core.deadline, connection?.deadline].compactMap({ $0 }).min() {
             // One millisecond more, so that the rounding down of both clocks does not wake us early, twice.
             timeout = CInt(clamping: max(0, deadline - System.now().monotonic + 1))
         }
@@ -90,7 +97,7 @@ final class ClientRunner {
     }
 
     private func perform(_ actions: [ClientAction]) {
-        for action in actions {
+        for (index, action) in actions.enumerated() {
             switch action {
             case .connect(let endpoint): connect(to: endpoint)
             case .send(let bytes): send(bytes)
@@ -98,7 +105,8 @@ final class ClientRunner {
                 connection?.closeGracefully()
                 connection = nil
             case .report(let event): events(event)
-            case .handle(let message): core.finish(message, handler(message))
+            case .handle(let message): if let verdict = handler(message) { core.finish(message, verdict) }
+            case .withdraw: for message in withdraw() { core.finish(message, .deferred) }
             case .revoke(let task, let sequence):
                 events(.revoked(task))
                 core.finishRevoke(sequence)
@@ -107,7 +115,8 @@ final class ClientRunner {
                     try store.save(state)
                 } catch {
                     // What stands behind it, an ack above all, must not happen.
-                    return core.persistFailed(Self.describe(error), at: System.now())
+                    return core.persistFailed(
+                        Self.describe(error), skipping: actions[(index + 1)...], at: System.now())
                 }
             }
         }

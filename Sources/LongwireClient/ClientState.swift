@@ -38,6 +38,34 @@ public struct ClientState: Equatable, Sendable {
 
     public var isRegistered: Bool { !cid.isNone && !deviceSecret.isEmpty }
 
+    /// The user opened this message from its notification; the last 256 are remembered.
+    mutating func noteOpened(_ id: MessageID) {
+        for list in [\ClientState.opened, \ClientState.unreportedOpened] {
+            self[keyPath: list].removeAll { $0 == id }
+            self[keyPath: list].append(id)
+            self[keyPath: list].removeFirst(max(0, self[keyPath: list].count - Limits.openedCount))
+        }
+    }
+
+    /// False when it is noted already.
+    mutating func note(_ report: MessageReport) -> Bool {
+        guard !unreported.contains(report) else { return false }
+        unreported.append(report)
+        unreported.removeFirst(max(0, unreported.count - Limits.reportCount))
+        return true
+    }
+
+    /// Takes in what the app says while there is no session; anything but taps, reports and verdicts changes nothing.
+    mutating func keep(_ command: ClientCommand) {
+        switch command {
+        case .opened(let id): noteOpened(id)
+        case .report(let report): _ = note(report)
+        case .finish(let message, .processed) where message.origin == .init(cid: cid, queueEpoch: queueEpoch):
+            streams[message.stream, default: ProcessedSet()].insertAlone(message.sequence)
+        default: break
+        }
+    }
+
     /// Forgets the registration and all that belongs to it; clock offset and heartbeats belong to this machine and stay.
     mutating func forgetRegistration() {
         let (offset, learnt) = (clockOffset, heartbeats)
@@ -50,9 +78,9 @@ public struct ClientState: Equatable, Sendable {
 // that half a file is never taken for a whole one. Unknown names are an error: a file of a newer version is refused
 // rather than half understood.
 extension ClientState {
-    static let firstLine = "longwire state 3"
-    /// Without heartbeats, and the first one without reports; else the same.
-    static let earlierFirstLines = ["longwire state 2", "longwire state 1"]
+    static let firstLine = "longwire state 4"
+    /// Without a check sum, before that without heartbeats, and the first one without reports; else the same.
+    static let earlierFirstLines = ["longwire state 3", "longwire state 2", "longwire state 1"]
 
     public var serialized: [UInt8] {
         var lines = [Self.firstLine, "app \(Self.hex(Array(appID.utf8)))"]
@@ -71,28 +99,36 @@ extension ClientState {
         for id in unreportedOpened { lines.append("unreported \(id)") }
         for report in unreported { lines.append(report.line) }
         for heartbeat in heartbeats { lines.append(heartbeat.line) }
-        lines.append("end")
-        return Array((lines.joined(separator: "\n") + "\n").utf8)
+        let text = Array((lines.joined(separator: "\n") + "\n").utf8)
+        return text + Array("check \(Self.checkSum(of: text))\nend\n".utf8)
     }
 
     /// Reads what `serialized` wrote.
     ///
-    /// - Throws: `stateUnreadable`, naming the line, for anything else.
+    /// - Throws: `stateDamaged`, naming the line, for anything else.
     public init(serialized bytes: [UInt8]) throws(LongwireClientError) {
-        let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+        var lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
         guard let first = lines.first, ([Self.firstLine] + Self.earlierFirstLines).contains(String(first)) else {
             throw LongwireClientError(
-                code: .stateUnreadable, message: "this is not a state of version 1 to 3; use another state file")
+                code: .stateDamaged, message: "this is not a state of version 1 to 4; use another state file")
         }
-        guard lines.last == "end" else {
-            throw LongwireClientError(code: .stateUnreadable, message: "the state is cut short; restore or remove it")
+        guard lines.last == "end", bytes.last == UInt8(ascii: "\n") else {
+            throw LongwireClientError(code: .stateDamaged, message: "the state is cut short; restore or remove it")
+        }
+        if first == Self.firstLine {
+            let check = lines.remove(at: lines.count - 2)
+            // The lines of the sum and of the end, each with its line feed.
+            guard check == "check \(Self.checkSum(of: bytes.dropLast(check.utf8.count + 5)))" else {
+                throw LongwireClientError(
+                    code: .stateDamaged, message: "the state does not have its check sum; restore or remove it")
+            }
         }
         self.init(appID: "")
         for (number, line) in lines.enumerated().dropFirst().dropLast() {
             let words = line.split(separator: " ", omittingEmptySubsequences: false)
             guard read(name: words[0], values: Array(words.dropFirst())) else {
                 throw LongwireClientError(
-                    code: .stateUnreadable, message: "line \(number + 1) of the state is not understood")
+                    code: .stateDamaged, message: "line \(number + 1) of the state is not understood")
             }
         }
     }
@@ -149,6 +185,12 @@ extension ClientState {
         }
         streams[stream] = ProcessedSet(sequence: sequence, ranges: ranges)
         return true
+    }
+
+    /// FNV-1a of 64 bits: it finds a disk's faults, and keeps nobody out.
+    private static func checkSum(of bytes: some Sequence<UInt8>) -> String {
+        let sum = bytes.reduce(0xCBF2_9CE4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+        return hex((0..<8).map { UInt8(truncatingIfNeeded: sum >> (56 - 8 * $0)) })
     }
 
     static func hex(_ bytes: [UInt8]) -> String {

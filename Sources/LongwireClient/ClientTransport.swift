@@ -29,6 +29,8 @@ protocol ClientTransport: AnyObject {
     var isOpen: Bool { get }
     /// What to wait for; `nil`: the transport itself wakes the client's thread.
     var interest: PollInterest? { get }
+    /// When to call `serve` at the latest, in monotonic milliseconds; `nil`: no time of its own.
+    var deadline: Int64? { get }
     /// True when the last read left something behind, so that nothing may be waited for.
     var hasMoreToRead: Bool { get }
 
@@ -44,4 +46,8 @@ protocol ClientTransport: AnyObject {
     func write(_ bytes: [UInt8]) throws(TransportFailure)
     /// Lets what was written leave, says that nothing follows, and closes.
     func closeGracefully()
+}
+
+extension ClientTransport {
+    var deadline: Int64? { nil }
 }

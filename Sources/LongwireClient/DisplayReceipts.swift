@@ -44,7 +44,8 @@ public struct DisplayReceipts: Sendable {
         guard let serverTime = ReceiptAnswer(reply.body).serverTime else { return try results(reply, reports.count) }
         // As a Hello does after Close(clockSkew): once.
         let now = System.now().wall
-        let again = try await send(call(reports, state, at: now, offset: serverTime - now))
+        let again = try await send(
+            call(reports, state, at: now, offset: serverTime.subtractingReportingOverflow(now).partialValue))
         return try results(again, reports.count)
     }
 

@@ -11,15 +11,41 @@ internal import Musl
 /// A new file is written, synced and renamed over the old one, and then the folder is synced. So a crash leaves the old
 /// state or the new one and nothing in between.
 ///
-/// The file holds the device's secret and is readable by its owner only. One process has a client on it at a time; since
-/// the file is replaced as a whole, a service extension may read it (`DisplayReceipts`).
+/// The file holds the device's secret and is readable by its owner only. One client has it at a time: a store refuses to
+/// write over what another store has written since it looked last. No file is locked, because iOS ends an app that is
+/// frozen with a lock. Since the file is replaced as a whole, a service extension may read it (`DisplayReceipts`).
 public final class FileStateStore: StateStore {
     private let path: String
+    private let draft: String
+    /// What this store read or wrote last; `nil`: nothing yet.
+    private let seen = Guarded<[UInt8]?>(nil)
 
-    /// - Parameter path: the file; its folder exists. The name with `.new` behind it is used in passing.
-    public init(path: String) { self.path = path }
+    /// - Parameter path: the file; its folder exists. Names that begin with it and `.new` are used in passing.
+    public init(path: String) {
+        self.path = path
+        draft = path + ".new" + String(UInt64.random(in: .min ... .max), radix: 36)
+    }
+
+    /// Renames a file that cannot be used (`stateDamaged`) to its name with `.damaged` behind it, over an earlier one.
+    ///
+    /// The next start registers a new device: what waited for the old one expires. Not for `stateUnreadable`, since that
+    /// file may be readable later.
+    ///
+    /// - Throws: `stateUnwritable`.
+    public func setAside() throws {
+        guard rename(path, path + ".damaged") == 0 else { throw failure(.stateUnwritable, "rename \(path)") }
+        seen.withValue { $0 = nil }
+        try syncFolder()
+    }
 
     public func load() throws -> ClientState? {
+        let bytes = try read()
+        let state = try bytes.map { try ClientState(serialized: $0) }
+        seen.withValue { $0 = bytes ?? [] }
+        return state
+    }
+
+    private func read() throws -> [UInt8]? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
@@ -29,7 +55,7 @@ public final class FileStateStore: StateStore {
         var bytes: [UInt8] = []
         var part = [UInt8](repeating: 0, count: 16 << 10)
         while true {
-            let count = read(descriptor, &part, part.count)
+            let count = System.readOnce(descriptor, &part)
             if count < 0 {
                 if errno == EINTR { continue }
                 throw failure(.stateUnreadable, "read \(path)")
@@ -37,22 +63,32 @@ public final class FileStateStore: StateStore {
             if count == 0 { break }
             bytes += part[..<count]
         }
-        return try ClientState(serialized: bytes)
+        return bytes
     }
 
     public func save(_ state: ClientState) throws {
-        let draft = path + ".new"
+        let bytes = state.serialized
+        // A file that is gone was removed: this state is as good as any.
+        if let seen = seen.withValue({ $0 }), let current = try read(), current != seen {
+            throw LongwireClientError(
+                code: .stateUnwritable, message: "another client has written \(path); run one at a time")
+        }
         let descriptor = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw failure(.stateUnwritable, "create \(draft)") }
         do {
             defer { _ = close(descriptor) }
-            try write(state.serialized, to: descriptor)
+            try write(bytes, to: descriptor)
             guard fsync(descriptor) == 0 else { throw failure(.stateUnwritable, "sync \(draft)") }
         } catch {
             _ = unlink(draft)
             throw error
         }
-        guard rename(draft, path) == 0 else { throw failure(.stateUnwritable, "rename \(draft)") }
+        guard rename(draft, path) == 0 else {
+            let error = failure(.stateUnwritable, "rename \(draft)")
+            _ = unlink(draft)
+            throw error
+        }
+        seen.withValue { $0 = bytes }
         try syncFolder()
     }
 

@@ -28,9 +28,19 @@ enum Limits {
     ///
     /// The gateway's window is far below; beyond this the peer is not a gateway of ours.
     static let holeCount = 1_024
+    /// Ranges of one stream that are remembered: one more than there can be holes.
+    static let processedRangeCount = holeCount + 1
+    /// Payloads that the app has not decided on: far above the 64 KiB of a gateway's window.
+    static let handlingByteCount = 4 << 20
     /// Connecting, and from connected to Welcome: long enough for a bad mobile network, short enough to try again.
     static let connectMilliseconds: Int64 = 10_000
     static let welcomeMilliseconds: Int64 = 10_000
+    /// One address of several may take this long; then the next one is tried, within the time above.
+    static let addressMilliseconds: Int64 = 2_500
+    /// A look-up may take this long before the addresses of an earlier one are tried, within the time above.
+    static let lookUpMilliseconds: Int64 = 2_500
+    /// Names whose last addresses are remembered: the gateway's and those of its alternates.
+    static let knownNameCount = 16
     /// A Ping without any answer for so long means the path is dead.
     static let pongMilliseconds: Int64 = 10_000
     /// Full jitter: a random time below base · 2ⁿ, and never above the cap (Protocol.md, "The algorithm").
@@ -71,6 +81,10 @@ enum Limits {
     ///
     /// Closing at once with something unread would make a reset of it, and the last ack could be lost.
     static let lingerMilliseconds: Int64 = 500
+    /// The longest time that a fetch may be given.
+    static let fetchMilliseconds: Int64 = 3_600_000
+    /// Taps and reports that no store takes, kept in memory until one does.
+    static let keptCallCount = 512
     /// Calls of the app that wait for the client's thread.
     static let commandCount = 4_096
     /// One read from the socket.

@@ -1,13 +1,5 @@
 public import Wire
 
-#if canImport(Darwin)
-internal import Darwin
-#elseif canImport(Glibc)
-internal import Glibc
-#elseif canImport(Musl)
-internal import Musl
-#endif
-
 /// A device of a Longwire gateway: registers, stays connected, and hands each message to the app exactly once.
 ///
 /// `handler` gets the messages one at a time, in order, on the client's own thread. When it returns, the message is
@@ -18,27 +10,21 @@ internal import Musl
 /// The client reconnects by itself, with exponential backoff and full jitter, and as each Close of the gateway says.
 /// All methods may be called from any thread, and from the handler; they return at once.
 public final class LongwireClient: Sendable {
-    private enum Running {
-        case no
-        case yes(ClientMailbox, Latch)
-    }
-
-    private let configuration: ClientConfiguration
+    /// With what the app has said since: it holds for the next start, too.
+    private let configuration: Guarded<ClientConfiguration>
     private let store: any StateStore
     private let cryptography: any ClientCryptography
-    private let handler: @Sendable (ReceivedMessage) -> MessageVerdict
+    private let handler: @Sendable (ReceivedMessage) -> MessageVerdict?
     private let report: @Sendable (ClientEvent) -> Void
-    private let channel = MessageChannel()
+    private let channel: MessageChannel
     private let fetches = FetchBoard()
-    /// Taps and reports from before the start.
-    private let early = Guarded<[ClientCommand]>([])
-    private let running = Guarded(Running.no)
+    private let calls: CallBoard
 
     /// Prepares a client; nothing happens before `start`.
     ///
     /// - Parameters:
     ///   - configuration: checked by `start`.
-    ///   - store: read once by `start`, written on the client's thread; shared with no other client.
+    ///   - store: read by `start`, written on the client's thread; shared with no other client.
     ///   - cryptography: the platform's own unless a test wants another.
     ///   - events: everything else that happens, on the client's thread.
     ///   - handler: decides each message's fate. While it runs nothing else is read or acked.
@@ -48,8 +34,12 @@ public final class LongwireClient: Sendable {
         events: @escaping @Sendable (ClientEvent) -> Void = { _ in },
         handler: @escaping @Sendable (ReceivedMessage) -> MessageVerdict
     ) {
-        (self.configuration, self.store, self.cryptography) = (configuration, store, cryptography)
-        (report, self.handler) = (events, handler)
+        (self.configuration, self.store, self.cryptography) = (Guarded(configuration), store, cryptography)
+        let calls = CallBoard(store: store, appID: configuration.appID)
+        self.calls = calls
+        channel = MessageChannel { calls.postOrKeep([.finish($0, $1)]) }
+        report = events
+        self.handler = { handler($0) }
         (self.events, eventContinuation) = Self.makeEvents()
     }
 
@@ -57,13 +47,16 @@ public final class LongwireClient: Sendable {
     ///
     /// - Parameters:
     ///   - configuration: checked by `start`.
-    ///   - store: read once by `start`, written on the client's thread; shared with no other client.
+    ///   - store: read by `start`, written on the client's thread; shared with no other client.
     ///   - cryptography: the platform's own unless a test wants another.
     public init(
         configuration: ClientConfiguration, store: any StateStore,
         cryptography: any ClientCryptography = SystemCryptography()
     ) {
-        (self.configuration, self.store, self.cryptography) = (configuration, store, cryptography)
+        (self.configuration, self.store, self.cryptography) = (Guarded(configuration), store, cryptography)
+        let calls = CallBoard(store: store, appID: configuration.appID)
+        self.calls = calls
+        channel = MessageChannel { calls.postOrKeep([.finish($0, $1)]) }
         let (events, continuation) = Self.makeEvents()
         (self.events, eventContinuation) = (events, continuation)
         report = { continuation.yield($0) }
@@ -87,7 +80,7 @@ public final class LongwireClient: Sendable {
 
     /// The messages, one at a time; empty for a client with a handler.
     ///
-    /// While a loop has a message nothing else is read or acked.
+    /// While a loop has a message, others wait un-acked, up to the gateway's window.
     public var messages: ReceivedMessages { ReceivedMessages(channel: channel) }
 
     /// Decides the fate of the message that a loop has, before the loop asks for the next one.
@@ -102,9 +95,56 @@ public final class LongwireClient: Sendable {
     ///
     /// - Parameter opened: messages opened from a notification that started the app; they are told to the gateway
     ///   with the first Hello, so that they do not arrive again.
-    /// - Throws: `badConfiguration`, `stateUnreadable`, `systemResource`; `wrongState` when it runs already.
+    /// - Throws: `badConfiguration`, `stateUnreadable`, `stateDamaged`, `systemResource`; `wrongState` when it runs
+    ///   already. After any of them it can be started again.
     public func start(opened: [MessageID] = []) throws(LongwireClientError) {
+        guard calls.reserve() else {
+            throw LongwireClientError(code: .wrongState, message: "the client runs already; stop it first")
+        }
+        do throws(LongwireClientError) {
+            try run(opened: opened)
+        } catch {
+            calls.release()
+            throw error
+        }
+    }
+
+    private func run(opened: [MessageID]) throws(LongwireClientError) {
+        let configuration = self.configuration.withValue { $0 }
         try configuration.validate()
+        calls.postOrKeep(opened.map { .opened($0) })
+        calls.flush()
+        let core = ClientCore(
+            configuration: configuration, state: try loadState(for: configuration), cryptography: cryptography,
+            seed: cryptography.randomWord())
+        let (mailbox, ended) = (try ClientMailbox(), Latch())
+        let runner = ClientRunner(
+            core: core, mailbox: mailbox, store: store, handler: handler, withdraw: { [channel] in channel.withdraw() }
+        ) { [fetches, report] in
+            fetches.note($0)
+            report($0)
+        }
+        channel.open()
+        calls.run(mailbox, ended: ended)
+        let isStarted = ClientThread.start { [channel, fetches, calls] in
+            runner.run()
+            channel.close()
+            // One that was asked for behind the end.
+            fetches.end(FetchResult())
+            calls.release()
+            ended.open()
+        }
+        guard isStarted else {
+            channel.close()
+            // Kept again; the caller of this releases the store.
+            calls.postOrKeep(mailbox.shut().filter(\.isKept))
+            ended.open()
+            throw LongwireClientError(code: .systemResource, message: "the system gave no thread")
+        }
+        catchUp(with: configuration)
+    }
+
+    private func loadState(for configuration: ClientConfiguration) throws(LongwireClientError) -> ClientState? {
         let state: ClientState?
         do {
             state = try store.load()
@@ -121,46 +161,28 @@ public final class LongwireClient: Sendable {
             throw LongwireClientError(
                 code: .badConfiguration, message: "this device is not registered yet, and no appSecret is given")
         }
-        var core = ClientCore(
-            configuration: configuration, state: state, cryptography: cryptography,
-            seed: cryptography.randomWord())
+        return state
+    }
 
-        let mailbox = try ClientMailbox()
-        let latch = Latch()
-        let isFree = running.withValue { running in
-            if case .yes(_, let earlier) = running, !earlier.isOpen { return false }
-            running = .yes(mailbox, latch)
-            return true
+    /// With what the app has set.
+    var currentConfiguration: ClientConfiguration { configuration.withValue { $0 } }
+
+    /// Says what the app has set since `start` took its copy.
+    private func catchUp(with old: ClientConfiguration) {
+        let new = configuration.withValue { $0 }
+        if (new.applicationState, new.keepsRunning) != (old.applicationState, old.keepsRunning) {
+            _ = calls.post(.applicationState(new.applicationState, keepsRunning: new.keepsRunning))
         }
-        guard isFree else {
-            throw LongwireClientError(code: .wrongState, message: "the client runs already; stop it first")
-        }
-        let calls = early.withValue { calls in
-            defer { calls = [] }
-            return opened.map { ClientCommand.opened($0) } + calls
-        }
-        for call in calls { core.perform(call, at: System.now()) }
-        channel.open()
-        let runner = ClientRunner(core: core, mailbox: mailbox, store: store, handler: handler) { [fetches, report] in
-            fetches.note($0)
-            report($0)
-        }
-        let hasThread = ClientThread.start { [channel] in
-            runner.run()
-            channel.close()
-            latch.open()
-        }
-        guard hasThread else {
-            latch.open()
-            throw LongwireClientError(code: .systemResource, message: "the system gave no thread")
-        }
+        if let badge = new.badge, badge != old.badge { _ = calls.post(.badge(badge)) }
+        if let isOff = new.pushModeOff, isOff != old.pushModeOff { _ = calls.post(.pushModeOff(isOff)) }
+        for token in new.tokens where !old.tokens.contains(token) { _ = calls.post(.token(token)) }
     }
 
     /// Says goodbye and ends; `stopped` is the last event.
     ///
     /// Does nothing when it does not run.
     public func stop() {
-        post(.stop)
+        _ = calls.post(.stop)
         channel.close()
     }
 
@@ -168,11 +190,10 @@ public final class LongwireClient: Sendable {
     ///
     /// Not for the handler.
     public func waitUntilStopped() {
-        let latch = running.withValue { running -> Latch? in
-            if case .yes(_, let latch) = running { latch } else { nil }
-        }
-        latch?.wait()
+        calls.ended?.wait()
     }
+
+    // The setters below hold for the next start, too, also where they return false because the client does not run.
 
     /// Tells the gateway how the app stands.
     ///
@@ -181,12 +202,16 @@ public final class LongwireClient: Sendable {
     /// what a notification has shown already.
     @discardableResult
     public func setApplicationState(_ state: ApplicationState, keepsRunning: Bool = false) -> Bool {
-        post(.applicationState(state, keepsRunning: keepsRunning))
+        configuration.withValue { ($0.applicationState, $0.keepsRunning) = (state, keepsRunning) }
+        return calls.post(.applicationState(state, keepsRunning: keepsRunning))
     }
 
     /// Sets the badge that the gateway counts on from.
     @discardableResult
-    public func setBadge(_ badge: Int32) -> Bool { post(.badge(badge)) }
+    public func setBadge(_ badge: Int32) -> Bool {
+        configuration.withValue { $0.badge = badge }
+        return calls.post(.badge(badge))
+    }
 
     /// Adds or replaces a vendor token; an empty one removes those of its channel and kind, or of its activity.
     ///
@@ -196,16 +221,27 @@ public final class LongwireClient: Sendable {
     ///   take its Hello.
     @discardableResult
     public func setToken(_ token: VendorToken) -> Bool {
-        ClientConfiguration.isSendable(token) && post(.token(token))
+        guard ClientConfiguration.isSendable(token) else { return false }
+        configuration.withValue { $0.set(token) }
+        return calls.post(.token(token))
     }
 
     /// True: the gateway sends nothing on either channel until it is false again.
     @discardableResult
-    public func setPushModeOff(_ isOff: Bool) -> Bool { post(.pushModeOff(isOff)) }
+    public func setPushModeOff(_ isOff: Bool) -> Bool {
+        configuration.withValue { $0.pushModeOff = isOff }
+        return calls.post(.pushModeOff(isOff))
+    }
 
-    /// Wishes for another heartbeat, 30 to 1800 s.
+    /// Wishes for another heartbeat.
+    ///
+    /// - Returns: false also for anything but 30 to 1800 s.
     @discardableResult
-    public func setHeartbeat(seconds: UInt32) -> Bool { post(.heartbeat(seconds: seconds)) }
+    public func setHeartbeat(seconds: UInt32) -> Bool {
+        guard (30...1_800).contains(seconds) else { return false }
+        configuration.withValue { $0.heartbeatSeconds = seconds }
+        return calls.post(.heartbeat(seconds: seconds))
+    }
 
     /// The network is back, or is another one: the client ends a wait of its own, or tests the path it has.
     ///
@@ -216,7 +252,7 @@ public final class LongwireClient: Sendable {
     /// - Returns: false when the client does not run.
     @discardableResult
     public func networkChanged(named name: String? = nil) -> Bool {
-        post(
+        calls.post(
             .networkChanged(
                 name: name.map { String(decoding: $0.utf8.prefix(Limits.networkNameByteCount), as: UTF8.self) }))
     }
@@ -226,13 +262,13 @@ public final class LongwireClient: Sendable {
     /// The user opened this message from its notification: it will not be shown again, and the gateway is told now or
     /// with the next Hello.
     ///
-    /// May be called before `start`, too.
+    /// Before `start` and after `stop` it goes into the state store at once.
     @discardableResult
-    public func markOpened(_ message: MessageID) -> Bool { postOrKeep(.opened(message)) }
+    public func markOpened(_ message: MessageID) -> Bool { calls.postOrKeep([.opened(message)]) }
 
     /// The user tapped a notification: what it said, and the message counts as opened.
     ///
-    /// May be called before `start`, too.
+    /// Before `start` and after `stop` it goes into the state store at once.
     ///
     /// - Returns: `nil` when the notification is none of the gateway's.
     @discardableResult
@@ -244,18 +280,18 @@ public final class LongwireClient: Sendable {
 
     /// Tells the publisher's reports what was shown or done; kept until the gateway has it, across restarts.
     ///
-    /// May be called before `start`, too.
+    /// Before `start` and after `stop` it goes into the state store at once.
     ///
     /// - Returns: false also for an action that is not 90001 to 90999.
     @discardableResult
     public func report(_ report: MessageReport) -> Bool {
         if case .action(let number, _) = report, !(90_001...90_999).contains(number) { return false }
-        return postOrKeep(.report(report))
+        return calls.postOrKeep([.report(report)])
     }
 
     /// Reports what a service extension has noted as shown.
     public func report(_ reports: NotificationReports) {
-        for message in reports.take() { report(.shown(message)) }
+        calls.postOrKeep(reports.take().map { .report(.shown($0)) })
     }
 
     /// Brings what the gateway holds, after a silent push for example.
@@ -265,28 +301,12 @@ public final class LongwireClient: Sendable {
     /// - Parameter time: a silent push leaves an app 30 s; the rest is for the app.
     /// - Returns: how many messages were handled, and whether the gateway had no more.
     public func fetch(within time: Duration = .seconds(20)) async -> FetchResult {
-        await withCheckedContinuation { continuation in
-            let milliseconds = time.components.seconds * 1_000 + time.components.attoseconds / 1_000_000_000_000_000
+        let most = Duration.milliseconds(Limits.fetchMilliseconds)
+        let parts = min(max(time, .zero), most).components
+        let milliseconds = parts.seconds * 1_000 + parts.attoseconds / 1_000_000_000_000_000
+        return await withCheckedContinuation { continuation in
             fetches.add(continuation)
-            if !post(.fetch(milliseconds: milliseconds)) { fetches.end(FetchResult()) }
-        }
-    }
-
-    private func postOrKeep(_ command: ClientCommand) -> Bool {
-        post(command)
-            || early.withValue { calls in
-                guard calls.count < Limits.openedCount else { return false }
-                calls.append(command)
-                return true
-            }
-    }
-
-    /// False when the client does not run, or too many calls wait for its thread already.
-    @discardableResult
-    private func post(_ command: ClientCommand) -> Bool {
-        running.withValue { running in
-            guard case .yes(let mailbox, let latch) = running, !latch.isOpen else { return false }
-            return mailbox.post(command)
+            if !calls.post(.fetch(milliseconds: milliseconds)) { fetches.end(FetchResult()) }
         }
     }
 }

@@ -7,10 +7,14 @@ public struct LongwireClientError: Error, Equatable, Sendable, CustomStringConve
         public let rawValue: String
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// The state could not be read, or is not in a form this version knows.
+        /// The state could not be read now, or belongs to another app; nothing was changed.
         ///
-        /// Nothing was changed.
+        /// On a phone that was not unlocked since it started, try again later.
         public static let stateUnreadable = Code(rawValue: "stateUnreadable")
+        /// The state was read and is damaged, or of a newer version; nothing was changed.
+        ///
+        /// `FileStateStore.setAside` lets the device begin as a new one.
+        public static let stateDamaged = Code(rawValue: "stateDamaged")
         /// The state could not be written, so nothing was acked.
         public static let stateUnwritable = Code(rawValue: "stateUnwritable")
         /// The configuration is not usable.

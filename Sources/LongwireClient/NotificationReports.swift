@@ -20,7 +20,8 @@ public struct NotificationReports: Sendable {
     ///
     /// - Throws: `stateUnwritable` when the file cannot be written.
     public func addShown(_ message: MessageID) throws(LongwireClientError) {
-        let line = Array("\(message)\n".utf8)
+        // A line feed at both ends: what a full disk cut before does not spoil this one.
+        let line = Array("\n\(message)\n".utf8)
         let descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
             throw LongwireClientError(code: .stateUnwritable, message: "cannot open \(path): \(System.describe(errno))")
@@ -49,7 +50,7 @@ public struct NotificationReports: Sendable {
         while true {
             let count = System.readOnce(descriptor, &part)
             guard count > 0 else { break }
-            bytes = (bytes + part[..<count]).suffix(Limits.reportCount * 33)
+            bytes = (bytes + part[..<count]).suffix(Limits.reportCount * 34)
         }
         return bytes.split(separator: UInt8(ascii: "\n")).compactMap { MessageID(hex: $0) }
     }

@@ -41,6 +41,12 @@ public struct ProcessedSet: Equatable, Sendable {
         normalize()
     }
 
+    /// Marks one sequence as processed, without a word about the others.
+    mutating func insertAlone(_ processed: UInt64) {
+        ranges.append(SequenceRange(first: processed, last: processed))
+        normalize()
+    }
+
     /// As it stands in a Hello or an Ack: the lowest ranges, when there are more than a frame may carry.
     package func position(stream: UInt32) -> StreamPosition {
         StreamPosition(stream: stream, sequence: sequence, ranges: Array(ranges.prefix(Limits.rangeCount)))
@@ -59,6 +65,7 @@ public struct ProcessedSet: Equatable, Sendable {
                 joined.append(range)
             }
         }
-        ranges = joined
+        // Without the highest, when a gateway makes gaps without end: these messages may come again.
+        ranges = Array(joined.prefix(Limits.processedRangeCount))
     }
 }

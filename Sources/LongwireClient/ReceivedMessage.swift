@@ -21,6 +21,18 @@ public struct ReceivedMessage: Equatable, Sendable {
     public var collapseKey: String
     public var alert: Alert?
 
+    /// Whose sequence it has: another registration, or another queue, counts anew.
+    struct Origin: Equatable, Sendable {
+        var cid = DeviceID.none
+        var queueEpoch: UInt64 = 0
+    }
+    var origin = Origin()
+
+    /// Another copy may have other flags.
+    func isSame(as other: ReceivedMessage) -> Bool {
+        (origin, stream, sequence) == (other.origin, other.stream, other.sequence)
+    }
+
     /// What the user may have seen of it before.
     public var provenance: Provenance {
         if alertedAt != 0 { return .alerted(at: alertedAt) }

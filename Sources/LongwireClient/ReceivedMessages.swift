@@ -2,8 +2,8 @@
 ///
 /// When the loop asks for the next message, the one before is processed: it is recorded, then acked. A loop that ends in
 /// the middle of a message leaves it un-acked, and it comes again in a later session; `LongwireClient.finish` decides
-/// earlier. The sequence ends when the client has stopped or the task is cancelled. One loop reads at a time: a new one
-/// ends the one before it.
+/// earlier. While no loop asks, messages wait un-acked, and no more come than the gateway's window has. The sequence ends
+/// when the client has stopped or the task is cancelled. One loop reads at a time: a new one ends the one before it.
 public struct ReceivedMessages: AsyncSequence, Sendable {
     public typealias Element = ReceivedMessage
 
@@ -27,16 +27,13 @@ public struct ReceivedMessages: AsyncSequence, Sendable {
     }
 }
 
-/// Where the client's thread, which waits for a verdict, and a loop, which waits for a message, come together.
+/// Where the client's thread, which brings messages, and a loop, which takes them, come together; neither waits for the
+/// other here.
+///
+/// A message is first in `queue`, then in `taken` with the loop that has it, and leaves with its verdict. What waits is
+/// bounded by the gateway's window, and by the core's limits where the gateway keeps none.
 final class MessageChannel: Sendable {
-    private struct Offer {
-        let message: ReceivedMessage
-        /// Opens with the verdict.
-        let latch: Latch
-        /// The loop that has the message.
-        var reader: Int?
-        var verdict: MessageVerdict?
-    }
+    typealias Sink = @Sendable (ReceivedMessage, MessageVerdict) -> Void
 
     private struct Waiter {
         let reader: Int
@@ -44,24 +41,38 @@ final class MessageChannel: Sendable {
     }
 
     private struct State {
-        var offer: Offer?
+        var queue: [ReceivedMessage] = []
+        var taken: (message: ReceivedMessage, reader: Int)?
         var waiter: Waiter?
         var isClosed = false
         var readerCount = 0
-
-        mutating func decide(_ verdict: MessageVerdict) {
-            guard let offer, offer.verdict == nil else { return }
-            self.offer?.verdict = verdict
-            offer.latch.open()
-        }
 
         mutating func takeWaiter() -> Waiter? {
             defer { waiter = nil }
             return waiter
         }
+
+        /// The message of this loop, which is decided now.
+        mutating func release(_ reader: Int) -> ReceivedMessage? {
+            guard let taken, taken.reader == reader else { return nil }
+            self.taken = nil
+            return taken.message
+        }
+
+        /// A waiting loop and the message it gets now.
+        mutating func match() -> (Waiter, ReceivedMessage)? {
+            guard taken == nil, !queue.isEmpty, let waiter = takeWaiter() else { return nil }
+            let message = queue.removeFirst()
+            taken = (message, waiter.reader)
+            return (waiter, message)
+        }
     }
 
     private let state = Guarded(State())
+    /// Gets each verdict of a loop, on the loop's thread.
+    private let sink: Sink
+
+    init(sink: @escaping Sink) { self.sink = sink }
 
     func makeReader() -> Int {
         state.withValue { state in
@@ -72,52 +83,52 @@ final class MessageChannel: Sendable {
 
     func open() { state.withValue { $0.isClosed = false } }
 
-    /// Ends the loops; a message that no loop has is deferred, one that a loop has waits for its verdict.
+    /// Ends the loops; what no loop has comes again, what a loop has waits for its verdict.
     func close() {
         let waiter = state.withValue { state in
             state.isClosed = true
-            if state.offer?.reader == nil { state.decide(.deferred) }
+            state.queue = []
             return state.takeWaiter()
         }
         waiter?.continuation.resume(returning: nil)
     }
 
-    /// Hands the message to a loop and waits for the verdict; on the client's thread.
-    func offer(_ message: ReceivedMessage) -> MessageVerdict {
-        let latch = Latch()
-        let waiter = state.withValue { state -> Waiter? in
-            guard !state.isClosed else {
-                latch.open()
-                return nil
-            }
-            let waiter = state.takeWaiter()
-            state.offer = Offer(message: message, latch: latch, reader: waiter?.reader)
-            return waiter
+    /// Brings a message for a loop; on the client's thread.
+    ///
+    /// - Returns: its verdict, when it has one at once.
+    func offer(_ message: ReceivedMessage) -> MessageVerdict? {
+        let (isTaken, match) = state.withValue { state in
+            guard !state.isClosed else { return (false, nil as (Waiter, ReceivedMessage)?) }
+            // A copy of what a loop still has from before a stop: the loop's verdict is for both.
+            if state.taken?.message.isSame(as: message) != true { state.queue.append(message) }
+            return (true, state.match())
         }
-        waiter?.continuation.resume(returning: message)
-        latch.wait()
-        return state.withValue { state in
-            defer { state.offer = nil }
-            return state.offer?.verdict ?? .deferred
+        if let (waiter, message) = match { waiter.continuation.resume(returning: message) }
+        return isTaken ? nil : .deferred
+    }
+
+    /// Takes back what no loop has; on the client's thread.
+    func withdraw() -> [ReceivedMessage] {
+        state.withValue { state in
+            defer { state.queue = [] }
+            return state.queue
         }
     }
 
     func next(reader: Int) async -> ReceivedMessage? {
-        await withTaskCancellationHandler {
+        if let processed = state.withValue({ $0.release(reader) }) { sink(processed, .processed) }
+        return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let (resumed, message) = state.withValue { state -> (Waiter?, ReceivedMessage?) in
-                    if state.offer?.reader == reader { state.decide(.processed) }
+                let (ended, match) = state.withValue { state -> (Waiter?, (Waiter, ReceivedMessage)?) in
                     let waiter = Waiter(reader: reader, continuation: continuation)
                     // Under the lock: a cancellation behind this line finds the waiter.
                     guard !state.isClosed, !Task.isCancelled else { return (waiter, nil) }
-                    if let offer = state.offer, offer.reader == nil, offer.verdict == nil {
-                        state.offer?.reader = reader
-                        return (waiter, offer.message)
-                    }
-                    defer { state.waiter = waiter }
-                    return (state.takeWaiter(), nil)
+                    let earlier = state.takeWaiter()
+                    state.waiter = waiter
+                    return (earlier, state.match())
                 }
-                resumed?.continuation.resume(returning: message)
+                ended?.continuation.resume(returning: nil)
+                if let (waiter, message) = match { waiter.continuation.resume(returning: message) }
             }
         } onCancel: {
             let waiter = state.withValue { $0.waiter?.reader == reader ? $0.takeWaiter() : nil }
@@ -125,19 +136,26 @@ final class MessageChannel: Sendable {
         }
     }
 
-    /// False when this message waits for no verdict.
+    /// False when no loop has this message.
     func decide(_ message: ReceivedMessage, _ verdict: MessageVerdict) -> Bool {
-        state.withValue { state in
-            guard let offer = state.offer, offer.verdict == nil, offer.reader != nil,
-                (offer.message.stream, offer.message.sequence) == (message.stream, message.sequence)
-            else { return false }
-            state.decide(verdict)
+        let isDecided = state.withValue { state in
+            guard let taken = state.taken, taken.message.isSame(as: message) else { return false }
+            state.taken = nil
             return true
         }
+        if isDecided { sink(message, verdict) }
+        handOver()
+        return isDecided
     }
 
     /// The loop has ended.
     func leave(_ reader: Int) {
-        state.withValue { if $0.offer?.reader == reader { $0.decide(.deferred) } }
+        if let left = state.withValue({ $0.release(reader) }) { sink(left, .deferred) }
+        handOver()
+    }
+
+    /// Another loop may wait for what this one held up.
+    private func handOver() {
+        if let (waiter, message) = state.withValue({ $0.match() }) { waiter.continuation.resume(returning: message) }
     }
 }

@@ -1,6 +1,6 @@
 /// Where a client keeps its state.
 ///
-/// Called on the client's own thread only.
+/// Called by one thread at a time: the client's own, or before the start and after the stop the caller's.
 public protocol StateStore: Sendable {
     /// The stored state; `nil` when there has never been one.
     ///

@@ -14,6 +14,9 @@ struct CoreDriver {
     /// What the handler says, by sequence; the rest is processed.
     var verdicts: [UInt64: MessageVerdict] = [:]
     var shown: [UInt64] = []
+    /// The app takes its time: what it was given waits in `open`, and no loop has it unless the test takes it out.
+    var isSlow = false
+    var open: [ReceivedMessage] = []
     var sent: [Sent] = []
     var events: [ClientEvent] = []
     var stored: ClientState?
@@ -88,6 +91,12 @@ struct CoreDriver {
         try receive(close)
     }
 
+    /// The session lasts for one more heartbeat, whose Ping is answered.
+    mutating func stayAlive() throws {
+        pass(milliseconds: core.heartbeatMilliseconds)
+        if let ping = pings.last { try receive(Pong(nonce: ping.nonce)) }
+    }
+
     mutating func perform(_ command: ClientCommand) {
         core.perform(command, at: now)
         turn()
@@ -109,15 +118,22 @@ struct CoreDriver {
     }
 
     private mutating func perform(_ actions: [ClientAction]) {
-        for action in actions {
+        for (index, action) in actions.enumerated() {
             switch action {
             case .connect(let endpoint): connectedTo.append(endpoint)
             case .disconnect: log.append("disconnect")
             case .send(let bytes): note(bytes)
             case .report(let event): events.append(event)
+            case .withdraw:
+                for message in open { core.finish(message, .deferred) }
+                open = []
             case .handle(let message):
                 log.append("handle \(message.sequence)")
                 shown.append(message.sequence)
+                if isSlow {
+                    open.append(message)
+                    continue
+                }
                 core.finish(message, verdicts[message.sequence] ?? .processed)
             case .revoke(let task, let sequence):
                 events.append(.revoked(task))
@@ -125,7 +141,7 @@ struct CoreDriver {
             case .persist(let state):
                 guard !storeFails else {
                     let error = LongwireClientError(code: .stateUnwritable, message: "disk full")
-                    return core.persistFailed(error, at: now)
+                    return core.persistFailed(error, skipping: actions[(index + 1)...], at: now)
                 }
                 log.append("persist")
                 stored = state

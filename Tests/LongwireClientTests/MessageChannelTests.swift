@@ -8,28 +8,45 @@ import Wire
 struct MessageChannelTests {
     private static func message(_ sequence: UInt64) -> ReceivedMessage { ReceivedMessage(CoreDriver.deliver(sequence)) }
 
-    /// Offers messages as the client's thread does; the verdicts come when all are decided.
-    private static func offer(_ sequences: ClosedRange<UInt64>, to channel: MessageChannel) async -> [MessageVerdict] {
-        await withCheckedContinuation { continuation in
-            let hasThread = ClientThread.start {
-                continuation.resume(returning: sequences.map { channel.offer(message($0)) })
+    /// The verdicts, in their order.
+    private final class Verdicts: Sendable {
+        let list = Guarded<[(UInt64, MessageVerdict)]>([])
+
+        var channel: MessageChannel {
+            MessageChannel { message, verdict in
+                self.list.withValue { $0.append((message.sequence, verdict)) }
             }
-            #expect(hasThread)
         }
+
+        var processed: [UInt64] { list.withValue { list in list.filter { $0.1 == .processed }.map(\.0) } }
+        var deferred: [UInt64] { list.withValue { list in list.filter { $0.1 == .deferred }.map(\.0) } }
+    }
+
+    @Test("nobody waits: messages queue up without a loop, and can be taken back")
+    func withoutLoop() {
+        let verdicts = Verdicts()
+        let channel = verdicts.channel
+        for sequence in UInt64(1)...3 { #expect(channel.offer(Self.message(sequence)) == nil) }
+        #expect(channel.withdraw().map(\.sequence) == [1, 2, 3])
+        #expect(channel.withdraw().isEmpty)
     }
 
     @Test("asking for the next message processes the one before; a loop that is left leaves its message un-acked")
     func verdicts() async {
-        let channel = MessageChannel()
-        async let verdicts = Self.offer(1...3, to: channel)
+        let verdicts = Verdicts()
+        let channel = verdicts.channel
+        for sequence in UInt64(1)...4 { _ = channel.offer(Self.message(sequence)) }
         for await message in ReceivedMessages(channel: channel) where message.sequence == 3 { break }
-        #expect(await verdicts == [.processed, .processed, .deferred])
+        #expect(verdicts.processed == [1, 2] && verdicts.deferred == [3])
+        #expect(channel.withdraw().map(\.sequence) == [4], "the loop took one at a time")
     }
 
     @Test("a verdict of the loop's own comes before that, once")
     func finish() async {
-        let channel = MessageChannel()
-        async let verdicts = Self.offer(1...2, to: channel)
+        let verdicts = Verdicts()
+        let channel = verdicts.channel
+        for sequence in UInt64(1)...2 { _ = channel.offer(Self.message(sequence)) }
+        #expect(!channel.decide(Self.message(1), .processed), "no loop has it")
         for await message in ReceivedMessages(channel: channel) {
             if message.sequence == 1 {
                 #expect(channel.decide(message, .rejected(reason: "not for us")))
@@ -39,30 +56,54 @@ struct MessageChannelTests {
                 break
             }
         }
-        #expect(await verdicts == [.rejected(reason: "not for us"), .processed])
+        #expect(verdicts.list.withValue { $0.map(\.1) } == [.rejected(reason: "not for us"), .processed])
     }
 
-    @Test("a stop ends the loops, and defers what no loop has")
+    @Test("a stop ends the loops and drops what no loop has; what a loop has may still be decided")
     func close() async {
-        let channel = MessageChannel()
-        async let reader: [UInt64] = {
-            var seen: [UInt64] = []
-            for await message in ReceivedMessages(channel: channel) { seen.append(message.sequence) }
-            return seen
-        }()
-        #expect(await Self.offer(1...2, to: channel) == [.processed, .processed])
-        channel.close()
-        #expect(await reader == [1, 2])
-        #expect(await Self.offer(3...3, to: channel) == [.deferred])
+        let verdicts = Verdicts()
+        let channel = verdicts.channel
+        for sequence in UInt64(1)...2 { _ = channel.offer(Self.message(sequence)) }
+        var seen: [UInt64] = []
+        for await message in ReceivedMessages(channel: channel) {
+            seen.append(message.sequence)
+            channel.close()
+        }
+        #expect(seen == [1] && verdicts.processed == [1])
+        #expect(channel.offer(Self.message(3)) == .deferred)
         channel.open()
-        async let verdicts = Self.offer(4...4, to: channel)
-        for await _ in ReceivedMessages(channel: channel) { break }
-        #expect(await verdicts == [.deferred])
+        #expect(channel.withdraw().isEmpty)
+    }
+
+    @Test("while one loop has a message another one waits, and gets the next when the first has decided")
+    func twoLoops() async {
+        let verdicts = Verdicts()
+        let channel = verdicts.channel
+        for sequence in UInt64(1)...2 { _ = channel.offer(Self.message(sequence)) }
+        let (first, second) = (channel.makeReader(), channel.makeReader())
+        #expect(await channel.next(reader: first)?.sequence == 1)
+        async let later = channel.next(reader: second)
+        channel.leave(first)
+        #expect(await later?.sequence == 2)
+        #expect(verdicts.deferred == [1])
+    }
+
+    @Test("a copy of what a loop still has is not given to the next loop")
+    func copy() async {
+        let verdicts = Verdicts()
+        let channel = verdicts.channel
+        _ = channel.offer(Self.message(1))
+        let reader = channel.makeReader()
+        #expect(await channel.next(reader: reader)?.sequence == 1)
+        _ = channel.offer(Self.message(1))
+        #expect(channel.withdraw().isEmpty)
+        channel.leave(reader)
+        #expect(verdicts.deferred == [1])
     }
 
     @Test("a cancelled task ends its loop")
     func cancelled() async {
-        let channel = MessageChannel()
+        let channel = MessageChannel { _, _ in }
         let task = Task { for await _ in ReceivedMessages(channel: channel) {} }
         task.cancel()
         await task.value
@@ -76,6 +117,8 @@ struct MessageChannelTests {
         let notes = NotificationReports(path: folder.path + "/shown")
         let ids = (1...3).map { MessageID(high: 1, low: UInt64($0)) }
         #expect(notes.take() == [])
+        // Half a line, as a full disk leaves it.
+        try Data("00a1b2".utf8).write(to: URL(fileURLWithPath: folder.path + "/shown"))
         try notes.addShown(ids[0])
         try notes.addShown(ids[1])
         #expect(notes.take() == [ids[0], ids[1]])

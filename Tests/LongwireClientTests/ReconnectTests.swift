@@ -84,22 +84,13 @@ struct ReconnectTests {
         }
     }
 
-    @Test("an alternate is tried next, and forgotten when it does not answer")
-    func alternate() throws {
-        var driver = try CoreDriver.ready()
-        try driver.close(.moved) { $0.alternate = "other.example:7100" }
-        driver.pass(milliseconds: 2_000)
-        #expect(driver.connectedTo.last == Endpoint(host: "other.example", port: 7_100))
-        driver.core.disconnected(reason: "refused", at: driver.now)
-        driver.turn()
-        driver.pass(milliseconds: 10_000)
-        #expect(driver.connectedTo.last == Endpoint(host: "gateway.example", port: 7_000))
-    }
-
     @Test("addresses are read strictly")
     func endpoints() {
         #expect(ClientCore.endpoint("[::1]:7000") == Endpoint(host: "::1", port: 7_000))
-        for text in ["", "host", "host:", "host:0", "host:70000", ":7000", "::1:7000", "[]:7"] {
+        for text in [
+            "", "host", "host:", "host:0", "host:70000", ":7000", "::1:7000", "[]:7", "host:+7000", "a b:7", "a\0b:7",
+            "http://a:7", "a@b:7", "[::1:7", "a,b:7",
+        ] {
             #expect(ClientCore.endpoint(text) == nil, "\(text)")
         }
     }
@@ -229,5 +220,54 @@ struct ReconnectTests {
         #expect(driver.connectedTo.count == attempts)
         driver.pass(milliseconds: 1_000)
         #expect(driver.connectedTo.count == attempts + 1)
+    }
+
+    @Test("a gateway that forgets the clock or the device after each Welcome is not asked as fast as it answers")
+    func correctedForEver() throws {
+        for code in [CloseCode.clockSkew, .unknownDevice] {
+            var driver = CoreDriver(state: CoreDriver.registered)
+            driver.start()
+            var waits: [Int64] = []
+            for _ in 0..<24 {
+                try driver.welcome { ($0.cid, $0.deviceSecret) = (CoreDriver.cid, CoreDriver.secret) }
+                try driver.close(code) { $0.serverTime = 1_700_000_000_000 }
+                waits.append(try #require(driver.wait))
+                driver.pass(milliseconds: try #require(driver.wait))
+                driver.connect()
+            }
+            #expect(waits.first == 0)
+            #expect(waits.dropFirst(8).contains { $0 > 10_000 }, "\(code): \(waits)")
+        }
+    }
+
+    @Test("windows of a moment, one after the other, end in backoff; a session that lasted forgets them")
+    func tinyWindows() throws {
+        var driver = CoreDriver(state: CoreDriver.registered)
+        driver.start()
+        var waits: [Int64] = []
+        for _ in 0..<24 {
+            try driver.close(.overloaded) { $0.retryAfterMaximum = 1 }
+            waits.append(try #require(driver.wait))
+            driver.pass(milliseconds: try #require(driver.wait))
+            driver.connect()
+        }
+        #expect(waits.dropFirst(8).contains { $0 > 10_000 }, "\(waits)")
+        try driver.welcome()
+        for _ in 0..<2 { try driver.stayAlive() }
+        try driver.close(.overloaded) { $0.retryAfterMaximum = 1 }
+        #expect(try #require(driver.wait) <= 1_000)
+    }
+
+    @Test("a gateway's time of any value cannot overflow the offset, with a clock from before 1970 either")
+    func absurdTimes() throws {
+        var driver = CoreDriver(state: CoreDriver.registered)
+        driver.now.wall = -5
+        driver.start()
+        for time in [UInt64(Int64.max), .max, 1] {
+            try driver.close(.clockSkew) { $0.serverTime = time }
+            driver.pass(milliseconds: try #require(driver.wait))
+            driver.connect()
+        }
+        #expect(!driver.core.isStopped)
     }
 }

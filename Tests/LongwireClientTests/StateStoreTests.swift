@@ -43,7 +43,7 @@ struct StateStoreTests {
             #expect(throws: LongwireClientError.self) { try ClientState(serialized: Array(whole[..<end])) }
         }
         for text in [
-            "longwire state 4\nend\n", "longwire state 3\nheartbeat - 1 2\nend\n",
+            "longwire state 4\nend\n", "longwire state 5\nend\n", "longwire state 3\nheartbeat - 1 2\nend\n",
             "longwire state 3\nheartbeat x 1 2 3\nend\n", "longwire state 2\nshown 12\nend\n",
             "longwire state 2\naction 1\nend\n",
             "longwire state 1\nsurprise 1\nend\n", "longwire state 1\ncid 12\nend\n",
@@ -52,13 +52,15 @@ struct StateStoreTests {
         }
     }
 
-    @Test("states of earlier versions are read", arguments: ["longwire state 1", "longwire state 2"])
+    @Test(
+        "states of earlier versions are read", arguments: ["longwire state 1", "longwire state 2", "longwire state 3"])
     func earlier(firstLine: String) throws {
         var old = sample()
-        old.heartbeats = []
+        if !firstLine.hasSuffix("3") { old.heartbeats = [] }
         if firstLine.hasSuffix("1") { old.unreported = [] }
-        let text = String(decoding: old.serialized, as: UTF8.self)
-            .replacingOccurrences(of: "longwire state 3", with: firstLine)
+        let text = String(decoding: old.serialized, as: UTF8.self).split(separator: "\n")
+            .filter { !$0.hasPrefix("check ") }.map { $0 + "\n" }.joined()
+            .replacingOccurrences(of: "longwire state 4", with: firstLine)
         #expect(try ClientState(serialized: Array(text.utf8)) == old)
     }
 
@@ -99,6 +101,65 @@ struct StateStoreTests {
             try Data("rubbish".utf8).write(to: URL(fileURLWithPath: path))
             #expect(throws: LongwireClientError.self) { try FileStateStore(path: path).load() }
             #expect(throws: LongwireClientError.self) { try FileStateStore(path: folder + "/no/such").save(sample()) }
+        }
+    }
+
+    @Test("one changed bit anywhere is noticed: a position that is too high would lose messages in silence")
+    func changedBit() throws {
+        let whole = sample().serialized
+        for index in whole.indices {
+            var bytes = whole
+            bytes[index] ^= 1
+            do {
+                _ = try ClientState(serialized: bytes)
+                Issue.record("byte \(index) was believed")
+            } catch {
+                #expect(error.code == .stateDamaged)
+            }
+        }
+    }
+
+    @Test("two clients on one file: the second to write is refused, and the file is as the first one left it")
+    func twoClients() throws {
+        try withFolder { folder in
+            for isNew in [true, false] {
+                let path = folder + "/\(isNew).state"
+                if !isNew { try FileStateStore(path: path).save(sample()) }
+                let (first, second) = (FileStateStore(path: path), FileStateStore(path: path))
+                _ = (try first.load(), try second.load())
+                var state = sample()
+                state.queueEpoch = 7
+                try first.save(state)
+                #expect(throws: LongwireClientError.self) { try second.save(sample()) }
+                state.queueEpoch = 8
+                try first.save(state)
+                #expect(try second.load() == state)
+                try second.save(sample())
+                #expect(throws: LongwireClientError.self) { try first.save(state) }
+            }
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder).count == 2)
+        }
+    }
+
+    @Test("a damaged file can be set aside; a device then begins anew")
+    func setAside() throws {
+        try withFolder { folder in
+            let path = folder + "/device.state"
+            try Data("rubbish".utf8).write(to: URL(fileURLWithPath: path))
+            let store = FileStateStore(path: path)
+            do {
+                _ = try store.load()
+            } catch let error as LongwireClientError {
+                #expect(error.code == .stateDamaged)
+            }
+            try store.setAside()
+            #expect(try store.load() == nil)
+            try store.save(sample())
+            #expect(
+                try FileManager.default.contentsOfDirectory(atPath: folder).sorted() == [
+                    "device.state", "device.state.damaged",
+                ])
+            #expect(throws: LongwireClientError.self) { try FileStateStore(path: folder + "/none").setAside() }
         }
     }
 }

@@ -40,6 +40,13 @@ struct TransportTests {
             tls = try TLSSession(accepting: context, descriptor: connection)
         }
 
+        /// As `accept`, and goes on with something else until a client comes.
+        mutating func acceptWhile(_ work: () throws -> Void) throws {
+            var waiting = pollfd(fd: listener, events: Int16(POLLIN), revents: 0)
+            while poll(&waiting, 1, 10) == 0 { try work() }
+            try accept()
+        }
+
         func end() {
             if connection >= 0 { close(connection) }
             close(listener)
@@ -104,7 +111,7 @@ struct TransportTests {
         let port: UInt16
         init(port: UInt16) { self.port = port }
 
-        func look(_ endpoint: Endpoint) -> SocketTransport.Addresses {
+        func look(_ endpoint: Endpoint) -> NameLookUp.Addresses {
             latch.wait()
             return SocketTransport.addresses(of: Endpoint(host: "127.0.0.1", port: port))
         }
@@ -176,7 +183,7 @@ struct TransportTests {
                 transports.append(
                     try SocketTransport(
                         to: Endpoint(host: "gateway.example", port: 7), security: nil, wake: {}, within: allowance,
-                        resolve: { names.look($0) }))
+                        known: KnownAddresses(), resolve: { names.look($0) }))
             } catch {
                 refused = error
             }
@@ -245,5 +252,57 @@ struct TransportTests {
         #expect(throws: Never.self) { try configuration.validate() }
         configuration.pinnedCertificates = [[1, 2, 3]]
         #expect(throws: LongwireClientError.self) { try configuration.validate() }
+    }
+
+    /// The socket address of a literal.
+    private static func address(_ host: String, _ port: UInt16) throws -> [UInt8] {
+        try #require(try SocketTransport.addresses(of: Endpoint(host: host, port: port)).get().first)
+    }
+
+    @Test("look-ups that hang shut nobody out: addresses of an earlier one serve, and a literal needs none")
+    func hangingNames() throws {
+        let (names, allowance, known) = (SlowNames(port: 7), ThreadAllowance(), KnownAddresses())
+        defer { names.latch.open() }
+        var peer = try Peer()
+        defer { peer.end() }
+        let endpoint = Endpoint(host: "gateway.example", port: peer.port)
+        known.remember([try Self.address("127.0.0.1", peer.port)], of: endpoint)
+        func connect(to endpoint: Endpoint) throws -> SocketTransport {
+            try SocketTransport(
+                to: endpoint, security: nil, wake: {}, within: allowance, known: known, resolve: { names.look($0) })
+        }
+        var hanging: [SocketTransport] = []
+        for _ in 0..<Limits.backgroundThreadCount { hanging.append(try connect(to: endpoint)) }
+        #expect(hanging[0].interest == nil && hanging[0].deadline != nil, "a look-up has its time first")
+        for transport in [try connect(to: endpoint), try connect(to: Endpoint(host: "127.0.0.1", port: peer.port))] {
+            try Self.begin(transport)
+            try peer.accept()
+            try Self.open(transport, peer)
+        }
+        try Self.begin(hanging[0])
+        #expect(hanging[0].interest != nil, "and when that is over, the known addresses")
+    }
+
+    @Test("an address that does not answer at all gives way to the next one")
+    func deadAddress() throws {
+        // Its queue is full: a connection to it is neither made nor refused.
+        let dead = try Peer()
+        defer { dead.end() }
+        var fillers: [SocketTransport] = []
+        for _ in 0..<8 {
+            let filler = try SocketTransport(to: Endpoint(host: "127.0.0.1", port: dead.port), security: nil, wake: {})
+            try filler.serve()
+            fillers.append(filler)
+        }
+        var peer = try Peer()
+        defer { peer.end() }
+        let addresses = [try Self.address("127.0.0.1", dead.port), try Self.address("127.0.0.1", peer.port)]
+        let transport = try SocketTransport(
+            to: Endpoint(host: "gateway.example", port: 7), security: nil, wake: {}, known: KnownAddresses(),
+            resolve: { _ in .success(addresses) })
+        try Self.begin(transport)
+        #expect(transport.deadline != nil)
+        try peer.acceptWhile { try transport.serve() }
+        try Self.open(transport, peer)
     }
 }

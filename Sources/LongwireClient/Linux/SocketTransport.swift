@@ -9,31 +9,29 @@ final class SocketTransport: ClientTransport {
 
     private let endpoint: Endpoint
     private let security: TransportSecurity?
-    private let lookUp: BackgroundWork<Addresses>
+    private let lookUp: NameLookUp
     private var phase = Phase.resolving
     private var descriptor: CInt = -1
     private var tls: TLSSession?
     private var handshakeEvents = Int16(POLLOUT)
     /// Addresses of the name that were not tried yet, the next one last.
     private var candidates: [[UInt8]] = []
+    private var addressDeadline: Int64 = 0
     private var outbox: [UInt8] = []
     private(set) var hasMoreToRead = false
     /// What ended the connection; thrown when everything before it has been read.
     private var end: TransportFailure?
 
-    typealias Addresses = Result<[[UInt8]], TransportFailure>
-
     /// Begins to look up the name on another thread, which calls `wake` behind it; later `poll` sees the socket.
     init(
         to endpoint: Endpoint, security: TransportSecurity?, wake: @escaping @Sendable () -> Void,
-        within allowance: ThreadAllowance = .shared,
-        resolve: @escaping @Sendable (Endpoint) -> Addresses = { SocketTransport.addresses(of: $0) }
+        within allowance: ThreadAllowance = .shared, known: KnownAddresses = .shared,
+        resolve: @escaping @Sendable (Endpoint) -> NameLookUp.Addresses = { SocketTransport.addresses(of: $0) }
     ) throws(TransportFailure) {
         (self.endpoint, self.security) = (endpoint, security)
-        guard let lookUp = BackgroundWork(within: allowance, { resolve(endpoint) }, wake: wake) else {
-            throw TransportFailure(reason: "cannot look up \(endpoint.host): earlier look-ups have not come back")
-        }
-        self.lookUp = lookUp
+        lookUp = try NameLookUp(
+            of: endpoint, literal: try? Self.addresses(of: endpoint, AI_NUMERICHOST).get(), within: allowance,
+            known: known, resolve: resolve, wake: wake)
     }
 
     deinit { close() }
@@ -41,28 +39,29 @@ final class SocketTransport: ClientTransport {
     var isOpen: Bool { phase == .open }
 
     var interest: PollInterest? {
-        let events: Int16 =
+        let events: Int16? =
             switch phase {
-            case .resolving: 0
+            case .resolving: nil
             case .connecting: Int16(POLLOUT)
             case .handshake: handshakeEvents
             case .open: Int16(POLLIN) | (outbox.isEmpty ? 0 : Int16(POLLOUT))
             }
-        return phase == .resolving ? nil : PollInterest(descriptor: descriptor, events: events)
+        return events.map { PollInterest(descriptor: descriptor, events: $0) }
+    }
+
+    var deadline: Int64? {
+        phase == .resolving ? lookUp.deadline : phase == .connecting && !candidates.isEmpty ? addressDeadline : nil
     }
 
     // MARK: Connecting
 
     /// Asks the system, which may block.
-    static func addresses(of endpoint: Endpoint) -> Addresses {
-        var hints = addrinfo()
-        (hints.ai_family, hints.ai_socktype) = (AF_UNSPEC, CInt(SOCK_STREAM.rawValue))
-        var list: UnsafeMutablePointer<addrinfo>?
+    static func addresses(of endpoint: Endpoint, _ flags: CInt = 0) -> NameLookUp.Addresses {
+        var (hints, list) = (addrinfo(), nil as UnsafeMutablePointer<addrinfo>?)
+        (hints.ai_flags, hints.ai_family, hints.ai_socktype) = (flags, AF_UNSPEC, CInt(SOCK_STREAM.rawValue))
         let code = getaddrinfo(endpoint.host, String(endpoint.port), &hints, &list)
-        guard code == 0 else {
-            let reason = "cannot find \(endpoint.host): \(String(cString: gai_strerror(code)))"
-            return .failure(TransportFailure(reason: reason))
-        }
+        let reason = code == 0 ? "" : String(cString: gai_strerror(code))
+        guard code == 0 else { return .failure(TransportFailure(reason: "cannot find \(endpoint.host): \(reason)")) }
         defer { freeaddrinfo(list) }
         let entries = sequence(first: list) { $0?.pointee.ai_next }.prefix { $0 != nil }.compactMap { $0?.pointee }
         return .success(entries.map { Array(UnsafeRawBufferPointer(start: $0.ai_addr, count: Int($0.ai_addrlen))) })
@@ -72,6 +71,7 @@ final class SocketTransport: ClientTransport {
         var reason = failure
         while let address = candidates.popLast() {
             close()
+            addressDeadline = System.now().monotonic + Limits.addressMilliseconds
             let family = address.withUnsafeBytes { $0.loadUnaligned(as: sockaddr.self).sa_family }
             descriptor = socket(CInt(family), CInt(SOCK_STREAM.rawValue), 0)
             guard descriptor >= 0 else { throw TransportFailure(reason: "no socket: \(System.describe(errno))") }
@@ -89,14 +89,17 @@ final class SocketTransport: ClientTransport {
 
     func serve() throws(TransportFailure) {
         if phase == .resolving {
-            guard let addresses = lookUp.value else { return }
+            guard let addresses = lookUp.result else { return }
             (candidates, phase) = (try addresses.get().reversed(), .connecting)
             try connectToNext(after: "no address")
         }
         if phase == .connecting {
-            guard isReady(for: POLLOUT, within: 0) else { return }
-            var error: CInt = 0
-            var size = socklen_t(MemoryLayout<CInt>.size)
+            guard isReady(for: POLLOUT, within: 0) else {
+                // An address that does not answer at all must not cost the others their turn.
+                if let deadline, System.now().monotonic >= deadline { try connectToNext(after: "no answer") }
+                return
+            }
+            var (error, size) = (CInt(0), socklen_t(MemoryLayout<CInt>.size))
             getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size)
             guard error == 0 else { return try connectToNext(after: System.describe(error)) }
             if let security { try beginTLS(security) } else { phase = .open }
@@ -107,8 +110,8 @@ final class SocketTransport: ClientTransport {
 
     private func beginTLS(_ security: TransportSecurity) throws(TransportFailure) {
         do throws(TLSFailure) {
-            let path = security.trustedCertificatesPath
-            let context = try TLSContext(trusting: path.map { .certificates(path: $0) } ?? .system)
+            let trust = security.trustedCertificatesPath.map { TLSContext.Trust.certificates(path: $0) } ?? .system
+            let context = try TLSContext(trusting: trust)
             tls = try TLSSession(connecting: context, descriptor: descriptor, serverName: endpoint.host)
         } catch {
             throw TransportFailure(reason: "TLS: \(error)")
@@ -138,7 +141,7 @@ final class SocketTransport: ClientTransport {
             let part = [UInt8](unsafeUninitializedCapacity: Limits.readByteCount) { buffer, count in
                 count = receive(into: UnsafeMutableRawBufferPointer(buffer))
             }
-            if part.isEmpty { break }
+            guard !part.isEmpty else { break }
             bytes += part
         }
         // What came before the end counts: most often it is a Close that says why.

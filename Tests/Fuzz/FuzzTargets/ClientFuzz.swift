@@ -194,18 +194,21 @@ private struct ClientWorld {
             rounds += 1
             try require(rounds < 1_000, "a turn has no end")
             // A failed write throws away what follows it, as the runner does.
-            actions: for action in core.takeActions() {
+            let actions = core.takeActions()
+            actions: for (index, action) in actions.enumerated() {
                 switch action {
                 case .connect:
                     // Handlers of the old session may still be running: their messages stay open.
                     unfinished = [:]
-                case .disconnect, .report: break
+                case .disconnect, .report, .withdraw: break
                 case .send(let bytes): try check(bytes)
                 case .handle(let message): try show(message)
                 case .revoke(_, let sequence): core.finishRevoke(sequence)
                 case .persist(let state):
                     if storeFails {
-                        core.persistFailed(LongwireClientError(code: .stateUnwritable, message: "full"), at: now)
+                        core.persistFailed(
+                            LongwireClientError(code: .stateUnwritable, message: "full"),
+                            skipping: actions[(index + 1)...], at: now)
                         break actions
                     }
                     stored = state

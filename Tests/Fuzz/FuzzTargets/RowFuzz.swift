@@ -133,7 +133,7 @@ enum RowFuzz {
                 throw LongwireClientError(code: .badConfiguration, message: "a state changes when it is written")
             }
         } catch {
-            try require(error.code == .stateUnreadable && !error.message.isEmpty, error.message)
+            try require(error.code == .stateDamaged && !error.message.isEmpty, error.message)
         }
     }
 }

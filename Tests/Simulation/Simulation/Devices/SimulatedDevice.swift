@@ -216,7 +216,7 @@ final class SimulatedDevice {
     }
 
     private func perform(_ actions: [ClientAction]) {
-        for action in actions {
+        for (index, action) in actions.enumerated() {
             switch action {
             case .connect: link = world.dial(self)
             case .send(let bytes): send(bytes)
@@ -224,6 +224,7 @@ final class SimulatedDevice {
                 if let link { dropLink(link, isSilent: false) }
                 link = nil
             case .report(let event): reported(event)
+            case .withdraw: break
             case .handle(let message): core.finish(message, handle(message))
             case .revoke(let task, let sequence):
                 reported(.revoked(task))
@@ -233,7 +234,7 @@ final class SimulatedDevice {
                     world.faults.note(.clientStoreFailed)
                     world.log.note(world.now, "not persisted", Int64(index))
                     let error = LongwireClientError(code: .stateUnwritable, message: "injected")
-                    return core.persistFailed(error, at: time)
+                    return core.persistFailed(error, skipping: actions[(index + 1)...], at: time)
                 }
                 stored = state
                 world.log.note(world.now, "persisted", Int64(index), Int64(state.streams[0]?.sequence ?? 0))

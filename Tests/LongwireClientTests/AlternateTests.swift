@@ -1,0 +1,154 @@
+import Testing
+import Wire
+
+@testable import LongwireClient
+
+/// A Close that sends the client to another gateway.
+@Suite("Alternates")
+struct AlternateTests {
+    private static let home = Endpoint(host: "gateway.example", port: 7_000)
+    private static let owner = Endpoint(host: "owner.example", port: 7_100)
+
+    private static func send(_ driver: inout CoreDriver, to alternate: String) throws {
+        try driver.close(.moved) { $0.alternate = alternate }
+    }
+
+    /// Lets the announced wait pass, and connects.
+    private static func comeBack(_ driver: inout CoreDriver) throws {
+        driver.pass(milliseconds: try #require(driver.wait))
+        driver.connect()
+    }
+
+    @Test("the client follows at once, before and after a Welcome")
+    func atOnce() throws {
+        for isWelcomed in [false, true] {
+            var driver = CoreDriver(state: CoreDriver.registered)
+            driver.start()
+            if isWelcomed { try driver.welcome() }
+            try Self.send(&driver, to: "owner.example:7100")
+            #expect(driver.wait == 0)
+            try Self.comeBack(&driver)
+            #expect(driver.connectedTo == [Self.home, Self.owner])
+            #expect(driver.hellos[1].cid == CoreDriver.cid)
+            #expect(driver.hellos[1].timestamp > driver.hellos[0].timestamp)
+        }
+    }
+
+    @Test("a window that comes with the alternate is kept")
+    func window() throws {
+        var driver = try CoreDriver.ready()
+        try driver.close(.moved) {
+            ($0.alternate, $0.retryAfterMinimum, $0.retryAfterMaximum) = ("owner.example:7100", 5_000, 9_000)
+        }
+        #expect((5_000...9_000).contains(try #require(driver.wait)))
+        try Self.comeBack(&driver)
+        #expect(driver.connectedTo.last == Self.owner)
+    }
+
+    @Test("an alternate that cannot be reached is forgotten: the configured address is next")
+    func unreachable() throws {
+        var driver = try CoreDriver.ready()
+        try Self.send(&driver, to: "owner.example:7100")
+        driver.pass(milliseconds: 0)
+        driver.core.disconnected(reason: "refused", at: driver.now)
+        driver.turn()
+        try Self.comeBack(&driver)
+        #expect(driver.connectedTo == [Self.home, Self.owner, Self.home])
+    }
+
+    @Test("an alternate that never answers is forgotten, too")
+    func silent() throws {
+        var driver = try CoreDriver.ready()
+        try Self.send(&driver, to: "owner.example:7100")
+        driver.pass(milliseconds: 0)
+        driver.pass(milliseconds: Limits.connectMilliseconds)
+        try Self.comeBack(&driver)
+        #expect(driver.connectedTo.last == Self.home)
+    }
+
+    @Test("it serves one session: however that ends, the configured address is next")
+    func oneSession() throws {
+        for code in [nil, .goodbye, .shuttingDown, .replaced, .internalError, .clockSkew] as [CloseCode?] {
+            var driver = try CoreDriver.ready()
+            try Self.send(&driver, to: "owner.example:7100")
+            try Self.comeBack(&driver)
+            try driver.welcome()
+            for _ in 0..<3 { try driver.stayAlive() }
+            if let code {
+                try driver.close(code)
+            } else {
+                driver.core.disconnected(reason: "reset", at: driver.now)
+                driver.turn()
+            }
+            try Self.comeBack(&driver)
+            #expect(driver.connectedTo == [Self.home, Self.owner, Self.home], "\(String(describing: code))")
+        }
+    }
+
+    @Test("what an alternate refuses before its Welcome neither stops the client nor costs it its registration")
+    func refusal() throws {
+        for code in [CloseCode.badProof, .unknownApp, .unknownDevice, .wrongListener] {
+            var driver = try CoreDriver.ready()
+            try Self.send(&driver, to: "owner.example:7100")
+            try Self.comeBack(&driver)
+            try driver.close(code)
+            #expect(!driver.core.isStopped)
+            try Self.comeBack(&driver)
+            #expect(driver.connectedTo.last == Self.home)
+            #expect(driver.hellos.last?.cid == CoreDriver.cid)
+        }
+    }
+
+    @Test("a wrong clock is put right where it was found")
+    func clockSkew() throws {
+        var driver = try CoreDriver.ready()
+        try Self.send(&driver, to: "owner.example:7100")
+        try Self.comeBack(&driver)
+        try driver.close(.clockSkew) { $0.serverTime = 1_800_000_000_000 }
+        #expect(driver.wait == 0)
+        try Self.comeBack(&driver)
+        #expect(driver.connectedTo == [Self.home, Self.owner, Self.owner])
+    }
+
+    @Test("gateways that send a client round in a circle end in backoff", arguments: [false, true])
+    func circle(isWelcomed: Bool) throws {
+        for names in [
+            ["owner.example:7100", "gateway.example:7000"], ["a:1", "b:2", "c:3"], ["gateway.example:7000"],
+        ] {
+            var driver = CoreDriver(state: CoreDriver.registered)
+            driver.start()
+            var waits: [Int64] = []
+            for round in 0..<60 {
+                if isWelcomed { try driver.welcome() }
+                try Self.send(&driver, to: names[round % names.count])
+                waits.append(try #require(driver.wait))
+                try Self.comeBack(&driver)
+            }
+            #expect(waits.suffix(20).reduce(0, +) > 60_000, "\(names): \(waits)")
+        }
+    }
+
+    @Test("a session that lasted at one alternate is followed to the next at once")
+    func movedAgain() throws {
+        var driver = try CoreDriver.ready()
+        try Self.send(&driver, to: "owner.example:7100")
+        try Self.comeBack(&driver)
+        try driver.welcome()
+        for _ in 0..<3 { try driver.stayAlive() }
+        try Self.send(&driver, to: "next.example:7200")
+        #expect(driver.wait == 0)
+        try Self.comeBack(&driver)
+        #expect(driver.connectedTo.last == Endpoint(host: "next.example", port: 7_200))
+    }
+
+    @Test("a client that is not to reconnect follows before its session, and not behind it")
+    func noReconnect() throws {
+        var driver = CoreDriver(state: CoreDriver.registered) { $0.reconnects = false }
+        driver.start()
+        try Self.send(&driver, to: "owner.example:7100")
+        try Self.comeBack(&driver)
+        try driver.welcome()
+        try Self.send(&driver, to: "next.example:7200")
+        #expect(driver.core.isStopped)
+    }
+}

@@ -45,7 +45,7 @@ prepare() {
     done
     # What a debug build links; empty here.
     [ -f "$folder/modules/SwiftOnoneSupport.swiftmodule" ] || emit SwiftOnoneSupport -O Tests/AppleStubs/SwiftOnoneSupport.swift
-    for module in Darwin Dispatch Foundation Security CryptoKit Network UIKit UserNotifications; do
+    for module in Darwin Dispatch Foundation Security CryptoKit Network UserNotifications UIKit; do
         emit "$module" "Tests/AppleStubs/$module.swift" || return 1
     done
 }
@@ -72,9 +72,10 @@ check() {
     emit Wire "${wire[@]}" || return 1
     emit LongwireClient "${client[@]}" || return 1
     # An app of another package, with the language's defaults.
-    for example in AppDelegate NotificationService; do
-        swiftc -typecheck -swift-version 6 "${seen[@]}" -parse-as-library -module-name App "Examples/iOS/$example.swift" \
-            Tests/AppleStubs/Example/App.swift || return 1
+    for example in "AppDelegate SceneDelegate" NotificationService; do
+        # shellcheck disable=SC2086
+        swiftc -typecheck -swift-version 6 "${seen[@]}" -parse-as-library -module-name App \
+            $(printf 'Examples/iOS/%s.swift ' $example) Tests/AppleStubs/Example/App.swift || return 1
     done
 }
 

@@ -12,6 +12,7 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
     private lazy var folder =
         FileManager.default.containerURL(forSecurityApplicationGroupIdentifier: Self.group)?.path
         ?? NSTemporaryDirectory()
+    private var lastTap: MessageID?
     private lazy var client: LongwireClient = {
         var configuration = ClientConfiguration(
             host: "gateway.example.com", port: 7_001, appID: "demo", appSecret: "demo-app-secret")
@@ -26,10 +27,12 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
     ) -> Bool {
         // Before this returns: the system calls `didReceive` for the tap that launched the app.
         UNUserNotificationCenter.current().delegate = self
+        watchState()
         client.report(NotificationReports(path: folder + "/longwire.shown"))
         do {
             try client.start()
         } catch {
+            // `.stateDamaged` stays so: `FileStateStore.setAside` lets the device begin anew. Others may pass by themselves.
             print("no messages: \(error)")
         }
         Task { @MainActor in
@@ -54,15 +57,28 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
 
     // MARK: Foreground and background
 
-    func applicationDidBecomeActive(_ application: UIApplication) {
+    /// The system posts these to apps with scenes, too.
+    ///
+    /// There it does not call `applicationDidBecomeActive` and its like.
+    private func watchState() {
+        let center = NotificationCenter.default
+        center.addObserver(forName: UIApplication.didBecomeActiveNotification, object: nil, queue: .main) {
+            [weak self] _ in
+            MainActor.assumeIsolated { self?.cameForward() }
+        }
+        center.addObserver(forName: UIApplication.didEnterBackgroundNotification, object: nil, queue: .main) {
+            [weak self] _ in
+            MainActor.assumeIsolated { self?.wentBack() }
+        }
+    }
+
+    private func cameForward() {
         client.setApplicationState(.foreground)
         client.setBadge(0)
         UNUserNotificationCenter.current().setBadgeCount(0)
     }
 
-    func applicationDidEnterBackground(_ application: UIApplication) {
-        client.setApplicationState(.background)
-    }
+    private func wentBack() { client.setApplicationState(.background) }
 
     // MARK: Notifications
 
@@ -80,11 +96,18 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
         _ center: UNUserNotificationCenter, didReceive response: UNNotificationResponse,
         withCompletionHandler done: @escaping () -> Void
     ) {
-        // At launch, too; kept until the client starts. The copy on the connection is then acked and not handed over.
-        if let tapped = client.handleTap(userInfo: response.notification.request.content.userInfo) {
-            Pages.open(payload: tapped.payload, id: tapped.messageID.description)
-        }
+        tapped(response)
         done()
+    }
+
+    /// Also for a scene that a tap connected (SceneDelegate.swift): the system may tell of one tap on both ways.
+    func tapped(_ response: UNNotificationResponse) {
+        // At launch, too; stored at once. The copy on the connection is then acked and not handed over.
+        guard let tapped = client.handleTap(userInfo: response.notification.request.content.userInfo),
+            tapped.messageID != lastTap
+        else { return }
+        lastTap = tapped.messageID
+        Pages.open(payload: tapped.payload, id: tapped.messageID.description)
     }
 
     func userNotificationCenter(

@@ -42,3 +42,13 @@ public func NSTemporaryDirectory() -> String { "" }
 extension FileManager {
     public func containerURL(forSecurityApplicationGroupIdentifier: String) -> URL? { nil }
 }
+
+public struct Notification: Sendable { public struct Name: Sendable { public init() {} } }
+public final class OperationQueue: Sendable { public static var main: OperationQueue { OperationQueue() } }
+public final class NotificationCenter: Sendable {
+    public static var `default`: NotificationCenter { NotificationCenter() }
+    @discardableResult public func addObserver(
+        forName: Notification.Name?, object: Any?, queue: OperationQueue?,
+        using: @escaping @Sendable (Notification) -> Void
+    ) -> AnyObject { self }
+}

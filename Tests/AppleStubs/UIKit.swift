@@ -1,5 +1,6 @@
 // Declarations of Apple's UIKit that the examples use. Only to check types against.
 @_exported public import Foundation
+public import UserNotifications
 
 open class NSObject { public init() {} }
 
@@ -16,8 +17,6 @@ public enum UIBackgroundFetchResult: Sendable { case newData, noData, failed }
     func application(
         _: UIApplication, didFinishLaunchingWithOptions: [UIApplication.LaunchOptionsKey: Any]?
     ) -> Bool
-    func applicationDidBecomeActive(_: UIApplication)
-    func applicationDidEnterBackground(_: UIApplication)
     func application(_: UIApplication, didRegisterForRemoteNotificationsWithDeviceToken: Data)
     func application(
         _: UIApplication, didReceiveRemoteNotification: [AnyHashable: Any]
@@ -27,3 +26,19 @@ public enum UIBackgroundFetchResult: Sendable { case newData, noData, failed }
 extension UIApplicationDelegate {
     public static func main() {}
 }
+
+extension UIApplication {
+    public static var shared: UIApplication { UIApplication() }
+    public var delegate: (any UIApplicationDelegate)? { nil }
+    public static let didBecomeActiveNotification = Notification.Name()
+    public static let didEnterBackgroundNotification = Notification.Name()
+}
+
+@MainActor open class UIScene: UIResponder {
+    public final class ConnectionOptions { public var notificationResponse: UNNotificationResponse? { nil } }
+}
+@MainActor public final class UISceneSession {}
+@MainActor public protocol UISceneDelegate: AnyObject {
+    func scene(_: UIScene, willConnectTo: UISceneSession, options: UIScene.ConnectionOptions)
+}
+@MainActor public protocol UIWindowSceneDelegate: UISceneDelegate {}

@@ -14,6 +14,8 @@ package struct TLSFailure: Error, Equatable, CustomStringConvertible {
 package final class TLSContext: @unchecked Sendable {
     // Sound because the context is complete before `init` returns and OpenSSL counts its references atomically.
     let raw: OpaquePointer
+    /// What the callbacks of a context with a pre-shared key point to.
+    let presharedKey: PresharedKeyMemory?
 
     /// What a client believes a server by.
     package enum Trust: Sendable, Equatable {
@@ -52,6 +54,27 @@ package final class TLSContext: @unchecked Sendable {
         SSL_CTX_ctrl(raw, SSL_CTRL_SET_SESS_CACHE_MODE, Int(SSL_SESS_CACHE_OFF), nil)
         SSL_CTX_set_num_tickets(raw, 1)
         self.raw = raw
+        presharedKey = nil
+    }
+
+    /// A context of either side for peers that share a key: TLS 1.3 alone, and no certificate.
+    ///
+    /// The key proves who the peers are; each connection's own keys come from an exchange besides it (ECDHE). So a
+    /// recorded connection stays closed to who learns the key later.
+    package init(psk key: PresharedKey) throws(TLSFailure) {
+        let raw = try Self.makeContext(TLS_method())
+        SSL_CTX_ctrl(raw, SSL_CTRL_SET_MIN_PROTO_VERSION, Int(TLS1_3_VERSION), nil)
+        // The one suite for which the callbacks' session is made; a key belongs to a suite's digest.
+        guard SSL_CTX_set_ciphersuites(raw, "TLS_AES_128_GCM_SHA256") == 1 else {
+            SSL_CTX_free(raw)
+            throw TLSFailure("OpenSSL does not know TLS_AES_128_GCM_SHA256 (\(OpenSSLErrors.takeLast()))")
+        }
+        SSL_CTX_ctrl(raw, SSL_CTRL_SET_SESS_CACHE_MODE, Int(SSL_SESS_CACHE_OFF), nil)
+        SSL_CTX_set_num_tickets(raw, 0)
+        let memory = PresharedKeyMemory(key)
+        memory.install(in: raw)
+        self.raw = raw
+        presharedKey = memory
     }
 
     /// What clients will find wrong with the certificate's dates; `nil`: nothing, today.
@@ -80,9 +103,13 @@ package final class TLSContext: @unchecked Sendable {
             SSL_CTX_set_verify(raw, SSL_VERIFY_NONE, nil)
         }
         self.raw = raw
+        presharedKey = nil
     }
 
     deinit { SSL_CTX_free(raw) }
+
+    /// Speaks nothing newer than TLS 1.2, as an old client does; to be called before the context is shared.
+    package func limitToTLS12() { SSL_CTX_ctrl(raw, SSL_CTRL_SET_MAX_PROTO_VERSION, Int(TLS1_2_VERSION), nil) }
 
     // MARK: Application protocol
 

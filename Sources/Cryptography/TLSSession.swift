@@ -22,10 +22,15 @@ package final class TLSSession {
     }
 
     private let raw: OpaquePointer
+    /// Kept for as long as OpenSSL may ask for it.
+    private let presharedKey: PresharedKeyMemory?
+    /// What the socket said when it last failed, as `errno`; 0: it has not.
+    package private(set) var systemErrorCode: CInt = 0
 
     /// The server's side over `descriptor`.
     package init(accepting context: TLSContext, descriptor: CInt) throws(TLSFailure) {
         raw = try Self.make(context, descriptor)
+        presharedKey = context.presharedKey
         SSL_set_accept_state(raw)
     }
 
@@ -34,7 +39,11 @@ package final class TLSSession {
     /// An address literal is matched against the certificate's addresses and not sent.
     package init(connecting context: TLSContext, descriptor: CInt, serverName: String) throws(TLSFailure) {
         raw = try Self.make(context, descriptor)
+        presharedKey = context.presharedKey
         SSL_set_connect_state(raw)
+        // A server without the key would have to show a certificate, and none is believed. Not for the server's side:
+        // there OpenSSL would want a name for what it takes to be resumed sessions.
+        if presharedKey != nil { SSL_set_verify(raw, SSL_VERIFY_PEER, nil) }
         let parameters = SSL_get0_param(raw)
         if X509_VERIFY_PARAM_set1_ip_asc(parameters, serverName) != 1 {
             ERR_clear_error()
@@ -120,6 +129,9 @@ package final class TLSSession {
     /// `TLSv1.3` and the like; for the log.
     package var protocolName: String { SSL_get_version(raw).map { String(cString: $0) } ?? "" }
 
+    /// Both sides proved that they have the same pre-shared key; to be asked once the handshake is done.
+    package var usesPresharedKey: Bool { SSL_session_reused(raw) == 1 }
+
     /// Both sides agreed on HTTP/2.
     package var isHTTP2: Bool {
         var name: UnsafePointer<UInt8>?
@@ -136,6 +148,7 @@ package final class TLSSession {
         case SSL_ERROR_WANT_WRITE: return .wantsWrite
         case SSL_ERROR_ZERO_RETURN: return .ended
         case SSL_ERROR_SYSCALL:
+            systemErrorCode = systemError
             let reason = systemError == 0 ? "end of file" : strerror(systemError).map { String(cString: $0) } ?? ""
             ERR_clear_error()
             return .failed(reason)

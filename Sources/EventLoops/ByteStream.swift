@@ -249,7 +249,9 @@ public struct ByteStream {
         switch tls.handshake() {
         case .wantsRead, .wantsWrite: return false
         case .failed(let reason):
-            finish(.tlsFailed(reason))
+            // Nothing listens there: no word about TLS.
+            let isRefused = tls.systemErrorCode == ECONNREFUSED
+            finish(isRefused ? .failed(SystemError(operation: "connect", code: ECONNREFUSED)) : .tlsFailed(reason))
             return false
         case .done:
             slot.pointee.flags.remove(.isHandshaking)

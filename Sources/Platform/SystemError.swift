@@ -31,4 +31,6 @@ extension SystemError {
     package var isAlreadyThere: Bool { code == EEXIST }
     package var isOutOfSpace: Bool { code == ENOSPC || code == EDQUOT }
     package var isAddressInUse: Bool { code == EADDRINUSE }
+    /// The machine answers, and nothing listens at the address.
+    package var isConnectionRefused: Bool { code == ECONNREFUSED }
 }

@@ -1,0 +1,97 @@
+internal import COpenSSL
+
+/// A key that some processes share, and the name by which they offer it to each other.
+package struct PresharedKey: Sendable {
+    /// Bytes that a secret must have at least: as many as the key has.
+    package static let secretByteCount = 32
+
+    /// Sent in the clear before the handshake.
+    let identity: [UInt8]
+    let key: [UInt8]
+
+    /// Derives the key of one group from a secret, by HKDF-SHA256: two groups with one secret have different keys.
+    ///
+    /// - Throws: when the secret is shorter than `secretByteCount`.
+    package init(secret: [UInt8], group: String) throws(TLSFailure) {
+        guard secret.count >= Self.secretByteCount else {
+            throw TLSFailure(
+                "the secret of the cluster has \(secret.count) bytes and must have \(Self.secretByteCount) at least; "
+                    + "make one with: openssl rand -base64 48")
+        }
+        identity = Array("longwire link 1 \(group)".utf8)
+        key = HKDFSHA256.key(secret: secret, salt: Array("longwire link 1".utf8), information: Array(group.utf8))
+    }
+}
+
+/// HKDF with SHA-256 (RFC 5869), for keys of 32 bytes.
+package enum HKDFSHA256 {
+    /// The first 32 bytes that the secret yields under this salt for this purpose.
+    package static func key(secret: [UInt8], salt: [UInt8], information: [UInt8]) -> [UInt8] {
+        let extracted = HMACSHA256.code(key: salt, message: secret)
+        return HMACSHA256.code(key: extracted, message: information + [1])
+    }
+}
+
+/// A pre-shared key where OpenSSL's callbacks find it: its address is kept in the context, which it outlives.
+final class PresharedKeyMemory {
+    /// The place of a context's data that OpenSSL leaves to its user.
+    private static let place: CInt = 0
+    /// TLS_AES_128_GCM_SHA256, as the protocol names it.
+    private static let suite: [UInt8] = [0x13, 0x01]
+
+    private let identity: UnsafeMutableBufferPointer<UInt8>
+    private let key: [UInt8]
+
+    init(_ key: PresharedKey) {
+        identity = .allocate(capacity: key.identity.count)
+        _ = identity.initialize(from: key.identity)
+        self.key = key.key
+    }
+
+    deinit { identity.deallocate() }
+
+    private static func of(_ session: OpaquePointer?) -> PresharedKeyMemory? {
+        guard let session, let context = SSL_get_SSL_CTX(session), let data = SSL_CTX_get_ex_data(context, place) else {
+            return nil
+        }
+        return Unmanaged<PresharedKeyMemory>.fromOpaque(data).takeUnretainedValue()
+    }
+
+    /// Has both sides of the context's connections use the key.
+    func install(in context: OpaquePointer) {
+        SSL_CTX_set_ex_data(context, Self.place, Unmanaged.passUnretained(self).toOpaque())
+        SSL_CTX_set_psk_find_session_callback(context) { session, identity, count, found in
+            found?.pointee = nil
+            guard let memory = PresharedKeyMemory.of(session), let identity,
+                UnsafeBufferPointer(start: identity, count: count).elementsEqual(memory.identity)
+            else {
+                // Another name: the handshake goes on without a key, and ends, since there is no certificate.
+                return 1
+            }
+            found?.pointee = memory.makeSession(for: session)
+            return found?.pointee == nil ? 0 : 1
+        }
+        SSL_CTX_set_psk_use_session_callback(context) { session, digest, identity, count, found in
+            found?.pointee = nil
+            identity?.pointee = nil
+            count?.pointee = 0
+            guard let memory = PresharedKeyMemory.of(session) else { return 0 }
+            // After a retry the digest is decided; the key is for this one.
+            if let digest, EVP_MD_get_type(digest) != NID_sha256 { return 1 }
+            found?.pointee = memory.makeSession(for: session)
+            guard found?.pointee != nil else { return 0 }
+            identity?.pointee = UnsafePointer(memory.identity.baseAddress)
+            count?.pointee = memory.identity.count
+            return 1
+        }
+    }
+
+    /// The session that stands for the key; OpenSSL frees it.
+    private func makeSession(for connection: OpaquePointer?) -> OpaquePointer? {
+        guard let session = SSL_SESSION_new(), let cipher = SSL_CIPHER_find(connection, Self.suite),
+            SSL_SESSION_set1_master_key(session, key, key.count) == 1, SSL_SESSION_set_cipher(session, cipher) == 1,
+            SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1
+        else { return nil }
+        return session
+    }
+}

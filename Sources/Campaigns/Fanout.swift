@@ -28,7 +28,7 @@ package final class Fanout: Sendable {
     /// Each with its place in the call.
     package let targets: [(place: Int, target: ListTarget)]
 
-    init(
+    package init(
         task: TaskID, app: AppKey, createdAt: GatewayTime, content: MessageContent, isBulk: Bool, route: UInt64,
         targets: [(place: Int, target: ListTarget)]
     ) {

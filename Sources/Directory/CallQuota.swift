@@ -2,7 +2,7 @@ package import Delivery
 package import Wire
 
 /// Calls that Getui counts per app.
-package enum CountedCall: UInt8, Sendable, CaseIterable {
+package enum CountedCall: UInt8, Sendable, CaseIterable, Codable {
     /// Tags of many devices are given or taken.
     case tagChange
     /// The tags of a device are asked for.
@@ -16,7 +16,7 @@ package struct CallQuota: Sendable, Equatable {
     package init(perMinute: Int, perDay: Int) { (self.perMinute, self.perDay) = (perMinute, perDay) }
 }
 
-package enum QuotaVerdict: UInt8, Sendable { case granted, minuteExceeded, dayExceeded }
+package enum QuotaVerdict: UInt8, Sendable, Codable { case granted, minuteExceeded, dayExceeded }
 
 /// The calls of this minute and this day (UTC), by app and kind.
 ///

@@ -5,7 +5,7 @@ package import Delivery
 package import Wire
 
 /// A device and the bucket that owns it.
-package struct DevicePlace: Hashable, Sendable {
+package struct DevicePlace: Hashable, Sendable, Codable {
     package var cid: DeviceID
     package var bucket: Bucket
     package init(cid: DeviceID, bucket: Bucket) { (self.cid, self.bucket) = (cid, bucket) }

@@ -67,7 +67,7 @@ package struct AppRegistry: Sendable {
 }
 
 /// A device together with its bucket.
-package struct DeviceAddress: Hashable, Sendable {
+package struct DeviceAddress: Hashable, Sendable, Codable {
     package var app: AppKey
     package var bucket: Bucket
     package var cid: DeviceID

@@ -3,7 +3,7 @@ package import Directory
 package import Wire
 
 /// A device that an app's server has put on its list of test devices, and what it is called there.
-package struct TestDevice: Sendable, Equatable {
+package struct TestDevice: Sendable, Equatable, Codable {
     package var cid: DeviceID
     package var remark: String
     package var createdAt: GatewayTime
@@ -106,7 +106,7 @@ package enum TestDeviceChange: Sendable, Equatable {
     case remove(DeviceID)
 }
 
-package struct TestDeviceResult: Sendable, Equatable {
+package struct TestDeviceResult: Sendable, Equatable, Codable {
     /// Not done: no device of the app, or not on its list.
     var failed: [DeviceID] = []
     /// Some did not fit.
@@ -116,13 +116,13 @@ package struct TestDeviceResult: Sendable, Equatable {
 }
 
 /// A call about test devices, parsed and validated.
-package struct TestDeviceRequest: Sendable {
-    package struct Item: Sendable {
+package struct TestDeviceRequest: Sendable, Codable {
+    package struct Item: Sendable, Codable {
         var place: DevicePlace
         var remark: String
     }
 
-    package struct Query: Sendable {
+    package struct Query: Sendable, Codable {
         /// Compared as text: what is no cid finds nobody.
         var cid: String?
         /// Part of the remark; empty: any.
@@ -131,7 +131,7 @@ package struct TestDeviceRequest: Sendable {
         var pageSize = 10
     }
 
-    enum Work: Sendable {
+    enum Work: Sendable, Codable {
         case add([Item])
         case update(DeviceID, String)
         case delete([DeviceID])
@@ -142,6 +142,16 @@ package struct TestDeviceRequest: Sendable {
     let work: Work
     /// What was named and cannot be a cid.
     var notCIDs: [String] = []
+
+    /// Within the bounds of a parsed request; one that comes from another gateway is held to them again.
+    package var isSound: Bool {
+        switch work {
+        case .add(let items): items.count <= Limits.deviceTokenItemCount
+        case .update: true
+        case .delete(let cids): cids.count <= Limits.deviceTokenItemCount
+        case .list(let query): query.page >= 1 && 0...Limits.testDevicePageCount ~= query.pageSize
+        }
+    }
 
     package var isQuestion: Bool { if case .list = work { true } else { false } }
 

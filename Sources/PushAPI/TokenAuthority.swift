@@ -10,7 +10,7 @@ internal import TextForms
 package import Wire
 
 /// What names a token in the set of revoked ones.
-package struct TokenID: Hashable, Sendable {
+package struct TokenID: Hashable, Sendable, Codable {
     package var expiresAt: GatewayTime
     package var random: UInt64
     package init(expiresAt: GatewayTime, random: UInt64) { (self.expiresAt, self.random) = (expiresAt, random) }

@@ -8,7 +8,7 @@ public enum FrameType: UInt8, Sendable, CaseIterable {
 
 public enum Role: UInt8, Sendable { case device = 0, sender }
 
-public enum ApplicationState: UInt8, Sendable { case foreground = 0, background, terminated }
+public enum ApplicationState: UInt8, Sendable, Codable { case foreground = 0, background, terminated }
 
 public struct VendorToken: Equatable, Sendable {
     /// `liveActivity` updates one activity, `liveActivityStart` starts any (push-to-start).
@@ -165,7 +165,7 @@ public struct UpdateResult: Equatable, Sendable {
 }
 
 public struct Feedback: Equatable, Sendable {
-    public enum Kind: UInt8, Sendable { case opened = 0, shown, action }
+    public enum Kind: UInt8, Sendable, Codable { case opened = 0, shown, action }
     public var kind = Kind.opened
     public var messageID = MessageID.none
     public var action: UInt32 = 0

@@ -2,7 +2,7 @@
 ///
 /// Raw values are stored in four bits and travel in frames: never reuse one. A new channel is a case here, a renderer of
 /// its content, and an answer in each place that the compiler then names.
-public enum VendorChannel: UInt8, Sendable, CaseIterable {
+public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
     case apns = 0
 
     /// The name in requests, answers, metrics and logs.

@@ -18,7 +18,7 @@ public struct SessionRef: Hashable, Sendable {
 /// The address of an answer.
 ///
 /// The shard carries it and never looks inside.
-public struct Origin: Hashable, Sendable {
+public struct Origin: Hashable, Sendable, Codable {
     /// The gateway's routing word: loop, kind and slot of the caller.
     public var route: UInt64
     /// The caller's own number for this request.
@@ -78,9 +78,9 @@ package enum Activity {
 }
 
 /// Raw values are stored in four bits.
-package enum TokenKind: UInt8, Sendable, CaseIterable { case alert = 0, voip, liveActivity, liveActivityStart }
-package enum TokenEnvironment: UInt8, Sendable { case production = 0, sandbox }
-package enum PushType: UInt8, Sendable { case alert = 0, background, voip, liveActivity }
+package enum TokenKind: UInt8, Sendable, CaseIterable, Codable { case alert = 0, voip, liveActivity, liveActivityStart }
+package enum TokenEnvironment: UInt8, Sendable, Codable { case production = 0, sandbox }
+package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, voip, liveActivity }
 
 /// One message for one device, parsed, authenticated and validated.
 ///
@@ -196,7 +196,9 @@ package struct LeaseCommand: Sendable {
 /// A sender's result for one job.
 package struct JobResult: Sendable {
     /// What became of the job; `unsent`: the vendor never got it, so that its lease counts as no attempt.
-    package enum Outcome: UInt8, Sendable, CaseIterable { case accepted = 1, retry, rejected, badToken, unsent }
+    package enum Outcome: UInt8, Sendable, CaseIterable, Codable {
+        case accepted = 1, retry, rejected, badToken, unsent
+    }
     static let reasonByteCount = 64
     package var job: MessageID
     package var leaseID: (UInt64, UInt64)

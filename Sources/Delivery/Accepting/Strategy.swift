@@ -6,7 +6,7 @@
 // (Tests/check-strategies.sh).
 
 /// How a message may travel (docs/Semantics.md, "Strategies and final states").
-package enum Strategy: UInt8, Sendable, CaseIterable {
+package enum Strategy: UInt8, Sendable, CaseIterable, Codable {
     case liveElseVendor = 1, vendorOnly, liveOnly, vendorElseLive
 
     /// The strategy of a publish that names none.

@@ -71,8 +71,8 @@ extension TaskRecord {
 }
 
 /// A step of a broadcast's scan, for the shard that has these buckets.
-package struct BroadcastScan: Sendable {
-    package enum Purpose: Sendable, Equatable {
+package struct BroadcastScan: Sendable, Codable {
+    package enum Purpose: Sendable, Equatable, Codable {
         /// Makes jobs for devices that are behind.
         case enumerate
         /// Names the devices for which the broadcast becomes an ordinary message.
@@ -126,7 +126,7 @@ package struct BroadcastStart: Sendable {
 }
 
 /// An app's log on its way to a shard that starts on another loop, or on another gateway.
-package struct AppBroadcasts: Sendable {
+package struct AppBroadcasts: Sendable, Codable {
     package var app: AppKey
     /// The highest number.
     package var head: UInt64

@@ -9,7 +9,7 @@ package import Wire
 // row of a folded day counts for nothing. So the removal may stop anywhere and start again.
 
 /// An app and a UTC day.
-package struct CounterDay: Hashable, Sendable {
+package struct CounterDay: Hashable, Sendable, Codable {
     package var app: AppKey
     /// Days since 1970-01-01.
     package var day: UInt32
@@ -206,7 +206,7 @@ package struct CounterStart: Sendable {
 }
 
 /// The days that are folded, for shards of other loops: a row of such a day by bucket counts for nothing.
-package struct FoldedDays: Sendable, Equatable {
+package struct FoldedDays: Sendable, Equatable, Codable {
     /// Days with a sum of their own.
     package var days: [CounterDay] = []
     /// For each app the last day of those that are summed up together.

@@ -3,7 +3,7 @@ package import Wire
 /// Why the vendor did not take the last message that a sender offered it for a device.
 ///
 /// It stands in the device's row until the vendor takes one, so that a device's state says why nothing arrives.
-package struct VendorFailure: Equatable, Sendable {
+package struct VendorFailure: Equatable, Sendable, Codable {
     package var message: MessageID
     package var at: GatewayTime
     /// What the sender reported.

@@ -1,7 +1,7 @@
 package import Wire
 
 /// What a device reports of its messages in one HTTPS call, proven with its secret.
-package struct ReceiptCommand: Sendable {
+package struct ReceiptCommand: Sendable, Codable {
     package var origin: Origin
     package var app: AppKey
     package var bucket: Bucket
@@ -24,7 +24,7 @@ package struct ReceiptCommand: Sendable {
 }
 
 /// One event of a receipt.
-package struct ReceiptEvent: Sendable, Equatable {
+package struct ReceiptEvent: Sendable, Equatable, Codable {
     package var kind: Feedback.Kind
     package var message: MessageID
     /// The number of a custom action; 0 for the other kinds.
@@ -38,7 +38,7 @@ package struct ReceiptEvent: Sendable, Equatable {
 }
 
 /// What became of one event that a device reported.
-package enum EventVerdict: Sendable, Equatable, CaseIterable {
+package enum EventVerdict: Sendable, Equatable, CaseIterable, Codable {
     /// Recorded and counted, durably.
     case recorded
     /// It was recorded before; nothing changed.
@@ -50,7 +50,7 @@ package enum EventVerdict: Sendable, Equatable, CaseIterable {
 }
 
 /// What a device's call is answered.
-package enum ReceiptAnswer: Sendable, Equatable {
+package enum ReceiptAnswer: Sendable, Equatable, Codable {
     /// One verdict an event, in the order given.
     case taken([EventVerdict])
     /// No such device in this app, or the proof does not match its secret: a caller learns nothing about the difference.

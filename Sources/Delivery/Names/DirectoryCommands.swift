@@ -4,7 +4,7 @@
 package import Wire
 
 /// An alias: its text for people, its digest for rows; the first 12 bits of the digest are the bucket of its row.
-package struct AliasName: Hashable, Sendable {
+package struct AliasName: Hashable, Sendable, Codable {
     package let high: UInt64
     package let low: UInt64
     /// The digest of the app's own kind of alias; 0 for aliases without a type.
@@ -26,7 +26,7 @@ package struct AliasName: Hashable, Sendable {
 /// A tag: its text for people, its digest for rows.
 ///
 /// The digest is never 0, which stands for every device.
-package struct TagName: Hashable, Sendable {
+package struct TagName: Hashable, Sendable, Codable {
     package let digest: UInt64
     package let text: String
     package init(digest: UInt64, text: String) { (self.digest, self.text) = (digest, text) }
@@ -36,7 +36,7 @@ package struct TagName: Hashable, Sendable {
 }
 
 /// A device that may have an alias, as the alias's row names it.
-package struct AliasEntry: Hashable, Sendable {
+package struct AliasEntry: Hashable, Sendable, Codable {
     package var cid: DeviceID
     package var bucket: Bucket
     /// When it was reserved, in gateway time; unique, so it names the reservation.
@@ -47,13 +47,13 @@ package struct AliasEntry: Hashable, Sendable {
 }
 
 /// How a server changes a device's stored badge.
-package enum BadgeChange: Hashable, Sendable {
+package enum BadgeChange: Hashable, Sendable, Codable {
     case set(Int32)
     case add(Int32)
 }
 
 /// One step, for one bucket; each gets one answer, and not before what the answer says is durable.
-package enum DirectoryStep: Sendable {
+package enum DirectoryStep: Sendable, Codable {
     // For the alias's bucket.
     /// Notes that a device will get the alias: `.reserved`, `.full`.
     case reserve(AliasName, DeviceID, Bucket)
@@ -90,7 +90,7 @@ package enum DirectoryStep: Sendable {
     case count(TagExpression, first: Int, stride: Int)
 }
 
-package struct DirectoryCommand: Sendable {
+package struct DirectoryCommand: Sendable, Codable {
     package var origin: Origin
     package var app: AppKey
     /// The bucket that the step is for; the first one for `count`.
@@ -101,7 +101,7 @@ package struct DirectoryCommand: Sendable {
     }
 }
 
-package enum DirectoryReply: Sendable, Equatable {
+package enum DirectoryReply: Sendable, Equatable, Codable {
     case done
     case reserved(stamp: GatewayTime)
     /// The alias's row has as many devices as an alias may name.
@@ -127,7 +127,7 @@ package enum DirectoryReply: Sendable, Equatable {
 }
 
 /// A device as the user endpoints show it.
-package struct DeviceDetail: Sendable, Equatable {
+package struct DeviceDetail: Sendable, Equatable, Codable {
     /// At most one of each type.
     package var aliases: [AliasName]
     package var tags: [TagName]

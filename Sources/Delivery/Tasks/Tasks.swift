@@ -19,7 +19,7 @@ package enum TaskBounds {
 /// Where a task stands.
 ///
 /// Raw values are stored.
-package enum TaskState: UInt8, Sendable, CaseIterable {
+package enum TaskState: UInt8, Sendable, CaseIterable, Codable {
     /// A list message that takes targets, or a task that has gone out.
     case open = 1
     /// Waits for its time; may become `running` or `cancelled`.
@@ -65,7 +65,7 @@ package struct TaskRecord: Sendable, Equatable {
 }
 
 /// The buckets of one loop.
-package struct LoopShare: Sendable, Equatable {
+package struct LoopShare: Sendable, Equatable, Codable {
     package var index: Int
     package var count: Int
     /// A simulated world has few buckets, so that scans of all of them stay short.
@@ -128,7 +128,7 @@ package enum TaskCommand: Sendable {
 }
 
 /// A device acked the message of a task of which the first ack wins.
-package struct FirstAck: Sendable, Equatable {
+package struct FirstAck: Sendable, Equatable, Codable {
     package var task: TaskID
     package var app: AppKey
     /// The message that was acked.
@@ -139,7 +139,7 @@ package struct FirstAck: Sendable, Equatable {
 }
 
 /// A request's digest: (app, endpoint, request id).
-package struct CallKey: Hashable, Sendable {
+package struct CallKey: Hashable, Sendable, Codable {
     package var high: UInt64
     package var low: UInt64
     package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
@@ -147,7 +147,7 @@ package struct CallKey: Hashable, Sendable {
     package var bucket: Bucket { Bucket(digest: high) }
 }
 
-package enum TaskChange: UInt8, Sendable {
+package enum TaskChange: UInt8, Sendable, Codable {
     /// Open, scheduled or running → stopping.
     case stop
     /// Stopping → stopping: the caller of the stop has ended the pending messages, and the home does the rest now.
@@ -162,7 +162,7 @@ package enum TaskChange: UInt8, Sendable {
     case ended
 }
 
-package enum TaskAnswer: Sendable {
+package enum TaskAnswer: Sendable, Codable {
     case created(TaskID, isRepeat: Bool)
     /// The request id was used with another body.
     case conflict
@@ -197,8 +197,8 @@ package enum TaskAnswer: Sendable {
 }
 
 /// The outcomes of a task's messages, or of some of them: sums over its rows.
-package struct TaskTotals: Sendable, Equatable {
-    package struct Channel: Sendable, Equatable {
+package struct TaskTotals: Sendable, Equatable, Codable {
+    package struct Channel: Sendable, Equatable, Codable {
         /// Messages that went out on the channel.
         package var sent = 0
         /// Messages known to have arrived by it.
@@ -274,7 +274,7 @@ package struct TaskTotals: Sendable, Equatable {
 }
 
 /// What an app's messages and devices did on one day, or a part of it.
-package struct DayTotals: Sendable, Equatable {
+package struct DayTotals: Sendable, Equatable, Codable {
     package var messages = TaskTotals()
     package var registered = 0
     /// Devices that connected on the day, each once.

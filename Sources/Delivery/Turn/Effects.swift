@@ -84,8 +84,8 @@ package struct WelcomeEffect {
 /// How a publish ended for one device.
 ///
 /// `accepted` is durable.
-package struct PublishOutcome: Sendable, Equatable {
-    package enum Code: UInt8, Sendable {
+package struct PublishOutcome: Sendable, Equatable, Codable {
+    package enum Code: UInt8, Sendable, Codable {
         case accepted = 0
         /// No such cid in this app.
         case unknownDevice
@@ -107,8 +107,8 @@ package struct PublishOutcome: Sendable, Equatable {
         /// Its row would exceed the store's bounds; the shard accepted nothing, and a retry changes nothing.
         case tooLarge
     }
-    package enum Fallback: UInt8, Sendable { case none = 0, armed, due }
-    package enum FallbackReason: UInt8, Sendable {
+    package enum Fallback: UInt8, Sendable, Codable { case none = 0, armed, due }
+    package enum FallbackReason: UInt8, Sendable, Codable {
         case applies = 0, noToken, noContent, strategy, timeToLive, pushModeOff
     }
 
@@ -178,8 +178,8 @@ package struct Job: Sendable {
     }
 }
 
-package struct ResultVerdict: Sendable, Equatable {
-    package enum Verdict: UInt8, Sendable {
+package struct ResultVerdict: Sendable, Equatable, Codable {
+    package enum Verdict: UInt8, Sendable, Codable {
         /// The shard takes it, or took an earlier copy of the same result.
         case recorded = 0
         /// The lease is over and the outcome is not one that counts late.
@@ -196,7 +196,7 @@ package struct ResultVerdict: Sendable, Equatable {
 }
 
 /// What a question for a message finds.
-package enum TraceAnswer: Sendable {
+package enum TraceAnswer: Sendable, Codable {
     case known(MessageTrace)
     /// No such message, or it ended longer ago than the store keeps traces.
     case unknown
@@ -210,7 +210,7 @@ package enum TraceAnswer: Sendable {
 }
 
 /// What a question for a device finds.
-package enum DeviceAnswer: Sendable {
+package enum DeviceAnswer: Sendable, Codable {
     case known(DeviceStatus)
     /// No such device in this app.
     case unknown
@@ -224,8 +224,8 @@ package enum DeviceAnswer: Sendable {
 }
 
 /// A device as the admin API and `user/status` show it.
-package struct DeviceStatus: Sendable {
-    package struct Token: Sendable {
+package struct DeviceStatus: Sendable, Codable {
+    package struct Token: Sendable, Codable {
         package var channel: VendorChannel
         package var kind: TokenKind
         package var environment: TokenEnvironment
@@ -290,13 +290,13 @@ package struct DeviceStatus: Sendable {
 /// How every accepted message ends, exactly once.
 ///
 /// Raw values are stored.
-package enum FinalState: UInt8, Sendable, CaseIterable {
+package enum FinalState: UInt8, Sendable, CaseIterable, Codable {
     case delivered = 1, deliveredOffline, opened, handedOff, expired, collapsed, revoked, overflowed, failed
 }
 
 /// The steps of one message, in order.
-package struct MessageTrace: Sendable {
-    package struct Step: Sendable, Equatable {
+package struct MessageTrace: Sendable, Codable {
+    package struct Step: Sendable, Equatable, Codable {
         /// What happened; docs/Errors.md, "Trace events", lists them.
         package var event: TraceEvent
         package var time: GatewayTime
@@ -350,7 +350,7 @@ extension MessageTrace {
 /// The steps a trace names.
 ///
 /// Raw values are stored; nothing has ever written 3.
-package enum TraceEvent: UInt8, Sendable, CaseIterable {
+package enum TraceEvent: UInt8, Sendable, CaseIterable, Codable {
     case accepted = 1, sent, timedOut = 4, jobDue, leased, leaseLapsed, vendorAccepted, vendorRetry, vendorRejected,
         badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended, action, unsent
 }

@@ -1,0 +1,50 @@
+// Identifiers in the standard library's coders, for what gateways tell each other. A coder that knows these types may
+// write them more compactly.
+
+extension WideIdentifier {
+    /// Writes the text form.
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(description)
+    }
+
+    /// Reads the text form; throws for any other text.
+    public init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        guard let identifier = Self(try container.decode(String.self)) else {
+            throw DecodingError.dataCorruptedError(in: container, debugDescription: "no identifier")
+        }
+        self = identifier
+    }
+}
+
+extension DeviceID: Codable {}
+extension MessageID: Codable {}
+extension TaskID: Codable {}
+
+extension Bucket: Codable {
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(index)
+    }
+
+    /// Reads the bucket's number; throws when there is no such bucket.
+    public init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        guard let bucket = Bucket(exactly: UInt64(try container.decode(UInt16.self))) else {
+            throw DecodingError.dataCorruptedError(in: container, debugDescription: "no such bucket")
+        }
+        self = bucket
+    }
+}
+
+extension AppKey: Codable {
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(word)
+    }
+
+    public init(from decoder: any Decoder) throws {
+        self.init(try decoder.singleValueContainer().decode(UInt64.self))
+    }
+}

@@ -143,8 +143,9 @@ let package = Package(
         .testTarget(
             name: "GatewayTests",
             dependencies: [
-                "Gateway", "Configuration", "Delivery", "EventLoops", "MessageStore", "Platform", "PushAPI", "Wire",
-                "TestKit",
+                "Gateway", "Campaigns", "Configuration", "Cryptography", "Delivery", "Directory", "EventLoops",
+                "MessageStore",
+                "Platform", "PushAPI", "Wire", "TestKit",
             ],
             swiftSettings: common),
         .testTarget(

@@ -6,7 +6,7 @@ internal import Wire
 /// What the gateway itself is asked, apart from the shards: its own rows (bucket 0), and counts kept in memory.
 ///
 /// A question is a message like a shard's command, so it reaches the loop that knows the answer on any gateway of a cluster.
-enum GatewayQuestion: Sendable {
+enum GatewayQuestion: Sendable, Codable {
     /// Counts a call; on the loop of the app's own bucket.
     case charge(CountedCall, AppKey)
     /// Changes or lists an app's test devices; on the loop of bucket 0, as all that follow.
@@ -22,7 +22,7 @@ enum GatewayQuestion: Sendable {
 }
 
 /// The answer to a `GatewayQuestion`.
-enum GatewayAnswer: Sendable {
+enum GatewayAnswer: Sendable, Codable {
     case charged(QuotaVerdict)
     /// Done, durably.
     case testDevices(TestDeviceResult)
@@ -37,7 +37,7 @@ enum GatewayAnswer: Sendable {
 }
 
 /// How many devices were connected at a time.
-struct OnlinePoint: Sendable, Equatable {
+struct OnlinePoint: Sendable, Equatable, Codable {
     var time: GatewayTime
     var count: Int
 }

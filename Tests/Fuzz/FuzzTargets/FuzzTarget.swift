@@ -36,6 +36,7 @@ package struct FuzzTarget: Sendable {
         FuzzTarget(name: "configuration", byteLimit: 4_096, run: ConfigurationFuzz.run),
         FuzzTarget(name: "rows", byteLimit: 2_048, run: RowFuzz.run),
         FuzzTarget(name: "journal", byteLimit: 2_048, run: JournalFuzz.run),
+        FuzzTarget(name: "link", byteLimit: 4_096, run: LinkFuzz.run),
         FuzzTarget(name: "client", byteLimit: 1_024, run: ClientFuzz.run),
         FuzzTarget(name: "shard", byteLimit: 512, run: ShardFuzz.run),
         FuzzTarget(

@@ -1,0 +1,108 @@
+internal import Campaigns
+internal import Delivery
+
+/// What must hold for whatever bytes come over a link; for tests that make such bytes.
+package enum LinkInspection {
+    private static let parts = 16
+
+    /// Reads a stream of frames as a link does, in pieces of `pieceByteCount`, and writes what it understands again.
+    ///
+    /// - Returns: what does not hold; `nil`: all does.
+    package static func problem(in stream: [UInt8], pieceByteCount: Int) -> String? {
+        let reader = LinkFrameReader()
+        reader.bodyLimit = LinkLimits.frameByteCount
+        var problem: String?
+        let codec = LinkCodec.Reader(parts: parts, spares: SpareBatches())
+        stream.withUnsafeBytes { bytes in
+            var start = 0
+            while start < bytes.count, problem == nil {
+                let end = min(bytes.count, start + max(1, pieceByteCount))
+                let piece = UnsafeRawBufferPointer(rebasing: bytes[start..<end])
+                do throws(LinkFault) {
+                    let count = try reader.read(piece) { frame in
+                        if problem == nil { problem = Self.problem(in: frame, codec) }
+                        return true
+                    }
+                    if count != piece.count { problem = "the reader left \(piece.count - count) bytes" }
+                    start = end
+                } catch {
+                    // Such a connection is closed.
+                    return
+                }
+            }
+        }
+        return problem
+    }
+
+    private static func problem(in frame: LinkFrame, _ codec: LinkCodec.Reader) -> String? {
+        switch frame.kind {
+        case .publishes, .list, .message:
+            do throws(LinkCodec.Refusal) {
+                let message = try LinkCodec.message(frame, codec)
+                return stability(of: message, part: frame.part, codec)
+            } catch {
+                return nil
+            }
+        case .published, .answer:
+            let answers = AnswerBatch()
+            guard LinkCodec.forEachAnswer(in: frame, { answers.append($0) }) else { return nil }
+            return stability(of: answers)
+        case .hello: return LinkHello(frame.body).flatMap { LinkHello($0.bytes) == $0 ? nil : "a Hello changes" }
+        case .close: return LinkClose(frame.body).flatMap { LinkClose($0.bytes) == $0 ? nil : "a Close changes" }
+        case .relay: return relayProblem(frame.body)
+        case .heartbeat, .relayed, .unread: return nil
+        }
+    }
+
+    private static func relayProblem(_ body: UnsafeRawBufferPointer) -> String? {
+        guard let preamble = try? RelayPreamble(body), let bytes = try? preamble.encoded() else { return nil }
+        guard let again = bytes.withUnsafeBytes({ try? RelayPreamble($0) }) else { return "a preamble is lost" }
+        return (try? again.encoded()) == bytes ? nil : "a preamble changes"
+    }
+
+    /// What is written, read and written again must be the same bytes.
+    private static func stability(of message: LoopMessage, part: Int, _ codec: LinkCodec.Reader) -> String? {
+        guard let once = written(message, part: part) else { return nil }
+        var twice: [UInt8] = []
+        let reader = LinkFrameReader()
+        reader.bodyLimit = LinkLimits.frameByteCount
+        let isRead = once.withUnsafeBytes { bytes in
+            let count = try? reader.read(bytes) { frame in
+                if let again = try? LinkCodec.message(frame, codec), let bytes = written(again, part: part) {
+                    twice += bytes
+                }
+                return true
+            }
+            return count == bytes.count
+        }
+        // Sets have no order: the bytes are compared without it.
+        return isRead && twice.sorted() == once.sorted() ? nil : "a message changes when it is written"
+    }
+
+    private static func written(_ message: LoopMessage, part: Int) -> [UInt8]? {
+        let block = LinkBlock()
+        var remainder = LinkCodec.Remainder()
+        LinkCodec.encode(message, part: part, into: block, &remainder) { 7 }
+        return remainder.refused.isEmpty ? block.copy : nil
+    }
+
+    private static func stability(of answers: AnswerBatch) -> String? {
+        let once = written(answers)
+        let again = AnswerBatch()
+        let reader = LinkFrameReader()
+        reader.bodyLimit = LinkLimits.frameByteCount
+        let isRead = once.withUnsafeBytes { bytes in
+            let count = try? reader.read(bytes) { frame in
+                LinkCodec.forEachAnswer(in: frame) { again.append($0) }
+            }
+            return count == bytes.count
+        }
+        return isRead && written(again).sorted() == once.sorted() ? nil : "answers change when they are written"
+    }
+
+    private static func written(_ answers: AnswerBatch) -> [UInt8] {
+        let block = LinkBlock()
+        LinkCodec.encode(answers, into: block)
+        return block.copy
+    }
+}

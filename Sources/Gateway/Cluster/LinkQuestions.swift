@@ -1,0 +1,179 @@
+internal import Delivery
+internal import Wire
+
+/// The questions that went over one link and have no answer yet: what comes back is held against them, and what never comes
+/// is answered as busy.
+///
+/// So each question has one answer, whatever happens to the link; a second one finds nothing here.
+struct LinkQuestions {
+    private struct Rare {
+        var number: UInt32
+        var part: Int
+        var busy: LoopAnswer
+    }
+
+    private var publishes = AskedPublishes()
+    private var rare: [Origin: [Rare]] = [:]
+    private var rareCount = 0
+
+    var count: Int { publishes.count + rareCount }
+
+    mutating func add(_ asked: LinkCodec.AskedPublish, number: UInt32, part: Int) {
+        publishes.insert(asked, number: number, part: part)
+    }
+
+    mutating func add(_ question: LinkCodec.Question) {
+        rare[question.busy.origin, default: []].append(
+            Rare(number: question.number, part: question.part, busy: question.busy))
+        rareCount += 1
+    }
+
+    /// Takes the question of an answer out.
+    ///
+    /// - Returns: false when there is no such question; the answer is nobody's then.
+    mutating func take(_ answer: LoopAnswer) -> Bool {
+        if case .published(let origin, let outcome) = answer { return publishes.remove(origin, outcome.cid) }
+        let origin = answer.origin
+        guard let waiting = rare[origin], let place = waiting.firstIndex(where: { $0.busy.isAnswered(by: answer) })
+        else { return false }
+        rareCount -= 1
+        if waiting.count == 1 {
+            rare[origin] = nil
+        } else {
+            rare[origin]?.remove(at: place)
+        }
+        return true
+    }
+
+    /// Takes out the questions of a frame, of a part, or all; their busy forms.
+    mutating func takeBusy(number: UInt32? = nil, part: Int? = nil) -> [LoopAnswer] {
+        var answers = publishes.removeAll(number: number, part: part).map(\.busy)
+        for (origin, waiting) in rare {
+            let isMeant = waiting.map { (number ?? $0.number) == $0.number && (part ?? $0.part) == $0.part }
+            let left = zip(waiting, isMeant).filter { !$0.1 }.map(\.0)
+            guard left.count < waiting.count else { continue }
+            answers += zip(waiting, isMeant).filter { $0.1 }.map(\.0.busy)
+            rareCount -= waiting.count - left.count
+            rare[origin] = left.isEmpty ? nil : left
+        }
+        return answers
+    }
+
+    /// Gives back memory that a burst has left.
+    mutating func trim() { publishes.trim() }
+}
+
+extension LoopAnswer {
+    /// Whether an answer is one to the question that this one is the busy form of.
+    fileprivate func isAnswered(by answer: LoopAnswer) -> Bool {
+        switch (self, answer) {
+        case (.leased, .leased), (.directory, .directory), (.task, .task), (.receipt, .receipt), (.trace, .trace),
+            (.gateway, .gateway):
+            true
+        case (.settled(_, let asked), .settled(_, let verdicts)): asked.count == verdicts.count
+        case (.deviceStatus(_, let asked, _), .deviceStatus(_, let cid, _)): asked == cid
+        // The steps of a task's message, which are asked for as a task's.
+        case (.task, .trace): true
+        default: false
+        }
+    }
+}
+
+/// Publishes under way over a link, by origin and device: an open-addressed table, since each live message of another owner
+/// comes and goes here.
+private struct AskedPublishes {
+    private struct Entry {
+        var asked: LinkCodec.AskedPublish
+        var number: UInt32
+        var part: UInt16
+        var isTaken: Bool
+
+        static let free = Entry(
+            asked: LinkCodec.AskedPublish(origin: .none, cid: .none, task: .none), number: 0, part: 0, isTaken: false)
+    }
+
+    private static let smallest = 1 << 10
+    private var entries = ContiguousArray(repeating: Entry.free, count: AskedPublishes.smallest)
+    private(set) var count = 0
+    /// Drawn at random: a sender that chooses its requests' numbers cannot aim them at one place.
+    private let seed = UInt64.random(in: .min ... .max)
+
+    private var mask: Int { entries.count - 1 }
+
+    private func home(_ origin: Origin, _ cid: DeviceID) -> Int {
+        var hash = (origin.request ^ seed) &* 0x9E37_79B9_7F4A_7C15
+        hash = (hash ^ hash >> 32 ^ origin.route ^ cid.low) &* 0xD6E8_FEB8_6659_FD93
+        return Int(truncatingIfNeeded: hash >> 32) & mask
+    }
+
+    /// Two of the same origin and device may be under way: a sender may give two publishes one number.
+    mutating func insert(_ asked: LinkCodec.AskedPublish, number: UInt32, part: Int) {
+        if count >= entries.count / 2 { resize(to: entries.count * 2) }
+        put(Entry(asked: asked, number: number, part: UInt16(truncatingIfNeeded: part), isTaken: true))
+        count += 1
+    }
+
+    private mutating func put(_ entry: Entry) {
+        var place = home(entry.asked.origin, entry.asked.cid)
+        while entries[place].isTaken { place = (place + 1) & mask }
+        entries[place] = entry
+    }
+
+    private mutating func resize(to size: Int) {
+        var old = ContiguousArray(repeating: Entry.free, count: size)
+        swap(&old, &entries)
+        for entry in old where entry.isTaken { put(entry) }
+    }
+
+    mutating func remove(_ origin: Origin, _ cid: DeviceID) -> Bool {
+        var place = home(origin, cid)
+        while entries[place].isTaken {
+            if entries[place].asked.origin == origin, entries[place].asked.cid == cid {
+                free(place)
+                return true
+            }
+            place = (place + 1) & mask
+        }
+        return false
+    }
+
+    /// Frees a place and moves those behind it up, so that no search ends too early.
+    private mutating func free(_ first: Int) {
+        count -= 1
+        var (hole, next) = (first, first)
+        while true {
+            next = (next + 1) & mask
+            guard entries[next].isTaken else { break }
+            let home = home(entries[next].asked.origin, entries[next].asked.cid)
+            // It may move when its home does not lie between the hole and where it is.
+            let isBetween = hole <= next ? hole < home && home <= next : hole < home || home <= next
+            guard !isBetween else { continue }
+            entries[hole] = entries[next]
+            hole = next
+        }
+        entries[hole] = .free
+    }
+
+    mutating func removeAll(number: UInt32?, part: Int?) -> [LinkCodec.AskedPublish] {
+        guard count > 0 else { return [] }
+        var removed: [LinkCodec.AskedPublish] = []
+        var kept: [Entry] = []
+        for entry in entries where entry.isTaken {
+            if (number ?? entry.number) == entry.number, (part ?? Int(entry.part)) == Int(entry.part) {
+                removed.append(entry.asked)
+            } else {
+                kept.append(entry)
+            }
+        }
+        guard !removed.isEmpty else { return [] }
+        entries = ContiguousArray(repeating: .free, count: entries.count)
+        for entry in kept { put(entry) }
+        count = kept.count
+        return removed
+    }
+
+    mutating func trim() {
+        guard entries.count > Self.smallest, count < entries.count / 16 else { return }
+        resize(to: max(Self.smallest, entries.count / 4))
+    }
+}

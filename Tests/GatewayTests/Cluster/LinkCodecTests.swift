@@ -1,0 +1,383 @@
+import Campaigns
+import Delivery
+import Directory
+import PushAPI
+import Testing
+import Wire
+
+@testable import Gateway
+
+@Suite("What gateways tell each other, as bytes")
+struct LinkCodecTests {
+    static let reader = LinkCodec.Reader(parts: LinkSamples.parts, spares: SpareBatches())
+
+    /// Everything that a message says, as text: two messages with the same text are the same.
+    static func text(_ message: LoopMessage) -> String {
+        switch message {
+        case .publishes(let batch):
+            var text = ""
+            batch.forEach { text += Self.text($0) }
+            return text
+        case .list(let fanout):
+            var text = "\(fanout.targets)"
+            fanout.forEach { text += Self.text($0) }
+            return text
+        default: return String(reflecting: message)
+        }
+    }
+
+    private static func text(_ command: PublishCommand) -> String {
+        var copy = command
+        let pieces = [command.payload, command.collapseKey, command.alertTitle, command.alertBody]
+        var text = "\(pieces.map { Array($0) })"
+        command.contents.forEach { content in
+            var content = content
+            text += "\(Array(content.body)) \(Array(content.collapseID))"
+            (content.body, content.collapseID) = (
+                UnsafeRawBufferPointer(start: nil, count: 0), .init(start: nil, count: 0)
+            )
+            text += "\(content)"
+        }
+        let empty = UnsafeRawBufferPointer(start: nil, count: 0)
+        (copy.payload, copy.collapseKey, copy.alertTitle, copy.alertBody) = (empty, empty, empty, empty)
+        copy.contents = VendorContents()
+        return text + "\(copy)"
+    }
+
+    static func encoded(_ message: LoopMessage, part: Int = LinkSamples.part) -> (LinkBlock, LinkCodec.Remainder) {
+        let block = LinkBlock(capacity: 16)
+        var remainder = LinkCodec.Remainder()
+        var number: UInt32 = 0
+        LinkCodec.encode(message, part: part, into: block, &remainder) {
+            number += 1
+            return number
+        }
+        return (block, remainder)
+    }
+
+    static func frames(_ block: LinkBlock, _ body: (LinkFrame) -> Void) throws {
+        let reader = LinkFrameReader()
+        reader.bodyLimit = LinkLimits.frameByteCount
+        let count = try block.withBytes { bytes in
+            try reader.read(bytes) { frame in
+                body(frame)
+                return true
+            }
+        }
+        #expect(count == block.byteCount)
+    }
+
+    @Test("each message comes out as it went in")
+    func messages() throws {
+        for (message, part) in LinkSamples.sent {
+            let (block, remainder) = Self.encoded(message, part: part)
+            #expect(remainder.refused.isEmpty)
+            var read: [String] = []
+            try Self.frames(block) { frame in
+                #expect(frame.part == part)
+                do throws(LinkCodec.Refusal) {
+                    read.append(Self.text(try LinkCodec.message(frame, Self.reader)))
+                } catch {
+                    Issue.record("\(error) for \(Self.text(message))")
+                }
+            }
+            #expect(read == [Self.text(message)])
+        }
+    }
+
+    @Test("each answer comes out as it went in, in the same order")
+    func answers() throws {
+        let batch = AnswerBatch()
+        for answer in LinkSamples.answers { batch.append(answer) }
+        let block = LinkBlock()
+        LinkCodec.encode(batch, into: block)
+        var read: [String] = []
+        try Self.frames(block) { frame in
+            #expect(LinkCodec.forEachAnswer(in: frame) { read.append(String(reflecting: $0)) })
+        }
+        #expect(read == LinkSamples.answers.map { String(reflecting: $0) })
+    }
+
+    @Test("there is a sample of each case")
+    func samples() {
+        let messages = Set(LinkSamples.sent.map { LinkSamples.MessageCase($0.message) })
+        #expect(messages.union(LinkSamples.MessageCase.unsent) == Set(LinkSamples.MessageCase.allCases))
+        #expect(Set(LinkSamples.answers.map { LinkSamples.AnswerCase($0) }) == Set(LinkSamples.AnswerCase.allCases))
+        #expect(
+            Set(LinkSamples.directorySteps.map { LinkSamples.StepCase($0) }) == Set(LinkSamples.StepCase.allCases))
+        #expect(
+            Set(LinkSamples.taskCommands.map { LinkSamples.CommandCase($0) }) == Set(LinkSamples.CommandCase.allCases))
+        #expect(Set(LinkSamples.replies.map { LinkSamples.ReplyCase($0) }) == Set(LinkSamples.ReplyCase.allCases))
+        #expect(
+            Set(LinkSamples.questions.map { LinkSamples.QuestionCase($0.question) })
+                == Set(LinkSamples.QuestionCase.allCases))
+        #expect(
+            Set(LinkSamples.gatewayAnswers.map { LinkSamples.GatewayAnswerCase($0) })
+                == Set(LinkSamples.GatewayAnswerCase.allCases))
+        #expect(
+            Set(LinkSamples.taskAnswers.map { LinkSamples.TaskAnswerCase($0) })
+                == Set(LinkSamples.TaskAnswerCase.allCases))
+    }
+
+    @Test("every question has a busy form that answers it, and what asks nothing has none")
+    func busyForms() {
+        for (message, part) in LinkSamples.sent {
+            let answers = message.busyAnswers
+            switch message {
+            case .launched, .news: #expect(answers.isEmpty)
+            case .publishes(let batch): #expect(answers.count == batch.count)
+            case .list(let fanout): #expect(answers.count == fanout.targets.count)
+            default: #expect(answers.count == 1)
+            }
+            var questions = LinkQuestions()
+            let (block, remainder) = Self.encoded(message, part: part)
+            LinkCodec.forEachAsked(in: block) { questions.add($0, number: $1, part: $2) }
+            for question in remainder.questions { questions.add(question) }
+            #expect(questions.count == answers.count)
+            let taken = answers.map { questions.take($0) }
+            #expect(taken.allSatisfy { $0 } && questions.count == 0)
+            // A second answer is nobody's.
+            let again = answers.map { questions.take($0) }
+            #expect(!again.contains(true))
+        }
+    }
+
+    @Test("a large batch goes in several frames, in order, and a large list too")
+    func largeBatches() throws {
+        let batch = LinkSamples.batch(3_000)
+        let (block, _) = Self.encoded(.publishes(batch))
+        var (requests, frameCount): ([UInt64], Int) = ([], 0)
+        try Self.frames(block) { frame in
+            frameCount += 1
+            #expect(frame.body.count < 2 * LinkLimits.batchByteCount)
+            guard case .publishes(let part)? = try? LinkCodec.message(frame, Self.reader) else {
+                Issue.record("no publishes")
+                return
+            }
+            part.forEach { requests.append($0.origin.request) }
+        }
+        #expect(requests == Array(0..<3_000) && frameCount > 1)
+
+        let sample = LinkSamples.fanout
+        let target = ListTarget(cid: LinkSamples.cid, bucket: LinkSamples.bucket, digest: 1)
+        let large = Fanout(
+            task: sample.task, app: sample.app, createdAt: sample.createdAt, content: sample.content, isBulk: true,
+            route: sample.route, targets: (0..<200_000).map { ($0, target) })
+        var places: [Int] = []
+        try Self.frames(Self.encoded(.list(large)).0) { frame in
+            guard case .list(let part)? = try? LinkCodec.message(frame, Self.reader) else {
+                Issue.record("no list")
+                return
+            }
+            places += part.targets.map(\.place)
+        }
+        #expect(places == Array(0..<200_000))
+    }
+
+    // MARK: Bytes of a stranger
+
+    @Test("a frame that is cut short anywhere, or has a byte changed, is refused or is sound, and never traps")
+    func damage() throws {
+        let answers = AnswerBatch()
+        for answer in LinkSamples.answers { answers.append(answer) }
+        let answered = LinkBlock()
+        LinkCodec.encode(answers, into: answered)
+        var all = LinkSamples.sent.map { Self.encoded($0.message, part: $0.part).0.copy }
+        all.append(answered.copy)
+        var random = SystemRandomNumberGenerator()
+        for bytes in all {
+            for cut in stride(from: 0, to: bytes.count, by: max(1, bytes.count / 200)) {
+                // The length is mended, so that the body is read.
+                var short = Array(bytes[..<cut])
+                if cut >= 8 {
+                    let count = UInt32(cut - 8)
+                    for place in 0..<4 { short[place] = UInt8(truncatingIfNeeded: count >> UInt32(8 * place)) }
+                }
+                _ = LinkInspection.problem(in: short, pieceByteCount: 64 << 10)
+            }
+            for _ in 0..<200 {
+                var changed = bytes
+                let place = Int.random(in: 4..<changed.count, using: &random)
+                changed[place] = UInt8.random(in: 0...255, using: &random)
+                let problem = LinkInspection.problem(in: changed, pieceByteCount: 100)
+                #expect(problem == nil, "byte \(place) of \(bytes.count)")
+            }
+        }
+    }
+
+    @Test("messages that are not for the part, or beyond a caller's bounds, are not taken")
+    func unsound() throws {
+        let elsewhere = Bucket(LinkSamples.bucket.index + 1)
+        let record = LinkSamples.record
+        var late = record
+        late.validUntil = .max
+        var forever = record
+        forever.content = MessageContent(
+            strategy: .liveOnly, timeToLive: .max, vendor: nil, lengths: MessageContent.Lengths(), arena: [])
+        let unsound: [LoopMessage] = [
+            .deviceStatus(
+                DeviceAddress(app: LinkSamples.app, bucket: elsewhere, cid: LinkSamples.cid),
+                LinkSamples.origin(.admin)),
+            .trace(MessageID(high: .max, low: 1), LinkSamples.origin(.admin)),
+            .lease(
+                LeaseCommand(
+                    origin: .none, channel: .apns, apps: nil, limit: 1 << 40, leaseMilliseconds: 1, leaseID: (1, 1))),
+            .task(.create(late, requestKey: (0, 0), requestDigest: 0), .none),
+            .task(.create(forever, requestKey: (0, 0), requestDigest: 0), .none),
+            .task(.create(record, requestKey: (0, 1), requestDigest: 0), .none),
+            .task(.sweep(record.id, record.app, LoopShare(index: LinkSamples.part, count: 0)), .none),
+            .question(.charge(.tagQuery, LinkSamples.app), .none),
+            .task(.advance(record.id, record.app, position: 4_097, during: .open), .none),
+            .directory(
+                DirectoryCommand(
+                    origin: .none, app: LinkSamples.app, bucket: LinkSamples.bucket,
+                    step: .count(LinkSamples.expression, first: LinkSamples.part, stride: 0))),
+        ]
+        for message in unsound {
+            try Self.frames(Self.encoded(message).0) { frame in
+                #expect(throws: LinkCodec.Refusal.unread(number: 1)) { try LinkCodec.message(frame, Self.reader) }
+            }
+        }
+        // A part that there is not.
+        try Self.frames(Self.encoded(.news(.jobsAvailable(.apns)), part: 16).0) { frame in
+            #expect(throws: LinkCodec.Refusal.unread(number: 1)) { try LinkCodec.message(frame, Self.reader) }
+        }
+    }
+
+    // MARK: Frames
+
+    @Test("frames come whole out of pieces of any size", arguments: [1, 2, 7, 8, 9, 63, 1_000, 100_000])
+    func pieces(size: Int) throws {
+        let block = LinkBlock()
+        for length in [0, 1, 7, 100, 70_000, 3] {
+            let start = block.beginFrame(.heartbeat, part: length & 0xFF)
+            block.put([UInt8](repeating: UInt8(truncatingIfNeeded: length), count: length))
+            block.endFrame(start)
+        }
+        let reader = LinkFrameReader()
+        var lengths: [Int] = []
+        let bytes = block.copy
+        for first in stride(from: 0, to: block.byteCount, by: size) {
+            let piece = bytes[first..<min(first + size, bytes.count)]
+            let count = try piece.withUnsafeBytes {
+                try reader.read($0) { frame in
+                    #expect(frame.body.allSatisfy { $0 == UInt8(truncatingIfNeeded: frame.body.count) })
+                    lengths.append(frame.body.count)
+                    return true
+                }
+            }
+            #expect(count == piece.count)
+        }
+        #expect(lengths == [0, 1, 7, 100, 70_000, 3])
+    }
+
+    @Test("a length beyond the bound is refused before its bytes come; a reader stops behind the frame that says so")
+    func bounds() throws {
+        let reader = LinkFrameReader()
+        reader.bodyLimit = 10
+        let huge: [UInt8] = [255, 255, 255, 255, 1, 0, 0, 0]
+        #expect(throws: LinkFault.frameTooLong(0xFFFF_FFFF)) {
+            try huge.withUnsafeBytes { _ = try reader.read($0) { _ in true } }
+        }
+        let other = LinkFrameReader()
+        let two: [UInt8] = [1, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 0, 3, 0, 0, 0]
+        let count = try two.withUnsafeBytes { try other.read($0) { _ in false } }
+        #expect(count == 9)
+        let unknown = LinkFrameReader()
+        #expect(throws: LinkFault.unknownKind(200)) {
+            try ([0, 0, 0, 0, 200, 0, 0, 0] as [UInt8]).withUnsafeBytes { _ = try unknown.read($0) { _ in true } }
+        }
+    }
+}
+
+@Suite("The compact coder")
+struct CompactCoderTests {
+    private struct Newer: Codable, Equatable {
+        var number = -5
+        var added = [1, 2, 3]
+        var inner = Inner()
+        var text: String? = "é"
+        var last = 7
+        struct Inner: Codable, Equatable {
+            var deep = ["a": 1]
+            var flag = true
+        }
+    }
+
+    private struct Older: Codable, Equatable {
+        var number: Int
+        var text: String?
+        var missing: Int?
+        var last: Int
+    }
+
+    @Test("a reader passes over fields that it does not know, and misses optional ones")
+    func versions() throws {
+        let bytes = try CompactEncoder.encode(Newer())
+        let older = try bytes.withUnsafeBytes { try CompactDecoder.decode(Older.self, from: $0) }
+        #expect(older == Older(number: -5, text: "é", missing: nil, last: 7))
+        #expect(try bytes.withUnsafeBytes { try CompactDecoder.decode(Newer.self, from: $0) } == Newer())
+        // A field that must be there is not.
+        let missing = try CompactEncoder.encode(older)
+        #expect(throws: DecodingError.self) {
+            try missing.withUnsafeBytes { try CompactDecoder.decode(Newer.self, from: $0) }
+        }
+    }
+
+    private struct Numbers: Codable, Equatable {
+        var a: Int8 = .min
+        var b: Int16 = .max
+        var c: Int32 = .min
+        var d: Int64 = -(1 << 54)
+        var e: UInt64 = .max
+        var f: UInt8 = 255
+        var g: Double = -0.5
+        var h: [UInt64: String] = [1: "x"]
+        var i: [UInt8] = [0, 255]
+        var j: [Bool?] = [true, nil, false]
+        var k: Set<Int> = [4]
+    }
+
+    @Test("numbers of each width come out as they went in; one that does not fit is refused")
+    func numbers() throws {
+        let bytes = try CompactEncoder.encode(Numbers())
+        #expect(try bytes.withUnsafeBytes { try CompactDecoder.decode(Numbers.self, from: $0) } == Numbers())
+        func refuses<Value: Codable>(_ value: some Codable, as type: Value.Type) throws {
+            let bytes = try CompactEncoder.encode(value)
+            #expect(throws: DecodingError.self) {
+                try bytes.withUnsafeBytes { try CompactDecoder.decode(type, from: $0) }
+            }
+        }
+        try refuses([300], as: [UInt8?].self)
+        try refuses([-1], as: [UInt64].self)
+        try refuses([Int64.max], as: [Int64].self)
+        try refuses([Int64.min], as: [Int].self)
+        try refuses(["x"], as: [Int].self)
+    }
+
+    private struct Nested: Codable {
+        var inner: [Nested]
+    }
+
+    @Test("depth and lengths that a peer claims are bounded, and cost no memory")
+    func bounds() throws {
+        var nested = Nested(inner: [])
+        for _ in 0..<100 { nested = Nested(inner: [nested]) }
+        let deep = try CompactEncoder.encode(nested)
+        #expect(throws: DecodingError.self) {
+            try deep.withUnsafeBytes { try CompactDecoder.decode(Nested.self, from: $0) }
+        }
+        let claims: [[UInt8]] = [
+            [6, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1], [7, 255, 255, 255, 255], [8, 255, 255, 255, 127, 0],
+            [3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1], [], [99], [6], [7, 0, 0, 0, 0, 0],
+        ]
+        for claim in claims {
+            #expect(throws: DecodingError.self) {
+                try claim.withUnsafeBytes { try CompactDecoder.decode([Int].self, from: $0) }
+            }
+            #expect(throws: DecodingError.self) {
+                try claim.withUnsafeBytes { try CompactDecoder.decode(String.self, from: $0) }
+            }
+        }
+    }
+}

@@ -1,0 +1,523 @@
+import Campaigns
+import Delivery
+import Directory
+import Wire
+
+@testable import Gateway
+@testable import PushAPI
+
+/// A message of each case and an answer of each, as gateways could send them.
+///
+/// The names of the cases are enumerations of their own, made from a message by a switch without a default: a new case does
+/// not compile without a name here, and a name without a sample fails a test.
+enum LinkSamples {
+    static let parts = 16
+    static let bucket = Bucket(0x123)
+    static var part: Int { bucket.loop(of: parts) }
+    static let app = AppKey(0xA1B2_C3D4_E5F6_0718)
+    static let cid = DeviceID(high: 0x1111_2222_3333_4444, low: 0x5555_6666_7777_8888)
+    static let task = TaskID(kind: .list, month: 11, day: 23, home: bucket, random: (7, 9))
+    static let time: GatewayTime = 1_795_000_000_000
+    static let message = MessageID(bucket: bucket, acceptedAt: time, digest: 0xDEAD_BEEF)
+
+    static func origin(_ kind: Route.Kind, _ request: UInt64 = 1) -> Origin {
+        Route(kind, node: 1, loop: 3, slot: 5, stamp: 6).origin(request)
+    }
+
+    static var content: MessageContent {
+        var lengths = MessageContent.Lengths()
+        (lengths.payload, lengths.collapseKey, lengths.alertTitle, lengths.alertBody) = (5, 3, 2, 4)
+        (lengths.vendorBody, lengths.vendorCollapseID) = (40, 2)
+        return MessageContent(
+            strategy: .liveElseVendor, timeToLive: 7_200_000,
+            vendor: MessageContent.Vendor(
+                channel: .apns, tokenKind: .alert, activity: 3, pushType: .alert, priority: 10, badge: .add(2),
+                messageIDOffset: 1, badgeOffset: 36),
+            lengths: lengths, arena: (0..<lengths.sum).map { UInt8($0) })
+    }
+
+    static var record: TaskRecord {
+        var record = TaskRecord(
+            id: task, app: app, state: .scheduled, createdAt: time, validUntil: time + 5, scheduleAt: time + 3,
+            group: "spring", content: content)
+        (record.firedAt, record.resumeAt) = (time + 1, time + 2)
+        return record
+    }
+
+    static var broadcast: TaskRecord {
+        let home = app.home
+        var record = TaskRecord(
+            id: TaskID(kind: .app, month: 1, day: 2, home: home, random: (1, 2)), app: app, state: .open,
+            createdAt: time, validUntil: time, content: content)
+        var plan = BroadcastPlan(audience: expression, speed: 500)
+        (plan.number, plan.launchedAt, plan.expiresAt, plan.position) = (9, time, time + 9, 17)
+        record.broadcast = plan
+        return record
+    }
+
+    static var expression: TagExpression {
+        var expression = TagExpression()
+        _ = expression.add(.any, [tag("red"), tag("green")])
+        _ = expression.add(.none, [tag("old")])
+        return expression
+    }
+
+    static func tag(_ text: String) -> TagName { TagName(digest: UInt64(text.utf8.count) << 8 | 1, text: text) }
+
+    static var alias: AliasName {
+        AliasName(high: UInt64(bucket.index) << 52 | 5, low: 6, type: 7, text: "ann")
+    }
+
+    static func withCommand(request: UInt64 = 1, _ body: (PublishCommand) -> Void) {
+        let payload = Array("payload".utf8), key = Array("key".utf8), title = Array("title".utf8)
+        let vendorBody = [UInt8](repeating: 0x61, count: 60), collapse = Array("c".utf8)
+        payload.withUnsafeBytes { payload in
+            key.withUnsafeBytes { key in
+                title.withUnsafeBytes { title in
+                    vendorBody.withUnsafeBytes { vendorBody in
+                        collapse.withUnsafeBytes { collapse in
+                            var command = PublishCommand(
+                                origin: origin(.sender, request), app: app, bucket: bucket, cid: cid, task: task,
+                                messageDigest: 77, strategy: .vendorElseLive, timeToLive: -1, requestKey: (3, 4),
+                                requestDigest: 5, isBulk: true, payload: payload, collapseKey: key, alertTitle: title,
+                                alertBody: payload,
+                                vendor: VendorContent(
+                                    channel: .apns, tokenKind: .voip, activity: 8, pushType: .voip, priority: 5,
+                                    badge: .set(-3), body: vendorBody, messageIDOffset: 28, badgeOffset: 60,
+                                    collapseID: collapse))
+                            command.taskCreatedAt = time
+                            command.isTracked = true
+                            (command.revokes, command.revokedDigest) = (task, 99)
+                            command.firstAckWins = true
+                            body(command)
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    static func batch(_ count: Int, _ origins: (Int) -> Origin = { origin(.sender, UInt64($0)) }) -> CommandBatch {
+        let batch = CommandBatch()
+        for index in 0..<count {
+            withCommand { command in
+                var command = command
+                command.origin = origins(index)
+                batch.append(command)
+            }
+        }
+        return batch
+    }
+
+    static var fanout: Fanout {
+        var revoking = ListTarget(cid: cid, bucket: bucket, digest: 4)
+        revoking.revokedDigest = 5
+        let other = DeviceID(high: 9, low: 10)
+        return Fanout(
+            task: task, app: app, createdAt: time, content: content, isBulk: true,
+            route: origin(.list).route,
+            targets: [(0, revoking), (7, ListTarget(cid: other, bucket: bucket, digest: 6))])
+    }
+
+    static var share: LoopShare { LoopShare(index: part, count: parts) }
+
+    // MARK: Messages
+
+    enum MessageCase: CaseIterable {
+        case publishes, answers, adopt, lease, settle, extend, deviceStatus, trace, receipt, directory, task, list,
+            launched, question, news
+
+        init(_ message: LoopMessage) {
+            switch message {
+            case .publishes: self = .publishes
+            case .answers: self = .answers
+            case .adopt: self = .adopt
+            case .lease: self = .lease
+            case .settle: self = .settle
+            case .extend: self = .extend
+            case .deviceStatus: self = .deviceStatus
+            case .trace: self = .trace
+            case .receipt: self = .receipt
+            case .directory: self = .directory
+            case .task: self = .task
+            case .list: self = .list
+            case .launched: self = .launched
+            case .question: self = .question
+            case .news: self = .news
+            }
+        }
+
+        /// Answers have a form of their own, and a connection goes by a relay.
+        static let unsent: Set<MessageCase> = [.answers, .adopt]
+    }
+
+    static var messages: [LoopMessage] {
+        [
+            .publishes(batch(3)), .list(fanout),
+            .lease(
+                LeaseCommand(
+                    origin: origin(.handoff), channel: .apns, apps: [app], limit: 500, leaseMilliseconds: 30_000,
+                    leaseID: (1, 2))),
+            .lease(
+                LeaseCommand(
+                    origin: origin(.handoff), channel: .apns, apps: nil, limit: 0, leaseMilliseconds: 1,
+                    leaseID: (.max, .max))),
+            .settle(
+                JobResult.Outcome.allCases.map {
+                    JobResult(
+                        job: message, leaseID: (3, 4), outcome: $0, reason: "BadDeviceToken", vendorID: "v",
+                        timestamp: time, retryAfterMilliseconds: 5)
+                }, apps: [app], origin(.handoff)),
+            .extend([ExtendItem(job: message, leaseID: (5, 6))], milliseconds: 7, apps: nil, origin(.handoff)),
+            .deviceStatus(DeviceAddress(app: app, bucket: bucket, cid: cid), origin(.admin)),
+            .trace(message, origin(.admin)),
+            .receipt(
+                ReceiptCommand(
+                    origin: origin(.receipt), app: app, bucket: bucket, cid: cid, timestamp: .max,
+                    transcript: [1, 2, 3], proof: [4, 5],
+                    events: [
+                        ReceiptEvent(kind: .action, message: message, action: 3, at: time),
+                        ReceiptEvent(kind: .shown, message: message),
+                    ])),
+            .launched(broadcast), .news(.jobsAvailable(.apns)), .news(.taskChanged(task)),
+            .news(.tokenRevoked(token)),
+        ]
+            + directorySteps.map { step in
+                let isCount = if case .count = step { true } else { false }
+                return .directory(
+                    DirectoryCommand(
+                        origin: origin(.directory), app: app, bucket: isCount ? Bucket(UInt16(part)) : bucket,
+                        step: step))
+            } + taskCommands.map { .task($0, origin(.task)) }
+    }
+
+    /// Each with the part that it is for.
+    static var sent: [(message: LoopMessage, part: Int)] {
+        messages.map { ($0, part) } + questions.map { (.question($0.question, origin(.task)), $0.part) }
+    }
+
+    enum StepCase: CaseIterable {
+        case reserve, release, members, setAlias, clearAlias, holds, replaceTags, addTag, removeTag, setBlacklisted,
+            setBadge, describe, count
+
+        init(_ step: DirectoryStep) {
+            switch step {
+            case .reserve: self = .reserve
+            case .release: self = .release
+            case .members: self = .members
+            case .setAlias: self = .setAlias
+            case .clearAlias: self = .clearAlias
+            case .holds: self = .holds
+            case .replaceTags: self = .replaceTags
+            case .addTag: self = .addTag
+            case .removeTag: self = .removeTag
+            case .setBlacklisted: self = .setBlacklisted
+            case .setBadge: self = .setBadge
+            case .describe: self = .describe
+            case .count: self = .count
+            }
+        }
+    }
+
+    static var directorySteps: [DirectoryStep] {
+        [
+            .reserve(alias, cid, bucket), .release(alias, [AliasEntry(cid: cid, bucket: bucket, stamp: time)]),
+            .members(alias), .setAlias(cid, alias, stamp: time), .clearAlias(cid, alias, stamp: 0),
+            .holds(cid, alias, stamp: -1), .replaceTags(cid, [tag("a"), tag("bc")]), .addTag(cid, tag("é")),
+            .removeTag(cid, tag("")), .setBlacklisted(cid, true), .setBadge(cid, .add(-4)), .setBadge(cid, .set(5)),
+            .describe(cid), .count(expression, first: part, stride: parts),
+        ]
+    }
+
+    enum CommandCase: CaseIterable {
+        case create, load, change, park, targets, scan, advance, sweep, totals, day, foldable, removeCounters, online,
+            message, stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
+            liveBroadcasts
+
+        init(_ command: TaskCommand) {
+            switch command {
+            case .create: self = .create
+            case .load: self = .load
+            case .change: self = .change
+            case .park: self = .park
+            case .targets: self = .targets
+            case .scan: self = .scan
+            case .advance: self = .advance
+            case .sweep: self = .sweep
+            case .totals: self = .totals
+            case .day: self = .day
+            case .foldable: self = .foldable
+            case .removeCounters: self = .removeCounters
+            case .online: self = .online
+            case .message: self = .message
+            case .stopSingle: self = .stopSingle
+            case .keepSiblings: self = .keepSiblings
+            case .endSibling: self = .endSibling
+            case .settleFirstAck: self = .settleFirstAck
+            case .begin: self = .begin
+            case .end: self = .end
+            case .joinGroup: self = .joinGroup
+            case .group: self = .group
+            case .liveBroadcasts: self = .liveBroadcasts
+            }
+        }
+    }
+
+    static var taskCommands: [TaskCommand] {
+        let call = CallKey(high: UInt64(bucket.index) << 52, low: 8)
+        return [
+            .create(record, requestKey: (call.high, call.low), requestDigest: 3),
+            .create(record, requestKey: (0, 0), requestDigest: 0), .load(task, app), .change(task, app, .cancel),
+            .park(task, app, [cid, .none]), .targets(task, from: .max),
+            .scan(BroadcastScan(record: broadcast, purpose: .close(.expired), buckets: 16..<32, share: share)),
+            .scan(BroadcastScan(record: broadcast, purpose: .enumerate, buckets: 0..<4_096, share: share)),
+            .scan(BroadcastScan(record: broadcast, purpose: .deal, buckets: 5..<5, share: share)),
+            .advance(task, app, position: 4_096, during: .ending), .sweep(task, app, share),
+            .totals(task, app, share), .day(app, day: 20_000), .foldable(today: 20_001),
+            .removeCounters([CounterDay(app: app, day: 3)], share), .online,
+            .message(task, app, cid: cid, bucket: bucket, digest: 4), .stopSingle(task, app),
+            .keepSiblings(task, [cid]), .endSibling(task, app, cid: cid, bucket: bucket, digest: 5),
+            .settleFirstAck(FirstAck(task: task, app: app, message: message)),
+            .begin(call, digest: 6, task, [cid]), .end(call, [outcome(.accepted)]), .end(call, nil),
+            .joinGroup(task, bucket: bucket, owner: (7, 8)), .group(bucket: bucket, owner: (9, .max)),
+            .liveBroadcasts(share),
+        ]
+    }
+
+    static var token: TokenID { TokenID(expiresAt: time, random: .max) }
+
+    // MARK: Questions to the gateway, with the part that each is for
+
+    enum QuestionCase: CaseIterable {
+        case charge, testDevices, revoke, onlinePoints, onlinePeak, startRows
+
+        init(_ question: GatewayQuestion) {
+            switch question {
+            case .charge: self = .charge
+            case .testDevices: self = .testDevices
+            case .revoke: self = .revoke
+            case .onlinePoints: self = .onlinePoints
+            case .onlinePeak: self = .onlinePeak
+            case .startRows: self = .startRows
+            }
+        }
+    }
+
+    static var questions: [(question: GatewayQuestion, part: Int)] {
+        let questions: [GatewayQuestion] =
+            [.revoke(token), .onlinePoints(app), .onlinePeak(app, day: 20_000), .startRows]
+            + testDeviceRequests.map { .testDevices($0, known: [cid], limit: 5) }
+        return questions.map { ($0, 0) } + [(.charge(.tagQuery, app), app.home.loop(of: parts))]
+    }
+
+    enum GatewayAnswerCase: CaseIterable {
+        case charged, testDevices, revoked, onlinePoints, onlinePeak, startRows, busy
+
+        init(_ answer: GatewayAnswer) {
+            switch answer {
+            case .charged: self = .charged
+            case .testDevices: self = .testDevices
+            case .revoked: self = .revoked
+            case .onlinePoints: self = .onlinePoints
+            case .onlinePeak: self = .onlinePeak
+            case .startRows: self = .startRows
+            case .busy: self = .busy
+            }
+        }
+    }
+
+    static var gatewayAnswers: [GatewayAnswer] {
+        var book = TestDeviceBook()
+        book.put(TestDevice(cid: cid, remark: "Ann's", createdAt: time, updatedAt: time), app: app)
+        let results = testDeviceRequests.map { book.perform($0, known: [], limit: 5, now: time).result }
+        var folded = FoldedDays()
+        folded.days = [CounterDay(app: app, day: 4)]
+        folded.totals = [CounterDay(app: app, day: 3)]
+        return [
+            .charged(.dayExceeded), .revoked, .onlinePoints([OnlinePoint(time: time, count: 3)]), .onlinePeak(9),
+            .startRows(folded, revoked: [token]), .busy,
+        ] + results.map { .testDevices($0) }
+    }
+
+    /// One of each kind, as the API parses them.
+    static var testDeviceRequests: [TestDeviceRequest] {
+        let works: [TestDeviceRequest.Work] = [
+            .add([TestDeviceRequest.Item(place: DevicePlace(cid: cid, bucket: bucket), remark: "Ann's")]),
+            .update(cid, "Bob's"), .delete([cid]), .list(TestDeviceRequest.Query(cid: nil, remark: "Ann", page: 2)),
+        ]
+        return works.map { TestDeviceRequest(app: app, work: $0, notCIDs: ["x"]) }
+    }
+
+    // MARK: Answers
+
+    static func outcome(_ code: PublishOutcome.Code) -> PublishOutcome {
+        PublishOutcome(
+            code: code, cid: cid, message: message, task: task, isLive: true, fallback: .armed,
+            fallbackReason: .noToken, timeToLive: -1, isRepeat: true, endedAs: .collapsed)
+    }
+
+    enum AnswerCase: CaseIterable {
+        case published, leased, settled, deviceStatus, trace, directory, task, receipt, gateway
+
+        init(_ answer: LoopAnswer) {
+            switch answer {
+            case .published: self = .published
+            case .leased: self = .leased
+            case .settled: self = .settled
+            case .deviceStatus: self = .deviceStatus
+            case .trace: self = .trace
+            case .directory: self = .directory
+            case .task: self = .task
+            case .receipt: self = .receipt
+            case .gateway: self = .gateway
+            }
+        }
+    }
+
+    static var answers: [LoopAnswer] {
+        let codes: [PublishOutcome.Code] = [
+            .accepted, .unknownDevice, .queueFull, .noToken, .requestConflict, .requestPending, .busy, .storeFailed,
+            .ignored, .stopped, .tooLarge,
+        ]
+        let plain = PublishOutcome(code: .accepted, cid: cid, task: task)
+        var answers: [LoopAnswer] = codes.map { .published(origin(.push), outcome($0)) }
+        answers += [.published(origin(.push), plain), .leased(origin(.handoff), []), .leased(origin(.handoff), [job])]
+        answers.append(
+            .settled(origin(.handoff), [ResultVerdict(job: message, verdict: .stale)]))
+        answers += [
+            .deviceStatus(origin(.admin), cid, .unknown), .deviceStatus(origin(.admin), cid, .unreadable),
+            .deviceStatus(origin(.admin), cid, .known(status)), .trace(origin(.admin), .known(trace)),
+            .trace(origin(.admin), .unknown), .trace(origin(.admin), .unreadable),
+        ]
+        answers += replies.map { .directory(origin(.directory), $0) }
+        answers += taskAnswers.map { .task(origin(.task), $0) }
+        answers += [
+            .receipt(origin(.receipt), .taken(EventVerdict.allCases)), .receipt(origin(.receipt), .refused),
+            .receipt(origin(.receipt), .clockSkew(serverTime: time)), .receipt(origin(.receipt), .busy),
+        ]
+        answers += gatewayAnswers.map { .gateway(origin(.task), $0) }
+        return answers
+    }
+
+    static var job: Job {
+        Job(
+            channel: .apns, message: message, leaseID: (1, .max), leasedUntil: time, task: task, app: app, cid: cid,
+            token: "abcd", tokenKind: .alert, environment: .sandbox, topic: "com.example", pushType: .alert,
+            priority: 10, expiration: 0, collapseID: "c", body: Array("{}".utf8), attempt: 2, acceptedAt: time,
+            dueAt: time + 1)
+    }
+
+    static var status: DeviceStatus {
+        DeviceStatus(
+            app: app, isConnected: true, isReachable: false, isSuspect: true, applicationState: .background,
+            keepsRunning: true, generation: .max, heartbeatSeconds: 30, lastSeenAt: time, lastLoginAt: time,
+            registeredAt: time, queuedMessageCount: 3, queuedByteCount: 4, inFlightCount: 5, nextSequence: 6, badge: -7,
+            pushModeOff: false,
+            tokens: [
+                .init(
+                    channel: .apns, kind: .liveActivity, environment: .production, topic: "t", token: "k",
+                    activity: "match", isQuarantined: true)
+            ],
+            vendorFailure: VendorFailure(
+                message: message, at: time, outcome: .rejected, attempts: 3, reason: "Unregistered"))
+    }
+
+    static var trace: MessageTrace {
+        var trace = MessageTrace(
+            message: message, task: task, cid: cid, app: app, strategy: .liveOnly, isOffline: true, sequence: 8,
+            acceptedAt: time, expiresAt: time + 1, finalState: .handedOff, finalReason: "why",
+            steps: TraceEvent.allCases.map { .init(event: $0, time: time, detail: "\($0)") })
+        (trace.fallback, trace.fallbackReason, trace.channel, trace.attempts) = (.due, .pushModeOff, .apns, 9)
+        return trace
+    }
+
+    enum ReplyCase: CaseIterable {
+        case done, reserved, full, members, aliasSet, late, overtaken, aliasCleared, held, notHeld, tooMany, tooOften,
+            device, count, unknown, failed
+
+        init(_ reply: DirectoryReply) {
+            switch reply {
+            case .done: self = .done
+            case .reserved: self = .reserved
+            case .full: self = .full
+            case .members: self = .members
+            case .aliasSet: self = .aliasSet
+            case .late: self = .late
+            case .overtaken: self = .overtaken
+            case .aliasCleared: self = .aliasCleared
+            case .held: self = .held
+            case .notHeld: self = .notHeld
+            case .tooMany: self = .tooMany
+            case .tooOften: self = .tooOften
+            case .device: self = .device
+            case .count: self = .count
+            case .unknown: self = .unknown
+            case .failed: self = .failed
+            }
+        }
+    }
+
+    static var replies: [DirectoryReply] {
+        let entries = [AliasEntry(cid: cid, bucket: bucket, stamp: time)]
+        return [
+            .done, .reserved(stamp: time), .full(entries), .members([]), .aliasSet(previous: alias, stamp: 1),
+            .aliasSet(previous: nil, stamp: 2), .late, .overtaken, .aliasCleared(stamp: time), .held,
+            .notHeld(isStale: true), .tooMany, .tooOften,
+            .device(
+                DeviceDetail(
+                    aliases: [alias], tags: [tag("x")], badge: -1, isBlacklisted: true, isConnected: true,
+                    isReachable: true, pushModeOff: true, registeredAt: time, lastSeenAt: time, sessionCount: .max,
+                    token: "t", topic: "o")),
+            .count(4_096), .unknown, .failed,
+        ]
+    }
+
+    enum TaskAnswerCase: CaseIterable {
+        case created, conflict, unknown, busy, record, refused, parked, targets, swept, scanned, full, tooLarge, totals,
+            day, foldable, online, begun, ended, done, group, liveBroadcasts
+
+        init(_ answer: TaskAnswer) {
+            switch answer {
+            case .created: self = .created
+            case .conflict: self = .conflict
+            case .unknown: self = .unknown
+            case .busy: self = .busy
+            case .record: self = .record
+            case .refused: self = .refused
+            case .parked: self = .parked
+            case .targets: self = .targets
+            case .swept: self = .swept
+            case .scanned: self = .scanned
+            case .full: self = .full
+            case .tooLarge: self = .tooLarge
+            case .totals: self = .totals
+            case .day: self = .day
+            case .foldable: self = .foldable
+            case .online: self = .online
+            case .begun: self = .begun
+            case .ended: self = .ended
+            case .done: self = .done
+            case .group: self = .group
+            case .liveBroadcasts: self = .liveBroadcasts
+            }
+        }
+    }
+
+    static var taskAnswers: [TaskAnswer] {
+        var totals = TaskTotals()
+        (totals.accepted, totals.failures, totals.actions) = (5, ["BadToken": 2], [3: 4])
+        totals[.delivered] = 3
+        (totals.live.sent, totals.vendor.shown, totals.all.clicked) = (1, 2, 3)
+        var day = DayTotals()
+        (day.messages, day.registered, day.active, day.accumulated) = (totals, 6, 7, 8)
+        var counters = CountersRow(app: app, day: 20_000)
+        (counters.accepted, counters.extra[.sent]) = (9, 10)
+        return [
+            .created(task, isRepeat: true), .conflict, .unknown, .busy, .record(record), .record(broadcast),
+            .refused(.stopped), .parked, .targets([cid], next: 5), .targets([], next: nil), .swept(6),
+            .scanned(7, [cid]), .full, .tooLarge, .totals(totals), .day(day), .foldable([counters]),
+            .online([app: 11]), .begun(task, [cid]), .ended(task, [outcome(.queueFull)]), .done, .group([task]),
+            .liveBroadcasts([AppBroadcasts(app: app, head: 9, records: [broadcast])]),
+        ]
+    }
+}

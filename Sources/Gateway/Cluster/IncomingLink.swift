@@ -1,0 +1,123 @@
+internal import Delivery
+internal import EventLoops
+internal import Wire
+
+/// A connection that another gateway made to this one: its questions come over it, and their answers go back; or a device's
+/// connection that it relays.
+final class IncomingLink: LinkConnection {
+    private(set) var peer: LinkHello?
+    private(set) var port: LinkPort?
+    private let peerAddress: String
+    private var preamble: RelayPreamble?
+
+    init(_ desk: LinkDesk, peerAddress: String) {
+        self.peerAddress = peerAddress
+        super.init(desk)
+    }
+
+    override func take(_ frame: LinkFrame) throws(LinkFault) -> Bool {
+        guard peer != nil else { return try introduce(frame) }
+        switch frame.kind {
+        case .heartbeat: return true
+        case .close:
+            stream?.close(.endOfStream)
+            return true
+        case .publishes, .list, .message:
+            do throws(LinkCodec.Refusal) {
+                desk.take(try LinkCodec.message(frame, desk.codec), part: frame.part, from: self)
+            } catch {
+                guard case .unread(let number) = error else { throw .malformed("a message without a number") }
+                desk.counters.count(.unreadMessages)
+                send(.unread, (0..<4).map { UInt8(truncatingIfNeeded: number >> UInt32(8 * $0)) })
+            }
+            return true
+        default: throw .malformed("a frame of kind \(frame.kind) does not belong here")
+        }
+    }
+
+    // MARK: The first frame
+
+    private func introduce(_ frame: LinkFrame) throws(LinkFault) -> Bool {
+        switch frame.kind {
+        case .hello:
+            guard let hello = LinkHello(frame.body) else { throw .malformed("the Hello cannot be read") }
+            guard isWelcome(hello), let port = desk.admit(self, hello) else { return true }
+            (peer, self.port) = (hello, port)
+            identified()
+            send(.hello, desk.hello(for: hello.node).bytes)
+            return true
+        case .relay:
+            guard let preamble = try? RelayPreamble(frame.body) else { throw .malformed("the preamble cannot be read") }
+            guard isWelcome(preamble.hello) else { return true }
+            self.preamble = preamble
+            return false
+        default: throw .malformed("the first frame says who the peer is")
+        }
+    }
+
+    /// Looks whether the peer may talk to this gateway; says why not.
+    private func isWelcome(_ hello: LinkHello) -> Bool {
+        let settings = desk.settings
+        if hello.cluster != settings.cluster || hello.parts != settings.parts {
+            refuse(
+                .otherCluster,
+                "this is cluster \(settings.cluster) with \(settings.parts) parts, not \(hello.cluster) "
+                    + "with \(hello.parts)")
+        } else if settings.versions.common(with: hello.versions) == nil {
+            refuse(
+                .wrongVersion,
+                "release \(settings.release) speaks versions \(settings.versions.lowest) to "
+                    + "\(settings.versions.version) of the link, release \(hello.release) \(hello.lowestVersion) to "
+                    + "\(hello.version); upgrade one release at a time")
+        } else if hello.wanted != desk.node {
+            refuse(.staleNode, "this is node \(desk.node), not \(hello.wanted)")
+        } else if hello.node == desk.node || !LinkDesk.nodes.contains(hello.node) {
+            refuse(.duplicate, "node \(hello.node) is this gateway's number, or none")
+        } else {
+            return true
+        }
+        return false
+    }
+
+    func refuse(_ code: LinkClose.Code, _ reason: String) {
+        desk.counters.count(.refusedPeers)
+        desk.tell(.refused(peer: peerAddress, code: code, reason: reason))
+        close(code, reason)
+    }
+
+    override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+        let count = super.received(bytes, on: stream)
+        // The preamble may be the last of the bytes.
+        if preamble != nil { stopped(with: UnsafeRawBufferPointer(start: nil, count: 0)) }
+        return count
+    }
+
+    override func stopped(with rest: UnsafeRawBufferPointer) {
+        guard let preamble else { return }
+        self.preamble = nil
+        send(.relayed)
+        guard let connection = detach(rest) else { return }
+        desk.strangerLeft(self)
+        desk.relayArrived(connection, preamble)
+    }
+
+    // MARK: End
+
+    override func released(_ block: LinkBlock) {
+        port?.answersLeft(block)
+        super.released(block)
+    }
+
+    override func ended(_ reason: CloseReason) {
+        if peer == nil {
+            desk.strangerLeft(self)
+            // A stranger, or a gateway with another secret: TLS has let nobody in.
+            if case .tlsFailed(let text) = reason {
+                desk.counters.count(.refusedPeers)
+                desk.tell(.refused(peer: peerAddress, code: nil, reason: "TLS with the cluster's secret: \(text)"))
+            }
+        } else {
+            desk.left(self)
+        }
+    }
+}

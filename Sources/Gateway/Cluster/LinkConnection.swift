@@ -1,0 +1,176 @@
+internal import EventLoops
+internal import Platform
+internal import Wire
+
+/// One connection between two gateways on the link loop: frames in, frames out, heartbeats.
+///
+/// Confined to the link loop, as its subclasses are.
+class LinkConnection: StreamDelegate {
+    // The desk outlives its connections: it ends them before it goes.
+    unowned let desk: LinkDesk
+    private(set) var stream: ByteStream?
+    private let reader = LinkFrameReader()
+    /// Frames that the stream has not taken yet.
+    private var queue: [LinkBlock] = []
+    private var firstQueued = 0
+    /// Bytes of the first queued block that the stream has.
+    private var offset = 0
+    private var lastHeardAt: UInt64 = 0
+    private var lastSaidAt: UInt64 = 0
+    /// What ended the connection, if this side did.
+    private(set) var closing: LinkClose?
+    /// The peer is known: heartbeats run, and frames may be long.
+    private(set) var isIdentified = false
+
+    init(_ desk: LinkDesk) { self.desk = desk }
+
+    func attach(_ connection: DetachedConnection, serverName: String?) {
+        let now = desk.loop.now
+        (lastHeardAt, lastSaidAt) = (now, now)
+        stream = ByteStream(
+            attaching: connection, on: desk.loop, delegate: self, outboxByteLimit: LinkLimits.outboxByteCount,
+            tls: desk.settings.tls, serverName: serverName)
+        stream?.setTimeout(afterMilliseconds: desk.settings.times.identificationMilliseconds)
+    }
+
+    /// The peer said who it is.
+    func identified() {
+        isIdentified = true
+        reader.bodyLimit = LinkLimits.frameByteCount
+        stream?.clearTimeout()
+    }
+
+    // MARK: What subclasses say
+
+    /// Takes a frame; false stops the reading of what follows it.
+    func take(_ frame: LinkFrame) throws(LinkFault) -> Bool { preconditionFailure("override take(_:)") }
+
+    /// The connection is over, once.
+    func ended(_ reason: CloseReason) { preconditionFailure("override ended(_:)") }
+
+    /// This side ends the connection: what its owner expects of it, it does not do any more.
+    func closes() {}
+
+    /// A block went to the stream, or will not go any more.
+    func released(_ block: LinkBlock) { desk.spares.keep(block) }
+
+    // MARK: Input
+
+    override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+        lastHeardAt = desk.loop.now
+        desk.counters.received(bytes.count)
+        do throws(LinkFault) {
+            let count = try reader.read(bytes) { (frame) throws(LinkFault) in
+                // After a Close nothing more is of interest.
+                guard self.stream != nil, self.closing == nil else { return true }
+                return try self.take(frame)
+            }
+            if count < bytes.count { stopped(with: UnsafeRawBufferPointer(rebasing: bytes[count...])) }
+        } catch {
+            close(.malformed, "the peer's bytes are no frames of this link: \(error)")
+        }
+        return bytes.count
+    }
+
+    /// `take` stopped the reading; `rest` came behind its frame.
+    func stopped(with rest: UnsafeRawBufferPointer) {}
+
+    /// Gives the connection away, with bytes that its next owner sees first.
+    func detach(_ rest: UnsafeRawBufferPointer) -> DetachedConnection? {
+        defer { stream = nil }
+        return stream?.detach(unconsumed: rest)
+    }
+
+    func pauseReading() { stream?.pauseReading() }
+
+    func resumeReading() {
+        // The silence was this side's own.
+        lastHeardAt = desk.loop.now
+        stream?.resumeReading()
+    }
+
+    // MARK: Output
+
+    func send(_ block: LinkBlock) {
+        queue.append(block)
+        pump()
+    }
+
+    /// Writes a frame of its own.
+    func send(_ kind: LinkFrame.Kind, _ body: [UInt8] = []) {
+        let block = desk.spares.take()
+        let start = block.beginFrame(kind)
+        block.put(body)
+        block.endFrame(start)
+        send(block)
+    }
+
+    /// Gives the stream what it takes.
+    private func pump() {
+        guard let stream else { return }
+        while firstQueued < queue.count {
+            let block = queue[firstQueued]
+            while offset < block.byteCount {
+                let end = min(block.byteCount, offset + LinkLimits.pieceByteCount)
+                let isTaken = block.withBytes { stream.write(UnsafeRawBufferPointer(rebasing: $0[offset..<end])) }
+                guard isTaken else { return }
+                desk.counters.sent(end - offset)
+                lastSaidAt = desk.loop.now
+                offset = end
+            }
+            offset = 0
+            firstQueued += 1
+            released(block)
+        }
+        queue.removeAll(keepingCapacity: true)
+        firstQueued = 0
+    }
+
+    override func outboxFilled(_ stream: ByteStream) {}
+    override func outboxDrained(_ stream: ByteStream) { pump() }
+
+    // MARK: Time
+
+    func tick(_ now: UInt64) {
+        guard isIdentified, closing == nil, let stream else { return }
+        if now >= lastHeardAt + desk.settings.times.silenceMilliseconds, !stream.isReadingPaused {
+            close(.unavailable, "the peer said nothing for \(now - lastHeardAt) ms")
+            self.stream?.close(.timedOut)
+        } else if firstQueued == queue.count, now >= lastSaidAt + desk.settings.times.heartbeatMilliseconds {
+            send(.heartbeat)
+        }
+    }
+
+    override func timedOut(_ stream: ByteStream) {
+        close(.unavailable, "the peer did not say who it is in time")
+    }
+
+    /// Whether the peer has said something within the bound of silence.
+    var isLively: Bool { desk.loop.now < lastHeardAt + desk.settings.times.silenceMilliseconds }
+
+    // MARK: End
+
+    /// Says why and ends the connection.
+    func close(_ code: LinkClose.Code, _ reason: String) {
+        guard closing == nil, let stream else { return }
+        let close = LinkClose(code: code, reason: reason)
+        closing = close
+        let block = desk.spares.take()
+        let start = block.beginFrame(.close)
+        block.put(close.bytes)
+        block.endFrame(start)
+        // Behind half a frame it would be read as a part of that.
+        if firstQueued == queue.count || offset == 0 { _ = block.withBytes { stream.write($0) } }
+        desk.spares.keep(block)
+        stream.closeAfterFlush()
+        closes()
+    }
+
+    override func closed(_ stream: ByteStream, _ reason: CloseReason) {
+        guard self.stream != nil else { return }
+        self.stream = nil
+        for block in queue[firstQueued...] { released(block) }
+        (queue, firstQueued, offset) = ([], 0, 0)
+        ended(reason)
+    }
+}

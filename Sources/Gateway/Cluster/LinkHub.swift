@@ -1,0 +1,181 @@
+internal import Cryptography
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import Wire
+
+/// The links between this gateway and the others of its cluster, on an event loop of their own.
+///
+/// A loop encodes what it sends into one block for each node and part of a turn; the link loop moves bytes, and keeps what
+/// was asked until its answer is there. What comes in is decoded on the link loop and ends in the parts' mailboxes.
+final class LinkHub: GatewayLinks {
+    /// Where the cluster's port is, with its real number.
+    let address: SocketAddress
+
+    private let loop: EventLoop
+    private let desk: Confined<LinkDesk>
+    private let parcels: Mailbox<LinkParcel>
+    private let socket: ListeningSocket.Handle
+    private let settings: LinkSettings
+    private let ports = LinkPorts()
+    private let spares = SpareBlocks()
+    private let batches: SpareBatches
+    private let counters = LinkCounters()
+    private let resolver = LinkResolver()
+    private let relays = RelayTable()
+    private let node = Lock(0)
+
+    /// Only the link loop touches the value.
+    private struct Confined<Value>: @unchecked Sendable {
+        let value: Value
+    }
+
+    /// Listens on `listen`, and takes nobody before `start`.
+    init(listen: String, settings: LinkSettings, batches: SpareBatches) throws {
+        precondition((1...Route.loopLimit).contains(settings.parts), "a route has room for the number of a part")
+        let listening = ListeningSocket.Handle(try ListeningSocket(listen))
+        (socket, address) = (listening, listening.address)
+        loop = try EventLoop(index: 0, name: "links")
+        (self.settings, self.batches) = (settings, batches)
+        let desk = LinkDesk(
+            loop: loop, settings: settings, ports: ports, spares: spares, batches: batches, counters: counters,
+            resolver: resolver)
+        self.desk = Confined(value: desk)
+        parcels = Mailbox(into: loop, capacity: LinkLimits.parcelCount) { [unowned desk] parcels in
+            desk.send(parcels)
+        }
+    }
+
+    /// Begins to take connections and to make them, as this node.
+    ///
+    /// The receiver is not retained.
+    func start(node: Int, receiver: any LinkReceiver) throws {
+        self.node.withLock { $0 = node }
+        loop.takeOver()
+        try resolver.start()
+        try desk.value.start(node: node, socket: socket, receiver: receiver)
+        try loop.start()
+    }
+
+    /// The node has another number: its lease was lost, and it joined again.
+    func renumber(_ node: Int) {
+        self.node.withLock { $0 = node }
+        loop.submit { [desk] in desk.value.renumber(node) }
+    }
+
+    /// Ends all links; questions that are under way are answered as busy first.
+    func stop() {
+        loop.stop()
+        loop.join()
+        resolver.stop()
+    }
+
+    /// Keeps links to these nodes and to no others; the node's own number among them is passed over.
+    func setPeers(_ peers: [LinkPeer]) { loop.submit { [desk] in desk.value.setPeers(peers) } }
+
+    /// Answers as busy what was asked of a part that the node does not own any more.
+    func forget(part: Int, at node: Int) { loop.submit { [desk] in desk.value.forget(part: part, at: node) } }
+
+    var statistics: LinkStatistics { counters.statistics }
+    func isUp(_ node: Int) -> Bool { ports[node]?.isLinkUp ?? false }
+
+    // MARK: From the loops
+
+    /// Sends messages for a part to its owner and empties the array.
+    ///
+    /// - Returns: false when the link is down or full: the array is as it was, and the caller refuses its messages as for
+    ///   a full mailbox. Otherwise each question has one answer: the owner's, or its busy form.
+    func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool {
+        guard !messages.isEmpty else { return true }
+        guard let port = ports[node], port.mayAsk(byteLimit: settings.waitingByteLimit) else {
+            counters.count(.refusedBatches)
+            return false
+        }
+        let block = spares.take()
+        var remainder = LinkCodec.Remainder()
+        for message in messages {
+            LinkCodec.encode(message, part: part, into: block, &remainder) { port.nextNumber() }
+        }
+        port.enter(block)
+        let parcel = LinkParcel(
+            node: node, isAnswers: false, block: block, questions: remainder.questions, refused: remainder.refused)
+        guard parcels.send(parcel) else {
+            port.leave(block)
+            spares.keep(block)
+            counters.count(.refusedBatches)
+            return false
+        }
+        for message in messages {
+            if case .publishes(let batch) = message { batches.keep(batch) }
+        }
+        messages.removeAll(keepingCapacity: true)
+        return true
+    }
+
+    /// Sends answers to the node that asked; each finds its loop by its route.
+    ///
+    /// The batch stays the caller's.
+    ///
+    /// - Returns: false when the node's link is not there, or takes no more: the node has answered the questions as busy
+    ///   itself then, or will when the link breaks.
+    func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool {
+        guard let port = ports[node], port.mayAnswer(byteLimit: settings.waitingByteLimit) else {
+            counters.count(.refusedBatches)
+            return false
+        }
+        let block = spares.take()
+        LinkCodec.encode(answers, into: block)
+        port.answersEnter(block)
+        guard parcels.send(LinkParcel(node: node, isAnswers: true, block: block)) else {
+            port.answersLeft(block)
+            spares.keep(block)
+            counters.count(.refusedBatches)
+            return false
+        }
+        return true
+    }
+
+    func tell(_ news: GatewayNews) {
+        for node in ports.linked {
+            var messages = [LoopMessage.news(news)]
+            _ = send(&messages, part: 0, to: node)
+        }
+    }
+
+    // MARK: Relays
+
+    /// Passes a device on to the gateway that owns it, over a connection of its own; to be called on `loop`.
+    ///
+    /// When the owner cannot be reached, the device is told to come back.
+    func relay(
+        _ connection: DetachedConnection, hello device: AdoptedHello, isSecure: Bool, to node: Int, on loop: EventLoop,
+        ended: @escaping () -> Void
+    ) {
+        counters.count(.relays)
+        let hello = LinkHello(
+            cluster: settings.cluster, node: self.node.withLock { $0 }, instance: settings.instance, wanted: node,
+            release: settings.release, version: settings.versions.version, lowestVersion: settings.versions.lowest,
+            parts: settings.parts)
+        let preamble = RelayPreamble(
+            hello: hello, peer: connection.peer?.description ?? "", isSecure: isSecure, device: device)
+        let relay = Relay(node: node, table: relays, farewell: Self.farewell, ended: ended)
+        relay.start(
+            connection, on: loop, to: ports[node]?.address, preamble, tls: settings.tls,
+            timeoutMilliseconds: settings.times.identificationMilliseconds)
+    }
+
+    /// What a device is told whose owner cannot be reached.
+    private static let farewell: [UInt8] = {
+        var close = Close()
+        close.code = CloseCode.overloaded.rawValue
+        close.reason = "the gateway that serves this device cannot be reached; come back"
+        // A part is taken over within seconds.
+        (close.retryAfterMinimum, close.retryAfterMaximum) = (200, 2_000)
+        var bytes: [UInt8] = []
+        close.appendFrame(to: &bytes)
+        return bytes
+    }()
+
+    /// Ends the relays to a node that is gone without a word: their devices come back and find the new owner.
+    func closeRelays(to node: Int) { relays.close(node) }
+}

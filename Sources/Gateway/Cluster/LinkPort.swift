@@ -1,0 +1,141 @@
+internal import EventLoops
+internal import Platform
+internal import Synchronization
+
+/// What all loops may know and change of the links with one other node.
+final class LinkPort: Sendable {
+    let node: Int
+    /// Questions may be sent.
+    private let isUp = Atomic<Bool>(false)
+    /// Bytes of questions that wait for the link, and of answers that wait for the other one.
+    private let waiting = Atomic<Int>(0)
+    private let waitingAnswers = Atomic<Int>(0)
+    private let questions = Atomic<Int>(0)
+    private let isAsking = Atomic<Bool>(false)
+    private let numbers = Atomic<UInt32>(0)
+    private let addresses = Lock<[RemoteAddress]>([])
+
+    init(node: Int) { self.node = node }
+
+    // Each is a bound or a hint that may be a moment old, so no ordering is needed: what a loop sends to a link that has
+    // just gone is answered as busy by the link.
+
+    /// Takes room for a block of questions; false when the link is down or full.
+    func mayAsk(byteLimit: Int) -> Bool {
+        isUp.load(ordering: .relaxed) && waiting.load(ordering: .relaxed) < byteLimit
+            && questions.load(ordering: .relaxed) < LinkLimits.questionCount
+    }
+
+    func enter(_ block: LinkBlock) {
+        block.chargedByteCount = block.byteCount
+        waiting.add(block.chargedByteCount, ordering: .relaxed)
+    }
+
+    func leave(_ block: LinkBlock) {
+        waiting.subtract(block.chargedByteCount, ordering: .relaxed)
+        block.chargedByteCount = 0
+    }
+
+    func setUp(_ isUp: Bool) { self.isUp.store(isUp, ordering: .relaxed) }
+    func setQuestions(_ count: Int) { questions.store(count, ordering: .relaxed) }
+    var isLinkUp: Bool { isUp.load(ordering: .relaxed) }
+
+    /// The next frame's number; it comes round after four thousand million of them.
+    func nextNumber() -> UInt32 { numbers.wrappingAdd(1, ordering: .relaxed).newValue }
+
+    // MARK: Answers to the node's own questions
+
+    /// Whether the node's link to this gateway is there and takes answers.
+    func mayAnswer(byteLimit: Int) -> Bool {
+        isAsking.load(ordering: .relaxed) && waitingAnswers.load(ordering: .relaxed) < byteLimit
+    }
+
+    func answersEnter(_ block: LinkBlock) {
+        block.chargedByteCount = block.byteCount
+        waitingAnswers.add(block.chargedByteCount, ordering: .relaxed)
+    }
+
+    func answersLeft(_ block: LinkBlock) {
+        waitingAnswers.subtract(block.chargedByteCount, ordering: .relaxed)
+        block.chargedByteCount = 0
+    }
+
+    func setAsking(_ isAsking: Bool) { self.isAsking.store(isAsking, ordering: .relaxed) }
+
+    // MARK: For relays
+
+    func setAddresses(_ addresses: [RemoteAddress]) { self.addresses.withLock { $0 = addresses } }
+    var address: RemoteAddress? { addresses.withLock { $0.first } }
+}
+
+/// Where a node's cluster listener is: `host:port`, with brackets around an IPv6 address.
+struct LinkAddress: Equatable, Sendable, CustomStringConvertible {
+    let host: String
+    let port: UInt16
+
+    /// `nil` for a text that names no host and port.
+    init?(_ text: String) {
+        guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
+            return nil
+        }
+        var host = text[..<colon]
+        if host.hasPrefix("["), host.hasSuffix("]") {
+            host = host.dropFirst().dropLast()
+        } else if host.contains(":") {
+            return nil
+        }
+        guard !host.isEmpty else { return nil }
+        (self.host, self.port) = (String(host), port)
+    }
+
+    var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+
+    /// An address and no name: nobody has to be asked for it.
+    var isNumeric: Bool {
+        host.contains(":") || host.utf8.allSatisfy { $0 == UInt8(ascii: ".") || 0x30...0x39 ~= $0 }
+    }
+}
+
+/// Asks the system for the addresses of names on a thread of its own, since that may take seconds.
+final class LinkResolver: Sendable {
+    private struct Job: Sendable {
+        let address: LinkAddress
+        let done: @Sendable ([RemoteAddress]) -> Void
+    }
+
+    private struct State {
+        var jobs: [Job] = []
+        var isStopping = false
+    }
+
+    private let state = Monitor(State())
+    private let thread = Lock<Thread?>(nil)
+
+    func start() throws(SystemError) {
+        var started: Thread? = try Thread(named: "link-names") { [state] in
+            while true {
+                let job: Job? = state.wait(while: { $0.jobs.isEmpty && !$0.isStopping }) {
+                    $0.isStopping ? nil : $0.jobs.removeFirst()
+                }
+                guard let job else { return }
+                job.done(Self.resolve(job.address))
+            }
+        }
+        thread.withLock { swap(&$0, &started) }
+    }
+
+    /// The addresses, none when the name has none.
+    static func resolve(_ address: LinkAddress) -> [RemoteAddress] {
+        (try? RemoteAddress.resolve(host: address.host, port: address.port)) ?? []
+    }
+
+    /// `done` runs on the resolver's thread.
+    func resolve(_ address: LinkAddress, done: @escaping @Sendable ([RemoteAddress]) -> Void) {
+        state.broadcast { $0.jobs.append(Job(address: address, done: done)) }
+    }
+
+    func stop() {
+        state.broadcast { $0.isStopping = true }
+        thread.withLock { $0.take() }?.join()
+    }
+}

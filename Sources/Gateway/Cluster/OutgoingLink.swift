@@ -1,0 +1,227 @@
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import Wire
+
+/// This gateway's link to one other: connects, comes back after a break, carries questions there and their answers back.
+///
+/// States: paused (until a time) → resolving → connecting → identifying → up, and from each of them back to paused. A link
+/// that breaks while it is up tries again at once: the answer to that tells a dead process from a cut wire.
+final class OutgoingLink {
+    private enum State {
+        case paused(until: UInt64)
+        case resolving
+        /// Connecting or identifying.
+        case trying(Connection)
+        case up(Connection)
+        case over
+    }
+
+    final class Connection: LinkConnection {
+        /// A connection that says goodbye may outlast its link.
+        private weak var link: OutgoingLink?
+        private let port: LinkPort
+
+        init(_ link: OutgoingLink) {
+            (self.link, port) = (link, link.port)
+            super.init(link.desk)
+        }
+
+        override func handshakeFinished(_ stream: ByteStream) { send(.hello, desk.hello(for: port.node).bytes) }
+        override func take(_ frame: LinkFrame) throws(LinkFault) -> Bool { try link?.take(frame, on: self) ?? true }
+        override func ended(_ reason: CloseReason) { link?.ended(self, reason) }
+        override func closes() { link?.ended(self, .closedHere) }
+        override func released(_ block: LinkBlock) {
+            port.leave(block)
+            super.released(block)
+        }
+    }
+
+    unowned let desk: LinkDesk
+    let node: Int
+    let port: LinkPort
+    private var address: LinkAddress
+    private var state = State.paused(until: 0)
+    private var resolved: [RemoteAddress] = []
+    private var tries = 0
+    private var upSince: UInt64 = 0
+    private var questions = LinkQuestions()
+    /// What the last event said: `nil` before the first one.
+    private var told: (isUp: Bool, wasRefused: Bool)?
+    /// Why the last connection ended, as the peer said.
+    private var lastWord: LinkClose?
+
+    init(_ desk: LinkDesk, node: Int, address: LinkAddress, port: LinkPort) {
+        (self.desk, self.node, self.address, self.port) = (desk, node, address, port)
+    }
+
+    var questionCount: Int { questions.count }
+    var connection: Connection? {
+        switch state {
+        case .trying(let connection), .up(let connection): connection
+        case .paused, .resolving, .over: nil
+        }
+    }
+
+    // MARK: Connecting
+
+    /// The node's address has changed, or may have.
+    func move(to address: LinkAddress) {
+        guard address != self.address else { return }
+        self.address = address
+        resolved = []
+        port.setAddresses([])
+        connection?.close(.unavailable, "the node's address has changed")
+    }
+
+    private func connect() {
+        guard resolved.isEmpty else { return connectNow() }
+        state = .resolving
+        desk.resolve(address) { [weak self] addresses in
+            guard let self, case .resolving = state else { return }
+            resolved = addresses
+            port.setAddresses(addresses)
+            if addresses.isEmpty {
+                down(wasRefused: false, "\(address) has no address")
+            } else {
+                connectNow()
+            }
+        }
+    }
+
+    private func connectNow() {
+        let target = resolved[tries % resolved.count]
+        lastWord = nil
+        do throws(SystemError) {
+            let detached = try DetachedConnection(connectingTo: target)
+            let connection = Connection(self)
+            state = .trying(connection)
+            connection.attach(detached, serverName: LinkDesk.serverName)
+        } catch {
+            down(wasRefused: error.isConnectionRefused, "\(error)")
+        }
+    }
+
+    func tick(_ now: UInt64) {
+        switch state {
+        case .paused(let time): if now >= time { connect() }
+        case .up(let connection), .trying(let connection): connection.tick(now)
+        case .resolving, .over: break
+        }
+        questions.trim()
+    }
+
+    // MARK: Frames
+
+    private func take(_ frame: LinkFrame, on connection: Connection) throws(LinkFault) -> Bool {
+        switch (frame.kind, state) {
+        case (.close, _):
+            lastWord = LinkClose(frame.body) ?? LinkClose(code: .malformed, reason: "the peer closed the link")
+            connection.stream?.close(.endOfStream)
+        case (.heartbeat, .up): break
+        case (.hello, .trying):
+            guard let hello = LinkHello(frame.body) else { throw .malformed("the peer's Hello cannot be read") }
+            guard hello.node == node, hello.cluster == desk.settings.cluster, hello.parts == desk.settings.parts,
+                desk.settings.versions.common(with: hello.versions) != nil
+            else { throw .malformed("the peer is another one than it is said to be") }
+            connection.identified()
+            up(connection, hello)
+        case (.published, .up), (.answer, .up):
+            let isRead = LinkCodec.forEachAnswer(in: frame) { answer in
+                // An answer that is not asked for comes too late, or is none of ours.
+                guard questions.take(answer) else { return desk.counters.count(.strayAnswers) }
+                desk.deliver(answer)
+            }
+            // Its question is answered as busy when the link ends.
+            guard isRead else { throw .malformed("an answer cannot be read") }
+            port.setQuestions(questions.count)
+        case (.unread, .up):
+            guard let number = frame.body.count >= 4 ? frame.body.loadUnaligned(as: UInt32.self) : nil else {
+                throw .malformed("a number is missing")
+            }
+            desk.counters.count(.unreadMessages)
+            answerBusy(questions.takeBusy(number: UInt32(littleEndian: number)))
+        default: throw .malformed("a frame of kind \(frame.kind) does not belong here")
+        }
+        return true
+    }
+
+    private func up(_ connection: Connection, _ hello: LinkHello) {
+        state = .up(connection)
+        upSince = desk.loop.now
+        told = (true, false)
+        port.setUp(true)
+        desk.tell(.up(node: node, release: hello.release))
+    }
+
+    // MARK: Messages
+
+    /// Sends what a loop has encoded; without a link its questions are busy.
+    func send(_ parcel: LinkParcel) {
+        guard case .up(let connection) = state else { return refuse(parcel) }
+        LinkCodec.forEachAsked(in: parcel.block) { asked, number, part in
+            questions.add(asked, number: number, part: part)
+        }
+        for question in parcel.questions { questions.add(question) }
+        port.setQuestions(questions.count)
+        connection.send(parcel.block)
+        for answer in parcel.refused { desk.deliver(answer) }
+    }
+
+    private func refuse(_ parcel: LinkParcel) {
+        port.leave(parcel.block)
+        desk.refuse(parcel)
+    }
+
+    /// A part has moved to another node: what is asked of it here has no answer any more.
+    func forget(part: Int) { answerBusy(questions.takeBusy(part: part)) }
+
+    private func answerBusy(_ answers: [LoopAnswer]) {
+        port.setQuestions(questions.count)
+        desk.counters.count(.busyAnswers, UInt64(answers.count))
+        for answer in answers { desk.deliver(answer) }
+    }
+
+    // MARK: End
+
+    private func ended(_ connection: Connection, _ reason: CloseReason) {
+        guard self.connection === connection else { return }
+        var wasRefused = false
+        if case .failed(let error) = reason { wasRefused = error.isConnectionRefused }
+        down(wasRefused: wasRefused, (lastWord ?? connection.closing).map { "\($0)" } ?? "\(reason)")
+    }
+
+    /// The link is down: every question is answered, and the next try has its time.
+    private func down(wasRefused: Bool, _ reason: String) {
+        if case .over = state { return }
+        let wasUp = if case .up = state { true } else { false }
+        let times = desk.settings.times
+        // At once after a break; then after pauses that double, and differ from node to node. A link that breaks as soon as
+        // it is up is no better than one that does not come up.
+        if wasUp, desk.loop.now >= upSince + times.silenceMilliseconds { tries = 0 }
+        let doubled = times.firstPauseMilliseconds << UInt64(min(max(0, tries - 1), 16))
+        let pause = tries == 0 ? 0 : min(times.longestPauseMilliseconds, doubled)
+        tries += 1
+        if !wasUp { resolved = tries % max(1, resolved.count) == 0 ? [] : resolved }
+        state = .paused(until: desk.loop.now + pause / 2 + UInt64.random(in: 0...pause / 2))
+        port.setUp(false)
+        answerBusy(questions.takeBusy())
+        if told?.isUp ?? true || (wasRefused && told?.wasRefused == false) {
+            told = (false, wasRefused)
+            desk.tell(.down(node: node, wasRefused: wasRefused, reason: reason))
+        }
+    }
+
+    /// Ends the link for good.
+    func stop(_ reason: String) {
+        let connection = connection
+        state = .over
+        port.setUp(false)
+        connection?.close(.unavailable, reason)
+        answerBusy(questions.takeBusy())
+    }
+}
+
+extension LinkHello {
+    var versions: LinkVersions { LinkVersions(version: version, lowest: lowestVersion) }
+}

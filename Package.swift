@@ -108,7 +108,8 @@ let package = Package(
             swiftSettings: common),
         .executableTarget(name: "longwire-apns", dependencies: ["APNsSender"], swiftSettings: common),
         .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
-        .executableTarget(name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator"], swiftSettings: common),
+        .executableTarget(
+            name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator"], swiftSettings: common),
 
         // Tests, one folder a module.
         .target(
@@ -170,6 +171,16 @@ let package = Package(
         .testTarget(
             name: "SimulationTests", dependencies: ["Simulation", "TestKit", "Delivery", "TextForms"],
             path: "Tests/Simulation/SimulationTests", swiftSettings: common),
+        .systemLibrary(
+            name: "CLua", path: "Tests/SimulatedRedis/CLua", pkgConfig: "lua5.1", providers: [.apt(["liblua5.1-0-dev"])]
+        ),
+        .target(
+            name: "SimulatedRedis", dependencies: ["CLua", "Cryptography", "Platform", "Redis"],
+            path: "Tests/SimulatedRedis/SimulatedRedis",
+            swiftSettings: common),
+        .testTarget(
+            name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "Platform", "Redis"],
+            path: "Tests/SimulatedRedis/SimulatedRedisTests", swiftSettings: common),
         .testTarget(
             name: "CommandLineToolTests", dependencies: ["CommandLineTool", "LongwireClient", "Wire"],
             swiftSettings: common),

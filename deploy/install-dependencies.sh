@@ -38,6 +38,7 @@ test_packages=(
     "php-cli|speaks to the gateway as Getui's PHP SDK does"
     "php-curl|the same"
     "redis-server|the store of several gateways; the tests start their own"
+    "liblua5.1-0-dev|runs the scripts that Redis gets in the simulated Redis of the tests"
     "python3-protobuf|the Python client of the integration tests, of the same version as protoc"
 )
 

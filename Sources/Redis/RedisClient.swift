@@ -85,8 +85,14 @@ package final class RedisClient {
     ) throws(RedisError) {
         let missing = replies.indices.filter { replies[$0].fault?.kind == .noScript && commands[$0].script != nil }
         guard !missing.isEmpty else { return }
-        let again = missing.map { commands[$0].withSource }
-        for (place, reply) in zip(missing, try link.connection.run(again, timeoutMilliseconds: timeoutMilliseconds)) {
+        // A wait among them was over before the script ran: it says nothing of what the script writes. `SET` is the write
+        // that a wait waits for (`touchCommand`).
+        let waits = commands.indices.filter {
+            $0 > missing[0] && ["SET", "WAIT", "WAITAOF"].contains(commands[$0].name)
+        }
+        let places = missing + waits
+        let again = places.map { commands[$0].withSource }
+        for (place, reply) in zip(places, try link.connection.run(again, timeoutMilliseconds: timeoutMilliseconds)) {
             replies[place] = reply
         }
     }
@@ -163,6 +169,7 @@ package final class RedisClient {
         var replies = [RedisReply?](repeating: nil, count: requests.count)
         var pending = Array(requests.indices)
         var pause = Limits.retryMilliseconds
+        var redirects = 0
         while !pending.isEmpty {
             var failure: RedisError?
             if !cluster.isKnown {
@@ -193,6 +200,13 @@ package final class RedisClient {
             let now = network.monotonicMilliseconds
             let error = failure ?? .noOwner(slot: requests[pending[0]].slot, "the servers send each other's addresses")
             guard now < deadline, error.isPassing else { throw error }
+            // What was redirected is noted: that server is asked next, and not one whose map may be older.
+            if case .refused(_, let fault) = error, case .moved(_, .some) = fault.kind, redirects < Limits.redirectCount
+            {
+                redirects += 1
+                continue
+            }
+            redirects = 0
             // A server that has moved slots answers at once elsewhere; one that is in trouble needs time.
             if pending.count == before {
                 network.sleep(milliseconds: min(pause, Int(deadline - now)))
@@ -212,11 +226,16 @@ package final class RedisClient {
         let timeout = max(1, min(left, Limits.commandMilliseconds))
         var commands = places.map { requests[$0].command }
         let wanted = minReplicas.map { max($0, cluster.replicaCount(of: address)) }
-        if let wanted { commands.append(waitCommand(wanted, timeoutMilliseconds: timeout / 2)) }
+        if let wanted {
+            commands.append(touchCommand(slot: requests[places[0]].slot))
+            commands.append(waitCommand(wanted, timeoutMilliseconds: timeout / 2))
+        }
         let attempt = try exchange(commands, at: address, timeoutMilliseconds: timeout)
         var failure: RedisError?
         var isDurable = true
-        if let wanted, !Self.isDurable(attempt.replies[places.count], wanted) {
+        if let wanted,
+            attempt.replies[places.count].fault != nil || !Self.isDurable(attempt.replies[places.count + 1], wanted)
+        {
             isDurable = false
             failure = .refused(address, RedisFault("NOREPLICAS fewer than \(wanted) replicas have the rows"))
         }
@@ -226,16 +245,27 @@ package final class RedisClient {
                 guard let (target, isAsking) = redirect(reply, from: address), isAsking, let target else { continue }
                 // The key is at the other server already; the next one of the same slot may not be.
                 var again = [RedisCommand("ASKING"), requests[place].command]
-                if let wanted { again.append(waitCommand(wanted, timeoutMilliseconds: timeout / 2)) }
+                if let wanted {
+                    again += [RedisCommand("ASKING"), touchCommand(slot: requests[place].slot)]
+                    again.append(waitCommand(wanted, timeoutMilliseconds: timeout / 2))
+                }
                 let asked = try exchange(again, at: target, timeoutMilliseconds: timeout)
                 guard asked.replies[1].fault?.isPassing != true else { continue }
-                if let wanted, !Self.isDurable(asked.replies[2], wanted) { continue }
+                if let wanted, asked.replies[3].fault != nil || !Self.isDurable(asked.replies[4], wanted) { continue }
                 replies[place] = asked.replies[1]
             } else if isDurable {
                 replies[place] = reply
             }
         }
         return failure
+    }
+
+    /// A write for a wait to wait for.
+    ///
+    /// Since 7.2 a server waits for what the same connection has written. A command that is repeated on a new connection
+    /// may find its work done and write nothing; the wait would be over at once, whatever the replicas have.
+    package func touchCommand(slot: Int) -> RedisCommand {
+        RedisCommand("SET", RedisSlot.key(in: slot), "1", "PX", "60000")
     }
 
     /// Waits until replicas have what this connection has written; where the server can, until it is on their disks.

@@ -1,3 +1,5 @@
+internal import Platform
+
 /// The hash slots of a Redis Cluster.
 package enum RedisSlot {
     package static let count = 16_384
@@ -20,4 +22,16 @@ package enum RedisSlot {
     }
 
     package static func of(_ key: String) -> Int { of(Array(key.utf8)) }
+
+    /// A key of ours in the slot.
+    static func key(in slot: Int) -> String {
+        if let key = known.withLock({ $0[slot] }) { return key }
+        var number = 0
+        while of("lw:touch:\(number)") != slot { number += 1 }
+        let key = "lw:touch:\(number)"
+        known.withLock { $0[slot] = key }
+        return key
+    }
+
+    private static let known = Lock<[Int: String]>([:])
 }

@@ -176,6 +176,27 @@ struct RedirectTests {
                 == [.status("return 2")])
     }
 
+    @Test("a script that is sent whole is waited for once more")
+    func scriptsWaitedFor() throws {
+        let network = ScriptedNetwork()
+        network.answers[Self.first] = { commands in
+            if commands[0][0] == "INFO" { return Self.map(Self.first) }
+            return commands.map {
+                switch $0[0] {
+                case "EVALSHA": .error(RedisFault("NOSCRIPT No matching script"))
+                case "WAIT": .integer(1)
+                default: .status("ran")
+                }
+            }
+        }
+        let request = RedisRequest(
+            RedisCommand(RedisScript("return 2"), keys: [Array("foo".utf8)]), slot: RedisSlot.of("foo"))
+        let deadline = network.now + 1_000
+        #expect(
+            try make(network).run([request], isDurable: true, minReplicas: 1, deadline: deadline) == [.status("ran")])
+        #expect(network.log.count == 2 && network.log.allSatisfy { $0.contains("; WAIT 1 ") })
+    }
+
     @Test("a server without cluster mode leads to its primary")
     func plain() throws {
         let network = ScriptedNetwork()

@@ -1,0 +1,263 @@
+// Several primaries with their replicas in one process, over one simulated clock and from one seed.
+//
+// A call is what a client does with one connection: it sends some commands in one write and waits for all replies. The
+// cluster runs them at once, or it lets something go wrong. Time passes by calls and by `sleep`, and by nothing else.
+//
+// Replication: a primary appends each command's effects to its history; a replica has taken over a part of it. WAIT lets
+// the replicas take over the rest, unless they are slow, cut off, stalled or down. A failover makes a replica the primary
+// with what it has: everything behind that is lost. A former primary may go on for a while without knowing it.
+//
+// Chance: each key's tag has a generator of its own, so that what happens to the calls of one thread does not depend on
+// those of another.
+
+internal import Glibc
+internal import Platform
+
+package final class SimulatedCluster: Sendable {
+    package struct Layout: Sendable {
+        package var primaries = 3
+        package var replicas = 1
+        /// Without slots: one primary and its replicas.
+        package var isCluster = true
+        /// Redis 7.2 and later: WAIT waits for what this connection wrote.
+        ///
+        /// Before, it waits for what was there at the
+        /// connection's last command, of whatever kind.
+        package var waitsForWritesOnly = false
+        package init() {}
+    }
+
+    struct Connection {
+        var server: Int
+        var life: Int
+        var isAsking = false
+        var isOpen = true
+        /// How much of the history WAIT waits for.
+        var offset = 0
+    }
+
+    struct Shard {
+        var members: [Int]
+        var primary: Int
+        var epoch: Int
+    }
+
+    /// Everything, behind one lock.
+    struct World {
+        var layout: Layout
+        var servers: [Server] = []
+        var shards: [Shard] = []
+        /// The shard of each slot.
+        var slots: [Int] { didSet { spans = Self.spans(of: slots) } }
+        /// Runs of slots with the same owner.
+        private(set) var spans: [Span] = []
+        /// Slots on their way: from, to.
+        var moving: [Int: (source: Int, target: Int)] = [:]
+        var connections: [Int: Connection] = [:]
+        var lastConnection = 0
+        var now: Int64 = 0
+        var rates = FaultRates.none
+        var seed: UInt64
+        var chances: [Bytes: Chance] = [:]
+        var downUntil: Int64 = 0
+        /// Calls so far, by the name of their first command.
+        var callCounts: [String: Int] = [:]
+        /// Faults that happened, by name.
+        var faultCounts: [String: Int] = [:]
+
+        struct Span {
+            var first: Int
+            var last: Int
+            var shard: Int
+        }
+
+        init(layout: Layout, seed: UInt64) { (self.layout, self.seed, slots) = (layout, seed, []) }
+
+        private static func spans(of slots: [Int]) -> [Span] {
+            var spans: [Span] = []
+            for (slot, shard) in slots.enumerated() {
+                if let last = spans.indices.last, spans[last].shard == shard {
+                    spans[last].last = slot
+                } else {
+                    spans.append(Span(first: slot, last: slot, shard: shard))
+                }
+            }
+            return spans
+        }
+    }
+
+    private let world: Lock<World>
+    /// What a server's clock says at the begin.
+    package static let startOfTime: Int64 = 1_790_000_000_000
+
+    package init(seed: UInt64, layout: Layout = Layout()) {
+        var world = World(layout: layout, seed: seed)
+        let primaries = layout.isCluster ? layout.primaries : 1
+        for number in 0..<primaries * (1 + layout.replicas) {
+            let shard = number % primaries
+            world.servers.append(
+                Server(
+                    number: number, shard: shard, primary: number < primaries ? nil : shard,
+                    settings: [
+                        "appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction",
+                        "maxmemory": "0",
+                        "cluster-enabled": layout.isCluster ? "yes" : "no", "save": "",
+                        "min-replicas-to-write": "0", "proto-max-bulk-len": "536870912",
+                        "client-query-buffer-limit": "1073741824", "lua-time-limit": "5000", "timeout": "0",
+                        "no-appendfsync-on-rewrite": "no", "aof-load-truncated": "yes",
+                    ]))
+        }
+        world.shards = (0..<primaries).map { shard in
+            Shard(members: world.servers.filter { $0.shard == shard }.map(\.number), primary: shard, epoch: shard + 1)
+        }
+        world.slots = (0..<Slots.count).map { $0 * primaries / Slots.count }
+        self.world = Lock(world)
+    }
+
+    func withWorld<Result>(_ body: (inout World) -> Result) -> Result { world.withLock { body(&$0) } }
+
+    // MARK: What clients do
+
+    package var milliseconds: Int64 { world.withLock { $0.now } }
+
+    package func sleep(milliseconds: Int) {
+        world.withLock { $0.now += Int64(max(milliseconds, 0)) }
+        // Others get their turn: this thread may do nothing but wait for one of them.
+        usleep(20)
+    }
+
+    /// Opens a connection; its number.
+    package func connect(host: String, port: Int, timeout: Int) throws(CallFailure) -> Int {
+        try world.withLock { world throws(CallFailure) in try world.connect(host: host, port: port, timeout: timeout) }
+    }
+
+    package func close(_ connection: Int) { world.withLock { $0.connections[connection] = nil } }
+
+    /// Runs commands in one write; their replies.
+    package func run(_ connection: Int, _ commands: [[Bytes]], timeout: Int) throws(CallFailure) -> [Reply] {
+        try world.withLock { world throws(CallFailure) in try world.call(connection, commands, timeout: timeout) }
+    }
+
+    // MARK: What a test does
+
+    package var rates: FaultRates {
+        get { world.withLock { $0.rates } }
+        set { world.withLock { $0.rates = newValue } }
+    }
+    package var addresses: [(host: String, port: Int)] { world.withLock { $0.servers.map { ($0.host, $0.port) } } }
+    package var serverCount: Int { world.withLock { $0.servers.count } }
+    package var faultCounts: [String: Int] { world.withLock { $0.faultCounts } }
+    package var callCounts: [String: Int] { world.withLock { $0.callCounts } }
+    package var shardCount: Int { world.withLock { $0.shards.count } }
+    package func primary(of shard: Int) -> Int { world.withLock { $0.shards[shard].primary } }
+    package func shard(of key: String) -> Int {
+        world.withLock { $0.layout.isCluster ? $0.slots[Slots.slot(of: Bytes(key.utf8))] : 0 }
+    }
+    package static func slot(of key: String) -> Int { Slots.slot(of: Bytes(key.utf8)) }
+
+    /// What a key holds on its present primary, past all faults: the reply of one command.
+    package func look(_ words: String...) -> Reply { look(words) }
+
+    package func look(_ words: [String]) -> Reply {
+        world.withLock { world in
+            let words = words.map { Bytes($0.utf8) }
+            guard let key = Keyspace.keys(of: words).first else { return .null }
+            let shard = world.layout.isCluster ? world.slots[Slots.slot(of: key)] : 0
+            var data = world.servers[world.shards[shard].primary].data
+            return data.run(words, at: Self.startOfTime + world.now)
+        }
+    }
+
+    package func setSetting(_ name: String, _ value: String, on server: Int? = nil) {
+        world.withLock { world in
+            for number in world.servers.indices where server == nil || server == number {
+                world.servers[number].settings[name] = value
+            }
+        }
+    }
+
+    package func setOutOfMemory(_ isOut: Bool) {
+        world.withLock { world in
+            for number in world.servers.indices { world.servers[number].data.isOutOfMemory = isOut }
+        }
+    }
+
+    package func forgetScripts() {
+        world.withLock { world in
+            for number in world.servers.indices { world.servers[number].data.forgetScripts() }
+        }
+    }
+
+    package func advance(milliseconds: Int) { world.withLock { $0.now += Int64(milliseconds) } }
+
+    /// SIGKILL: every connection breaks; what ran stays, since the server syncs before it replies.
+    package func kill(_ server: Int) { world.withLock { $0.servers[server].crash() } }
+
+    /// Starts again; it answers `-LOADING` for a while.
+    package func start(_ server: Int, loadingFor milliseconds: Int = 0) {
+        world.withLock { world in
+            world.servers[server].isUp = true
+            world.servers[server].loadingUntil = world.now + Int64(milliseconds)
+            world.rejoin(server)
+        }
+    }
+
+    /// SIGSTOP for a while: what clients send runs when it goes on.
+    package func stall(_ server: Int, for milliseconds: Int) {
+        world.withLock { $0.servers[server].stalledUntil = $0.now + Int64(milliseconds) }
+    }
+
+    package func setCutOff(_ replica: Int, _ isCutOff: Bool) {
+        world.withLock { $0.servers[replica].isCutOff = isCutOff }
+    }
+
+    package func setDown(for milliseconds: Int) { world.withLock { $0.downUntil = $0.now + Int64(milliseconds) } }
+
+    /// A replica of the shard becomes its primary.
+    ///
+    /// - Parameters:
+    ///   - shard: which.
+    ///   - replica: which one; otherwise the one that has most, as an election prefers it.
+    ///   - isGraceful: it takes over everything first, as CLUSTER FAILOVER does.
+    ///   - forgetsOld: the old primary, if it runs, is not told of it before `mend`.
+    /// - Returns: whether there was a replica to promote.
+    @discardableResult
+    package func failOver(_ shard: Int, to replica: Int? = nil, isGraceful: Bool = false, forgetsOld: Bool = false)
+        -> Bool
+    {
+        world.withLock { $0.failOver(shard, to: replica, isGraceful: isGraceful, forgetsOld: forgetsOld) }
+    }
+
+    /// Everything runs, is linked and agrees again.
+    package func mend() { world.withLock { $0.mend() } }
+
+    /// Begins to move a slot; `moveKeys` and `finishMove` go on.
+    package func beginMove(slot: Int, to shard: Int) {
+        world.withLock { world in
+            guard world.layout.isCluster, world.slots[slot] != shard, world.moving[slot] == nil else { return }
+            world.moving[slot] = (world.slots[slot], shard)
+        }
+    }
+
+    /// Moves some of its keys; how many are left.
+    @discardableResult
+    package func moveKeys(slot: Int, count: Int = .max) -> Int {
+        world.withLock { $0.moveKeys(slot: slot, count: count) }
+    }
+
+    package func finishMove(slot: Int) {
+        world.withLock { world in
+            _ = world.moveKeys(slot: slot, count: .max)
+            if let move = world.moving.removeValue(forKey: slot) { world.slots[slot] = move.target }
+        }
+    }
+
+    /// Whether all copies of each shard hold the same.
+    package var copiesAgree: Bool {
+        world.withLock { world in
+            world.shards.allSatisfy { shard in
+                shard.members.allSatisfy { world.servers[$0].data == world.servers[shard.primary].data }
+            }
+        }
+    }
+}

@@ -106,10 +106,14 @@ let package = Package(
             name: "CommandLineTool",
             dependencies: ["LongwireClient", "LoadGenerator", "TextForms", "Wire", "Cryptography"],
             swiftSettings: common),
+        .target(
+            name: "StoreCopying",
+            dependencies: ["CommandLineTool", "MessageStore", "Delivery", "Wire", "Cryptography", "Platform"],
+            swiftSettings: common),
         .executableTarget(name: "longwire-apns", dependencies: ["APNsSender"], swiftSettings: common),
         .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
         .executableTarget(
-            name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator"], swiftSettings: common),
+            name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator", "StoreCopying"], swiftSettings: common),
 
         // Tests, one folder a module.
         .target(
@@ -181,6 +185,10 @@ let package = Package(
         .testTarget(
             name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "Platform", "Redis"],
             path: "Tests/SimulatedRedis/SimulatedRedisTests", swiftSettings: common),
+        .testTarget(
+            name: "StoreCopyingTests",
+            dependencies: ["StoreCopying", "CommandLineTool", "MessageStore", "Delivery", "Wire", "TestKit"],
+            swiftSettings: common),
         .testTarget(
             name: "CommandLineToolTests", dependencies: ["CommandLineTool", "LongwireClient", "Wire"],
             swiftSettings: common),

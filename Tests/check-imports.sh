@@ -37,7 +37,8 @@ CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworki
 LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire
 longwire-apns: APNsSender Glibc
 longwired: Gateway Glibc
-longwire: CommandLineTool Glibc LoadGenerator
+StoreCopying: CommandLineTool Cryptography Delivery MessageStore Platform Wire
+longwire: CommandLineTool Glibc LoadGenerator StoreCopying
 '
 
 # A C module has one wrapper: no two lines of the rules $1 may name it.

@@ -30,9 +30,17 @@ package enum CommandLineTool {
     }
 
     /// Runs one command line, given without the program's own name, and says how to exit.
-    package static func run(_ arguments: [String], in context: CommandContext = .process) -> ExitCode {
+    ///
+    /// - Parameters:
+    ///   - arguments: the words.
+    ///   - more: commands of other modules: what a client's library may not need is not in this one.
+    ///   - context: the surroundings.
+    /// - Returns: how to exit; failures have been told.
+    package static func run(
+        _ arguments: [String], with more: [CommandSyntax] = [], in context: CommandContext = .process
+    ) -> ExitCode {
         do {
-            return try dispatch(arguments, context)
+            return try dispatch(arguments, commands + more, context)
         } catch let failure as CommandFailure {
             context.complain("longwire: \(failure.message)")
             return failure.code
@@ -42,19 +50,21 @@ package enum CommandLineTool {
         }
     }
 
-    private static func dispatch(_ arguments: [String], _ context: CommandContext) throws -> ExitCode {
+    private static func dispatch(
+        _ arguments: [String], _ commands: [CommandSyntax], _ context: CommandContext
+    ) throws -> ExitCode {
         guard let first = arguments.first else {
-            context.complain(overview)
+            context.complain(overview(commands))
             return .usage
         }
         switch first {
         case "-h", "--help":
-            context.write(overview)
+            context.write(overview(commands))
             return .done
-        case "--version": return try dispatch(["version"], context)
+        case "--version": return try dispatch(["version"], commands, context)
         case "help":
-            guard arguments.count > 1 else { return try dispatch(["--help"], context) }
-            return try dispatch(Array(arguments.dropFirst()) + ["--help"], context)
+            guard arguments.count > 1 else { return try dispatch(["--help"], commands, context) }
+            return try dispatch(Array(arguments.dropFirst()) + ["--help"], commands, context)
         default: break
         }
         for command in commands {
@@ -78,7 +88,7 @@ package enum CommandLineTool {
         throw CommandFailure.usage("say which: \(family.map { "longwire \($0.name)" }.joined(separator: ", "))")
     }
 
-    static var overview: String {
+    private static func overview(_ commands: [CommandSyntax]) -> String {
         let list = commands.map { "  \(CommandSyntax.pad($0.name, 16))\($0.summary)" }
         return
             (["Talks to a Longwire gateway: as a device, as a publisher, as a sender service.", ""]

@@ -1,17 +1,17 @@
 internal import TextForms
 
 /// What one subcommand accepts; its help text is made from the same description, so the two cannot drift apart.
-struct CommandSyntax: Sendable {
-    struct Option: Sendable {
+package struct CommandSyntax: Sendable {
+    package struct Option: Sendable {
         let name: String
         /// `nil`: a flag without a value.
         let placeholder: String?
         let help: String
 
-        static func flag(_ name: String, _ help: String) -> Option {
+        package static func flag(_ name: String, _ help: String) -> Option {
             Option(name: name, placeholder: nil, help: help)
         }
-        static func value(_ name: String, _ placeholder: String, _ help: String) -> Option {
+        package static func value(_ name: String, _ placeholder: String, _ help: String) -> Option {
             Option(name: name, placeholder: placeholder, help: help)
         }
     }
@@ -24,6 +24,14 @@ struct CommandSyntax: Sendable {
     /// Paragraphs behind the options.
     var notes: [String] = []
     let run: @Sendable (ParsedArguments, CommandContext) throws -> ExitCode
+
+    package init(
+        name: String, summary: String, operands: [(name: String, help: String)] = [], options: [Option] = [],
+        notes: [String] = [], run: @escaping @Sendable (ParsedArguments, CommandContext) throws -> ExitCode
+    ) {
+        (self.name, self.summary, self.operands, self.options) = (name, summary, operands, options)
+        (self.notes, self.run) = (notes, run)
+    }
 
     private static let helpOption = Option.flag("help", "Show this text.")
 
@@ -115,16 +123,16 @@ struct CommandSyntax: Sendable {
 }
 
 /// The words of one command line, checked against its syntax.
-struct ParsedArguments {
+package struct ParsedArguments {
     var wantsHelp = false
     var flags: Set<String> = []
     var values: [String: [String]] = [:]
-    var operands: [String] = []
+    package fileprivate(set) var operands: [String] = []
 
     func has(_ flag: String) -> Bool { flags.contains(flag) }
 
     /// The last one given: a later option overrides an earlier one.
-    func text(_ name: String) -> String? { values[name]?.last }
+    package func text(_ name: String) -> String? { values[name]?.last }
 
     func all(_ name: String) -> [String] { values[name] ?? [] }
 

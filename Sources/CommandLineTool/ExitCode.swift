@@ -12,12 +12,14 @@ package enum ExitCode: Int32, Sendable {
 }
 
 /// Ends a command with a message for the terminal.
-struct CommandFailure: Error, Equatable {
+package struct CommandFailure: Error, Equatable {
     let code: ExitCode
     let message: String
 
-    static func usage(_ message: String) -> CommandFailure { CommandFailure(code: .usage, message: message) }
-    static func refused(_ message: String) -> CommandFailure { CommandFailure(code: .refused, message: message) }
+    package static func usage(_ message: String) -> CommandFailure { CommandFailure(code: .usage, message: message) }
+    package static func refused(_ message: String) -> CommandFailure {
+        CommandFailure(code: .refused, message: message)
+    }
     static func unreachable(_ message: String) -> CommandFailure {
         CommandFailure(code: .unreachable, message: message)
     }

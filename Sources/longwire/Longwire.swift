@@ -1,6 +1,7 @@
 internal import CommandLineTool
 internal import Glibc
 internal import LoadGenerator
+internal import StoreCopying
 
 @main
 struct Longwire {
@@ -9,6 +10,6 @@ struct Longwire {
         let arguments = Array(CommandLine.arguments.dropFirst())
         // The load generator has a parser and exit codes of its own.
         if arguments.first == "bench" { exit(LoadGenerator.run(arguments: Array(arguments.dropFirst()))) }
-        exit(CommandLineTool.run(arguments).rawValue)
+        exit(CommandLineTool.run(arguments, with: StoreCommands.all).rawValue)
     }
 }

@@ -13,10 +13,10 @@ struct SimulatedClusterTests {
     private struct Rig {
         let cluster: SimulatedCluster
         let client: RedisClient
-        init(seed: UInt64 = 1, _ layout: SimulatedCluster.Layout = .init()) {
+        init(seed: UInt64 = 1, _ layout: SimulatedCluster.Layout = .init(), _ mutation: Mutation = .init()) {
             cluster = SimulatedCluster(seed: seed, layout: layout)
             let network = SimulatedNetwork(cluster)
-            client = RedisClient(RedisCluster(seeds: network.seeds, network: network))
+            client = RedisClient(RedisCluster(seeds: network.seeds, network: MutatingNetwork(network, mutation)))
         }
         var deadline: UInt64 { client.cluster.network.monotonicMilliseconds + 60_000 }
         func run(_ words: String..., isDurable: Bool = false) throws -> RedisReply {
@@ -154,13 +154,39 @@ struct SimulatedClusterTests {
     ///
     /// Method: counters that only rise, each set to the
     /// next number by a write that is repeated until it is durable, while servers die, stop, part and take over.
-    @Test("durable writes survive everything", arguments: Array(1...40) + [192] as [UInt64])
+    @Test("durable writes survive everything", arguments: Array(1...40) + [162, 192] as [UInt64])
     func durableWrites(seed: UInt64) throws {
+        #expect(try Self.lost(seed: seed, Mutation()) == [])
+    }
+
+    @Test("a planted fault loses what was durable", arguments: PlantedFault.all)
+    private func planted(fault: PlantedFault) throws {
+        #expect(try Self.lost(seed: fault.seed, Mutation()) == [])
+        #expect(try Self.lost(seed: fault.seed, fault.mutation) != [])
+    }
+
+    private struct PlantedFault: CustomTestStringConvertible {
+        var name: String
+        var mutation: Mutation
+        /// One of those that show it.
+        var seed: UInt64
+        var testDescription: String { name }
+
+        static let all = [
+            PlantedFault(name: "waits unchecked", mutation: .waitsUnchecked, seed: 4),
+            PlantedFault(name: "waits for nobody", mutation: .waitsForNobody, seed: 4),
+            PlantedFault(name: "no write before a wait", mutation: .waitsUntouched, seed: 162),
+            PlantedFault(name: "no wait behind a script sent whole", mutation: .scriptsUnwaited, seed: 4),
+        ]
+    }
+
+    /// Writes that were durable and are not there in the end.
+    private static func lost(seed: UInt64, _ mutation: Mutation) throws -> [String] {
         var layout = SimulatedCluster.Layout()
         layout.isCluster = seed % 4 != 0
         layout.replicas = 1 + Int(seed % 2)
         layout.waitsForWritesOnly = seed % 3 == 0
-        let rig = Rig(seed: seed, layout)
+        let rig = Rig(seed: seed, layout, mutation)
         rig.cluster.rates = .all(oneIn: 40)
         var chance = Chance(seed: seed)
         var durable: [String: Int] = [:]
@@ -191,7 +217,6 @@ struct SimulatedClusterTests {
             let request = RedisRequest(command, slot: SimulatedCluster.slot(of: name))
             do {
                 let reply = try rig.client.run([request], isDurable: true, minReplicas: 1, deadline: rig.deadline)[0]
-                #expect(reply.fault == nil, "\(reply)")
                 if reply.fault == nil { durable[name] = number }
             } catch {
                 // Nothing is promised, and nothing may go back either.
@@ -200,15 +225,15 @@ struct SimulatedClusterTests {
         }
         rig.cluster.rates = .none
         rig.cluster.mend()
-        for (name, number) in durable {
-            for words in [["GET", "\(name)s"], ["HGET", "\(name)h", "v"]] {
+        return durable.sorted { $0.key < $1.key }.flatMap { name, number in
+            [["GET", "\(name)s"], ["HGET", "\(name)h", "v"]].compactMap { words in
                 let reply = rig.cluster.look(words)
-                guard case .bulk(let bytes) = reply, let found = Int(String(decoding: bytes, as: UTF8.self)),
+                if case .bulk(let bytes) = reply, let found = Int(String(decoding: bytes, as: UTF8.self)),
                     found >= number
-                else {
-                    Issue.record("seed \(seed): \(name) is \(reply), and \(number) was durable")
-                    continue
+                {
+                    return nil
                 }
+                return "\(name) is \(reply), and \(number) was durable"
             }
         }
     }

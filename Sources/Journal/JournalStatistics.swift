@@ -13,7 +13,7 @@ package struct JournalStatistics: Sendable, Equatable {
 
     package init() {}
 
-    mutating func add(batches: Int, bytes: Int, microseconds: UInt64) {
+    package mutating func add(batches: Int, bytes: Int, microseconds: UInt64) {
         batchCount += batches
         groupCount += 1
         byteCount += bytes

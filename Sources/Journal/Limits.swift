@@ -18,7 +18,7 @@ package enum Limits {
     static let loadSampleNanoseconds: UInt64 = 100_000_000
     /// How long batches that nobody waits for are kept back for company, and how many bytes of them.
     package static let unawaitedMilliseconds: UInt64 = 4
-    static let unawaitedByteCount = 1 << 20
+    package static let unawaitedByteCount = 1 << 20
     /// Bytes handed over and not yet synced, all shards together; past it publishes are refused.
     package static let uncommittedByteCount = 64 << 20
     /// Powers of two of microseconds in the histogram of commit times; the last one is about 8 s and more.

@@ -35,6 +35,21 @@ struct CountStamp: Equatable {
     }
 }
 
+/// Where the rows are that a replay finds, each with its prefix and its stamp.
+protocol StoredRows: AnyObject {
+    /// Lends the bytes of a row as they are stored; does not call `body` for a row that is not there.
+    func withStored(_ key: StoreKey, _ body: (UnsafeRawBufferPointer) -> Void) throws(StoreError)
+}
+
+extension RowDatabase: StoredRows {
+    func withStored(_ key: StoreKey, _ body: (UnsafeRawBufferPointer) -> Void) throws(StoreError) {
+        let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.rowKeyByteCount, alignment: 8)
+        defer { bytes.deallocate() }
+        if let start = bytes.baseAddress { KeyCoding.write(key, to: start) }
+        _ = try get(UnsafeRawBufferPointer(bytes), in: family(of: key.table), body)
+    }
+}
+
 /// The rows of counts of a journal that is replayed; the starting thread's own.
 ///
 /// They stay in memory for the whole replay, one for each bucket, app and day that the journal names.
@@ -51,7 +66,7 @@ struct CountReplay: ~Copyable {
         var isChanged = false
     }
 
-    private let database: RowDatabase
+    private let stored: any StoredRows
     private let run: UInt64
     private var rows: [Row] = []
     private var places: [StoreKey: Int] = [:]
@@ -59,7 +74,7 @@ struct CountReplay: ~Copyable {
     /// A change could not be read.
     private(set) var isDamaged = false
 
-    init(_ database: RowDatabase, run: UInt64) { (self.database, self.run) = (database, run) }
+    init(_ stored: any StoredRows, run: UInt64) { (self.stored, self.run) = (stored, run) }
 
     /// Takes one operation, in the order of the journal.
     ///
@@ -98,21 +113,13 @@ struct CountReplay: ~Copyable {
     }
 
     private func load(_ key: StoreKey) throws(StoreError) -> Row {
-        var bytes = [UInt8](repeating: 0, count: KeyCoding.rowKeyByteCount)
-        bytes.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(key, to: start) } }
         var row = Row(key: key)
-        var failure: StoreError?
-        bytes.withUnsafeBytes { keyBytes in
-            do throws(StoreError) {
-                _ = try database.get(keyBytes, in: database.family(of: key.table)) { stored in
-                    guard stored.count >= KeyCoding.rowPrefixByteCount else { return }
-                    let (value, stamp) = CountStamp.read(stored)
-                    row.value = Array(value)
-                    if let stamp, stamp.run == run { row.known = stamp.ticket }
-                }
-            } catch { failure = error }
+        try stored.withStored(key) { stored in
+            guard stored.count >= KeyCoding.rowPrefixByteCount else { return }
+            let (value, stamp) = CountStamp.read(stored)
+            row.value = Array(value)
+            if let stamp, stamp.run == run { row.known = stamp.ticket }
         }
-        if let failure { throw failure }
         return row
     }
 

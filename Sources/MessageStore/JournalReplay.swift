@@ -160,7 +160,7 @@ final class JournalReplay: @unchecked Sendable {
 
 extension Operation {
     /// `nil` when the table or the bucket is none that this version knows.
-    fileprivate var storeKey: StoreKey? {
+    var storeKey: StoreKey? {
         guard let bucket = Bucket(exactly: UInt64(bucket)), let table = StoreKey.Table(rawValue: table) else {
             return nil
         }

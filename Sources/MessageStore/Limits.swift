@@ -96,4 +96,46 @@ package enum Limits {
     static let spareSegmentCount = 2
     /// The spiller looks after ages and periods this often.
     static let spillerTickMilliseconds: UInt64 = 500
+
+    // MARK: Redis
+
+    /// A batch of the log, its headers included: as the largest segment of the embedded engine takes one.
+    static let logBatchByteCount = (8 << 20) - 64
+    /// Publishes are refused once a group has been on its way to Redis for so long.
+    static let stuckMilliseconds: UInt64 = 1_000
+    /// One try of a commit: a server that has not answered by then counts as gone.
+    static let commitMilliseconds = 2_500
+    /// Within it, how long a server waits for its replicas before it says how many have it.
+    static let replicaMilliseconds = 500
+    /// Trouble with commits that goes on is reported this often.
+    static let reportMilliseconds: UInt64 = 5_000
+    /// A span of the log ends at this size.
+    static let spanByteCount = 4 << 20
+    /// One collection of rows from an overlay comes from spans of about this size.
+    static let spillByteCount = 64 << 20
+    /// Rows and bytes of one call of the script that writes rows: some milliseconds of a server's time.
+    static let rowsPerBatch = 1_000
+    static let rowBatchByteCount = 512 << 10
+    /// Batches of several groups that are sent together.
+    static let rowWriteByteCount = 4 << 20
+    /// A spill that failed is tried again after this.
+    static let spillRetryMilliseconds: UInt64 = 500
+    /// A takeover's pieces of log between two writes of rows, and its pages.
+    static let replayPieceRowCount = 100_000
+    static let replayPieceByteCount = 32 << 20
+    static let replayPageEntryCount = 1_024
+    static let replayPageByteCount = 4 << 20
+    /// Reads that one round trip carries at first.
+    static let readsPerRound = 64
+    /// Members of an index, and rows, that are asked for at a time.
+    static let rowsPerPage = 512
+    static let rowsPerRead = 64
+    static let alarmsPerPage = 128
+    /// Request ids and traces of this time go together, a day after its end.
+    static let redisPeriodMilliseconds: Int64 = 12 * 3_600_000
+    /// A part looks for periods that are over this often, and ends this number at a time.
+    static let housekeepingMilliseconds: UInt64 = 5_000
+    static let periodsPerTurn = 8
+    /// Publishes are refused while a server's memory is filled beyond this share: what is left is for acks.
+    static let redisMemoryShare = 0.9
 }

@@ -12,7 +12,7 @@ final class Readers: Sendable {
         var isOpen = true
     }
 
-    private let database: RowDatabase
+    fileprivate let database: RowDatabase
     private let queue = Monitor(Queue())
 
     init(database: RowDatabase) { self.database = database }
@@ -71,10 +71,10 @@ final class Readers: Sendable {
         guard var alarms = operation.alarms else { return }
         operation.alarms = nil
         defer { operation.alarms = alarms }
-        try readAlarms(&alarms, operation)
+        try AlarmReading(source: DatabaseAlarms(self)).perform(&alarms, operation)
     }
 
-    private func get(_ key: StoreKey, _ operation: ReadOperation) throws(StoreError) -> ColdRow? {
+    fileprivate func get(_ key: StoreKey, _ operation: ReadOperation) throws(StoreError) -> ColdRow? {
         let keyBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.rowKeyByteCount, alignment: 8)
         defer { keyBytes.deallocate() }
         guard let start = keyBytes.baseAddress else { return nil }
@@ -150,135 +150,6 @@ final class Readers: Sendable {
         part.isComplete = isComplete
     }
 
-    // MARK: Alarms
-
-    private func readAlarms(_ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation) throws(StoreError) {
-        let keyBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.alarmKeyByteCount, alignment: 8)
-        defer { keyBytes.deallocate() }
-        guard let keyStart = keyBytes.baseAddress else { return }
-        for index in work.scans.indices where work.hasRoom {
-            let bucket = work.scans[index].bucket
-            work.underWay = index
-            keyStart.storeBytes(of: bucket.bigEndian, as: UInt16.self)
-            let iterator = try DatabaseIterator(database, database.alarms, prefix: keyBytes[..<2])
-            if work.request.pile != nil {
-                try readPile(&work, index, iterator, keyBytes, operation)
-                continue
-            }
-            if let cursor = work.scans[index].cursor {
-                KeyCoding.write(cursor, to: keyStart)
-                try iterator.seek(UnsafeRawBufferPointer(keyBytes))
-                if let entry = iterator.current, KeyCoding.readAlarm(entry.key) == cursor { try iterator.advance() }
-            } else {
-                try iterator.seekToFirst()
-            }
-            if work.scans[index].isFirstLook {
-                if let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
-                    alarm.key.bucket.index == bucket
-                {
-                    work.scans[index].nextAlarm = alarm.wakeAt
-                }
-                work.scans[index].wasRead = true
-                continue
-            }
-            while let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
-                alarm.key.bucket.index == bucket
-            {
-                if alarm.wakeAt > work.request.time || !work.hasRoom {
-                    work.scans[index].nextAlarm = alarm.wakeAt
-                    break
-                }
-                if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt {
-                    try take(row, &work, operation)
-                } else {
-                    work.stale.append(StaleAlarm(alarm: alarm))
-                }
-                work.count += 1
-                work.scans[index].cursor = alarm
-                try iterator.advance()
-            }
-            work.scans[index].wasRead = true
-        }
-        work.underWay = nil
-        // Last: one that cannot be read keeps nothing else from its turn.
-        while let alarm = work.late.last, work.rows.count < work.request.limit {
-            if let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt { try take(row, &work, operation) }
-            work.late.removeLast()
-        }
-    }
-
-    /// Takes a row whose alarm is due, or leaves it to its pile.
-    private func take(
-        _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
-    ) throws(StoreError) {
-        switch work.request.judge(row.key, row.value) {
-        case .take: try report(row, &work, operation)
-        case .leave(let pile, let until):
-            work.left.append((Alarm(wakeAt: row.wakeAt, key: row.key), pile, until))
-        case .pass: break
-        }
-    }
-
-    /// Takes a row whose alarm is due, unless its successor has the alarm: then the row's own entry is useless for good.
-    private func report(
-        _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
-    ) throws(StoreError) {
-        let alarm = Alarm(wakeAt: row.wakeAt, key: row.key)
-        guard let key = work.request.successor(of: row.key, row.value), let successor = try get(key, operation) else {
-            work.rows.append(row)
-            return
-        }
-        if AlarmRequest.isReadable(successor: successor.value) {
-            work.stale.append(StaleAlarm(alarm: alarm, successor: key))
-        } else {
-            work.postponed.append((alarm, work.request.end(of: row.key, row.value)))
-        }
-    }
-
-    /// Looks at a pile's alarms of one bucket again.
-    ///
-    /// They stand in the order in which they were due, and their times to be looked at in any: one that is left may have
-    /// another behind it that ends earlier. Only those of strategy 4 have one order for both.
-    private func readPile(
-        _ work: inout ReadOperation.AlarmWork, _ index: Int, _ iterator: borrowing DatabaseIterator,
-        _ keyBytes: UnsafeMutableRawBufferPointer, _ operation: ReadOperation
-    ) throws(StoreError) {
-        guard let keyStart = keyBytes.baseAddress, let first = work.scans[index].cursor,
-            let bound = work.scans[index].bound
-        else {
-            work.scans[index].wasRead = true
-            return
-        }
-        KeyCoding.write(first, to: keyStart)
-        try iterator.seek(UnsafeRawBufferPointer(keyBytes))
-        while let entry = iterator.current, let alarm = KeyCoding.readAlarm(entry.key),
-            alarm.key.bucket == bound.key.bucket, alarm <= bound
-        {
-            guard work.hasRoom, work.scans[index].left?.count ?? 0 < Limits.leftAlarmsPerRead else {
-                (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, 0)
-                break
-            }
-            work.count += 1
-            if alarm.key.table.mayHaveJob, let row = try get(alarm.key, operation), row.wakeAt == alarm.wakeAt {
-                let verdict = work.request.judge(row.key, row.value)
-                if verdict == .take { try report(row, &work, operation) }
-                if case .leave(let pile, let until) = verdict {
-                    if pile.kind == .vendorTimeout {
-                        (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, until)
-                        break
-                    }
-                    let left = work.scans[index].left ?? (alarm, .max, 0)
-                    let pause = max(Limits.pilePauseMilliseconds, Limits.leftAlarmMilliseconds * Int64(left.count))
-                    work.scans[index].left = (
-                        left.first, max(min(left.until, until), work.request.time + pause), left.count + 1
-                    )
-                }
-            }
-            try iterator.advance()
-        }
-        work.scans[index].wasRead = true
-    }
-
     /// Every cold row of a table in `buckets`, for the start.
     func loadAll(
         table: StoreKey.Table, buckets: [UInt16], _ body: (StoredRow) -> Void
@@ -300,4 +171,46 @@ final class Readers: Sendable {
             }
         }
     }
+}
+
+/// The database as it is looked through for alarms.
+private final class DatabaseAlarms: AlarmSource {
+    private let readers: Readers
+
+    init(_ readers: Readers) { self.readers = readers }
+
+    func row(_ key: StoreKey, _ operation: ReadOperation) throws(StoreError) -> ColdRow? {
+        try readers.get(key, operation)
+    }
+
+    func cursor(in bucket: UInt16, from first: Alarm?, _ operation: ReadOperation) throws(StoreError) -> any AlarmCursor
+    {
+        try DatabaseAlarmCursor(readers.database, bucket, from: first)
+    }
+}
+
+private final class DatabaseAlarmCursor: AlarmCursor {
+    private let iterator: DatabaseIterator
+    private(set) var current: Alarm?
+
+    init(_ database: RowDatabase, _ bucket: UInt16, from first: Alarm?) throws(StoreError) {
+        let prefix = [UInt8(bucket >> 8), UInt8(bucket & 0xFF)]
+        iterator = try DatabaseIterator(database, database.alarms, prefix: prefix)
+        if let first {
+            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: KeyCoding.alarmKeyByteCount, alignment: 8)
+            defer { bytes.deallocate() }
+            if let start = bytes.baseAddress { KeyCoding.write(first, to: start) }
+            try iterator.seek(UnsafeRawBufferPointer(bytes))
+        } else {
+            try iterator.seekToFirst()
+        }
+        look()
+    }
+
+    func advance() throws(StoreError) {
+        try iterator.advance()
+        look()
+    }
+
+    private func look() { current = iterator.current.flatMap { KeyCoding.readAlarm($0.key) } }
 }

@@ -12,14 +12,25 @@
 package import Delivery
 internal import Journal
 
-/// A message store as the gateway's lifecycle sees it; any thread may ask it.
-package protocol StoreEngine: AnyObject, Sendable {
-    /// The number of this owner; every owner before it had a lower one.
-    var epoch: UInt64 { get }
+/// What every engine of the store has, however its loops' stores come and go; any thread may ask it.
+package protocol StoreService: AnyObject, Sendable {
     /// False while a bound refuses new publishes.
     var acceptsWrites: Bool { get }
     /// A snapshot.
     var statistics: StoreStatistics { get }
+
+    /// Moves everything that is young to the ordered rows as soon as it can; takes effect in the background.
+    func requestSpill()
+
+    /// Stops: what was handed over is durable afterwards, as far as the engine can reach its servers; every loop's store
+    /// has been closed.
+    func close()
+}
+
+/// A message store whose loops all stand in one process for as long as it is open.
+package protocol StoreEngine: StoreService {
+    /// The number of this owner; every owner before it had a lower one.
+    var epoch: UInt64 { get }
 
     /// Makes one loop's side of the store; before any loop runs, or on that loop.
     ///
@@ -31,12 +42,6 @@ package protocol StoreEngine: AnyObject, Sendable {
     func makeLoopStore(
         index: Int, of count: Int, post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) -> any LoopStore
-
-    /// Moves everything that is young to the ordered rows as soon as it can; takes effect in the background.
-    func requestSpill()
-
-    /// Stops: what was handed over is durable afterwards; every loop's store has been closed.
-    func close()
 }
 
 /// One loop's side of a store: Delivery's seam, and what the loop itself calls.

@@ -27,6 +27,12 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
     case system(what: String)
     /// RocksDB refused.
     case database(operation: String, what: String)
+    /// A part of the store on Redis has an owner with this epoch, or had one.
+    case epochTaken(part: Int, epoch: UInt64)
+    /// An entry of a part's log on Redis is not what was written.
+    case damagedLog(stream: String, entry: String, what: String)
+    /// A server does not answer, or answers with an error.
+    case redis(what: String)
 
     package var description: String {
         switch self {
@@ -60,6 +66,13 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
             "the store failed (\(what)): look at the system's log for the disk; nothing that was accepted is lost"
         case .database(let operation, let what):
             "the store's database failed to \(operation) (\(what)): look at the system's log for the disk"
+        case .epochTaken(let part, let epoch):
+            "part \(part) of the store has an owner of epoch \(epoch): a later epoch has to be claimed first"
+        case .damagedLog(let stream, let entry, let what):
+            "entry \(entry) of the stream \(stream) is damaged: \(what). Accepted messages may be lost; nothing was changed. "
+                + "Restore the Redis server's data from a backup, or remove the entry with XDEL to go on without its messages"
+        case .redis(let what):
+            "the store on Redis failed (\(what)): look at the server's log; nothing that was accepted is lost"
         }
     }
 

@@ -132,8 +132,8 @@ package final class RedisClient {
         return last
     }
 
-    /// Where a redirected command goes now; `nil` for any other reply.
-    private func redirect(_ reply: RedisReply, from server: RedisAddress) -> (RedisAddress?, isAsking: Bool)? {
+    /// Where a redirected command goes now, noted in the map for good redirects; `nil` for any other reply.
+    package func redirect(_ reply: RedisReply, from server: RedisAddress) -> (RedisAddress?, isAsking: Bool)? {
         guard let fault = reply.fault else { return nil }
         func resolve(_ address: RedisAddress?) -> RedisAddress? {
             guard var address else { return nil }

@@ -55,6 +55,11 @@ package final class RedisCluster: Sendable {
         }
     }
 
+    /// The place of a slot's server among the primaries.
+    package func place(of slot: Int) -> Int? {
+        map.withLock { map in map.owners[slot] < 0 ? nil : Int(map.owners[slot]) }
+    }
+
     /// How many replicas the map names for a primary.
     package func replicaCount(of address: RedisAddress) -> Int {
         map.withLock { map in map.primaries.first { $0.address == address }?.replicas.count ?? 0 }

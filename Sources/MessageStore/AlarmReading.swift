@@ -1,0 +1,135 @@
+// How a reader looks through the index of cold alarms, whatever engine has it.
+
+internal import Delivery
+internal import Wire
+
+/// Where cold rows and their alarms are.
+protocol AlarmSource: AnyObject {
+    /// A cold row, its value kept by the operation.
+    func row(_ key: StoreKey, _ operation: ReadOperation) throws(StoreError) -> ColdRow?
+    /// The alarms of a bucket in their order, from `first` on.
+    func cursor(in bucket: UInt16, from first: Alarm?, _ operation: ReadOperation) throws(StoreError) -> any AlarmCursor
+}
+
+/// A place among the alarms of a bucket.
+protocol AlarmCursor: AnyObject {
+    /// `nil` behind the last one.
+    var current: Alarm? { get }
+    func advance() throws(StoreError)
+}
+
+/// One look through the alarms that a loop has asked for.
+struct AlarmReading {
+    let source: any AlarmSource
+
+    func perform(
+        _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
+    ) throws(StoreError) {
+        for index in work.scans.indices where work.hasRoom {
+            let bucket = work.scans[index].bucket
+            work.underWay = index
+            if work.request.pile != nil {
+                try readPile(&work, index, operation)
+                continue
+            }
+            let cursor = try source.cursor(in: bucket, from: work.scans[index].cursor, operation)
+            if let last = work.scans[index].cursor, cursor.current == last { try cursor.advance() }
+            if work.scans[index].isFirstLook {
+                if let alarm = cursor.current { work.scans[index].nextAlarm = alarm.wakeAt }
+                work.scans[index].wasRead = true
+                continue
+            }
+            while let alarm = cursor.current {
+                if alarm.wakeAt > work.request.time || !work.hasRoom {
+                    work.scans[index].nextAlarm = alarm.wakeAt
+                    break
+                }
+                if let row = try source.row(alarm.key, operation), row.wakeAt == alarm.wakeAt {
+                    try take(row, &work, operation)
+                } else {
+                    work.stale.append(StaleAlarm(alarm: alarm))
+                }
+                work.count += 1
+                work.scans[index].cursor = alarm
+                try cursor.advance()
+            }
+            work.scans[index].wasRead = true
+        }
+        work.underWay = nil
+        // Last: one that cannot be read keeps nothing else from its turn.
+        while let alarm = work.late.last, work.rows.count < work.request.limit {
+            if let row = try source.row(alarm.key, operation), row.wakeAt == alarm.wakeAt {
+                try take(row, &work, operation)
+            }
+            work.late.removeLast()
+        }
+    }
+
+    /// Takes a row whose alarm is due, or leaves it to its pile.
+    private func take(
+        _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
+    ) throws(StoreError) {
+        switch work.request.judge(row.key, row.value) {
+        case .take: try report(row, &work, operation)
+        case .leave(let pile, let until):
+            work.left.append((Alarm(wakeAt: row.wakeAt, key: row.key), pile, until))
+        case .pass: break
+        }
+    }
+
+    /// Takes a row whose alarm is due, unless its successor has the alarm: then the row's own entry is useless for good.
+    private func report(
+        _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
+    ) throws(StoreError) {
+        let alarm = Alarm(wakeAt: row.wakeAt, key: row.key)
+        guard let key = work.request.successor(of: row.key, row.value),
+            let successor = try source.row(key, operation)
+        else {
+            work.rows.append(row)
+            return
+        }
+        if AlarmRequest.isReadable(successor: successor.value) {
+            work.stale.append(StaleAlarm(alarm: alarm, successor: key))
+        } else {
+            work.postponed.append((alarm, work.request.end(of: row.key, row.value)))
+        }
+    }
+
+    /// Looks at a pile's alarms of one bucket again.
+    ///
+    /// They stand in the order in which they were due, and their times to be looked at in any: one that is left may have
+    /// another behind it that ends earlier. Only those of strategy 4 have one order for both.
+    private func readPile(
+        _ work: inout ReadOperation.AlarmWork, _ index: Int, _ operation: ReadOperation
+    ) throws(StoreError) {
+        guard let first = work.scans[index].cursor, let bound = work.scans[index].bound else {
+            work.scans[index].wasRead = true
+            return
+        }
+        let cursor = try source.cursor(in: bound.key.bucket.index, from: first, operation)
+        while let alarm = cursor.current, alarm <= bound {
+            guard work.hasRoom, work.scans[index].left?.count ?? 0 < Limits.leftAlarmsPerRead else {
+                (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, 0)
+                break
+            }
+            work.count += 1
+            if alarm.key.table.mayHaveJob, let row = try source.row(alarm.key, operation), row.wakeAt == alarm.wakeAt {
+                let verdict = work.request.judge(row.key, row.value)
+                if verdict == .take { try report(row, &work, operation) }
+                if case .leave(let pile, let until) = verdict {
+                    if pile.kind == .vendorTimeout {
+                        (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, until)
+                        break
+                    }
+                    let left = work.scans[index].left ?? (alarm, .max, 0)
+                    let pause = max(Limits.pilePauseMilliseconds, Limits.leftAlarmMilliseconds * Int64(left.count))
+                    work.scans[index].left = (
+                        left.first, max(min(left.until, until), work.request.time + pause), left.count + 1
+                    )
+                }
+            }
+            try cursor.advance()
+        }
+        work.scans[index].wasRead = true
+    }
+}

@@ -1,0 +1,290 @@
+// The store of several gateways: logs and rows in Redis (`RedisKeys`). A process opens the parts that it owns, one by one,
+// at any time, and closes them again; each part has a log, an overlay and rows of its own.
+//
+// Threads: some lanes that commit, readers, workers that move rows out of memory, and a watch that asks the servers how
+// full they are. Their number does not depend on that of the parts.
+
+internal import Delivery
+internal import Journal
+internal import Platform
+package import Redis
+internal import Synchronization
+
+/// The store on Redis, as far as this process has a share in it.
+package final class RedisEngine: StoreService, @unchecked Sendable {
+    // Sound because `parts` is a lock, `threads` is used by the opener only (`init` and `close` are called by one thread),
+    // and the rest is immutable or synchronizes itself.
+
+    /// How the engine works; the defaults are right for a server.
+    package struct Configuration: Sendable {
+        /// The cluster's name, which all keys begin with.
+        package var name = "longwire"
+        /// Replicas that must have a write, whatever the cluster's map says; the map may ask for more.
+        package var minReplicas = 1
+        /// Bytes handed over and not yet durable, all parts together; past it publishes are refused.
+        package var uncommittedByteLimit = Journal.Limits.uncommittedByteCount
+        /// Bytes of log that rows do not have yet, all parts together.
+        package var logByteLimit = Limits.journalByteCount
+        /// Rows older than this leave memory and log.
+        package var youngMilliseconds = Limits.youngMilliseconds
+        /// Publishes are refused while a server's memory is filled beyond this share of its `maxmemory`.
+        package var memoryShare = Limits.redisMemoryShare
+        package var laneCount = 4
+        package var readerCount = Limits.readerCount
+        package var workerCount = 2
+        /// One entry of the log, unless a single batch is larger.
+        package var entryByteLimit = 1 << 20
+        /// A command that moves or replays rows is tried for so long.
+        package var rowsMilliseconds = 15_000
+        /// A cold read is tried for so long; then its command fails with a retryable error.
+        package var readMilliseconds = 2_000
+        /// A part that is closed waits for so long until what was handed over is durable.
+        package var flushMilliseconds: UInt64 = 5_000
+        package var tickMilliseconds = Limits.spillerTickMilliseconds
+        package var watchMilliseconds: UInt64 = 1_000
+        /// Gateway time in milliseconds, for the age of request and trace rows; `nil` as long as it is not known.
+        package var now: @Sendable () -> Int64? = { nil }
+        /// What an operator should know; called on threads of the store.
+        package var report: @Sendable (Event) -> Void = { _ in }
+
+        /// What a span of the log takes in; a sixteenth of the age at which it leaves.
+        var spanMilliseconds: UInt64 { max(1, youngMilliseconds / 16) }
+
+        package init() {}
+    }
+
+    /// Why this process does not have a part any more.
+    package enum Loss: Sendable, Equatable, CustomStringConvertible {
+        /// Another owner of a higher epoch has begun to write.
+        case fenced(part: Int, epoch: UInt64, successor: UInt64)
+
+        package var description: String {
+            switch self {
+            case .fenced(let part, let epoch, let successor):
+                "part \(part) of the store, owned here with epoch \(epoch), has another owner with epoch \(successor)"
+            }
+        }
+    }
+
+    /// What an operator should know of the store on Redis.
+    package enum Event: Sendable, Equatable, CustomStringConvertible {
+        /// Nothing commits for now; tried again.
+        case commitFailed(reason: String)
+        /// A write is at its primary, and not at enough replicas.
+        case waitingForReplicas(server: String, wanted: Int)
+        /// Entries that were reported durable are gone: a failover to a replica that did not have them.
+        case entriesLost(part: Int, from: String, through: String)
+        /// A part's whole log is gone.
+        case streamLost(part: Int, from: String)
+        /// A takeover finds entries missing between two others.
+        case entriesMissing(part: Int, after: String, before: String)
+        /// Memory is filled beyond its share, or no more.
+        case memoryFilled(server: String, usedByteCount: Int, byteLimit: Int)
+        case memoryFreed
+        /// Rows could not leave memory; tried again.
+        case spillFailed(reason: String)
+
+        package var description: String {
+            switch self {
+            case .commitFailed(let reason): "nothing commits to Redis for now: \(reason)"
+            case .waitingForReplicas(let server, let wanted):
+                "Redis at \(server) waits for \(wanted) replicas: nothing commits there before they have it"
+            case .entriesLost(let part, let from, let through):
+                "Redis lost entries of the log of part \(part), from \(from) through \(through): a replica that did not have "
+                    + "them became primary; messages that were accepted may be lost"
+            case .streamLost(let part, let from):
+                "Redis lost the log of part \(part) since \(from): messages that were accepted may be lost"
+            case .entriesMissing(let part, let after, let before):
+                "the log of part \(part) has no entries between \(after) and \(before): messages that were accepted may be lost"
+            case .memoryFilled(let server, let used, let limit):
+                "Redis at \(server) uses \(used) of \(limit) bytes: new messages are refused until some leave"
+            case .memoryFreed: "Redis has memory again: new messages are accepted"
+            case .spillFailed(let reason): "rows could not be moved out of memory: \(reason)"
+            }
+        }
+    }
+
+    /// A part that is open here.
+    package struct OpenPart: @unchecked Sendable {
+        // Sound because the store is made before anybody has the value, and afterwards used on its loop only.
+
+        /// The store, to be used and closed on its loop.
+        package let store: any LoopStore
+        package let part: Int
+        package let epoch: UInt64
+        /// Entries of the log that were moved to rows, and their bytes.
+        package let replayedEntryCount: Int
+        package let replayedByteCount: Int
+    }
+
+    package let cluster: RedisCluster
+    package let configuration: Configuration
+    private let context: LogContext
+    private let readers: RedisReaders
+    private let spiller: RedisSpiller
+    private let parts: PartTable
+    private let watch = Monitor(true)
+    private var threads: [JoinableThread] = []
+    private var isOpen = true
+
+    /// The parts that are open, by number.
+    private final class PartTable: Sendable {
+        let parts = Lock<[Int: RedisPart]>([:])
+        var all: [RedisPart] { parts.withLock { Array($0.values) } }
+    }
+
+    /// Starts the engine's threads; no server is asked yet.
+    ///
+    /// - Throws: `.system` when a thread cannot be made.
+    package init(_ cluster: RedisCluster, _ configuration: Configuration) throws(StoreError) {
+        (self.cluster, self.configuration) = (cluster, configuration)
+        let context = LogContext(cluster, configuration)
+        let parts = PartTable()
+        (self.context, self.parts) = (context, parts)
+        readers = RedisReaders(context)
+        spiller = RedisSpiller(context) { parts.all }
+        do throws(SystemError) {
+            threads = try context.lanes.start()
+            for number in 0..<max(1, configuration.readerCount) {
+                threads.append(try JoinableThread(named: "redis reader \(number)") { [readers] in readers.run() })
+            }
+            for number in 0..<max(1, configuration.workerCount) {
+                threads.append(try JoinableThread(named: "redis rows \(number)") { [spiller] in spiller.run() })
+            }
+            threads.append(
+                try JoinableThread(named: "redis watch") { [context, watch] in Self.watch(context, watch) })
+        } catch {
+            close()
+            throw StoreError(error)
+        }
+    }
+
+    deinit { precondition(!isOpen, "RedisEngine dropped without close()") }
+
+    // MARK: Parts
+
+    /// Opens a part: fences its owner before, moves what that one's log has into rows, and makes a store for it.
+    ///
+    /// Blocks until that is done, as long as the log is: not to be called on a loop.
+    ///
+    /// - Parameters:
+    ///   - part: the part has the buckets whose number leaves this rest when divided by `count`.
+    ///   - count: the number of parts, a power of two up to 256, and the same for ever.
+    ///   - epoch: the number of this owner, above 0 and above those of all owners before it.
+    ///   - post: runs a closure on the store's loop, soon, in order; called from the engine's threads.
+    ///   - onLost: called once, on a thread of the engine, when another owner has the part. Nothing more commits then; the
+    ///     store is to be closed on its loop, and the part with `closePart`.
+    /// - Returns: the part with its store.
+    /// - Throws: `.epochTaken` when there is an owner of that epoch or a higher one, `.damagedLog` when the log has
+    ///   bytes that are not what was written, `.redis` when servers do not answer in time. The part has no owner then.
+    package func openPart(
+        _ part: Int, of count: Int, epoch: UInt64, post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void,
+        onLost: @escaping @Sendable (Loss) -> Void
+    ) throws(StoreError) -> OpenPart {
+        precondition(
+            count > 0 && count <= RedisGroups.count && count & (count - 1) == 0, "parts are a power of two up to 256")
+        precondition((0..<count).contains(part), "no such part")
+        precondition(epoch > 0 && epoch < 1 << 52, "epochs are above 0, and numbers that a script can compare")
+        precondition(parts.parts.withLock { $0[part] == nil }, "the part is open here already")
+        let client = RedisClient(cluster)
+        defer { client.close() }
+        let opening = PartOpening(part: part, of: count, epoch: epoch, context: context, client: client)
+        let findings = try opening.perform()
+        let log = RedisLog(part: part, epoch: epoch, nextNumber: findings.nextNumber, engine: context, onLost: onLost)
+        let mailbox = ShardMailbox(post: post)
+        let open = RedisPart(
+            opening, findings, part: part, of: count, log: log, context: context, mailbox: mailbox, readers: readers,
+            spiller: spiller)
+        let shard = EmbeddedShardStore(
+            owner: open, log: log, rows: open, shardIndex: part, shardCount: count, mailbox: mailbox,
+            hasAlarms: findings.hasAlarms, hasColdRows: open.mayHaveRows)
+        parts.parts.withLock { $0[part] = open }
+        return OpenPart(
+            store: shard, part: part, epoch: epoch, replayedEntryCount: findings.replayedEntryCount,
+            replayedByteCount: findings.replayedByteCount)
+    }
+
+    /// Ends a part whose store has been closed on its loop; a later owner replays what its log has.
+    ///
+    /// Blocks for `flushMilliseconds` at most, while Redis does not take what was handed over.
+    ///
+    /// - Parameter part: one that is open here.
+    /// - Returns: true when all that was handed over is durable.
+    @discardableResult
+    package func closePart(_ part: Int) -> Bool {
+        guard let open = parts.parts.withLock({ $0.removeValue(forKey: part) }) else { return true }
+        return open.close(flushMilliseconds: configuration.flushMilliseconds)
+    }
+
+    /// The parts that are open here.
+    package var openParts: [Int] { parts.all.map(\.part).sorted() }
+
+    // MARK: Operating
+
+    package var acceptsWrites: Bool {
+        context.acceptsWrites(beside: 0) && parts.all.allSatisfy { !$0.log.isStuck }
+    }
+
+    package func requestSpill() { for part in parts.all { part.requestSpill() } }
+
+    package func close() {
+        guard isOpen else { return }
+        isOpen = false
+        for part in parts.all { closePart(part.part) }
+        context.lanes.close()
+        spiller.close()
+        readers.close()
+        watch.broadcast { $0 = false }
+        for thread in threads { thread.join() }
+        threads.removeAll()
+    }
+
+    /// A snapshot; from any thread.
+    package var statistics: StoreStatistics {
+        let log = context.statistics.withLock { $0 }
+        var result = StoreStatistics()
+        result.batchCount = log.batchCount
+        result.groupCount = log.groupCount
+        result.largestGroup = log.largestGroup
+        result.journalWrittenByteCount = log.byteCount
+        result.longestCommit = log.longestCommit
+        result.totalCommitTime = log.totalCommitTime
+        result.commitTimes = log.commitTimes
+        result.uncommittedByteCount = context.uncommitted.load(ordering: .relaxed)
+        result.journalByteCount = context.logBytes.load(ordering: .relaxed)
+        result.segmentCount = parts.all.reduce(0) { $0 + $1.log.spans.count }
+        result.spilledRowCount = context.spilledRows.load(ordering: .relaxed)
+        result.spilledDeletionCount = context.spilledDeletions.load(ordering: .relaxed)
+        (result.lastSpillFailure, result.spillFailureCount) = context.spillFailures
+        return result
+    }
+
+    // MARK: The watch
+
+    private static func watch(_ context: LogContext, _ isOpen: Monitor<Bool>) {
+        let client = RedisClient(context.cluster)
+        while isOpen.wait(atMostMilliseconds: context.configuration.watchMilliseconds, while: { $0 }, then: { $0 }) {
+            do throws(RedisError) { try client.askForMap() } catch { continue }
+            var filled: (server: String, used: Int, limit: Int)?
+            for primary in context.cluster.primaries {
+                do throws(RedisError) {
+                    let reply = try client.exchange([RedisCommand("INFO", "memory")], at: primary.address).replies[0]
+                    guard let text = reply.text else { continue }
+                    let information = RedisInformation(text)
+                    guard let used = information.number("used_memory"), let limit = information.number("maxmemory"),
+                        limit > 0, Double(used) >= Double(limit) * context.configuration.memoryShare
+                    else { continue }
+                    filled = (primary.address.description, used, limit)
+                } catch { continue }
+            }
+            let wasFilled = context.isMemoryFilled.exchange(filled != nil, ordering: .relaxed)
+            if let filled, !wasFilled {
+                context.report(
+                    .memoryFilled(server: filled.server, usedByteCount: filled.used, byteLimit: filled.limit))
+            } else if filled == nil, wasFilled {
+                context.report(.memoryFreed)
+            }
+        }
+        client.close()
+    }
+}

@@ -1,0 +1,122 @@
+// What stands where in Redis. NAME is the cluster's name.
+//
+//     {lw:NAME:p<part>}:log      stream: the log of a part; ids are `epoch-number`
+//         f   the entry with which an owner of that epoch began (number 0)
+//         b   a group of records, as the journal has them (`RecordHeader`)
+//         w   nothing: written so that a wait for replicas covers what another connection wrote
+//     {lw:NAME:g<group>}:m       hash: `epoch` of the owner; `done`, its last batch of rows; `p<letter><period>`, the
+//                                periods that there are
+//     {lw:NAME:g<group>}:r       hash: key (27 bytes) → the row as the embedded engine stores it (`CountStamp`, `KeyCoding`)
+//     {lw:NAME:g<group>}:i       sorted set, all scores 0: the keys of the tables that are read in order
+//     {lw:NAME:g<group>}:a       sorted set, all scores 0: alarms (bucket, time, key), so that their order is the bytes'
+//     {lw:NAME:g<group>}:e<letter><period>   hash: request ids (`r`) or traces (`t`) of a period
+//
+// The keys of a group share a slot, and so a script may touch them together.
+
+internal import Delivery
+internal import Redis
+internal import Wire
+
+/// The place of an entry in a part's log.
+struct LogID: Comparable, Sendable, CustomStringConvertible {
+    var epoch: UInt64
+    var number: UInt64
+
+    init(epoch: UInt64, number: UInt64) { (self.epoch, self.number) = (epoch, number) }
+
+    /// Reads `epoch-number`.
+    init?(_ text: String) {
+        let parts = text.split(separator: "-", omittingEmptySubsequences: false)
+        guard parts.count == 2, let epoch = UInt64(parts[0]), let number = UInt64(parts[1]) else { return nil }
+        self.init(epoch: epoch, number: number)
+    }
+
+    var description: String { "\(epoch)-\(number)" }
+
+    static func < (left: LogID, right: LogID) -> Bool {
+        left.epoch != right.epoch ? left.epoch < right.epoch : left.number < right.number
+    }
+}
+
+/// How many groups the buckets are dealt to; part of the stored form.
+enum RedisGroups {
+    static let count = 256
+
+    static func group(of bucket: Bucket) -> Int { Int(bucket.index) % count }
+
+    /// The groups of a part; a group lies in one part, since the number of parts divides that of groups.
+    static func groups(part: Int, of partCount: Int) -> [Int] { Array(stride(from: part, to: count, by: partCount)) }
+}
+
+/// The keys of one group.
+struct GroupKeys: Sendable {
+    let group: Int
+    let slot: Int
+    let marks: [UInt8]
+    let rows: [UInt8]
+    let index: [UInt8]
+    let alarms: [UInt8]
+    private let prefix: String
+
+    init(_ name: String, group: Int) {
+        self.group = group
+        prefix = "{lw:\(name):g\(group)}:"
+        marks = Array("\(prefix)m".utf8)
+        rows = Array("\(prefix)r".utf8)
+        index = Array("\(prefix)i".utf8)
+        alarms = Array("\(prefix)a".utf8)
+        slot = RedisSlot.of(marks)
+    }
+
+    func ephemeral(_ period: RedisPeriod) -> [UInt8] { Array("\(prefix)e\(period)".utf8) }
+
+    static func log(_ name: String, part: Int) -> [UInt8] { Array("{lw:\(name):p\(part)}:log".utf8) }
+}
+
+/// Half a day of request ids or traces, by gateway time: a hash of each group, which goes as a whole.
+struct RedisPeriod: Hashable, Sendable, CustomStringConvertible {
+    var kind: Period.Kind
+    var number: Int64
+
+    init(_ kind: Period.Kind, number: Int64) { (self.kind, self.number) = (kind, number) }
+
+    init(_ kind: Period.Kind, at time: Int64) {
+        self.init(kind, number: max(0, time) / Limits.redisPeriodMilliseconds)
+    }
+
+    /// Reads a field of the group's marks: `pr123`.
+    init?(field: String) {
+        guard field.hasPrefix("p"), let number = Int64(field.dropFirst(2)) else { return nil }
+        switch field.dropFirst().first {
+        case "r": self.init(.requests, number: number)
+        case "t": self.init(.traces, number: number)
+        default: return nil
+        }
+    }
+
+    var description: String { "\(kind == .traces ? "t" : "r")\(number)" }
+    var field: String { "p\(self)" }
+    /// Every row in it is older than rows are kept, from this time on.
+    var end: Int64 { (number + 1) * Limits.redisPeriodMilliseconds + Limits.ephemeralMilliseconds }
+}
+
+extension StoreKey.Table {
+    /// Tables that are read in the order of their keys; of the others single rows are looked up.
+    var isIndexed: Bool { hasItems || isReadAtStart }
+}
+
+extension KeyCoding {
+    static func bytes(_ key: StoreKey) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: rowKeyByteCount) { bytes, count in
+            if let start = bytes.baseAddress { write(key, to: UnsafeMutableRawPointer(start)) }
+            count = rowKeyByteCount
+        }
+    }
+
+    static func bytes(_ alarm: Alarm) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: alarmKeyByteCount) { bytes, count in
+            if let start = bytes.baseAddress { write(alarm, to: UnsafeMutableRawPointer(start)) }
+            count = alarmKeyByteCount
+        }
+    }
+}

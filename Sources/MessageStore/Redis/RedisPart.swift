@@ -1,0 +1,395 @@
+// One part of the store while this process owns it: its log, its rows, its overlay's way out of memory.
+
+internal import Delivery
+internal import Journal
+internal import Platform
+internal import Redis
+internal import Synchronization
+internal import Wire
+
+final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
+    // Sound because `state`, `known` and `start` are locks, the numbers are atomics, `batches` belongs to the worker that has the
+    // part's turn (`State.isBusy`), and the rest are constants.
+
+    struct State: ~Copyable {
+        /// A worker has the part.
+        var isBusy = false
+        /// It is in the workers' queue.
+        var isQueued = false
+        /// What the overlay was asked for and has not given yet.
+        var asked: (number: UInt64, ticket: Ticket)?
+        /// What it gave, to be written.
+        var collected: (rows: [SpilledRow], number: UInt64)?
+        var stale: [StaleAlarm] = []
+        /// Everything is to leave, whatever its age.
+        var isSpillingAll = false
+        /// The overlay has gone and taken its memory along.
+        var isRetired = false
+        var isClosing = false
+        /// After a failure, when to try again.
+        var retryAt: UInt64 = 0
+        var nextHousekeeping: UInt64 = 0
+    }
+
+    let part: Int
+    let partCount: Int
+    let log: RedisLog
+    let context: LogContext
+    let mailbox: ShardMailbox
+    let batches: RedisRowBatches
+    private let readers: RedisReaders
+    private let spiller: RedisSpiller
+    private let groupKeys: [Int: GroupKeys]
+    let state = Monitor(State())
+    private let known: Lock<[Int: Set<RedisPeriod>]>
+    private let start: Lock<[StoreKey.Table: [(key: StoreKey, stored: [UInt8])]]>
+    private let newestUnknown: Int64
+    private let oldestPeriodNumber = Atomic<Int64>(0)
+    private let retired = Lock<[EmbeddedShardStore]>([])
+
+    init(
+        _ opening: PartOpening, _ findings: PartOpening.Findings, part: Int, of partCount: Int, log: RedisLog,
+        context: LogContext, mailbox: ShardMailbox, readers: RedisReaders, spiller: RedisSpiller
+    ) {
+        (self.part, self.partCount, self.log, self.context) = (part, partCount, log, context)
+        (self.mailbox, self.readers, self.spiller) = (mailbox, readers, spiller)
+        batches = opening.batches
+        groupKeys = Dictionary(uniqueKeysWithValues: opening.batches.groups.map { ($0.group, $0) })
+        var periods: [Int: Set<RedisPeriod>] = [:]
+        for group in groupKeys.keys { periods[group] = opening.batches.periods(of: group) }
+        newestUnknown = periods.values.joined().filter { $0.kind == .requests }.map(\.number).max() ?? .min
+        hasEphemeral = periods.values.contains { !$0.isEmpty }
+        hasRows = findings.hasRows
+        known = Lock(periods)
+        start = Lock(findings.start)
+    }
+
+    private let hasEphemeral: Bool
+    private let hasRows: Bool
+
+    /// Whether there may be cold rows of a table.
+    func mayHaveRows(_ table: StoreKey.Table) -> Bool { table.isEphemeral ? hasEphemeral : hasRows }
+
+    func keys(of bucket: Bucket) -> GroupKeys? { groupKeys[RedisGroups.group(of: bucket)] }
+
+    // MARK: Room
+
+    func acceptsWrites(beside untoldByteCount: Int) -> Bool {
+        !log.isLost && !log.isStuck && context.acceptsWrites(beside: untoldByteCount)
+    }
+    func isShortOfRoom(beside untoldByteCount: Int) -> Bool { context.isShortOfRoom(beside: untoldByteCount) }
+    func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
+        !log.isLost && !log.isStuck && context.hasRoomForLists(beside: untoldByteCount)
+    }
+
+    var sliceRowCount: Int {
+        let (filled, bound) = (context.logBytes.load(ordering: .relaxed), context.configuration.logByteLimit)
+        if filled > bound { return Limits.sliceRowCount * 32 }
+        return Double(filled) > Double(bound) * Limits.spillShare ? Limits.sliceRowCount * 8 : Limits.sliceRowCount
+    }
+
+    func collected(_ rows: [SpilledRow], from shard: EmbeddedShardStore) {
+        state.withLock { state in
+            guard let asked = state.asked else { return }
+            state.asked = nil
+            state.collected = (rows, asked.number)
+        }
+        spiller.enqueue(self)
+    }
+
+    func retire(_ shard: EmbeddedShardStore) {
+        state.withLock { $0.isRetired = true }
+        retired.withLock { $0.append(shard) }
+    }
+
+    // MARK: Rows
+
+    func submit(_ operation: ReadOperation) { readers.submit(operation, self) }
+
+    func loadAll(table: StoreKey.Table, buckets: [UInt16], _ body: (StoredRow) -> Void) throws(StoreError) {
+        precondition(!table.isEphemeral, "ephemeral tables are not loaded")
+        guard hasRows else { return }
+        var rows: [(key: StoreKey, stored: [UInt8])] = []
+        if let found = start.withLock({ $0.removeValue(forKey: table) }) {
+            rows = found
+        } else {
+            // What the opening has read for this is given once; a second time is asked for.
+            let client = RedisClient(context.cluster)
+            defer { client.close() }
+            let opening = PartOpening(part: part, of: partCount, epoch: log.epoch, context: context, client: client)
+            rows = try opening.load(table)
+        }
+        for (key, stored) in rows {
+            stored.withUnsafeBytes { stored in
+                if table == .counters {
+                    return body(StoredRow(key: key, wakeAt: 0, value: CountStamp.read(stored).value))
+                }
+                body(
+                    StoredRow(
+                        key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
+                        value: UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
+            }
+        }
+    }
+
+    func dropStale(_ alarms: [StaleAlarm]) {
+        state.withLock { $0.stale.append(contentsOf: alarms) }
+        spiller.enqueue(self)
+    }
+
+    var hasOnlyKnownRequests: Bool { newestUnknown == .min || newestUnknown < oldestRequestPeriod }
+    var oldestRequestPeriod: Int64 { oldestPeriodNumber.load(ordering: .relaxed) }
+
+    /// Where a row of an ephemeral table may be, the newest period first.
+    func periods(of key: StoreKey) -> [RedisPeriod] {
+        let kind = Period.Kind(of: key.table)
+        let found = known.withLock { $0[RedisGroups.group(of: key.bucket)] ?? [] }
+        return found.filter { $0.kind == kind }.sorted { $0.number > $1.number }
+    }
+
+    // MARK: Spilling
+
+    /// Whether a worker has something to do for the part now.
+    func hasWork(_ now: UInt64) -> Bool {
+        let spans = log.spans
+        return state.withLock { state in
+            guard !state.isBusy, !state.isQueued, !state.isClosing, now >= state.retryAt else { return false }
+            if state.collected != nil || !state.stale.isEmpty || now >= state.nextHousekeeping { return true }
+            return state.asked == nil && !state.isRetired
+                && dueSpan(spans, now, isSpillingAll: state.isSpillingAll) != nil
+        }
+    }
+
+    func requestSpill() {
+        state.withLock { $0.isSpillingAll = true }
+        spiller.enqueue(self)
+    }
+
+    /// The last of the spans that are to leave now, as far as one collection takes them.
+    private func dueSpan(_ spans: [LogSpan], _ now: UInt64, isSpillingAll: Bool) -> LogSpan? {
+        let filled = context.logBytes.load(ordering: .relaxed)
+        let isPressed = Double(filled) > Double(context.configuration.logByteLimit) * Limits.spillShare
+        var byteCount = 0
+        var last: LogSpan?
+        for span in spans {
+            guard isSpillingAll || isPressed || span.openedAt + context.configuration.youngMilliseconds <= now else {
+                break
+            }
+            last = span
+            byteCount += span.byteCount
+            if byteCount >= Limits.spillByteCount { break }
+        }
+        return last
+    }
+
+    /// A worker's turn: writes what the overlay gave, asks it for more, keeps house.
+    func work(by client: RedisClient) {
+        let now = context.now
+        do throws(StoreError) {
+            if let (rows, number) = state.withLock({ $0.collected }) {
+                try write(rows, upTo: number, by: client)
+                state.withLock { $0.collected = nil }
+            }
+            let stale = state.withLock { state in
+                defer { state.stale.removeAll() }
+                return state.stale
+            }
+            if !stale.isEmpty { try clean(stale, by: client) }
+            if state.withLock({ $0.nextHousekeeping }) <= now {
+                try endPeriods(by: client)
+                state.withLock { $0.nextHousekeeping = now + Limits.housekeepingMilliseconds }
+            }
+            ask()
+        } catch {
+            if case .epochTaken(_, let successor) = error {
+                log.fence(.fenced(part: part, epoch: log.epoch, successor: successor))
+            }
+            state.withLock { $0.retryAt = context.now + Limits.spillRetryMilliseconds }
+            context.noteSpillFailure(error.description)
+        }
+    }
+
+    private func ask() {
+        let spans = log.spans
+        let now = context.now
+        let ticket: Ticket? = state.withLock { state in
+            if state.isSpillingAll, spans.isEmpty, log.uncommittedByteCount == 0 { state.isSpillingAll = false }
+            guard state.asked == nil, state.collected == nil, !state.isRetired,
+                let span = dueSpan(spans, now, isSpillingAll: state.isSpillingAll)
+            else { return nil }
+            state.asked = (span.lastNumber, span.lastTicket)
+            return span.lastTicket
+        }
+        if let ticket { mailbox.put { $0.collect = ticket } }
+    }
+
+    private func write(_ rows: [SpilledRow], upTo number: UInt64, by client: RedisClient) throws(StoreError) {
+        var period: Int64 = 0
+        if !rows.isEmpty {
+            let now = context.configuration.now() ?? lastTime
+            lastTime = now
+            let outcome = try batches.write([rows], run: log.epoch, now: now, by: client)
+            period = outcome.period
+            context.spilledRows.add(outcome.rowCount, ordering: .relaxed)
+            context.spilledDeletions.add(outcome.deletionCount, ordering: .relaxed)
+            notePeriods()
+            mailbox.put { $0.cooled.append(ShardMailbox.CooledRows(rows: rows, period: period)) }
+        }
+        var command = RedisCommand("XTRIM")
+        command.append(log.key)
+        command.append("MINID")
+        command.append("\(log.epoch)-\(number + 1)")
+        // A trim that a failover loses is repeated by a takeover: the rows have it all.
+        do throws(RedisError) {
+            _ = try client.run(
+                [RedisRequest(command, slot: log.slot)],
+                deadline: context.now + UInt64(context.configuration.rowsMilliseconds))
+        } catch { context.noteSpillFailure(error.description) }
+        log.trimmed(upTo: number)
+    }
+
+    /// The time of the last spill, for as long as gateway time is not known.
+    private var lastTime: Int64 = 0
+
+    private func notePeriods() {
+        let now = groupKeys.keys.map { ($0, batches.periods(of: $0)) }
+        known.withLock { known in for (group, periods) in now { known[group] = periods } }
+    }
+
+    private func endPeriods(by client: RedisClient) throws(StoreError) {
+        guard let now = context.configuration.now() else { return }
+        oldestPeriodNumber.store(
+            RedisPeriod(.requests, at: now - Limits.ephemeralMilliseconds).number, ordering: .relaxed)
+        var count = 0
+        for group in groupKeys.keys {
+            for period in batches.periods(of: group) where period.end <= now {
+                // Not all at once: other work waits.
+                guard count < Limits.periodsPerTurn else { return }
+                known.withLock { _ = $0[group]?.remove(period) }
+                try batches.end(period, of: group, by: client)
+                count += 1
+            }
+        }
+    }
+
+    /// Removes alarms that no row needs; looked at again here, where nothing can change in between.
+    private func clean(_ stale: [StaleAlarm], by client: RedisClient) throws(StoreError) {
+        var wanted: [StoreKey] = []
+        for entry in stale {
+            wanted.append(entry.alarm.key)
+            if let successor = entry.successor { wanted.append(successor) }
+        }
+        var requests: [RedisRequest] = []
+        var asked: [StoreKey] = []
+        for key in Set(wanted) {
+            guard let keys = keys(of: key.bucket) else { continue }
+            asked.append(key)
+            requests.append(RedisRequest(RowReading.value(keys.rows, key), slot: keys.slot))
+        }
+        var rows: [StoreKey: [UInt8]] = [:]
+        do throws(RedisError) {
+            let replies = try client.run(
+                requests, deadline: context.now + UInt64(context.configuration.rowsMilliseconds))
+            for (key, reply) in zip(asked, replies) {
+                if let fault = reply.fault { throw .refused(RedisAddress(host: "", port: 0), fault) }
+                rows[key] = reply.bytes
+            }
+        } catch { throw .redis(what: error.description) }
+        let useless = stale.filter { entry in
+            guard let stored = rows[entry.alarm.key], stored.count >= KeyCoding.rowPrefixByteCount,
+                stored.withUnsafeBytes({ $0.loadUnaligned(as: Int64.self) }) == entry.alarm.wakeAt
+            else { return true }
+            guard let successor = entry.successor, let other = rows[successor],
+                other.count >= KeyCoding.rowPrefixByteCount
+            else { return false }
+            return other.withUnsafeBytes {
+                AlarmRequest.isReadable(
+                    successor: UnsafeRawBufferPointer(rebasing: $0[KeyCoding.rowPrefixByteCount...]))
+            }
+        }
+        try batches.drop(useless.map(\.alarm), by: client)
+    }
+
+    // MARK: Closing
+
+    /// Ends the part's work, once its overlay is closed; false when not all that was handed over is durable.
+    func close(flushMilliseconds: UInt64) -> Bool {
+        precondition(state.withLock { $0.isRetired }, "close a part's store on its loop before the part")
+        let isFlushed = log.flush(atMostMilliseconds: flushMilliseconds)
+        log.end()
+        state.broadcast { $0.isClosing = true }
+        // The rows that a worker writes are in the overlay's memory.
+        state.wait(while: { $0.isBusy }) { state in
+            state.collected = nil
+            state.asked = nil
+        }
+        context.logBytes.subtract(log.byteCount, ordering: .relaxed)
+        mailbox.discard()
+        retired.withLock { $0.removeAll() }
+        return isFlushed
+    }
+}
+
+/// The threads that move rows out of the overlays of all parts.
+final class RedisSpiller: @unchecked Sendable {
+    // Sound because `queue` is a monitor and the rest are constants.
+
+    private struct Queue: ~Copyable {
+        var parts: [RedisPart] = []
+        var isOpen = true
+    }
+
+    private let context: LogContext
+    private let queue = Monitor(Queue())
+    private let parts: @Sendable () -> [RedisPart]
+
+    /// - Parameters:
+    ///   - context: what the engine shares.
+    ///   - parts: those that are open now.
+    init(_ context: LogContext, parts: @escaping @Sendable () -> [RedisPart]) {
+        (self.context, self.parts) = (context, parts)
+    }
+
+    func enqueue(_ part: RedisPart) {
+        let isNew = part.state.withLock { state in
+            guard !state.isQueued, !state.isClosing else { return false }
+            state.isQueued = true
+            return true
+        }
+        if isNew { queue.signal { $0.parts.append(part) } }
+    }
+
+    func close() {
+        queue.broadcast { queue in
+            queue.isOpen = false
+            queue.parts.removeAll()
+        }
+    }
+
+    /// A worker thread's body.
+    func run() {
+        let client = RedisClient(context.cluster)
+        while true {
+            let (part, isOpen): (RedisPart?, Bool) = queue.wait(
+                atMostMilliseconds: context.configuration.tickMilliseconds,
+                while: { $0.parts.isEmpty && $0.isOpen }
+            ) { ($0.parts.isEmpty ? nil : $0.parts.removeFirst(), $0.isOpen) }
+            guard isOpen else { break }
+            guard let part else {
+                let now = context.now
+                for part in parts() where part.hasWork(now) { enqueue(part) }
+                continue
+            }
+            let isTaken = part.state.withLock { state in
+                state.isQueued = false
+                guard !state.isBusy, !state.isClosing, context.now >= state.retryAt else { return false }
+                state.isBusy = true
+                return true
+            }
+            guard isTaken else { continue }
+            part.work(by: client)
+            part.state.broadcast { $0.isBusy = false }
+        }
+        client.close()
+    }
+}

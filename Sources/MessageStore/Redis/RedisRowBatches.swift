@@ -1,0 +1,294 @@
+// Rows on their way to Redis: each group's rows in batches, each batch one call of a script. Only the thread that has the
+// part's turn writes, and a batch that got no reply is sent again before a later one.
+
+internal import Delivery
+internal import Redis
+internal import Wire
+
+/// The batches of one group, and their numbers.
+struct GroupWriter {
+    let keys: GroupKeys
+    /// The last batch that has a number; numbers count anew in each epoch.
+    var lastBatch: UInt64 = 0
+    /// The periods that there are.
+    var periods: Set<RedisPeriod> = []
+}
+
+/// What a batch does, by command and key.
+private struct BatchBuilder {
+    /// In the order in which the script runs them: what goes before what comes.
+    private enum Section: Int, CaseIterable {
+        case dropAlarms, dropRows, dropKeys, rows, keys, alarms, requests, traces
+
+        var command: String {
+            switch self {
+            case .dropAlarms, .dropKeys: "ZREM"
+            case .dropRows: "HDEL"
+            case .rows, .requests, .traces: "HSET"
+            case .keys, .alarms: "ZADD"
+            }
+        }
+    }
+
+    private var sections: [[[UInt8]]] = Array(repeating: [], count: Section.allCases.count)
+    private(set) var byteCount = 0
+    private(set) var rowCount = 0
+
+    private mutating func add(_ section: Section, _ arguments: [UInt8]...) {
+        for argument in arguments {
+            byteCount += argument.count + 16
+            sections[section.rawValue].append(argument)
+        }
+    }
+
+    private static let zero: [UInt8] = [UInt8(ascii: "0")]
+
+    mutating func put(_ row: SpilledRow, _ value: UnsafeRawBufferPointer, run: UInt64) {
+        rowCount += 1
+        let key = KeyCoding.bytes(row.key)
+        let stored = RedisRowBatches.stored(row, value, run: run)
+        if row.key.table.isEphemeral {
+            add(Period.Kind(of: row.key.table) == .traces ? .traces : .requests, key, stored)
+            return
+        }
+        add(.rows, key, stored)
+        if row.key.table.isIndexed { add(.keys, Self.zero, key) }
+    }
+
+    mutating func delete(_ key: StoreKey) {
+        rowCount += 1
+        let bytes = KeyCoding.bytes(key)
+        add(.dropRows, bytes)
+        if key.table.isIndexed { add(.dropKeys, bytes) }
+    }
+
+    mutating func set(_ alarm: Alarm) { add(.alarms, Self.zero, KeyCoding.bytes(alarm)) }
+    mutating func drop(_ alarm: Alarm) {
+        rowCount += 1
+        add(.dropAlarms, KeyCoding.bytes(alarm))
+    }
+
+    var isEmpty: Bool { rowCount == 0 }
+
+    /// The call of the script; new periods are noted, and end by themselves if nobody ends them.
+    mutating func take(
+        _ writer: inout GroupWriter, epoch: UInt64, now: Int64
+    ) -> RedisRequest {
+        let periods = (requests: RedisPeriod(.requests, at: now), traces: RedisPeriod(.traces, at: now))
+        var keys = [writer.keys.marks, writer.keys.rows, writer.keys.index, writer.keys.alarms]
+        var tail: [(command: String, place: Int, arguments: [[UInt8]])] = []
+        var places: [Int] = [4, 2, 3, 2, 3, 4, 0, 0]
+        for (section, period) in [(Section.requests, periods.requests), (.traces, periods.traces)]
+        where !sections[section.rawValue].isEmpty {
+            keys.append(writer.keys.ephemeral(period))
+            places[section.rawValue] = keys.count
+            if writer.periods.insert(period).inserted {
+                tail.append(("HSET", 1, [Array(period.field.utf8), [UInt8(ascii: "1")]]))
+                // A time from now on: the server's clock need not be the gateway's.
+                let left = max(1, period.end - now) + Limits.redisPeriodMilliseconds
+                tail.append(("PEXPIRE", keys.count, [Array("\(left)".utf8)]))
+            }
+        }
+        writer.lastBatch += 1
+        var command = RedisCommand(RedisScripts.batch, keys: keys)
+        command.append(epoch)
+        command.append(writer.lastBatch)
+        for section in Section.allCases where !sections[section.rawValue].isEmpty {
+            command.append(section.command)
+            command.append(places[section.rawValue])
+            command.append(sections[section.rawValue].count)
+            for argument in sections[section.rawValue] { command.append(argument) }
+        }
+        for (name, place, arguments) in tail {
+            command.append(name)
+            command.append(place)
+            command.append(arguments.count)
+            for argument in arguments { command.append(argument) }
+        }
+        self = BatchBuilder()
+        return RedisRequest(command, slot: writer.keys.slot)
+    }
+}
+
+/// Writes rows of one part.
+final class RedisRowBatches {
+    // One thread at a time uses it: the one that opens the part, then the one that has the part's turn in the spiller.
+
+    struct Outcome {
+        var rowCount = 0
+        var deletionCount = 0
+        /// The period that request ids went to.
+        var period: Int64 = 0
+    }
+
+    let epoch: UInt64
+    private let part: Int
+    private var writers: [Int: GroupWriter] = [:]
+    private let minReplicas: Int
+    private let timeoutMilliseconds: Int
+
+    init(part: Int, of partCount: Int, epoch: UInt64, configuration: RedisEngine.Configuration) {
+        (self.part, self.epoch) = (part, epoch)
+        (minReplicas, timeoutMilliseconds) = (configuration.minReplicas, configuration.rowsMilliseconds)
+        for group in RedisGroups.groups(part: part, of: partCount) {
+            writers[group] = GroupWriter(keys: GroupKeys(configuration.name, group: group))
+        }
+    }
+
+    /// The bytes of a row as they are stored.
+    static func stored(_ row: SpilledRow, _ value: UnsafeRawBufferPointer, run: UInt64) -> [UInt8] {
+        let isCounted = row.countedUpTo != 0
+        let count = KeyCoding.rowPrefixByteCount + value.count + (isCounted ? CountStamp.byteCount : 0)
+        return [UInt8](unsafeUninitializedCapacity: count) { bytes, used in
+            let bytes = UnsafeMutableRawBufferPointer(bytes)
+            if isCounted {
+                bytes.storeBytes(of: row.countedUpTo, as: UInt64.self)
+                bytes.storeBytes(of: run, toByteOffset: count - CountStamp.byteCount, as: UInt64.self)
+            } else {
+                bytes.storeBytes(of: row.wakeAt, as: Int64.self)
+            }
+            UnsafeMutableRawBufferPointer(rebasing: bytes[KeyCoding.rowPrefixByteCount...]).copyMemory(from: value)
+            used = count
+        }
+    }
+
+    var groups: [GroupKeys] { writers.values.map(\.keys) }
+
+    /// Notes what a group's marks name.
+    func note(_ period: RedisPeriod, in group: Int) { writers[group]?.periods.insert(period) }
+
+    func periods(of group: Int) -> Set<RedisPeriod> { writers[group]?.periods ?? [] }
+
+    /// Writes rows, which every replica has on return; of several with one key the last one counts.
+    ///
+    /// After a failure the same rows have to be written again before any others. A batch of the failed try that is late
+    /// then writes what the repetition writes, or comes after it and changes nothing.
+    ///
+    /// - Parameters:
+    ///   - parts: rows in the order in which they were written.
+    ///   - run: the epoch whose tickets rows of counts name.
+    ///   - now: time for the periods of request ids and traces.
+    ///   - client: the calling thread's.
+    /// - Returns: what went in.
+    /// - Throws: `.redis`; some batches may have been written, and the same rows may be written again.
+    ///   `.epochTaken` when another owner has the part.
+    func write(
+        _ parts: [[SpilledRow]], run: UInt64, now: Int64, by client: RedisClient
+    ) throws(StoreError) -> Outcome {
+        var outcome = Outcome()
+        outcome.period = RedisPeriod(.requests, at: now).number
+        var builders: [Int: BatchBuilder] = [:]
+        var outgoing = Outgoing()
+        let groups = RowGroups(of: parts)
+        for rows in [groups.rows, groups.start, groups.requests, groups.traces] {
+            let sorted = SortedRows(rows, droppingShortLived: false)
+            for place in sorted.indices {
+                let row = sorted[place]
+                let isLast = sorted.isLast(place)
+                let group = RedisGroups.group(of: row.key.bucket)
+                guard writers[group] != nil else { continue }
+                var builder = builders[group] ?? BatchBuilder()
+                builders[group] = nil
+                // An older version's alarm may have been written by a replay that was cut off.
+                if row.coldAlarm != 0, row.coldAlarm != row.wakeAt || row.value == nil || !isLast {
+                    builder.drop(Alarm(wakeAt: row.coldAlarm, key: row.key))
+                }
+                if let value = row.value {
+                    if isLast {
+                        builder.put(row, value, run: run)
+                        outcome.rowCount += 1
+                    }
+                    if row.wakeAt != 0, row.key.table.hasAlarms {
+                        let alarm = Alarm(wakeAt: row.wakeAt, key: row.key)
+                        if isLast { builder.set(alarm) } else { builder.drop(alarm) }
+                    }
+                } else if isLast {
+                    builder.delete(row.key)
+                    outcome.deletionCount += 1
+                }
+                let isFull =
+                    builder.rowCount >= Limits.rowsPerBatch || builder.byteCount >= Limits.rowBatchByteCount
+                // Versions of one row stay together, so that what goes and what comes are in one batch.
+                if isFull, isLast { try add(&builder, of: group, now, to: &outgoing, client) }
+                builders[group] = builder
+            }
+        }
+        for (group, builder) in builders where !builder.isEmpty {
+            var builder = builder
+            try add(&builder, of: group, now, to: &outgoing, client)
+        }
+        try send(&outgoing, client)
+        return outcome
+    }
+
+    /// Batches that are sent together: one of a group at most, since a batch that is tried again must not come behind a
+    /// later one.
+    private struct Outgoing {
+        var requests: [RedisRequest] = []
+        var groups: Set<Int> = []
+        var byteCount = 0
+    }
+
+    private func add(
+        _ builder: inout BatchBuilder, of group: Int, _ now: Int64,
+        to outgoing: inout Outgoing, _ client: RedisClient
+    ) throws(StoreError) {
+        if outgoing.byteCount >= Limits.rowWriteByteCount || outgoing.groups.contains(group) {
+            try send(&outgoing, client)
+        }
+        guard var writer = writers[group] else { return }
+        outgoing.byteCount += builder.byteCount
+        outgoing.groups.insert(group)
+        outgoing.requests.append(builder.take(&writer, epoch: epoch, now: now))
+        writers[group] = writer
+    }
+
+    /// Removes alarms that no row needs.
+    func drop(_ alarms: [Alarm], by client: RedisClient) throws(StoreError) {
+        var builders: [Int: BatchBuilder] = [:]
+        for alarm in alarms {
+            builders[RedisGroups.group(of: alarm.key.bucket), default: BatchBuilder()].drop(alarm)
+        }
+        var outgoing = Outgoing()
+        for (group, builder) in builders {
+            var builder = builder
+            try add(&builder, of: group, 0, to: &outgoing, client)
+        }
+        try send(&outgoing, client)
+    }
+
+    /// Removes a group's period, its rows in the server's background.
+    func end(_ period: RedisPeriod, of group: Int, by client: RedisClient) throws(StoreError) {
+        guard let writer = writers[group] else { return }
+        var unlink = RedisCommand("UNLINK")
+        unlink.append(writer.keys.ephemeral(period))
+        var forget = RedisCommand("HDEL")
+        forget.append(writer.keys.marks)
+        forget.append(period.field)
+        _ = try run(
+            [RedisRequest(unlink, slot: writer.keys.slot), RedisRequest(forget, slot: writer.keys.slot)], client)
+        writers[group]?.periods.remove(period)
+    }
+
+    private func send(_ outgoing: inout Outgoing, _ client: RedisClient) throws(StoreError) {
+        guard !outgoing.requests.isEmpty else { return }
+        let batches = outgoing.requests
+        outgoing = Outgoing()
+        for reply in try run(batches, client) {
+            guard let fault = reply.fault else { continue }
+            if fault.code == "FENCED" {
+                let epoch = fault.text.split(separator: " ").dropFirst().first.flatMap { UInt64($0) }
+                throw .epochTaken(part: part, epoch: epoch ?? 0)
+            }
+            throw .redis(what: "rows of part \(part): \(fault)")
+        }
+    }
+
+    private func run(_ requests: [RedisRequest], _ client: RedisClient) throws(StoreError) -> [RedisReply] {
+        do throws(RedisError) {
+            return try client.run(
+                requests, isDurable: true, minReplicas: minReplicas,
+                deadline: client.cluster.network.monotonicMilliseconds + UInt64(timeoutMilliseconds))
+        } catch { throw .redis(what: error.description) }
+    }
+}

@@ -1,0 +1,52 @@
+internal import Redis
+
+/// What servers run as one step.
+enum RedisScripts {
+    /// Makes an epoch the owner's of a group; answers the epoch that is there, which is higher when it was refused.
+    ///
+    /// A batch of an earlier owner that is still under way is refused from then on. Always writes, so that a wait for
+    /// replicas covers it.
+    static let raise = RedisScript(
+        """
+        local own = redis.call('HGET', KEYS[1], 'epoch')
+        if own and tonumber(own) > tonumber(ARGV[1]) then return own end
+        redis.call('HSET', KEYS[1], 'epoch', ARGV[1])
+        if own ~= ARGV[1] then redis.call('HSET', KEYS[1], 'done', ARGV[1] .. '-0') end
+        return ARGV[1]
+        """)
+
+    /// Runs a batch of commands on the keys of a group for the owner of an epoch, once.
+    ///
+    /// Arguments: epoch, number of the batch, then for each command its name, its key's place, how many arguments follow,
+    /// and these. A batch whose number was reached changes nothing: it was sent again, or it is late. The first write
+    /// may be refused for want of memory, and then nothing was changed.
+    static let batch = RedisScript(
+        """
+        local own = redis.call('HMGET', KEYS[1], 'epoch', 'done')
+        if own[1] and tonumber(own[1]) > tonumber(ARGV[1]) then
+            return redis.error_reply('FENCED ' .. own[1])
+        end
+        local done = 0
+        if own[2] then
+            local epoch, number = string.match(own[2], '^(%d+)-(%d+)$')
+            if epoch == ARGV[1] then done = tonumber(number) end
+        end
+        if done >= tonumber(ARGV[2]) then
+            redis.call('HSET', KEYS[1], 'done', own[2])
+            return 0
+        end
+        redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'done', ARGV[1] .. '-' .. ARGV[2])
+        local at = 3
+        while at <= #ARGV do
+            local command, key = ARGV[at], KEYS[tonumber(ARGV[at + 1])]
+            local last = at + 2 + tonumber(ARGV[at + 2])
+            at = at + 3
+            while at <= last do
+                local to = math.min(at + 3999, last)
+                redis.call(command, key, unpack(ARGV, at, to))
+                at = to + 1
+            end
+        end
+        return 1
+        """)
+}

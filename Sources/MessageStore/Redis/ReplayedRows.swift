@@ -1,0 +1,399 @@
+// Taking a part over: its log's entries become rows, in order, before the new owner's first write.
+
+internal import Delivery
+internal import Journal
+internal import Platform
+internal import Redis
+internal import Wire
+
+/// Everything that has to be done before a part has a store.
+final class PartOpening {
+    private let part: Int
+    private let partCount: Int
+    private let epoch: UInt64
+    private let context: LogContext
+    private let client: RedisClient
+    private let key: [UInt8]
+    private let slot: Int
+    let batches: RedisRowBatches
+
+    /// What the part has in Redis once the log is replayed.
+    struct Findings {
+        var hasRows = false
+        var hasAlarms = false
+        /// Rows of the tables that a start reads whole, by table.
+        var start: [StoreKey.Table: [(key: StoreKey, stored: [UInt8])]] = [:]
+        var nextNumber: UInt64 = 1
+        var replayedEntryCount = 0
+        var replayedByteCount = 0
+    }
+
+    init(part: Int, of partCount: Int, epoch: UInt64, context: LogContext, client: RedisClient) {
+        (self.part, self.partCount, self.epoch) = (part, partCount, epoch)
+        (self.context, self.client) = (context, client)
+        key = GroupKeys.log(context.configuration.name, part: part)
+        slot = RedisSlot.of(key)
+        batches = RedisRowBatches(part: part, of: partCount, epoch: epoch, configuration: context.configuration)
+    }
+
+    /// Fences the owner before, makes the epoch that of the part's groups, and moves the log into rows.
+    ///
+    /// - Returns: what there is.
+    /// - Throws: `.epochTaken`, `.damagedLog`, `.redis`. The part has no owner then, and may be opened again with a higher
+    ///   epoch; what was moved is moved once more.
+    func perform() throws(StoreError) -> Findings {
+        try fence()
+        try raise()
+        var findings = Findings()
+        try replay(&findings)
+        try trim()
+        try look(&findings)
+        return findings
+    }
+
+    // MARK: Fencing
+
+    /// Puts the first entry of this epoch on the log; that of a repeated try is known by its nonce.
+    private static let fenceScript = RedisScript(
+        """
+        local last = '0-0'
+        if redis.call('EXISTS', KEYS[1]) == 1 then
+            local facts = redis.call('XINFO', 'STREAM', KEYS[1])
+            for place = 1, #facts, 2 do
+                if facts[place] == 'last-generated-id' then last = facts[place + 1] end
+            end
+        end
+        local epoch, number = string.match(last, '^(%d+)-(%d+)$')
+        if tonumber(epoch) > tonumber(ARGV[1]) then return last end
+        if epoch == ARGV[1] then
+            local first = redis.call('XRANGE', KEYS[1], epoch .. '-0', epoch .. '-0')
+            if #first == 0 or first[1][2][2] ~= ARGV[2] then return last end
+            redis.call('XADD', KEYS[1], epoch .. '-' .. string.format('%.0f', tonumber(number) + 1), 'f', ARGV[2])
+            return 'OK'
+        end
+        redis.call('XADD', KEYS[1], ARGV[1] .. '-0', 'f', ARGV[2])
+        return 'OK'
+        """)
+
+    private func fence() throws(StoreError) {
+        var command = RedisCommand(Self.fenceScript, keys: [key])
+        command.append(epoch)
+        command.append("\(UInt64.random(in: .min ... .max))")
+        let reply = try run([RedisRequest(command, slot: slot)], isDurable: true)[0]
+        guard let text = reply.text else { throw unusable(reply, "the fence") }
+        guard text != "OK" else { return }
+        throw .epochTaken(part: part, epoch: LogID(text)?.epoch ?? 0)
+    }
+
+    private func raise() throws(StoreError) {
+        let groups = batches.groups
+        let requests = groups.map { keys in
+            var command = RedisCommand(RedisScripts.raise, keys: [keys.marks])
+            command.append(epoch)
+            return RedisRequest(command, slot: keys.slot)
+        }
+        for reply in try run(requests, isDurable: true) {
+            guard let found = reply.text.flatMap({ UInt64($0) }) else { throw unusable(reply, "the epoch of a group") }
+            if found > epoch { throw .epochTaken(part: part, epoch: found) }
+        }
+        let marks = try run(
+            groups.map { keys in
+                var command = RedisCommand("HKEYS")
+                command.append(keys.marks)
+                return RedisRequest(command, slot: keys.slot)
+            })
+        for (keys, reply) in zip(groups, marks) {
+            for field in reply.array ?? [] {
+                if let period = field.text.flatMap({ RedisPeriod(field: $0) }) { batches.note(period, in: keys.group) }
+            }
+        }
+    }
+
+    // MARK: Replaying
+
+    /// The values of a piece of the log, in place until its rows are written.
+    private final class PieceMemory {
+        private var buffers: [UnsafeMutableRawBufferPointer] = []
+        private(set) var byteCount = 0
+        func keep(_ bytes: [UInt8]) -> UnsafeRawBufferPointer {
+            let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, bytes.count), alignment: 8)
+            buffer.copyBytes(from: bytes)
+            buffers.append(buffer)
+            byteCount += bytes.count
+            return UnsafeRawBufferPointer(rebasing: buffer[..<bytes.count])
+        }
+        deinit { for buffer in buffers { buffer.deallocate() } }
+    }
+
+    private struct Piece {
+        var rows: [SpilledRow] = []
+        var memory = PieceMemory()
+    }
+
+    private func replay(_ findings: inout Findings) throws(StoreError) {
+        var start = "-"
+        var pageCount = 16
+        var last: LogID?
+        var piece = Piece()
+        let source = CountSource(self)
+        var counts = CountReplay(source, run: 0)
+        var run: UInt64 = 0
+        while true {
+            let page: [(id: LogID, body: [UInt8]?)]
+            do throws(RedisError) { page = try readPage(from: start, count: pageCount) } catch {
+                // Large entries after small ones may be too much for one reply.
+                if case .malformed = error, pageCount > 1 {
+                    pageCount = 1
+                    continue
+                }
+                if case .unexpected(_, _, let what) = error {
+                    throw .damagedLog(stream: String(decoding: key, as: UTF8.self), entry: start, what: what)
+                }
+                throw .redis(what: error.description)
+            }
+            guard let end = page.last?.id else { break }
+            let byteCount = page.reduce(0) { $0 + ($1.body?.count ?? 0) }
+            let isWhole = page.count < pageCount
+            pageCount = max(
+                1, min(Limits.replayPageEntryCount, Limits.replayPageByteCount * page.count / max(1, byteCount)))
+            for entry in page {
+                if let last, last.epoch == entry.id.epoch, entry.id.number > last.number + 1 {
+                    context.report(
+                        .entriesMissing(part: part, after: last.description, before: entry.id.description))
+                }
+                last = entry.id
+                guard let body = entry.body else { continue }
+                findings.replayedEntryCount += 1
+                findings.replayedByteCount += body.count
+                if entry.id.epoch != run {
+                    // Tickets count anew in each epoch.
+                    try write(&piece, &counts, run: run)
+                    counts = CountReplay(source, run: entry.id.epoch)
+                    run = entry.id.epoch
+                }
+                try take(body, entry.id, &piece, &counts, source)
+                if piece.rows.count >= Limits.replayPieceRowCount
+                    || piece.memory.byteCount >= Limits.replayPieceByteCount
+                {
+                    try write(&piece, &counts, run: run)
+                }
+            }
+            guard !isWhole else { break }
+            start = "(\(end)"
+        }
+        try write(&piece, &counts, run: run)
+    }
+
+    /// A page of entries; `.unexpected` for bytes that are no entries.
+    private func readPage(
+        from start: String, count: Int
+    ) throws(RedisError) -> [(id: LogID, body: [UInt8]?)] {
+        var command = RedisCommand("XRANGE")
+        command.append(key)
+        command.append(start)
+        // The fence is the end: what comes behind it is this owner's.
+        command.append("(\(epoch)-0")
+        command.append("COUNT")
+        command.append(count)
+        let reply = try client.run([RedisRequest(command, slot: slot)], deadline: deadline)[0]
+        let address = context.cluster.primary(of: slot) ?? RedisAddress(host: "", port: 0)
+        if let fault = reply.fault { throw .refused(address, fault) }
+        guard let entries = reply.array else { throw .unexpected(address, command: "XRANGE", "no list of entries") }
+        var page: [(id: LogID, body: [UInt8]?)] = []
+        for entry in entries {
+            guard let parts = entry.array, parts.count == 2, let id = parts[0].text.flatMap({ LogID($0) }),
+                let fields = parts[1].array, fields.count == 2, let name = fields[0].text
+            else { throw .unexpected(address, command: "XRANGE", "it has no id, or other fields than one") }
+            switch name {
+            case "b":
+                guard let body = fields[1].bytes else {
+                    throw .unexpected(address, command: "XRANGE", "its field b has no bytes")
+                }
+                page.append((id, body))
+            case "f", "w": page.append((id, nil))
+            default: throw .unexpected(address, command: "XRANGE", "its field \(name) is none that this version knows")
+            }
+        }
+        return page
+    }
+
+    private func take(
+        _ body: [UInt8], _ id: LogID, _ piece: inout Piece, _ counts: inout CountReplay, _ source: CountSource
+    ) throws(StoreError) {
+        let stream = String(decoding: key, as: UTF8.self)
+        let bytes = piece.memory.keep(body)
+        // All counts of the entry are asked for together.
+        var counted: Set<StoreKey> = []
+        _ = LogEntry.visit(bytes, id) { operation in
+            if let key = operation.storeKey, key.table == .counters { counted.insert(key) }
+        }
+        try source.prefetch(counted)
+        var unreadable: String?
+        var failure: StoreError?
+        let damage = LogEntry.visit(bytes, id) { operation in
+            guard unreadable == nil, failure == nil else { return }
+            guard let key = operation.storeKey, RedisGroups.group(of: key.bucket) % partCount == part else {
+                unreadable = "it has a row of table \(operation.table) and bucket \(operation.bucket)"
+                return
+            }
+            if key.table == .counters, operation.ticket > 0 {
+                do throws(StoreError) { try counts.take(operation, key) } catch { failure = error }
+                return
+            }
+            guard operation.kind != .add else {
+                unreadable = "it adds to a row of table \(operation.table)"
+                return
+            }
+            piece.rows.append(
+                SpilledRow(
+                    key: key, value: operation.kind == .put ? operation.value : nil, wakeAt: operation.wakeAt,
+                    coldAlarm: operation.coldAlarm, slot: noSlot, version: 0, block: 0))
+        }
+        if let failure { throw failure }
+        if let what = damage ?? unreadable ?? (counts.isDamaged ? "a change of counts cannot be read" : nil) {
+            throw .damagedLog(stream: stream, entry: id.description, what: what)
+        }
+    }
+
+    private func write(_ piece: inout Piece, _ counts: inout CountReplay, run: UInt64) throws(StoreError) {
+        let (rows, memory) = counts.takeChanged()
+        piece.rows.append(contentsOf: rows)
+        if !piece.rows.isEmpty {
+            _ = try batches.write([piece.rows], run: run, now: try time(), by: client)
+        }
+        withExtendedLifetime(memory) {}
+        withExtendedLifetime(piece.memory) {}
+        piece = Piece()
+    }
+
+    /// Gateway time; before that is known, the server's.
+    private func time() throws(StoreError) -> Int64 {
+        if let now = context.configuration.now() { return now }
+        let reply = try run([RedisRequest(RedisCommand("TIME"), slot: slot)])[0]
+        guard let seconds = reply.array?.first?.text.flatMap({ Int64($0) }), seconds < 1 << 40 else {
+            throw unusable(reply, "TIME")
+        }
+        return seconds * 1_000
+    }
+
+    private func trim() throws(StoreError) {
+        var command = RedisCommand("XTRIM")
+        command.append(key)
+        command.append("MINID")
+        command.append("\(epoch)-0")
+        let reply = try run([RedisRequest(command, slot: slot)])[0]
+        guard reply.integer != nil else { throw unusable(reply, "XTRIM") }
+    }
+
+    // MARK: What there is
+
+    private func look(_ findings: inout Findings) throws(StoreError) {
+        let last: LogID?
+        do throws(RedisError) {
+            last = try LogReading.lastID(of: key, slot: slot, by: client)
+        } catch { throw .redis(what: error.description) }
+        guard let last, last.epoch == epoch else { throw .epochTaken(part: part, epoch: last?.epoch ?? 0) }
+        findings.nextNumber = last.number + 1
+        let groups = batches.groups
+        func counts(_ name: String, _ key: (GroupKeys) -> [UInt8]) throws(StoreError) -> Bool {
+            let requests = groups.map { keys in
+                var command = RedisCommand(name)
+                command.append(key(keys))
+                return RedisRequest(command, slot: keys.slot)
+            }
+            return try run(requests).contains { $0.integer ?? 0 > 0 }
+        }
+        findings.hasRows = try counts("HLEN") { $0.rows }
+        findings.hasAlarms = try counts("ZCARD") { $0.alarms }
+        guard findings.hasRows else { return }
+        for table in StoreKey.Table.allCases where table.isReadAtStart {
+            findings.start[table] = try load(table)
+        }
+    }
+
+    /// Every row of a table in the part, ordered by key within a bucket.
+    func load(_ table: StoreKey.Table) throws(StoreError) -> [(key: StoreKey, stored: [UInt8])] {
+        var found: [(key: StoreKey, stored: [UInt8])] = []
+        for keys in batches.groups {
+            let buckets = stride(from: keys.group, to: Bucket.count, by: RedisGroups.count).map { UInt16($0) }
+            let ranges = buckets.map { bucket in
+                let prefix = [UInt8(bucket >> 8), UInt8(bucket & 0xFF), table.rawValue]
+                return RedisRequest(
+                    RowReading.range(keys.index, from: prefix, through: prefix, count: nil), slot: keys.slot)
+            }
+            var names: [[UInt8]] = []
+            for reply in try run(ranges) {
+                guard let list = reply.array else { throw unusable(reply, "the index") }
+                names.append(contentsOf: list.compactMap(\.bytes))
+            }
+            for first in stride(from: 0, to: names.count, by: Limits.rowsPerBatch) {
+                let part = names[first..<min(first + Limits.rowsPerBatch, names.count)]
+                let reply = try run([RedisRequest(RowReading.values(keys.rows, Array(part)), slot: keys.slot)])[0]
+                guard let values = reply.array else { throw unusable(reply, "the rows") }
+                for (name, value) in zip(part, values) {
+                    guard let key = name.withUnsafeBytes({ KeyCoding.readKey($0) }), let stored = value.bytes,
+                        stored.count >= KeyCoding.rowPrefixByteCount
+                    else { continue }
+                    found.append((key, stored))
+                }
+            }
+        }
+        return found.sorted { $0.key < $1.key }
+    }
+
+    // MARK: Commands
+
+    private var deadline: UInt64 { context.now + UInt64(context.configuration.rowsMilliseconds) }
+
+    fileprivate func run(_ requests: [RedisRequest], isDurable: Bool = false) throws(StoreError) -> [RedisReply] {
+        guard !requests.isEmpty else { return [] }
+        do throws(RedisError) {
+            return try client.run(
+                requests, isDurable: isDurable, minReplicas: context.configuration.minReplicas, deadline: deadline)
+        } catch { throw .redis(what: error.description) }
+    }
+
+    private func unusable(_ reply: RedisReply, _ what: String) -> StoreError {
+        .redis(what: "\(what): \(reply.fault?.text ?? "an answer of another form")")
+    }
+
+    /// Rows of counts as the log's replay finds them.
+    fileprivate final class CountSource: StoredRows {
+        private let opening: PartOpening
+        private let keys: [Int: GroupKeys]
+        private var fetched: [StoreKey: [UInt8]?] = [:]
+        private var known: Set<StoreKey> = []
+
+        init(_ opening: PartOpening) {
+            self.opening = opening
+            keys = Dictionary(uniqueKeysWithValues: opening.batches.groups.map { ($0.group, $0) })
+        }
+
+        /// Reads rows that nothing asked for before.
+        func prefetch(_ wanted: Set<StoreKey>) throws(StoreError) {
+            let new = wanted.subtracting(known)
+            guard !new.isEmpty else { return }
+            known.formUnion(new)
+            let list = Array(new)
+            let replies = try opening.run(
+                list.compactMap { key in
+                    keys[RedisGroups.group(of: key.bucket)].map {
+                        RedisRequest(RowReading.value($0.rows, key), slot: $0.slot)
+                    }
+                })
+            guard replies.count == list.count else { return }
+            for (key, reply) in zip(list, replies) { fetched[key] = .some(reply.bytes) }
+        }
+
+        func withStored(_ key: StoreKey, _ body: (UnsafeRawBufferPointer) -> Void) throws(StoreError) {
+            // Taken once: afterwards the replay has the row.
+            if let found = fetched.removeValue(forKey: key) {
+                if let stored = found { stored.withUnsafeBytes(body) }
+                return
+            }
+            guard let place = keys[RedisGroups.group(of: key.bucket)] else { return }
+            let reply = try opening.run([RedisRequest(RowReading.value(place.rows, key), slot: place.slot)])[0]
+            if let stored = reply.bytes { stored.withUnsafeBytes(body) }
+        }
+    }
+}

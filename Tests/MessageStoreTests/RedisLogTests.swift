@@ -1,0 +1,322 @@
+import Delivery
+import Platform
+import Redis
+import Synchronization
+import TestKit
+import Testing
+import Wire
+
+@testable import MessageStore
+
+/// The machine's network, whose replies a test can lose or change.
+private final class UnsureNetwork: RedisNetwork, Sendable {
+    enum Fault: Sendable {
+        /// The commands run, and their replies are lost.
+        case loseReplies
+        /// The commands are not sent.
+        case loseCommands
+    }
+
+    private let real = RedisSockets()
+    /// What happens to the next exchanges that have a command of this name.
+    private let plan = Lock<(name: String, faults: [Fault])>(("", []))
+    private let commands = Lock<[String]>([])
+    /// Replies to `WAIT` say that no replica has it.
+    let isReplicaLate = Atomic<Bool>(false)
+
+    func fail(_ name: String, _ faults: [Fault]) { plan.withLock { $0 = (name, faults) } }
+    /// The names of all commands so far.
+    var names: [String] { commands.withLock { $0 } }
+
+    private final class Connection: RedisConnection {
+        let network: UnsureNetwork
+        let address: RedisAddress
+        let real: any RedisConnection
+        init(_ network: UnsureNetwork, _ address: RedisAddress, _ real: any RedisConnection) {
+            (self.network, self.address, self.real) = (network, address, real)
+        }
+        func run(_ commands: [RedisCommand], timeoutMilliseconds: Int) throws(RedisError) -> [RedisReply] {
+            let names = commands.map(\.name)
+            network.commands.withLock { $0 += names }
+            let fault: Fault? = network.plan.withLock { plan in
+                guard names.contains(plan.name), !plan.faults.isEmpty else { return nil }
+                return plan.faults.removeFirst()
+            }
+            if case .loseCommands = fault { throw .broken(address, "planned") }
+            var replies = try real.run(commands, timeoutMilliseconds: timeoutMilliseconds)
+            if case .loseReplies = fault { throw .broken(address, "planned") }
+            if network.isReplicaLate.load(ordering: .relaxed) {
+                for place in replies.indices where names[place] == "WAIT" { replies[place] = .integer(0) }
+            }
+            return replies
+        }
+        func close() { real.close() }
+    }
+
+    func connect(to address: RedisAddress, timeoutMilliseconds: Int) throws(RedisError) -> any RedisConnection {
+        Connection(self, address, try real.connect(to: address, timeoutMilliseconds: timeoutMilliseconds))
+    }
+    var monotonicMilliseconds: UInt64 { real.monotonicMilliseconds }
+    func sleep(milliseconds: Int) { real.sleep(milliseconds: milliseconds) }
+}
+
+@Suite("The log on Redis", .enabled(if: RedisServers.executable != nil, "no redis-server"), .serialized)
+struct RedisLogTests {
+    private static let bucket = Bucket(0)
+    private static let log = "{lw:test:p0}:log"
+
+    private func key(_ number: UInt64, _ table: StoreKey.Table = .tag) -> StoreKey {
+        StoreKey(Self.bucket, table, ownerHigh: 1, ownerLow: 1, item: number)
+    }
+
+    @discardableResult
+    private func put(_ store: EmbeddedShardStore, _ key: StoreKey, _ text: String, wakeAt: Int64 = 0) -> Ticket {
+        store.beginBatch(key.bucket)
+        let bytes = Array(text.utf8)
+        store.put(key, wakeAt: wakeAt, prior: .maybe(wakeAt: 0), byteCount: bytes.count) { $0.copyBytes(from: bytes) }
+        let ticket = store.endBatch()
+        store.turnEnded()
+        return ticket
+    }
+
+    /// What the store answers for a row.
+    private func get(_ fixture: RedisFixture, _ key: StoreKey) throws -> String? {
+        let reader = RowWitness()
+        fixture.store.observer = reader
+        _ = fixture.store.read([.get(key)])
+        try fixture.wait("a read") { reader.replies > 0 }
+        if let failure = reader.failure { throw WaitFailed(description: failure) }
+        return reader.text
+    }
+
+    private func entries(_ servers: RedisServers, field: String = "b") throws -> [String] {
+        try servers.command(0, "XRANGE", Self.log, "-", "+").array?.compactMap { entry in
+            guard let parts = entry.array, parts[1].array?.first?.text == field else { return nil }
+            return parts[0].text
+        } ?? []
+    }
+
+    @Test("a group whose reply was lost is in the stream once", arguments: [true, false])
+    func lostReplies(hasRun: Bool) throws {
+        let servers = try RedisServers()
+        let network = UnsureNetwork()
+        let fixture = try RedisFixture(
+            RedisCluster(seeds: servers.addresses, network: network), RedisFixture.configuration(), epoch: 1)
+        defer { fixture.close() }
+        for number in UInt64(1)...3 {
+            network.fail("XADD", [hasRun ? .loseReplies : .loseCommands])
+            let ticket = put(fixture.store, key(number), "a\(number)")
+            try fixture.wait("the commit") { fixture.store.committedTicket >= ticket }
+        }
+        #expect(try entries(servers).count == 3)
+        // A wait speaks for its own connection's writes: after a break an empty entry goes first.
+        #expect(try entries(servers, field: "w").count == (hasRun ? 3 : 0))
+        #expect(fixture.witness.losses.isEmpty)
+    }
+
+    @Test("nothing is reported durable before the replicas have it, and it is written once")
+    func lateReplicas() throws {
+        let servers = try RedisServers()
+        let network = UnsureNetwork()
+        let fixture = try RedisFixture(
+            RedisCluster(seeds: servers.addresses, network: network), RedisFixture.configuration(), epoch: 1)
+        defer { fixture.close() }
+        network.isReplicaLate.store(true, ordering: .relaxed)
+        let count = network.names.count { $0 == "WAIT" }
+        let ticket = put(fixture.store, key(1), "a")
+        try fixture.wait("several waits") { network.names.count { $0 == "WAIT" } >= count + 3 }
+        #expect(fixture.store.committedTicket == 0)
+        try fixture.wait("publishes refused") { !fixture.store.acceptsWrites }
+        network.isReplicaLate.store(false, ordering: .relaxed)
+        try fixture.wait("the commit") { fixture.store.committedTicket >= ticket }
+        #expect(try entries(servers).count == 1)
+        #expect(fixture.store.acceptsWrites)
+    }
+
+    @Test("a fenced owner commits nothing more and is told once")
+    func fencing() throws {
+        let servers = try RedisServers()
+        let first = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
+        defer { first.close() }
+        let ticket = put(first.store, key(1), "first")
+        try first.wait("the commit") { first.store.committedTicket >= ticket }
+        let second = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 2)
+        defer { second.close() }
+        let late = put(first.store, key(2), "late")
+        try first.wait("the loss") { !first.witness.losses.isEmpty }
+        put(first.store, key(3), "later")
+        #expect(first.witness.losses == [.fenced(part: 0, epoch: 1, successor: 2)])
+        #expect(first.store.committedTicket < late && !first.store.acceptsWrites)
+        #expect(try get(second, key(1)) == "first")
+        #expect(try get(second, key(2)) == nil)
+        for epoch in UInt64(1)...2 {
+            #expect(throws: StoreError.epochTaken(part: 0, epoch: 2)) {
+                _ = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: epoch)
+            }
+        }
+    }
+
+    @Test("a fenced owner's rows are refused, too")
+    func fencedRows() throws {
+        let servers = try RedisServers()
+        var configuration = RedisFixture.configuration()
+        let first = try RedisFixture(servers.makeCluster(), configuration, epoch: 1)
+        defer { first.close() }
+        let ticket = put(first.store, key(1), "old")
+        try first.wait("the commit") { first.store.committedTicket >= ticket }
+        configuration.youngMilliseconds = 60_000
+        let second = try RedisFixture(servers.makeCluster(), configuration, epoch: 2)
+        defer { second.close() }
+        try second.sync(put(second.store, key(1), "new"))
+        try second.spillAll()
+        first.engine.requestSpill()
+        try first.wait("the loss") { !first.witness.losses.isEmpty }
+        #expect(try get(second, key(1)) == "new")
+    }
+
+    @Test("a failover keeps what was durable, and the log goes on at the new primary")
+    func failover() throws {
+        let servers = try RedisServers()
+        var configuration = RedisFixture.configuration()
+        configuration.minReplicas = 0
+        let fixture = try RedisFixture(servers.makeCluster(), configuration, epoch: 1)
+        defer { fixture.close() }
+        try fixture.sync(put(fixture.store, key(1), "before"))
+        servers.kill(0)
+        let ticket = put(fixture.store, key(2), "during")
+        try fixture.wait("publishes refused") { !fixture.store.acceptsWrites }
+        try servers.command(1, "REPLICAOF", "NO", "ONE")
+        try fixture.wait("the commit") { fixture.store.committedTicket >= ticket }
+        try fixture.wait("publishes taken") { fixture.store.acceptsWrites }
+        #expect(!fixture.witness.events.contains { if case .entriesLost = $0 { true } else { false } })
+        try fixture.spillAll()
+        #expect(try get(fixture, key(1)) == "before")
+        #expect(try get(fixture, key(2)) == "during")
+    }
+
+    @Test("entries that were durable and are gone are reported")
+    func holes() throws {
+        let servers = try RedisServers()
+        let network = UnsureNetwork()
+        let fixture = try RedisFixture(
+            RedisCluster(seeds: servers.addresses, network: network), RedisFixture.configuration(), epoch: 1)
+        defer { fixture.close() }
+        for number in UInt64(1)...3 { try fixture.sync(put(fixture.store, key(number), "a")) }
+        // As after a failover to a replica that had only the first entry.
+        let kept = try entries(servers)
+        for id in kept.dropFirst() { try servers.command(0, "XDEL", Self.log, id) }
+        try servers.command(0, "RENAME", Self.log, Self.log + ":old")
+        for id in kept.prefix(1) { try servers.command(0, "XADD", Self.log, id, "w", "") }
+        network.fail("XADD", [.loseCommands])
+        try fixture.sync(put(fixture.store, key(4), "a"))
+        #expect(
+            fixture.witness.events.contains { event in
+                if case .entriesLost(0, let from, _) = event { from == kept[0] } else { false }
+            })
+    }
+
+    @Test("a takeover replays the log, in pages, and empties it")
+    func takeover() throws {
+        let servers = try RedisServers()
+        let first = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
+        var last: Ticket = 0
+        for number in UInt64(1)...3_000 {
+            first.store.beginBatch(Self.bucket)
+            let value = [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: 4_000)
+            first.store.put(
+                key(number), wakeAt: 0, prior: .none, byteCount: value.count
+            ) { $0.copyBytes(from: value) }
+            last = first.store.endBatch()
+            if number % 40 == 0 { first.store.turnEnded() }
+        }
+        try first.sync(last)
+        first.store.beginBatch(Self.bucket)
+        first.store.delete(key(5), prior: .maybe(wakeAt: 0))
+        try first.sync(first.store.endBatch())
+        first.close()
+        let second = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 2)
+        defer { second.close() }
+        #expect(second.part.replayedByteCount > 12_000_000)
+        #expect(try entries(servers) == [])
+        #expect(try get(second, key(1))?.utf8.count == 4_000)
+        #expect(try get(second, key(3_000))?.utf8.count ?? 0 > 0)
+        #expect(try get(second, key(5)) == nil)
+        #expect(try servers.command(0, "HLEN", "{lw:test:g0}:r") == .integer(2_999))
+    }
+
+    @Test(
+        "a damaged entry keeps the part closed, and the error names it", arguments: ["bytes", "field", "other entry"])
+    func damage(kind: String) throws {
+        let servers = try RedisServers()
+        let first = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
+        try first.sync(put(first.store, key(1), "some text that is long enough"))
+        first.close()
+        let entry = try #require(try entries(servers).first)
+        let reply = try servers.command(0, "XRANGE", Self.log, entry, entry)
+        var bytes = try #require(reply.array?.first?.array?[1].array?[1].bytes)
+        let id = kind == "other entry" ? "1-77" : "1-78"
+        if kind == "bytes" { bytes[bytes.count / 2] ^= 1 }
+        var command = RedisCommand("XADD", Self.log, id, kind == "field" ? "q" : "b")
+        command.append(bytes)
+        try servers.run(0, command)
+        do {
+            _ = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 2)
+            Issue.record("the part was opened")
+        } catch let error as StoreError {
+            guard case .damagedLog(Self.log, _, let what) = error else { throw error }
+            #expect(error.description.contains(Self.log) && !what.isEmpty)
+            if kind != "field" { #expect(error.description.contains(id)) }
+        }
+        // Nothing was lost: without the entry the part opens.
+        try servers.command(0, "XDEL", Self.log, id)
+        let second = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 3)
+        defer { second.close() }
+        #expect(try get(second, key(1)) == "some text that is long enough")
+    }
+
+    @Test("memory that fills up refuses publishes and takes acks")
+    func memory() throws {
+        let servers = try RedisServers()
+        var configuration = RedisFixture.configuration()
+        configuration.watchMilliseconds = 20
+        let fixture = try RedisFixture(servers.makeCluster(), configuration, epoch: 1)
+        defer { fixture.close() }
+        try servers.command(0, "CONFIG", "SET", "maxmemory", "1gb")
+        try fixture.sync(put(fixture.store, key(1), "a"))
+        #expect(fixture.store.acceptsWrites)
+        let text = try servers.command(0, "INFO", "memory").text ?? ""
+        let used = try #require(RedisInformation(text).number("used_memory"))
+        try servers.command(0, "CONFIG", "SET", "maxmemory", "\(used * 105 / 100)")
+        try fixture.wait("publishes refused") { !fixture.store.acceptsWrites }
+        try fixture.sync(put(fixture.store, key(2), "settled"))
+        try servers.command(0, "CONFIG", "SET", "maxmemory", "0")
+        try fixture.wait("publishes taken") { fixture.store.acceptsWrites }
+    }
+
+    @Test("settings that do not keep the promises are named with the line to change")
+    func settings() throws {
+        let servers = try RedisServers()
+        #expect(try RedisSettings.check(servers.makeCluster(), minReplicas: 1) == [])
+        #expect(try RedisSettings.check(servers.makeCluster(), minReplicas: 2).map(\.name) == ["connected replicas"])
+        try servers.command(0, "CONFIG", "SET", "appendfsync", "everysec")
+        try servers.command(1, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        try servers.command(1, "CONFIG", "SET", "appendonly", "no")
+        let problems = try RedisSettings.check(servers.makeCluster(), minReplicas: 1)
+        #expect(problems.map(\.name) == ["appendfsync", "appendonly", "maxmemory-policy"])
+        #expect(problems.map(\.server) == [servers.addresses[0], servers.addresses[1], servers.addresses[1]])
+        #expect(problems[0].description.contains("CONFIG SET appendfsync always"))
+    }
+}
+
+private final class RowWitness: ShardStoreObserver {
+    var replies = 0
+    var text: String?
+    var failure: String?
+    func storeCommitted(upTo ticket: Ticket) {}
+    func storeCooled(_ key: StoreKey) {}
+    func storeReplied(_ reply: StoreReply) {
+        replies += 1
+        failure = reply.failure
+        if case .row(let row?)? = reply.results.first { text = String(decoding: row.value, as: UTF8.self) }
+    }
+}

@@ -51,6 +51,7 @@ let package = Package(
         .target(name: "APNs", dependencies: ["TextForms"], swiftSettings: pure),
         .target(name: "Directory", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
         .target(name: "Campaigns", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
+        .target(name: "Cluster", swiftSettings: pure),
 
         // Wrappers, each the only importer of its C module.
         .target(name: "Platform", dependencies: ["CSystem"], swiftSettings: common),
@@ -144,6 +145,11 @@ let package = Package(
             name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "Platform", "Redis", "TestKit"],
             swiftSettings: common),
         .testTarget(name: "CampaignsTests", dependencies: ["Campaigns", "Delivery", "Wire"], swiftSettings: common),
+        .testTarget(
+            name: "ClusterTests", dependencies: ["Cluster", "ClusterSimulation", "TestKit"], swiftSettings: common),
+        .target(
+            name: "ClusterSimulation", dependencies: ["Cluster", "TestKit"], path: "Tests/Simulation/ClusterSimulation",
+            swiftSettings: common),
         .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),
         .testTarget(
             name: "GatewayTests",

@@ -16,6 +16,7 @@ Delivery: Structures Wire
 APNs: TextForms
 Directory: Delivery Structures Wire
 Campaigns: Delivery Wire
+Cluster:
 Platform: CSystem Glibc Synchronization
 Cryptography: COpenSSL Glibc
 Configuration: Glibc Platform TextForms

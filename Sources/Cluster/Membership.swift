@@ -1,0 +1,524 @@
+/// Decides for one gateway which parts it takes, gives and serves: time, the register and reports in, actions out.
+///
+/// No two gateways have to agree on anything but what the register says. Each sees who lives there, works out the same
+/// placement (`Placement`), and claims by compare-and-set what is its own. Where the register is wrong, because Redis lost
+/// its last change in a failover, the parts' logs decide: they refuse every owner but the one of the highest epoch.
+///
+/// A part of this gateway passes through `Seat.Phase`: opening, open, closing. The rules:
+/// - A seat is opened only under an epoch that the register gave to this node, and under each at most until it was told
+///   that the epoch is taken or lost.
+/// - An open seat is given up for three reasons: its log obeys a successor, the register shows a higher epoch, or another
+///   node shall have the part (a hand-over). No failure to reach the register is among them.
+/// - A part without living owner is claimed by the node that the placement names, at once. Any other waits, each rank for
+///   longer, so that one that cannot do it does not leave the part without owner.
+package struct Membership: Sendable {
+    package let node: NodeID
+    package let instance: UInt64
+    package let timing: ClusterTiming
+    /// What the next renewal tells the others.
+    package private(set) var info: MemberInfo
+    /// The register as this node knows it.
+    package private(set) var view: RegisterSnapshot
+    /// Own monotonic time before the last call that renewed the lease.
+    package private(set) var renewedAt: Int64
+    package private(set) var hasLeft = false
+
+    package struct Seat: Hashable, Sendable {
+        package enum Phase: Hashable, Sendable {
+            case opening
+            case open
+            /// Opened again at this time.
+            case waiting(until: Int64)
+            /// `isGift`: then given back in the register, for the heir if there is one.
+            case closing(heir: NodeID?, isGift: Bool)
+        }
+        package var epoch: UInt64
+        package var phase: Phase
+        package var failureCount = 0
+        /// Who had the part before, and whether that one gave it.
+        var origin: NodeID?
+        var wasGiven = false
+    }
+
+    package private(set) var seats: [Int: Seat] = [:]
+
+    package enum Link: Hashable, Sendable { case up, down, refused }
+    package private(set) var links: [NodeID: Link] = [:]
+
+    /// Server time less own time, at the last reply.
+    private var serverOffset: Int64
+    private var routes: [NodeID?]
+    private var linkWish: [NodeID: String] = [:]
+    /// The highest epoch that each part's log is known to have reached under another owner.
+    private var takenEpochs: [Int: UInt64] = [:]
+    /// Parts that this node leaves alone until then.
+    private var blocked: [Int: Int64] = [:]
+    /// Who owned each part last, as far as this node saw it.
+    private var lastOwners: [NodeID?]
+    /// The entry from which this node claimed a part.
+    private var origins: [Int: PartEntry] = [:]
+    /// Parts that are closed and not yet given back in the register.
+    private var unreleased: [Int: PartEntry] = [:]
+    /// Parts given to an heir that does not serve them yet, with the time at which this node stops caring.
+    private var handed: [Int: (heir: NodeID, until: Int64)] = [:]
+    /// Since when each part has been without owner, as this node saw it, and the entry it had.
+    private var orphans: [Int: (entry: PartEntry, since: Int64)] = [:]
+    /// What was asked of the register and not answered yet.
+    private var changing: Set<Int> = []
+    /// A change with an unknown outcome: the next snapshot comes first.
+    private var isViewStale = false
+    private var wantsSnapshot = false
+    private var steadySince: Int64
+    private var targets: [NodeID?] = []
+    private var actions: [MembershipAction] = []
+
+    /// - Parameters:
+    ///   - joined: what the register answered to the join.
+    ///   - sentAt: own monotonic time before the join.
+    ///   - now: own monotonic time.
+    package init(
+        _ joined: JoinReply, instance: UInt64, info: MemberInfo, timing: ClusterTiming = ClusterTiming(),
+        sentAt: Int64, now: Int64
+    ) {
+        (node, self.instance, self.info, self.timing) = (joined.node, instance, info, timing)
+        (view, renewedAt, steadySince) = (joined.snapshot, sentAt, now)
+        serverOffset = joined.snapshot.serverTime - now
+        routes = Array(repeating: nil, count: joined.snapshot.entries.count)
+        lastOwners = routes
+        // The first renewal brings the snapshot through the same door as all others.
+        view.version = 0
+    }
+
+    package var partCount: Int { view.entries.count }
+
+    /// The version that the next renewal names; 0 asks for a snapshot in any case.
+    package var seenVersion: UInt64 { wantsSnapshot || isViewStale ? 0 : view.version }
+
+    /// When to renew next, if nothing happens before.
+    package func nextRenewal() -> Int64 {
+        if isViewStale { return renewedAt + timing.shortestRenewal }
+        let isUnsettled = wantsSnapshot || !orphans.isEmpty || !handed.isEmpty || !isPlaced
+        return renewedAt + (isUnsettled ? timing.fastInterval(memberCount: view.members.count) : timing.renewal)
+    }
+
+    package mutating func take(_ input: MembershipInput, now: Int64) -> [MembershipAction] {
+        actions.removeAll(keepingCapacity: true)
+        guard !hasLeft else { return [] }
+        switch input {
+        case .snapshot(let snapshot, let isRecreated, let sentAt): take(snapshot, isRecreated, sentAt, now)
+        case .unchanged(let serverTime, let sentAt):
+            (renewedAt, serverOffset) = (sentAt, serverTime - now)
+        case .linkUp(let node): links[node] = .up
+        case .linkDown(let node): if links[node] != .refused { links[node] = .down }
+        case .linkRefused(let node): links[node] = .refused
+        case .changed(let changes, let entries): changed(changes, entries)
+        case .changeFailed(let changes):
+            changing.subtract(changes.map(\.part))
+            isViewStale = true
+        case .opened(let part, let epoch): opened(part, epoch)
+        case .epochTaken(let part, let epoch, let top): epochTaken(part, epoch, top)
+        case .openFailed(let part, let epoch): openFailed(part, epoch, now)
+        case .lost(let part, let epoch): lost(part, epoch, now)
+        case .closed(let part, let epoch): closed(part, epoch, now)
+        case .leave: info.isLeaving = true
+        case .tick: break
+        }
+        wantsSnapshot = links.contains { $0.value == .refused && view.members[$0.key] != nil }
+        revise(now)
+        return actions
+    }
+
+    // MARK: The register's news
+
+    private mutating func take(_ snapshot: RegisterSnapshot, _ isRecreated: Bool, _ sentAt: Int64, _ now: Int64) {
+        guard snapshot.entries.count == partCount else { return }
+        let old = view
+        (view, renewedAt, serverOffset, isViewStale) = (snapshot, sentAt, snapshot.serverTime - now, false)
+        changing.removeAll()
+        if isRecreated {
+            info.lapseCount += 1
+            steadySince = now
+            actions.append(.tell(.leaseLapsed(count: info.lapseCount)))
+        } else if info.lapseCount > 0, now - steadySince > timing.lapseMemory {
+            info.lapseCount = 0
+        }
+        for (node, member) in view.members where old.members[node] == nil && node != self.node {
+            actions.append(
+                .tell(.memberJoined(node, address: member.info.address, release: member.info.release)))
+        }
+        for (node, member) in old.members where view.members[node] == nil && node != self.node {
+            links[node] = nil
+            actions.append(.tell(.memberLeft(node, address: member.info.address)))
+        }
+        // A refusal alone proves little: a firewall refuses, too. With a renewal missing beside it the process is gone.
+        for (node, member) in view.members.sorted(by: { $0.key < $1.key }) where links[node] == .refused {
+            let silence = view.serverTime - (member.leaseEnd - timing.lease)
+            guard silence > timing.renewal + timing.lateness else { continue }
+            actions.append(.expire(node, leaseEnd: member.leaseEnd))
+            actions.append(.tell(.memberExpired(node)))
+            links[node] = .down
+            isViewStale = true
+        }
+    }
+
+    private mutating func changed(_ changes: [PartChange], _ entries: [PartEntry]) {
+        for (change, entry) in zip(changes, entries) {
+            changing.remove(change.part)
+            if entry != change.to { isViewStale = true }
+            view.entries[change.part] = entry
+            if entry == change.to, case .claimed(node) = entry.state { origins[change.part] = change.from }
+            if entry == change.to, case .open(node) = entry.state, let seat = seats[change.part], seat.wasGiven,
+                let giver = seat.origin, giver != node
+            {
+                actions.append(.nudge(giver))
+            }
+            if let entry = unreleased[change.part], entry == change.from, case .released(let heir) = change.to.state {
+                unreleased[change.part] = nil
+                actions.append(.tell(.partGiven(part: change.part, epoch: change.to.epoch, to: heir)))
+                if let heir { actions.append(.nudge(heir)) }
+            }
+        }
+    }
+
+    // MARK: The seats' news
+
+    private mutating func opened(_ part: Int, _ epoch: UInt64) {
+        guard var seat = seats[part], seat.epoch == epoch, seat.phase == .opening else { return }
+        (seat.phase, seat.failureCount) = (.open, 0)
+        seats[part] = seat
+        actions.append(
+            .tell(.partTaken(part: part, epoch: epoch, from: seat.origin, wasPlanned: seat.wasGiven)))
+    }
+
+    private mutating func epochTaken(_ part: Int, _ epoch: UInt64, _ top: UInt64) {
+        guard let seat = seats[part], seat.epoch == epoch else { return }
+        takenEpochs[part] = max(takenEpochs[part] ?? 0, top, epoch)
+        seats[part] = nil
+        actions.append(.tell(.epochTaken(part: part, epoch: epoch, top: top)))
+    }
+
+    private mutating func openFailed(_ part: Int, _ epoch: UInt64, _ now: Int64) {
+        guard var seat = seats[part], seat.epoch == epoch, seat.phase == .opening else { return }
+        actions.append(.tell(.openFailed(part: part, epoch: epoch)))
+        seat.failureCount += 1
+        let delay = min(timing.longestOpenRetry, timing.openRetry << Int64(min(seat.failureCount - 1, 8)))
+        seat.phase = .waiting(until: now + delay)
+        seats[part] = seat
+    }
+
+    private mutating func lost(_ part: Int, _ epoch: UInt64, _ now: Int64) {
+        guard let seat = seats[part], seat.epoch == epoch else { return }
+        takenEpochs[part] = max(takenEpochs[part] ?? 0, epoch + 1)
+        blocked[part] = now + timing.lossDelay
+        isViewStale = true
+        if case .closing(_, isGift: true) = seat.phase {
+            seats[part]?.phase = .closing(heir: nil, isGift: false)
+        } else if seat.phase == .open {
+            close(part, seat, heir: nil, isGift: false)
+            actions.append(.tell(.partLost(part: part, epoch: epoch)))
+        }
+    }
+
+    private mutating func closed(_ part: Int, _ epoch: UInt64, _ now: Int64) {
+        guard let seat = seats[part], seat.epoch == epoch else { return }
+        seats[part] = nil
+        guard case .closing(let heir, let isGift) = seat.phase else {
+            // It closed by itself. Its epoch is used up.
+            takenEpochs[part] = max(takenEpochs[part] ?? 0, epoch)
+            return
+        }
+        guard isGift, view.entries[part].owner == node, view.entries[part].epoch == epoch else { return }
+        unreleased[part] = view.entries[part]
+        if let heir { handed[part] = (heir, now + timing.handoverTimeout) }
+    }
+
+    private mutating func close(_ part: Int, _ seat: Seat, heir: NodeID?, isGift: Bool) {
+        seats[part]?.phase = .closing(heir: heir, isGift: isGift)
+        actions.append(.unseat(part: part, epoch: seat.epoch))
+    }
+
+    // MARK: What follows from it
+
+    /// Looks at everything once; cheap when nothing changed.
+    private mutating func revise(_ now: Int64) {
+        noteOrphans(now)
+        let candidates = self.candidates(now)
+        targets = placement(candidates, now)
+        var changes: [PartChange] = []
+        for part in view.entries.indices where !changing.contains(part) {
+            if let change = settle(part, candidates, now) { changes.append(change) }
+        }
+        giveAway(candidates, now, &changes)
+        if !changes.isEmpty {
+            changing.formUnion(changes.map(\.part))
+            actions.append(.change(changes))
+        }
+        showRoutes()
+        showLinks()
+        if info.isLeaving, seats.isEmpty, unreleased.isEmpty, changes.isEmpty, view.version != 0,
+            !view.entries.contains(where: { $0.owner == node })
+        {
+            hasLeft = true
+            actions.append(.leave)
+            actions.append(.tell(.left))
+        }
+    }
+
+    private func isThere(_ node: NodeID) -> Bool { node == self.node || view.members[node] != nil }
+
+    private func hasOwner(_ part: Int) -> Bool { view.entries[part].owner.map(isThere) ?? false }
+
+    private mutating func noteOrphans(_ now: Int64) {
+        for part in view.entries.indices {
+            let entry = view.entries[part]
+            if let owner = entry.owner, owner != node { lastOwners[part] = owner }
+            if hasOwner(part) {
+                orphans[part] = nil
+            } else if orphans[part]?.entry != entry {
+                orphans[part] = (entry, now)
+            }
+            if let given = handed[part] {
+                let isTaken = entry.owner.map { $0 != node } ?? false
+                if now >= given.until || isTaken && (entry.isOpen || entry.owner != given.heir) { handed[part] = nil }
+            }
+        }
+    }
+
+    /// Who may have parts: all who are there and stay; steady ones may get more.
+    private func candidates(_ now: Int64) -> [Placement.Candidate] {
+        var all: [NodeID: MemberInfo] = view.members.mapValues(\.info)
+        all[node] = info
+        let staying = all.filter { !$0.value.isLeaving }
+        let willing = staying.filter { !view.drained.contains($0.key) }
+        let serverTime = now + serverOffset
+        return (willing.isEmpty ? staying : willing).map { node, info in
+            let since = view.members[node]?.since ?? serverTime
+            return Placement.Candidate(
+                node, mayGain: serverTime - since >= timing.probation(lapseCount: info.lapseCount))
+        }
+    }
+
+    private func placement(_ candidates: [Placement.Candidate], _ now: Int64) -> [NodeID?] {
+        var avoided: [Int: NodeID] = [:]
+        let holders = view.entries.indices.map { part -> NodeID? in
+            let entry = view.entries[part]
+            switch entry.state {
+            case .claimed(let node), .open(let node): return node
+            case .released(let heir?):
+                guard let orphan = orphans[part], now - orphan.since < timing.heirDelay else { return nil }
+                return heir
+            case .failed(let node):
+                avoided[part] = node
+                return nil
+            case .unclaimed, .released(nil): return nil
+            }
+        }
+        return Placement.targets(holders: holders, pins: view.pins, avoided: avoided, candidates: candidates)
+    }
+
+    /// True while every part is served by the node that should have it.
+    private var isPlaced: Bool {
+        zip(view.entries, targets).allSatisfy { $0.isOpen && $0.owner == $1 }
+    }
+
+    /// Brings one part's seat and its entry together; the change that the register needs for it, if any.
+    private mutating func settle(_ part: Int, _ candidates: [Placement.Candidate], _ now: Int64) -> PartChange? {
+        // While a call failed, the next renewal comes first: it also brings back a lease that ran out.
+        guard !isViewStale else { return nil }
+        let entry = view.entries[part]
+        if let given = unreleased[part] {
+            guard entry == given else {
+                unreleased[part] = nil
+                return nil
+            }
+            let heir = handed[part]?.heir
+            return PartChange(
+                part: part, from: entry,
+                to: PartEntry(epoch: entry.epoch, state: .released(heir: heir.flatMap { isThere($0) ? $0 : nil })))
+        }
+        guard let seat = seats[part] else {
+            if entry.owner == node { return takeUp(part, entry, now) }
+            return hasOwner(part) ? nil : claim(part, entry, candidates, now)
+        }
+        switch seat.phase {
+        case .closing: return nil
+        case .open:
+            if entry.owner == node, entry.epoch == seat.epoch {
+                return entry.isOpen ? nil : PartChange(part: part, from: entry, to: .init(epoch: seat.epoch, state: .open(node)))
+            }
+            if seat.epoch > entry.epoch {
+                // The log obeys this seat, whatever the register says: it lost a change.
+                actions.append(.tell(.registerCorrected(part: part, epoch: seat.epoch)))
+                return PartChange(part: part, from: entry, to: .init(epoch: seat.epoch, state: .open(node)))
+            }
+            // Another one was given the same epoch: the log took this seat's first, and refuses the other.
+            if entry.epoch == seat.epoch, entry.owner != nil { return nil }
+            close(part, seat, heir: nil, isGift: false)
+            actions.append(.tell(.partLost(part: part, epoch: seat.epoch)))
+            return nil
+        case .opening:
+            // The one who opens is told by the log if it must not; to stop it half way would gain nothing.
+            guard seat.epoch > entry.epoch else { return nil }
+            return PartChange(part: part, from: entry, to: .init(epoch: seat.epoch, state: .claimed(node)))
+        case .waiting(let until):
+            guard entry.owner == node, entry.epoch == seat.epoch else {
+                seats[part] = nil
+                return nil
+            }
+            if seat.failureCount >= ClusterTiming.openTryCount, candidates.contains(where: { $0.node != node }) {
+                seats[part] = nil
+                return PartChange(part: part, from: entry, to: .init(epoch: entry.epoch, state: .failed(by: node)))
+            }
+            if now >= until {
+                seats[part]?.phase = .opening
+                actions.append(.seat(part: part, epoch: seat.epoch))
+            }
+            return nil
+        }
+    }
+
+    /// The register says that the part is this node's, which has no seat for it.
+    private mutating func takeUp(_ part: Int, _ entry: PartEntry, _ now: Int64) -> PartChange? {
+        if let until = blocked[part] {
+            guard now >= until else { return nil }
+            blocked[part] = nil
+        }
+        if info.isLeaving {
+            unreleased[part] = entry
+            return PartChange(part: part, from: entry, to: .init(epoch: entry.epoch, state: .released(heir: nil)))
+        }
+        if let taken = takenEpochs[part], taken >= entry.epoch {
+            return PartChange(part: part, from: entry, to: .init(epoch: taken + 1, state: .claimed(node)))
+        }
+        seat(part, entry)
+        return nil
+    }
+
+    private mutating func seat(_ part: Int, _ entry: PartEntry) {
+        var seat = Seat(epoch: entry.epoch, phase: .opening, origin: lastOwners[part])
+        if case .released(let heir?) = origins.removeValue(forKey: part)?.state { seat.wasGiven = heir == node }
+        seats[part] = seat
+        takenEpochs[part] = nil
+        actions.append(.seat(part: part, epoch: entry.epoch))
+    }
+
+    // MARK: Claiming
+
+    private func claim(
+        _ part: Int, _ entry: PartEntry, _ candidates: [Placement.Candidate], _ now: Int64
+    ) -> PartChange? {
+        guard let orphan = orphans[part], !info.isLeaving, view.version != 0 else { return nil }
+        if let until = blocked[part], now < until { return nil }
+        let claimed = PartEntry(epoch: max(entry.epoch, takenEpochs[part] ?? 0) + 1, state: .claimed(node))
+        let change = PartChange(part: part, from: entry, to: claimed)
+        if case .released(let heir?) = entry.state, heir == node { return change }
+        guard candidates.contains(where: { $0.node == node }), !isSettling(now) else { return nil }
+        if targets[part] == node { return change }
+        var delay = timing.claimDelay
+        if case .released(.some) = entry.state { delay += timing.heirDelay }
+        let rank = Placement.rank(of: node, for: part, among: candidates)
+        delay += timing.claimDelay * Int64(min(rank, ClusterTiming.lowestRank))
+        return now - orphan.since >= delay ? change : nil
+    }
+
+    /// A cluster that starts anew: whoever is first waits a moment for the others.
+    private func isSettling(_ now: Int64) -> Bool {
+        guard !info.address.isEmpty, view.entries.indices.allSatisfy({ !hasOwner($0) }) else { return false }
+        let eldest = view.members.values.map(\.since).min() ?? now + serverOffset
+        return now + serverOffset - eldest < timing.settling
+    }
+
+    // MARK: Giving away
+
+    private mutating func giveAway(
+        _ candidates: [Placement.Candidate], _ now: Int64, _ changes: inout [PartChange]
+    ) {
+        guard !isViewStale else { return }
+        let isGoing = info.isLeaving || !candidates.contains { $0.node == node }
+        // Whatever has no owner comes first; what another gives away has an heir, and is no reason to wait.
+        if !isGoing {
+            let isBroken = orphans.contains { if case .released(.some) = $0.value.entry.state { false } else { true } }
+            if isBroken { return }
+        }
+        let limit = isGoing ? ClusterTiming.leavingHandoverCount : ClusterTiming.handoverCount
+        var count = Set(handed.keys).union(unreleased.keys).count
+        for (part, seat) in seats { if case .closing(_, isGift: true) = seat.phase, handed[part] == nil { count += 1 } }
+        for part in view.entries.indices {
+            guard let seat = seats[part] else { continue }
+            let heir = targets[part]
+            guard heir != node else { continue }
+            if heir == nil {
+                // Nobody is there to take it: the parts wait in the register for the next one.
+                guard info.isLeaving else { continue }
+            } else if let heir, links[heir] == .refused {
+                continue
+            } else {
+                guard count < limit else { continue }
+            }
+            switch seat.phase {
+            case .open:
+                guard view.entries[part].owner == node, view.entries[part].epoch == seat.epoch else { continue }
+                close(part, seat, heir: heir, isGift: true)
+                count += 1
+            case .waiting where info.isLeaving:
+                seats[part] = nil
+                let entry = view.entries[part]
+                guard entry.owner == node, !changing.contains(part), !changes.contains(where: { $0.part == part })
+                else { continue }
+                changes.append(
+                    PartChange(part: part, from: entry, to: .init(epoch: entry.epoch, state: .released(heir: nil))))
+            case .opening, .waiting, .closing: continue
+            }
+        }
+    }
+
+    // MARK: Routes and links
+
+    private mutating func showRoutes() {
+        for part in view.entries.indices {
+            let owner = view.entries[part].owner.flatMap { isThere($0) ? $0 : nil }
+            guard routes[part] != owner else { continue }
+            routes[part] = owner
+            actions.append(.route(part: part, to: owner))
+        }
+    }
+
+    private mutating func showLinks() {
+        var wish: [NodeID: String] = [:]
+        for (node, member) in view.members where node != self.node && !member.info.address.isEmpty {
+            wish[node] = member.info.address
+        }
+        guard wish != linkWish else { return }
+        linkWish = wish
+        actions.append(.link(wish))
+    }
+}
+
+extension Membership {
+    /// Whether this gateway does what it should, and if not, what is missing.
+    package enum Health: Hashable, Sendable {
+        case serves
+        /// The lease has run out by this gateway's clock: the register cannot be reached.
+        case registerUnreachable
+        /// Parts are this gateway's, and none is open yet.
+        case ownsNothing
+        /// It gives its parts away.
+        case drains
+    }
+
+    package func health(now: Int64) -> Health {
+        if now - renewedAt > timing.lease { return .registerUnreachable }
+        if hasLeft || info.isLeaving || view.drained.contains(node) { return .drains }
+        let isOwed = view.version == 0 || targets.contains(node)
+        let hasOpen = seats.values.contains { $0.phase == .open }
+        return isOwed && !hasOpen ? .ownsNothing : .serves
+    }
+
+    /// Milliseconds until this gateway's lease runs out, by its own clock; below zero once it has.
+    package func leaseRest(now: Int64) -> Int64 { renewedAt + timing.lease - now }
+
+    package var openCount: Int { seats.values.count { $0.phase == .open } }
+
+    /// What server time it is now, as far as the last reply tells.
+    package func serverTime(now: Int64) -> Int64 { now + serverOffset }
+}

@@ -1,0 +1,15 @@
+/// A gateway's number within its cluster, 1 to 1,023: given at its join, and given again after a day at the earliest.
+package struct NodeID: Hashable, Comparable, Sendable, CustomStringConvertible {
+    package static let range: ClosedRange<UInt16> = 1...1_023
+
+    package let number: UInt16
+
+    /// `nil` outside the range.
+    package init?(_ number: some BinaryInteger) {
+        guard let number = UInt16(exactly: number), Self.range.contains(number) else { return nil }
+        self.number = number
+    }
+
+    package static func < (left: NodeID, right: NodeID) -> Bool { left.number < right.number }
+    package var description: String { "\(number)" }
+}

@@ -1,0 +1,161 @@
+/// The register's rules over plain memory: what the scripts in Redis do, for tests and the simulation.
+///
+/// A test holds the scripts to it, step by step.
+package struct RegisterState: Sendable {
+    package let timing: ClusterTiming
+    package private(set) var constants: ClusterConstants?
+    private var lastNode: UInt16 = 0
+    private var clockFloor: Int64 = 0
+    private var version: UInt64 = 0
+    /// The server's time at the last call; a gap tells that the register could not be reached.
+    private var lastCall: Int64 = 0
+    private var members: [NodeID: Member] = [:]
+    private var entries: [PartEntry] = []
+    private var drained: Set<NodeID> = []
+    private var pins: [Int: NodeID] = [:]
+    /// When each number was given or used last.
+    private var used: [NodeID: Int64] = [:]
+
+    package init(timing: ClusterTiming = ClusterTiming()) { self.timing = timing }
+
+    package var drainedNodes: Set<NodeID> { drained }
+    package var pinnedParts: [Int: NodeID] { pins }
+
+    /// - Parameter nonce: the version after this call if it changes anything; never 0, never given twice.
+    package mutating func join(_ request: JoinRequest, now: Int64, nonce: UInt64) throws(RegisterError) -> JoinReply {
+        tend(now, nonce)
+        if let constants {
+            guard constants.format == request.constants.format else { throw .formatDiffers(constants.format) }
+            guard constants.partCount == request.constants.partCount else {
+                throw .partCountDiffers(constants.partCount)
+            }
+        }
+        if let alone = members.values.first(where: { $0.info.address.isEmpty || request.info.address.isEmpty }) {
+            throw .worksAlone(address: alone.info.address)
+        }
+        let constants = constants ?? request.constants
+        self.constants = constants
+        if entries.isEmpty { entries = Array(repeating: PartEntry(), count: constants.partCount) }
+        guard let node = freeNumber(now) else { throw .isFull }
+        lastNode = node.number
+        forget(node)
+        members[node] = Member(
+            info: request.info, instance: request.instance, since: now, leaseEnd: now + timing.lease)
+        used[node] = now
+        version = nonce
+        return JoinReply(node: node, constants: constants, snapshot: snapshot(now))
+    }
+
+    package mutating func renew(
+        _ node: NodeID, instance: UInt64, info: MemberInfo, clock: Int64, seen: UInt64, now: Int64, nonce: UInt64
+    ) throws(RegisterError) -> RenewReply {
+        tend(now, nonce)
+        clockFloor = max(clockFloor, clock)
+        var isRecreated = false
+        if var member = members[node] {
+            guard member.instance == instance else { throw .replaced }
+            member.leaseEnd = now + timing.lease
+            if member.info != info {
+                member.info = info
+                version = nonce
+            }
+            members[node] = member
+        } else {
+            members[node] = Member(info: info, instance: instance, since: now, leaseEnd: now + timing.lease)
+            version = nonce
+            isRecreated = true
+        }
+        used[node] = now
+        if seen == version { return .unchanged(serverTime: now, clockFloor: clockFloor) }
+        return .changed(snapshot(now), isRecreated: isRecreated)
+    }
+
+    package mutating func change(
+        _ node: NodeID, instance: UInt64, _ changes: [PartChange], now: Int64, nonce: UInt64
+    ) throws(RegisterError) -> [PartEntry] {
+        tend(now, nonce)
+        guard let member = members[node] else { throw .expired }
+        guard member.instance == instance else { throw .replaced }
+        var results: [PartEntry] = []
+        for change in changes {
+            if entries[change.part] == change.from {
+                entries[change.part] = change.to
+                version = nonce
+            }
+            results.append(entries[change.part])
+        }
+        return results
+    }
+
+    package mutating func expire(_ node: NodeID, leaseEnd: Int64, now: Int64, nonce: UInt64) {
+        tend(now, nonce)
+        guard members[node]?.leaseEnd == leaseEnd else { return }
+        members[node] = nil
+        version = nonce
+    }
+
+    package mutating func leave(
+        _ node: NodeID, instance: UInt64, now: Int64, nonce: UInt64
+    ) throws(RegisterError) {
+        tend(now, nonce)
+        if let member = members[node], member.instance != instance { throw .replaced }
+        for part in entries.indices where entries[part].owner == node {
+            entries[part].state = .released(heir: nil)
+        }
+        members[node] = nil
+        forget(node)
+        version = nonce
+    }
+
+    package mutating func wish(_ wish: ClusterWish, now: Int64, nonce: UInt64) throws(RegisterError) {
+        tend(now, nonce)
+        switch wish {
+        case .drain(let node):
+            guard members[node] != nil else { throw .unknownNode(node) }
+            drained.insert(node)
+        case .undrain(let node): drained.remove(node)
+        case .move(let part, let node):
+            if let node, members[node] == nil { throw .unknownNode(node) }
+            pins[part] = node
+        }
+        version = nonce
+    }
+
+    /// Ends leases that have run out.
+    ///
+    /// Members renew several times a lease. If nobody has called for half of one, the register itself was away, or its
+    /// clock was set: then all leases begin again.
+    private mutating func tend(_ now: Int64, _ nonce: UInt64) {
+        if now < lastCall || now > lastCall + timing.lease / 2 {
+            for node in members.keys { members[node]?.leaseEnd = now + timing.lease }
+        }
+        lastCall = now
+        for (node, member) in members where member.leaseEnd <= now {
+            members[node] = nil
+            version = nonce
+        }
+    }
+
+    private mutating func forget(_ node: NodeID) {
+        drained.remove(node)
+        for (part, pin) in pins where pin == node { pins[part] = nil }
+    }
+
+    /// The next number in the round that rested long enough.
+    private func freeNumber(_ now: Int64) -> NodeID? {
+        for step in 1...NodeID.range.upperBound {
+            guard let node = NodeID((lastNode + step - 1) % NodeID.range.upperBound + 1) else { return nil }
+            if members[node] == nil, used[node].map({ $0 <= now - timing.numberRest }) ?? true {
+                return node
+            }
+        }
+        return nil
+    }
+
+    private func snapshot(_ now: Int64) -> RegisterSnapshot {
+        var snapshot = RegisterSnapshot(version: version, serverTime: now, clockFloor: clockFloor, partCount: 0)
+        (snapshot.members, snapshot.entries) = (members, entries)
+        (snapshot.drained, snapshot.pins) = (drained, pins)
+        return snapshot
+    }
+}

@@ -79,6 +79,7 @@ let package = Package(
         .target(
             name: "Gateway",
             dependencies: [
+                "Cluster", "Redis",
                 "HTTPClient", "Configuration", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery",
                 "Directory",
                 "Wire",
@@ -154,9 +155,10 @@ let package = Package(
         .testTarget(
             name: "GatewayTests",
             dependencies: [
-                "Gateway", "Campaigns", "Configuration", "Cryptography", "Delivery", "Directory", "EventLoops",
+                "Gateway", "Campaigns", "Cluster", "Configuration", "Cryptography", "Delivery", "Directory",
+                "EventLoops",
                 "MessageStore",
-                "Platform", "PushAPI", "Wire", "TestKit",
+                "Platform", "PushAPI", "Redis", "Wire", "TestKit",
             ],
             swiftSettings: common),
         .testTarget(

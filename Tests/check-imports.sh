@@ -27,7 +27,8 @@ Redis: CHiredis Cryptography Glibc Platform
 Journal: Glibc Platform Structures Synchronization
 MessageStore: CRocksDB Delivery Glibc Journal Platform Redis Structures Synchronization Wire
 PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire
-Gateway: Campaigns Configuration Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
+Gateway: Campaigns Cluster Configuration Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
+Gateway/Cluster: Redis
 Gateway/Outbound: HTTPClient
 APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient Platform PushAPI Structures Synchronization TextForms
 FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 Platform PushAPI TextForms

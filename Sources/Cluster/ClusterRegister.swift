@@ -111,9 +111,7 @@ package protocol ClusterRegister: AnyObject {
     func join(_ request: JoinRequest) throws(RegisterError) -> JoinReply
     /// Keeps the caller's lease, and brings it back if it ran out.
     ///
-    /// - Parameters:
-    ///   - clock: the caller's gateway time.
-    ///   - seen: the version that the caller has; 0: it wants a snapshot in any case.
+    /// `clock` is the caller's gateway time, `seen` the version that it has; 0: it wants a snapshot in any case.
     func renew(
         _ node: NodeID, instance: UInt64, info: MemberInfo, clock: Int64, seen: UInt64
     ) throws(RegisterError) -> RenewReply

@@ -1,6 +1,6 @@
 /// Decides for one gateway which parts it takes, gives and serves: time, the register and reports in, actions out.
 ///
-/// No two gateways have to agree on anything but what the register says. Each sees who lives there, works out the same
+/// No two gateways have to agree on anything but what the register says. Each sees who is there, works out the same
 /// placement (`Placement`), and claims by compare-and-set what is its own. Where the register is wrong, because Redis lost
 /// its last change in a failover, the parts' logs decide: they refuse every owner but the one of the highest epoch.
 ///
@@ -72,10 +72,7 @@ package struct Membership: Sendable {
     private var targets: [NodeID?] = []
     private var actions: [MembershipAction] = []
 
-    /// - Parameters:
-    ///   - joined: what the register answered to the join.
-    ///   - sentAt: own monotonic time before the join.
-    ///   - now: own monotonic time.
+    /// Begins with what the register answered to the join; `sentAt` is own monotonic time before that call.
     package init(
         _ joined: JoinReply, instance: UInt64, info: MemberInfo, timing: ClusterTiming = ClusterTiming(),
         sentAt: Int64, now: Int64
@@ -344,7 +341,8 @@ package struct Membership: Sendable {
         case .closing: return nil
         case .open:
             if entry.owner == node, entry.epoch == seat.epoch {
-                return entry.isOpen ? nil : PartChange(part: part, from: entry, to: .init(epoch: seat.epoch, state: .open(node)))
+                return entry.isOpen
+                    ? nil : PartChange(part: part, from: entry, to: .init(epoch: seat.epoch, state: .open(node)))
             }
             if seat.epoch > entry.epoch {
                 // The log obeys this seat, whatever the register says: it lost a change.
@@ -421,7 +419,7 @@ package struct Membership: Sendable {
         return now - orphan.since >= delay ? change : nil
     }
 
-    /// A cluster that starts anew: whoever is first waits a moment for the others.
+    /// A cluster that starts anew: the first one waits a moment for the others.
     private func isSettling(_ now: Int64) -> Bool {
         guard !info.address.isEmpty, view.entries.indices.allSatisfy({ !hasOwner($0) }) else { return false }
         let eldest = view.members.values.map(\.since).min() ?? now + serverOffset

@@ -11,7 +11,7 @@ package enum Placement {
     }
 
     /// - Parameters:
-    ///   - holders: who has each part now; `nil`, and whoever is no candidate, counts as nobody.
+    ///   - holders: who has each part now; `nil`, and a node that is no candidate, counts as nobody.
     ///   - pins: parts that an operator placed; a pin to a node that is no candidate does not count.
     ///   - avoided: the node that could not open a part; it gets the part only if there is no other.
     ///   - candidates: each node once.

@@ -21,7 +21,7 @@ package struct RegisterState: Sendable {
     package var drainedNodes: Set<NodeID> { drained }
     package var pinnedParts: [Int: NodeID] { pins }
 
-    /// - Parameter nonce: the version after this call if it changes anything; never 0, never given twice.
+    /// Gives a gateway its number; `nonce` is the version after this call if it changes anything, never given twice.
     package mutating func join(_ request: JoinRequest, now: Int64, nonce: UInt64) throws(RegisterError) -> JoinReply {
         tend(now, nonce)
         if let constants {

@@ -29,14 +29,14 @@ struct PlacementTests {
             let least = partCount / count, most = (partCount + count - 1) / count
             for node in 1...count {
                 #expect(least...most ~= counts[node])
-                // Whoever had no more than its share keeps all of it; the others keep a whole share.
+                // A node with no more than its share keeps all of it; the others keep a whole share.
                 #expect(kept[node] == min(held[node], counts[node]))
             }
             #expect(Placement.targets(holders: targets, candidates: candidates) == targets)
         }
     }
 
-    @Test("each single move of the plan brings it closer, whoever moves first")
+    @Test("each single move of the plan brings it closer, in whatever order")
     func moves() {
         var random = SeededGenerator(seed: 9)
         for _ in 0..<200 {
@@ -99,7 +99,9 @@ struct PlacementTests {
             #expect(PartEntry(text: entry.text) == entry)
         }
         #expect(PartEntry(text: "") == PartEntry())
-        for text in ["1", "1:open", "0:open:1", "1:open:0", "1:open:1024", "x:open:1", "1:shut:1", "1:open:1:", "-1:open:1"] {
+        for text in [
+            "1", "1:open", "0:open:1", "1:open:0", "1:open:1024", "x:open:1", "1:shut:1", "1:open:1:", "-1:open:1",
+        ] {
             #expect(PartEntry(text: text) == nil, "\(text)")
         }
         var info = MemberInfo()

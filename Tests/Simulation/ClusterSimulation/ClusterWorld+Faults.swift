@@ -104,7 +104,7 @@ extension ClusterWorld {
 
     // MARK: Devices
 
-    /// Spreads the devices over the parts, connected to whoever serves them.
+    /// Spreads the devices over the parts, connected to the gateways that serve them.
     package func connectAllDevices() {
         for index in gateways.indices where gateways[index].isRunning {
             for part in gateways[index].open.keys where gateways[index].open[part] == logs[part] {
@@ -191,7 +191,9 @@ extension ClusterWorld {
 
     package var unsettledReason: String? {
         let running = gateways.indices.filter { gateways[$0].isRunning }
-        if let index = running.first(where: { gateways[$0].membership == nil }) { return "gateway \(index) has not joined" }
+        if let index = running.first(where: { gateways[$0].membership == nil }) {
+            return "gateway \(index) has not joined"
+        }
         guard !running.isEmpty else { return "no gateway runs" }
         var counts = Dictionary(uniqueKeysWithValues: running.map { ($0, 0) })
         for part in logs.indices {
@@ -203,7 +205,9 @@ extension ClusterWorld {
                 guard entry?.isOpen == true, entry?.epoch == logs[part] else {
                     return "gateway \(index) sees part \(part) as \(entry?.text ?? "")"
                 }
-                guard entry?.owner == gateways[owners[0]].membership?.node else { return "part \(part) is seen elsewhere" }
+                guard entry?.owner == gateways[owners[0]].membership?.node else {
+                    return "part \(part) is seen elsewhere"
+                }
             }
         }
         let drained = register.drainedNodes

@@ -187,12 +187,16 @@ package final class ClusterWorld {
             guard now >= gateways[index].nextTurn else { return }
             gateways[index].nextTurn = .max
             take(index, .tick)
-            if !gateways[index].isCalling, gateways[index].calls.isEmpty { gateways[index].calls = [.renew(sentAt: now)] }
+            if !gateways[index].isCalling, gateways[index].calls.isEmpty {
+                gateways[index].calls = [.renew(sentAt: now)]
+            }
             proceed(index)
         case .report(let index, let process, let input):
             guard isCurrent(index, process) else { return }
             if gateways[index].isPaused { return add(event, after: 20) }
-            if gateways[index].isCalling { gateways[index].inbox.append(input) } else {
+            if gateways[index].isCalling {
+                gateways[index].inbox.append(input)
+            } else {
                 take(index, input)
                 proceed(index)
             }
@@ -396,7 +400,7 @@ package final class ClusterWorld {
             return fail("part \(part) was fenced twice under epoch \(epoch)")
         }
         logs[part] = epoch
-        // Whoever had it before finds out with its next write, if it can still write.
+        // The owner before finds out with its next write, if it can still write.
         for other in gateways.indices where other != index { tellLost(other, part) }
         add(.opens(gateway: index, process: process, part: part, epoch: epoch), after: draw(settings.opening))
     }

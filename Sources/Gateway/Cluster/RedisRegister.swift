@@ -1,0 +1,248 @@
+package import Cluster
+internal import Cryptography
+package import Redis
+internal import TextForms
+
+/// The register in Redis: scripts on keys of one slot, `{lw:NAME}:…`.
+///
+/// What must not be lost is waited for: a change of members, parts or wishes counts when the primary's replicas have it.
+/// Confined to the thread that makes it.
+package final class RedisRegister: ClusterRegister {
+    private let client: RedisClient
+    private let keys: [[UInt8]]
+    private let slot: Int
+    private let timing: ClusterTiming
+    private let minReplicas: Int
+    private let timeoutMilliseconds: Int
+
+    /// Works on the cluster of this name; a call takes `timeoutMilliseconds` at most, well below a lease.
+    ///
+    /// Fewer replicas than `minReplicas` are never enough, whatever the map says.
+    package init(
+        _ cluster: RedisCluster, name: String, minReplicas: Int, timing: ClusterTiming = ClusterTiming(),
+        timeoutMilliseconds: Int = 800
+    ) {
+        client = RedisClient(cluster)
+        keys = ["c", "n", "l", "o", "w", "u"].map { Array("{lw:\(name)}:\($0)".utf8) }
+        slot = RedisSlot.of(keys[0])
+        (self.timing, self.minReplicas, self.timeoutMilliseconds) = (timing, minReplicas, timeoutMilliseconds)
+    }
+
+    package func close() { client.close() }
+
+    // MARK: Calls
+
+    package func join(_ request: JoinRequest) throws(RegisterError) -> JoinReply {
+        let constants = request.constants
+        let key = constants.tokenKey.map { byte in
+            String(byte >> 4, radix: 16) + String(byte & 15, radix: 16)
+        }
+        let reply = try run(
+            RegisterScripts.join,
+            [
+                "\(request.instance)", request.info.text, request.info.address.isEmpty ? "0" : "1",
+                "\(constants.format)", "\(constants.partCount)", key.joined(), "\(constants.queueEpoch)",
+                "\(timing.numberRest)", "\(NodeID.range.upperBound)",
+            ], mustBeDurable: false)
+        let parts = try reader(reply)
+        guard let number = UInt16(parts.detail), let node = NodeID(number) else { throw .malformed("no number") }
+        let fields = try parts.array(9).map(\.text)
+        guard fields.count == 4, let format = fields[0].flatMap({ Int($0) }),
+            let partCount = fields[1].flatMap({ Int($0) }),
+            let tokenKey = fields[2].flatMap(Self.bytes(hex:)), let queueEpoch = fields[3].flatMap({ UInt64($0) }),
+            tokenKey.count == 32, 1...256 ~= partCount
+        else { throw .malformed("the cluster's constants") }
+        return JoinReply(
+            node: node,
+            constants: ClusterConstants(
+                format: format, partCount: partCount, tokenKey: tokenKey, queueEpoch: queueEpoch),
+            snapshot: try snapshot(parts, partCount: partCount))
+    }
+
+    package func renew(
+        _ node: NodeID, instance: UInt64, info: MemberInfo, clock: Int64, seen: UInt64
+    ) throws(RegisterError) -> RenewReply {
+        let parts = try reader(
+            try run(
+                RegisterScripts.renew, ["\(node)", "\(instance)", info.text, "\(clock)", "\(seen)"],
+                mustBeDurable: false))
+        if parts.status == "same" {
+            return .unchanged(serverTime: try parts.number(3), clockFloor: try parts.number(4))
+        }
+        let fields = try parts.array(9).map(\.text)
+        guard fields.count == 4, let partCount = fields[1].flatMap({ Int($0) }), 1...256 ~= partCount else {
+            throw .malformed("the cluster's constants")
+        }
+        return .changed(try snapshot(parts, partCount: partCount), isRecreated: parts.detail == "recreated")
+    }
+
+    package func change(
+        _ node: NodeID, instance: UInt64, _ changes: [PartChange]
+    ) throws(RegisterError) -> [PartEntry] {
+        var words = ["\(node)", "\(instance)"]
+        for change in changes { words += ["\(change.part)", change.from.text, change.to.text] }
+        let parts = try reader(try run(RegisterScripts.change, words, mustBeDurable: true))
+        var entries: [PartEntry] = []
+        for reply in parts.all.dropFirst(2) {
+            guard let text = reply.text, let entry = PartEntry(text: text) else { throw .malformed("a part's entry") }
+            entries.append(entry)
+        }
+        guard entries.count == changes.count else { throw .malformed("\(entries.count) entries") }
+        return entries
+    }
+
+    package func expire(_ node: NodeID, leaseEnd: Int64) throws(RegisterError) {
+        _ = try reader(try run(RegisterScripts.expire, ["\(node)", "\(leaseEnd)"], mustBeDurable: false))
+    }
+
+    package func leave(_ node: NodeID, instance: UInt64) throws(RegisterError) {
+        _ = try reader(try run(RegisterScripts.leave, ["\(node)", "\(instance)"], mustBeDurable: true))
+    }
+
+    package func wish(_ wish: ClusterWish) throws(RegisterError) {
+        let words: [String]
+        let target: NodeID?
+        switch wish {
+        case .drain(let node): (words, target) = (["drain:\(node)", "1", "\(node)"], node)
+        case .undrain(let node): (words, target) = (["drain:\(node)", "", ""], node)
+        case .move(let part, let node):
+            (words, target) = (["pin:\(part)", node.map { "\($0)" } ?? "", node.map { "\($0)" } ?? ""], node)
+        }
+        let parts = try reader(try run(RegisterScripts.wish, words, mustBeDurable: true), isChecked: false)
+        if parts.status == "unknown", let target { throw .unknownNode(target) }
+    }
+
+    // MARK: Sending
+
+    private func run(
+        _ script: RedisScript, _ words: [String], mustBeDurable: Bool
+    ) throws(RegisterError) -> RedisReply {
+        var command = RedisCommand(script, keys: keys)
+        command.append(SecureRandom.word() | 1)
+        command.append(timing.lease)
+        for word in words { command.append(word) }
+        do throws(RedisError) {
+            var commands = [command]
+            var replicas = 0
+            if mustBeDurable {
+                if let address = client.cluster.primary(of: slot) {
+                    replicas = client.cluster.replicaCount(of: address)
+                }
+                replicas = max(replicas, minReplicas)
+                if replicas > 0 {
+                    commands.append(client.waitCommand(replicas, timeoutMilliseconds: timeoutMilliseconds / 2))
+                }
+            }
+            let attempt = try client.attempt(commands, slot: slot, timeoutMilliseconds: timeoutMilliseconds)
+            if let fault = attempt.replies[0].fault { throw .refused(attempt.address, fault) }
+            if commands.count > 1, !RedisClient.isDurable(attempt.replies[1], replicas) {
+                throw .refused(
+                    attempt.address, RedisFault("NOREPLICAS fewer than \(replicas) replicas have the change"))
+            }
+            return attempt.replies[0]
+        } catch {
+            // Perhaps another server is the primary now.
+            do throws(RedisError) { try client.askForMap() } catch {}
+            throw .unavailable(error.description)
+        }
+    }
+
+    // MARK: Reading
+
+    private struct Parts {
+        var all: [RedisReply]
+        var status: String
+        var detail: String
+
+        func number(_ index: Int) throws(RegisterError) -> Int64 {
+            guard index < all.count, let text = all[index].text, let number = Int64(text) else {
+                throw .malformed("no number at \(index)")
+            }
+            return number
+        }
+
+        func array(_ index: Int) throws(RegisterError) -> [RedisReply] {
+            guard index < all.count, let array = all[index].array else { throw .malformed("no list at \(index)") }
+            return array
+        }
+
+        func pairs(_ index: Int) throws(RegisterError) -> [(String, String)] {
+            let array = try array(index)
+            guard array.count % 2 == 0 else { throw .malformed("half a pair") }
+            var pairs: [(String, String)] = []
+            for place in stride(from: 0, to: array.count, by: 2) {
+                guard let key = array[place].text, let value = array[place + 1].text else {
+                    throw .malformed("a pair without text")
+                }
+                pairs.append((key, value))
+            }
+            return pairs
+        }
+    }
+
+    private func reader(_ reply: RedisReply, isChecked: Bool = true) throws(RegisterError) -> Parts {
+        guard let all = reply.array, all.count >= 2, let status = all[0].text, let detail = all[1].text else {
+            throw .malformed("a reply without status")
+        }
+        switch status {
+        case "ok", "same": break
+        case "replaced": throw .replaced
+        case "expired": throw .expired
+        case "format": throw .formatDiffers(Int(detail) ?? 0)
+        case "parts": throw .partCountDiffers(Int(detail) ?? 0)
+        case "alone": throw .worksAlone(address: detail)
+        case "full": throw .isFull
+        default: if isChecked { throw .malformed("the status \(status)") }
+        }
+        return Parts(all: all, status: status, detail: detail)
+    }
+
+    private func snapshot(_ parts: Parts, partCount: Int) throws(RegisterError) -> RegisterSnapshot {
+        guard parts.all.count > 2, let version = parts.all[2].text.flatMap({ UInt64($0) }) else {
+            throw .malformed("no version")
+        }
+        var snapshot = RegisterSnapshot(
+            version: version, serverTime: try parts.number(3), clockFloor: try parts.number(4), partCount: partCount)
+        var ends: [String: Int64] = [:]
+        for (node, end) in try parts.pairs(6) { ends[node] = Int64(end) }
+        for (key, value) in try parts.pairs(5) {
+            let fields = value.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false)
+            guard let number = UInt16(key), let node = NodeID(number), fields.count == 3,
+                let instance = UInt64(fields[0]), let since = Int64(fields[1]), let end = ends[key]
+            else { throw .malformed("the member \(key)") }
+            snapshot.members[node] = Member(
+                info: MemberInfo(text: fields[2]), instance: instance, since: since, leaseEnd: end)
+        }
+        for (key, value) in try parts.pairs(7) {
+            guard let part = Int(key), snapshot.entries.indices.contains(part), let entry = PartEntry(text: value)
+            else {
+                throw .malformed("the part \(key)")
+            }
+            snapshot.entries[part] = entry
+        }
+        for (key, value) in try parts.pairs(8) {
+            let fields = key.split(separator: ":")
+            guard fields.count == 2, let number = Int(fields[1]) else { throw .malformed("the wish \(key)") }
+            switch fields[0] {
+            case "drain": if let node = NodeID(number) { snapshot.drained.insert(node) }
+            case "pin":
+                if let value = UInt16(value), let node = NodeID(value) { snapshot.pins[number] = node }
+            default: break  // of a later release
+            }
+        }
+        return snapshot
+    }
+
+    private static func bytes(hex: String) -> [UInt8]? {
+        let digits = Array(hex.utf8)
+        guard digits.count % 2 == 0 else { return nil }
+        var bytes: [UInt8] = []
+        for place in stride(from: 0, to: digits.count, by: 2) {
+            guard let byte = UInt8(String(decoding: digits[place..<place + 2], as: UTF8.self), radix: 16) else {
+                return nil
+            }
+            bytes.append(byte)
+        }
+        return bytes
+    }
+}

@@ -1,0 +1,306 @@
+import Cluster
+import Foundation
+import Platform
+import Redis
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// A redis-server of its own on a free loopback port; it ends with this object.
+final class RedisServerProcess {
+    let address: RedisAddress
+    private let folder = TemporaryFolder()
+
+    init?() throws {
+        guard
+            let path = ["/usr/bin/redis-server", "/usr/local/bin/redis-server"].first(where: {
+                FileManager.default.isExecutableFile(atPath: $0)
+            })
+        else { return nil }
+        // Another process may take the port between this and the server's start: then the next try has another.
+        for _ in 0..<5 {
+            let port = try FreePort.find()
+            let process = Process()
+            process.executableURL = URL(filePath: path)
+            process.arguments = [
+                "--port", "\(port)", "--bind", "127.0.0.1", "--dir", folder.path, "--save", "", "--appendonly", "no",
+            ]
+            process.standardOutput = FileHandle.nullDevice
+            process.standardError = FileHandle.nullDevice
+            try process.run()
+            let address = RedisAddress(host: "127.0.0.1", port: port)
+            for _ in 0..<500 where process.isRunning {
+                if let connection = try? RedisSockets().connect(to: address, timeoutMilliseconds: 200) {
+                    connection.close()
+                    self.address = address
+                    running = process
+                    return
+                }
+                Pause.milliseconds(10)
+            }
+            Self.end(process)
+        }
+        throw RedisServerFailure()
+    }
+
+    private let running: Process
+
+    deinit { Self.end(running) }
+
+    /// It inherits the mask of the thread that started it, so SIGTERM may never reach it; it keeps nothing.
+    private static func end(_ process: Process) {
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+    }
+}
+
+struct RedisServerFailure: Error {}
+
+enum FreePort {
+    static func find() throws -> UInt16 {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let result = withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                bind(descriptor, pointer, length) == 0 && getsockname(descriptor, pointer, &length) == 0
+            }
+        }
+        guard result else { throw RedisServerFailure() }
+        return UInt16(bigEndian: address.sin_port)
+    }
+}
+
+@Suite("The register in Redis")
+struct RedisRegisterTests {
+    /// Leases far longer than a test, so that the server's clock and the model's need not agree.
+    private static var timing: ClusterTiming {
+        var timing = ClusterTiming()
+        timing.lease = 3_600_000
+        return timing
+    }
+
+    private func info(_ index: Int) -> MemberInfo {
+        var info = MemberInfo()
+        (info.address, info.release) = ("10.0.0.\(index):7100", "1.0.0")
+        return info
+    }
+
+    private func constants(parts: Int = 8, format: Int = 1) -> ClusterConstants {
+        ClusterConstants(
+            format: format, partCount: parts, tokenKey: Array(0..<32), queueEpoch: 0xFEDC_BA98_7654_3210)
+    }
+
+    private func register(
+        _ server: RedisServerProcess, name: String = "t", timing: ClusterTiming = RedisRegisterTests.timing
+    ) -> RedisRegister {
+        RedisRegister(
+            RedisCluster(seeds: [server.address], network: RedisSockets()), name: name, minReplicas: 0, timing: timing)
+    }
+
+    /// What the two must agree on: all but times and versions.
+    private struct Essence: Equatable {
+        var members: [NodeID: MemberInfo]
+        var entries: [PartEntry]
+        var drained: Set<NodeID>
+        var pins: [Int: NodeID]
+        var clockFloor: Int64
+        init(_ snapshot: RegisterSnapshot) {
+            (members, entries) = (snapshot.members.mapValues(\.info), snapshot.entries)
+            (drained, pins, clockFloor) = (snapshot.drained, snapshot.pins, snapshot.clockFloor)
+        }
+    }
+
+    @Test("the scripts do what the rules over plain memory say, step by step")
+    func model() throws {
+        guard let server = try RedisServerProcess() else { return }
+        for seed in 1...8 as ClosedRange<UInt64> {
+            var random = SeededGenerator(state: seed)
+            let register = register(server, name: "model\(seed)")
+            defer { register.close() }
+            var model = RegisterState(timing: Self.timing)
+            var nonce: UInt64 = 0
+            var joined: [(node: NodeID, instance: UInt64, info: MemberInfo)] = []
+            var snapshot: RegisterSnapshot?
+            var clock: Int64 = 1_000
+            for step in 0..<400 {
+                nonce += 1
+                let member = joined.randomElement(using: &random)
+                switch Int.random(in: 0..<10, using: &random) {
+                case 0 where joined.count < 6 || member == nil, 1 where member == nil:
+                    let request = JoinRequest(instance: nonce, info: info(step), constants: constants())
+                    let real = try register.join(request)
+                    let expected = try model.join(request, now: 1, nonce: nonce)
+                    #expect(real.node == expected.node && real.constants == expected.constants)
+                    #expect(Essence(real.snapshot) == Essence(expected.snapshot), "seed \(seed) step \(step)")
+                    joined.append((real.node, nonce, request.info))
+                case 2, 3, 4:
+                    guard var member else { continue }
+                    clock += Int64.random(in: -50...100, using: &random)
+                    if Int.random(in: 0..<3, using: &random) == 0 { member.info.lapseCount += 1 }
+                    let real = try register.renew(
+                        member.node, instance: member.instance, info: member.info, clock: clock, seen: 0)
+                    let expected = try model.renew(
+                        member.node, instance: member.instance, info: member.info, clock: clock, seen: 0, now: 1,
+                        nonce: nonce)
+                    guard case .changed(let left, let isLeft) = real, case .changed(let right, let isRight) = expected
+                    else {
+                        Issue.record("seed \(seed) step \(step): no snapshot")
+                        return
+                    }
+                    #expect(Essence(left) == Essence(right) && isLeft == isRight, "seed \(seed) step \(step)")
+                    let again = try register.renew(
+                        member.node, instance: member.instance, info: member.info, clock: 0, seen: left.version)
+                    guard case .unchanged = again else {
+                        Issue.record("seed \(seed) step \(step): a version that was seen came again")
+                        return
+                    }
+                    snapshot = left
+                case 5, 6, 7:
+                    guard let member, let snapshot else { continue }
+                    let changes = (0..<Int.random(in: 1...3, using: &random)).map { _ -> PartChange in
+                        let part = Int.random(in: 0..<8, using: &random)
+                        let from = snapshot.entries[part]
+                        let states: [PartEntry.State] = [
+                            .claimed(member.node), .open(member.node), .released(heir: member.node),
+                            .released(heir: nil), .failed(by: member.node),
+                        ]
+                        return PartChange(
+                            part: part, from: from,
+                            to: PartEntry(epoch: from.epoch + 1, state: states.randomElement(using: &random)!))
+                    }
+                    let real = outcome { () throws(RegisterError) in
+                        try register.change(member.node, instance: member.instance, changes)
+                    }
+                    let expected = outcome { () throws(RegisterError) in
+                        try model.change(member.node, instance: member.instance, changes, now: 1, nonce: nonce)
+                    }
+                    #expect(real == expected, "seed \(seed) step \(step)")
+                case 8:
+                    guard let member else { continue }
+                    let part = Int.random(in: 0..<8, using: &random)
+                    let wish = [
+                        ClusterWish.drain(member.node), .undrain(member.node), .move(part: part, to: member.node),
+                        .move(part: part, to: nil), .drain(NodeID(999)!), .move(part: part, to: NodeID(999)!),
+                    ].randomElement(using: &random)!
+                    let real = outcome { () throws(RegisterError) in
+                        try register.wish(wish); return true
+                    }
+                    let expected = outcome { () throws(RegisterError) in
+                        try model.wish(wish, now: 1, nonce: nonce)
+                        return true
+                    }
+                    #expect(real == expected, "seed \(seed) step \(step)")
+                default:
+                    guard let member, Int.random(in: 0..<4, using: &random) == 0 else { continue }
+                    try register.leave(member.node, instance: member.instance)
+                    try model.leave(member.node, instance: member.instance, now: 1, nonce: nonce)
+                    if Bool.random(using: &random) { joined.removeAll { $0.node == member.node } }
+                }
+            }
+        }
+    }
+
+    private func outcome<Value>(_ body: () throws(RegisterError) -> Value) -> Result<Value, RegisterError> {
+        do throws(RegisterError) { return .success(try body()) } catch { return .failure(error) }
+    }
+
+    @Test("what does not belong to the cluster is refused, each with its reason")
+    func refusals() throws {
+        guard let server = try RedisServerProcess() else { return }
+        let register = register(server, name: "refusals")
+        defer { register.close() }
+        let first = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
+        #expect(throws: RegisterError.formatDiffers(1)) {
+            try register.join(JoinRequest(instance: 2, info: info(2), constants: constants(format: 2)))
+        }
+        #expect(throws: RegisterError.partCountDiffers(8)) {
+            try register.join(JoinRequest(instance: 2, info: info(2), constants: constants(parts: 16)))
+        }
+        #expect(throws: RegisterError.worksAlone(address: "10.0.0.1:7100")) {
+            try register.join(JoinRequest(instance: 2, info: MemberInfo(), constants: constants()))
+        }
+        // The constants are the first one's, whatever a later one brings.
+        var other = constants()
+        (other.tokenKey, other.queueEpoch) = (Array(repeating: 9, count: 32), 5)
+        let second = try register.join(JoinRequest(instance: 2, info: info(2), constants: other))
+        #expect(second.constants == first.constants && second.node != first.node)
+        #expect(throws: RegisterError.replaced) {
+            try register.renew(first.node, instance: 77, info: info(1), clock: 0, seen: 0)
+        }
+        #expect(throws: RegisterError.replaced) { try register.change(first.node, instance: 77, []) }
+        #expect(throws: RegisterError.replaced) { try register.leave(first.node, instance: 77) }
+    }
+
+    @Test("a lease that runs out ends the member for all; its renewal brings it back under its number")
+    func lease() throws {
+        guard let server = try RedisServerProcess() else { return }
+        var timing = ClusterTiming()
+        timing.lease = 400
+        let register = register(server, name: "lease", timing: timing)
+        defer { register.close() }
+        let first = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
+        let second = try register.join(JoinRequest(instance: 2, info: info(2), constants: constants()))
+        // Only the second renews, often enough that the register does not count as having been away.
+        var members: Set<NodeID> = [first.node, second.node]
+        for _ in 0..<500 where members.count == 2 {
+            if case .changed(let snapshot, _) = try register.renew(
+                second.node, instance: 2, info: info(2), clock: 0, seen: 0)
+            {
+                members = Set(snapshot.members.keys)
+            }
+            Pause.milliseconds(20)
+        }
+        #expect(members == [second.node])
+        #expect(throws: RegisterError.expired) { try register.change(first.node, instance: 1, []) }
+        guard
+            case .changed(let snapshot, let isRecreated) = try register.renew(
+                first.node, instance: 1, info: info(1), clock: 0, seen: 0)
+        else {
+            Issue.record("no snapshot")
+            return
+        }
+        #expect(isRecreated && Set(snapshot.members.keys).contains(first.node))
+    }
+
+    @Test("a server that is not there is an error that passes, not the end")
+    func unreachable() throws {
+        let register = RedisRegister(
+            RedisCluster(
+                seeds: [RedisAddress(host: "127.0.0.1", port: try FreePort.find())], network: RedisSockets()),
+            name: "none", minReplicas: 0)
+        #expect {
+            try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
+        } throws: { error in
+            if case .unavailable = error as? RegisterError { true } else { false }
+        }
+    }
+
+    @Test("replicas that are asked for and not there make a change unavailable, and what it did is seen")
+    func noReplicas() throws {
+        guard let server = try RedisServerProcess() else { return }
+        let cluster = RedisCluster(seeds: [server.address], network: RedisSockets())
+        let register = RedisRegister(
+            cluster, name: "replicas", minReplicas: 1, timing: Self.timing, timeoutMilliseconds: 200)
+        defer { register.close() }
+        let joined = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
+        let claim = PartChange(part: 3, from: PartEntry(), to: PartEntry(epoch: 1, state: .claimed(joined.node)))
+        #expect {
+            try register.change(joined.node, instance: 1, [claim])
+        } throws: { error in
+            if case .unavailable = error as? RegisterError { true } else { false }
+        }
+        guard
+            case .changed(let snapshot, _) = try register.renew(
+                joined.node, instance: 1, info: info(1), clock: 0, seen: 0)
+        else {
+            Issue.record("no snapshot")
+            return
+        }
+        #expect(snapshot.entries[3] == claim.to)
+    }
+}

@@ -79,11 +79,13 @@ extension StreamSlot {
         }
     }
 
-    /// Takes the delegate that all streams of the loop share which have none of their own.
+    /// Takes a delegate that has many streams of the loop.
+    ///
+    /// The first such delegate of a loop costs its streams nothing; a later one is kept by each of its streams.
     mutating func share(_ delegate: StreamDelegate) {
         let pool = side.pointee.pool
         if pool.pointee.sharedDelegate == nil { pool.pointee.sharedDelegate = delegate }
-        precondition(pool.pointee.sharedDelegate === delegate, "a loop's streams share one delegate")
+        guard pool.pointee.sharedDelegate === delegate else { return self.delegate = delegate }
         self.delegate = nil
         flags.insert(.isShared)
     }

@@ -1,15 +1,15 @@
 internal import Glibc
-internal import Platform
+package import Platform
 
 /// A thread that can stand in an array until it is joined.
-final class JoinableThread {
+package final class JoinableThread {
     private var thread: Thread?
 
-    init(named name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
+    package init(named name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
         thread = try Thread(named: name, body)
     }
 
-    func join() {
+    package func join() {
         guard let thread = thread.take() else { return }
         thread.join()
     }

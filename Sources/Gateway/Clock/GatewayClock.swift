@@ -64,6 +64,18 @@ package struct GatewayClock: Sendable {
         offset = reading.wall - start
     }
 
+    /// Goes forward to a time that another gateway of the cluster has given; true when that was a step of over a second.
+    ///
+    /// A message that it accepted is then not younger here than it was there.
+    package mutating func raise(to floor: GatewayTime, at reading: Reading) -> Bool {
+        let now = mapping.time(atBoot: reading.boot)
+        guard floor > now else { return false }
+        mapping = ClockMapping(
+            boot: max(reading.boot, mapping.boot), time: floor, partsPerMillion: mapping.partsPerMillion)
+        offset = reading.wall - floor
+        return floor - now > ClockLimits.reportedDrift
+    }
+
     /// Compares with the wall clock and adjusts the speed.
     ///
     /// Call about once a second, and store `record` about every ten seconds and at a clean stop.

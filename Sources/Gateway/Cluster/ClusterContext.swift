@@ -6,7 +6,8 @@ internal import Synchronization
 /// What the loops of a gateway know of the cluster: its own number, who owns which part, and the links.
 final class ClusterContext: Sendable {
     /// This gateway's number; never 0.
-    let node: Int
+    var node: Int { ownNode.load(ordering: .relaxed) }
+    private let ownNode: Atomic<Int>
     let links: any GatewayLinks
     private let owners: [Owner]
     private let addresses = Lock<[Int: DeviceAddresses]>([:])
@@ -17,7 +18,8 @@ final class ClusterContext: Sendable {
     }
 
     init(node: Int, partCount: Int, links: any GatewayLinks) {
-        (self.node, self.links) = (node, links)
+        ownNode = Atomic(node)
+        self.links = links
         owners = (0..<partCount).map { _ in Owner() }
     }
 
@@ -33,6 +35,14 @@ final class ClusterContext: Sendable {
     /// What the other gateways advertise to devices.
     func setDeviceAddresses(_ all: [Int: DeviceAddresses]) { addresses.withLock { $0 = all } }
 
+    /// The gateway joined again, under another number.
+    func renumber(_ node: Int) {
+        let before = ownNode.exchange(node, ordering: .relaxed)
+        for owner in owners where owner.node.load(ordering: .relaxed) == before {
+            owner.node.store(node, ordering: .relaxed)
+        }
+    }
+
     func setOwner(_ node: Int, of part: Int) { owners[part].node.store(node, ordering: .relaxed) }
 }
 
@@ -40,12 +50,6 @@ final class ClusterContext: Sendable {
 struct DeviceAddresses: Sendable, Equatable {
     var plain: String?
     var secure: String?
-}
-
-/// A loop of another gateway.
-struct RemoteLoop: Hashable, Sendable {
-    var node: Int
-    var loop: Int
 }
 
 /// The links to the other gateways, as loops use them; from any thread.
@@ -56,7 +60,9 @@ protocol GatewayLinks: AnyObject, Sendable {
     ///   After true each question gets one answer: the other gateway's, or its busy form when the link breaks.
     func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool
 
-    /// Takes answers for a loop of another gateway; false when there is no link, and nobody waits for them.
+    /// Takes answers for loops of another gateway, each of which its route names; the batch stays the caller's.
+    ///
+    /// False when there is no link, and nobody waits for them.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool
 
     /// Tells every other gateway that a link reaches.

@@ -45,6 +45,8 @@ final class HandoffCoordinator {
         var lease: (Int, LeaseCommand) -> Void
         var settle: (Int, [JobResult], Set<AppKey>?, Origin) -> Void
         var extend: (Int, [ExtendItem], Int64, Set<AppKey>?, Origin) -> Void
+        /// Names what waits in one of the coordinator's slots.
+        var route: (_ slot: UInt32, _ stamp: UInt32) -> Route
     }
 
     /// Above any `limits.longPolls`, which the admin front keeps for its callers.
@@ -52,14 +54,13 @@ final class HandoffCoordinator {
     /// Settlements last a commit; more than this at once means that a caller has gone wrong.
     static let settlementLimit = 1_024
 
-    private let node: Int
     private let loop: Int
     private let loopCount: Int
     private var rounds = StampedTable<Round>(limit: HandoffCoordinator.roundLimit)
     private var settlements = StampedTable<Settlement>(limit: HandoffCoordinator.settlementLimit)
     var outlet: Outlet?
 
-    init(node: Int, loop: Int, loopCount: Int) { (self.node, self.loop, self.loopCount) = (node, loop, loopCount) }
+    init(loop: Int, loopCount: Int) { (self.loop, self.loopCount) = (loop, loopCount) }
 
     var waitingCount: Int { rounds.count }
 
@@ -176,7 +177,7 @@ final class HandoffCoordinator {
         let target = (loop + round.asked) % loopCount
         round.isAsking = true
         rounds[slot, stamp] = round
-        let route = Route(.handoff, node: node, loop: loop, slot: slot, stamp: stamp)
+        guard let route = outlet?.route(slot, stamp) else { return }
         outlet?.lease(
             target,
             LeaseCommand(
@@ -207,7 +208,7 @@ final class HandoffCoordinator {
             let (slot, stamp) = settlements.insert(
                 Settlement(verdicts: verdicts, places: places, complete: complete))
         else { return false }
-        let route = Route(.handoff, node: node, loop: loop, slot: slot, stamp: stamp)
+        guard let route = outlet?.route(slot, stamp) else { return false }
         for (target, itsPlaces) in places.sorted(by: { $0.key < $1.key }) {
             send(Int(target), itsPlaces, route.origin(target))
         }

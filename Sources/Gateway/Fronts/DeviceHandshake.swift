@@ -48,6 +48,10 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     /// Takes a connection whose Hello was read on another loop.
     static func adopt(_ adopted: AdoptedConnection, on owner: GatewayLoop) {
+        if adopted.isRelayed {
+            owner.metrics.count(.deviceAccepted)
+            guard owner.admitRelayed() else { return owner.turnAway(adopted.connection, isSecure: true) }
+        }
         let device = DeviceHandshake(owner: owner, isSecure: adopted.isSecure)
         device.phase = .awaitingWelcome
         device.stream = ByteStream(
@@ -191,7 +195,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         guard !owner.context.isStopping else {
             return close(.shuttingDown, reason: "the gateway is stopping")
         }
-        guard owner.isHere(owner.index) else {
+        guard owner.isHere(owner.index), owner.welcomesDevices else {
             return close(.moved, reason: "another gateway is taking this device over; come back")
         }
         guard let admitted = owner.sessions.admit(self) else {

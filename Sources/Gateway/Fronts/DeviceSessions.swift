@@ -102,13 +102,13 @@ final class DeviceSessions: StreamDelegate {
         return SessionRef(slot: tag, stamp: record.pointee.stamp)
     }
 
-    /// Every session is told that the gateway stops.
-    func closeAll() {
+    /// Every session is told that it ends, and why.
+    func closeAll(_ code: CloseCode = .shuttingDown, reason: StaticString = "the gateway is stopping") {
         for slot in 0..<table.pointee.slotCount {
             let record = table.pointee.records.pointer(slot)
             guard record.pointee.phase != .free else { continue }
             close(
-                SessionRef(slot: slot, stamp: record.pointee.stamp), .shuttingDown, reason: "the gateway is stopping")
+                SessionRef(slot: slot, stamp: record.pointee.stamp), code, reason: reason)
         }
     }
 

@@ -18,7 +18,11 @@ final class Gateway {
     private let descriptors: DescriptorBudget
     private var clock: GatewayClock
     private let time: SharedTime
+    /// One for each event loop, or in a cluster for each part; several share an event loop then.
     let members: [GatewayLoop]
+    /// This gateway's side of its cluster.
+    private let node: ClusterNode?
+    private let partMailboxes: [Mailbox<LoopMessage>]
     private var hook: HookSender?
     private var listeners: [(loop: EventLoop, close: () -> Void)] = []
     private var deviceTLS: Lock<TLSContext>?
@@ -61,82 +65,32 @@ final class Gateway {
         descriptors = try DescriptorBudget(
             capacity: DescriptorTable.capacity, loopCount: configuration.loopCount,
             hasOwnTables: configuration.loopTables == .own)
-        // The store first: a second gateway on the same folder is told which process is the first, and that says more
-        // than a busy port.
         let time = SharedTime()
         self.time = time
-        var settings = StoreSetup.configuration(configuration, descriptors, log: log, time: time)
-        if let stepping { settings.fatal = stepping.fatal }
-        let store = try EmbeddedStore(settings)
-        log.write(
-            .info, .storeOpened,
-            [
-                .path: .text(configuration.storePath), .replayedBytes: LogValue(store.recovery.byteCount),
-                .milliseconds: LogValue(store.recovery.milliseconds),
-            ])
-        if store.recovery.cutByteCount > 0 {
-            log.write(
-                store.recovery.isUnsynced ? .warning : .info, .journalCut,
-                [
-                    .bytes: LogValue(store.recovery.cutByteCount),
-                    .count: LogValue(store.recovery.discardedSegmentCount),
-                    .durability: .text(store.recovery.isUnsynced ? "os" : "fsync"),
-                ])
-        }
-        if store.recovery.tableListByteCount > 0 {
-            log.write(.info, .tableListCut, [.bytes: LogValue(store.recovery.tableListByteCount)])
-        }
-        let loops = LoopSet()
+        let start = try GatewayStart(
+            configuration, descriptors, log: log, time: time, acceptsClock: acceptsClock, stepping: stepping)
+        (clock, context, node) = (start.clock, start.context, start.node)
         do {
-            try loops.make(
-                configuration.loopCount, hasOwnTables: configuration.loopTables == .own, store: store,
-                posted: stepping?.posted)
-            var meta = try MetaRows(loading: loops.stores[0])
-            clock = GatewayClock(
-                stepping?.reading ?? ClockReader.reading(), bootID: ClockReader.bootID(), stored: meta.clock,
-                acceptsClock: acceptsClock)
-            time.set(clock.mapping)
-            meta.complete()
-            context = try GatewayContext(
-                loopCount: configuration.loopCount, cluster: nil, log: log, store: store,
-                isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
-                revokedTokens: meta.revoked, startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
-                bodies: HTTPBodyBudget(
-                    byteLimit: configuration.limits.httpBodyBytes,
-                    networkByteLimit: configuration.limits.httpBodyBytesPerAddress))
-            context.rates.restore(meta.rates)
-            context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
-            context.testDevices.restore(meta.testDevices)
             let snapshot = GatewaySnapshot(configuration, descriptors)
-            // Before any device says Hello: its positions are held against the logs.
-            var broadcasts = BroadcastStart()
-            for part in loops.stores { try part.loadAll(table: .broadcast) { broadcasts.take($0) } }
-            var members: [GatewayLoop] = []
-            for index in 0..<configuration.loopCount {
-                let start = try ShardStart(
-                    loops.stores[index], LoopShare(index: index, count: configuration.loopCount),
-                    broadcasts: broadcasts, fold: meta.fold, now: clock.mapping.time(atBoot: ClockReader.boot()))
-                members.append(
-                    GatewayLoop(
-                        index: index, loop: loops.loops[index], context: context, snapshot: snapshot,
-                        clock: clock.mapping, start: start))
+            members = start.starts.enumerated().map { index, first in
+                GatewayLoop(
+                    index: index, loop: start.loops[index % start.loops.count], context: start.context,
+                    snapshot: snapshot, clock: start.clock.mapping, start: first)
             }
-            self.members = members
             let mailboxes = members.map { $0.openMailbox() }
+            partMailboxes = mailboxes
             for member in members { member.connect(mailboxes) }
             context.setMembers(members.map { GatewayMember($0) })
             for member in members { member.loop.closingStreamLimit = descriptors.closingPerLoop }
             context.status.withLock { $0.connections = snapshot.connections }
-            let newMeta = meta
-            context.members[0].submit { newMeta.write(on: $0) }
+            if let meta = start.meta { context.members[0].submit { meta.write(on: $0) } }
             guard stepping == nil else { return }
             try listen(try ListeningSockets(configuration))
             warnOfFewDescriptors(snapshot.connections)
             try warnOfDates(configuration)
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
         } catch {
-            loops.close()
-            store.close()
+            start.close()
             throw error
         }
     }
@@ -205,6 +159,7 @@ final class Gateway {
         _ sockets: [ListeningSocket.Handle], _ name: String,
         accept: @escaping (GatewayLoop, DetachedConnection) -> Void
     ) throws -> String {
+        // The first parts of a cluster's gateway are on one event loop each.
         for (member, socket) in zip(members, sockets) {
             let listener = try Listener(on: member.loop, socket: socket.take()) { [unowned member] connection in
                 accept(member, connection)
@@ -271,13 +226,18 @@ final class Gateway {
             (demo.adminAddress, demo.sendersAddress) = (addresses.admin, addresses.senders)
             try demo.save(in: configuration.storePath)
         }
-        let passages = members.compactMap(\.loop.passage)
-        for member in members { try member.loop.start(sendingThrough: passages) }
+        let loops = self.loops
+        let passages = loops.compactMap(\.passage)
+        for loop in loops { try loop.start(sendingThrough: passages) }
+        if let node { try node.start(context, mailboxes: partMailboxes) }
     }
 
     /// To be called about once a second by the control thread.
     func tend() {
         let reading = ClockReader.reading()
+        if let floor = node?.clockFloor, clock.raise(to: floor, at: reading) {
+            log.write(.warning, .clockRaised, [.offsetMilliseconds: LogValue(clock.offset)])
+        }
         switch clock.observe(reading) {
         case .forwardStepRefused(let offset):
             log.write(.error, .clockStepRefused, [.offsetMilliseconds: LogValue(offset)])
@@ -308,8 +268,15 @@ final class Gateway {
         if reading.boot - lastClockRecord > 10_000 {
             lastClockRecord = reading.boot
             let record = clock.record(reading)
-            context.members[0].submit { MetaRows.write(record, on: $0) }
+            if node == nil { context.members[0].submit { MetaRows.write(record, on: $0) } }
         }
+    }
+
+    /// Every event loop once.
+    private var loops: [EventLoop] {
+        var loops: [EventLoop] = []
+        for member in members where !loops.contains(where: { $0 === member.loop }) { loops.append(member.loop) }
+        return loops
     }
 
     /// Reads the configuration again and puts in force what can change, or keeps the old one and says why.
@@ -363,6 +330,8 @@ final class Gateway {
     /// The clean stop: no new connections, everyone told to come back, what was taken in is answered, then the end.
     func stop() {
         log.write(.info, .stopping)
+        // The others take its parts over while it still answers.
+        node?.leave(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 1_000)
         context.setStopping()
         hook?.stop(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 500)
         let closings = listeners.map { LoopClosing(loop: $0.loop, close: $0.close) }
@@ -373,13 +342,16 @@ final class Gateway {
         // What was answered must get there, too; a peer that is out of reach is not waited for longer than at any close.
         let sent = ClockReader.monotonic() + Int64(EventLoops.Limits.closeMilliseconds)
         while ClockReader.monotonic() < sent, isAnyLoop({ $0.loop.isSending }) { usleep(20_000) }
-        let record = clock.record(ClockReader.reading())
-        let isWritten = Flag()
-        context.members[0].submit { MetaRows.write(record, on: $0) { isWritten.set() } }
-        let written = max(deadline, ClockReader.monotonic() + 1_000)
-        while ClockReader.monotonic() < written, !isWritten.isSet { usleep(5_000) }
-        for member in members { member.loop.stop() }
-        for member in members { member.loop.join() }
+        if node == nil {
+            let record = clock.record(ClockReader.reading())
+            let isWritten = Flag()
+            context.members[0].submit { MetaRows.write(record, on: $0) { isWritten.set() } }
+            let written = max(deadline, ClockReader.monotonic() + 1_000)
+            while ClockReader.monotonic() < written, !isWritten.isSet { usleep(5_000) }
+        }
+        for loop in loops { loop.stop() }
+        for loop in loops { loop.join() }
+        node?.stop()
         context.store.close()
         log.write(.info, .stopped)
         log.flush()

@@ -11,10 +11,12 @@ internal import Synchronization
 final class GatewayContext: Sendable {
     /// Loops, which in a cluster are the parts of all gateways together.
     let loopCount: Int
+    /// Event loops; each listens, on behalf of the first `GatewayLoop` on it.
+    let eventLoopCount: Int
     /// Set where the store is shared with other gateways.
     let cluster: ClusterContext?
     let log: Log
-    let store: any StoreEngine
+    let store: any StoreService
     let isFsync: Bool
     let queueEpoch: UInt64
     let tokenKey: [UInt8]
@@ -30,7 +32,7 @@ final class GatewayContext: Sendable {
     let handshakes = SharedCount()
     let senderConnections = SharedCount()
     let longPolls = SharedCount()
-    let spares = SpareBatches()
+    let spares: SpareBatches
     let activity = SharedActivity()
     /// Hellos of registrations and senders that were taken; once a connection, so a lock does.
     let replays: Lock<ReplayGuard>
@@ -45,16 +47,18 @@ final class GatewayContext: Sendable {
     private let boxedMembers = Lock<[GatewayMember]>([])
 
     init(
-        loopCount: Int, cluster: ClusterContext?, log: Log, store: any StoreEngine, isFsync: Bool, queueEpoch: UInt64,
+        loopCount: Int, eventLoopCount: Int, cluster: ClusterContext?, log: Log, store: any StoreService, isFsync: Bool,
+        queueEpoch: UInt64,
         tokenKey: [UInt8],
-        revokedTokens: Set<TokenID>, startedAt: GatewayTime, bodies: HTTPBodyBudget
+        revokedTokens: Set<TokenID>, startedAt: GatewayTime, bodies: HTTPBodyBudget,
+        spares: SpareBatches = SpareBatches()
     ) throws {
         hookWakeup = try Wakeup()
         replays = Lock(ReplayGuard(startedAt: startedAt))
-        (self.loopCount, self.cluster) = (loopCount, cluster)
+        (self.loopCount, self.eventLoopCount, self.cluster) = (loopCount, eventLoopCount, cluster)
         (self.log, self.store, self.isFsync) = (log, store, isFsync)
         (self.queueEpoch, self.tokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)
-        self.bodies = bodies
+        (self.bodies, self.spares) = (bodies, spares)
     }
 
     /// This gateway's number in its cluster; 0 where there is none.

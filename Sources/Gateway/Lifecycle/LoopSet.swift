@@ -21,6 +21,11 @@ final class LoopSet {
         }
     }
 
+    /// Makes loops without stores: parts come to them later.
+    func make(_ count: Int) throws {
+        for index in 0..<count { loops.append(try EventLoop(index: index)) }
+    }
+
     /// Before any loop was started.
     func close() {
         for store in stores { store.close() }

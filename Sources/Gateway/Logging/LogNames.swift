@@ -31,6 +31,22 @@ package enum LogName: String, Sendable, CaseIterable {
     case clockAgrees
     /// The wall clock left the gateway's time by more than a second; it is being followed slowly.
     case clockDrifts
+    case clockRaised
+    /// This gateway is a member of its cluster; fields: name, node, count (of members), address.
+    case clusterJoined
+    /// The register in Redis did not answer, or refused; fields: error.
+    case clusterRegisterFailed
+    /// A stop ended before all parts were given away: the others take them over as after a crash.
+    case clusterLeftEarly
+    /// Fields of these: detail.
+    case memberJoined, memberLeft, memberExpired, partTaken, partGiven, partLost, partEpochTaken, registerCorrected,
+        leaseLapsed, clusterLeft
+    /// A part's log could not be opened; tried again; fields: part, error.
+    case partNotOpened
+    /// Links to other gateways; fields: node, version; node, reason; peer, reason.
+    case linkUp, linkDown, linkRefused
+    /// The store on Redis has something to say; fields: detail.
+    case redisEvent
 
     /// The store is open; fields: path, replayedBytes.
     case storeOpened
@@ -74,7 +90,9 @@ package enum LogName: String, Sendable, CaseIterable {
 package enum LogKey: String, Sendable, CaseIterable {
     case address, admin, app, attempt, bytes, cid, code, configuration, count, credential, detail, devices, durability,
         error, exitCode,
-        file, http, key, limit, listener, loop, loops, message, milliseconds, name, offsetMilliseconds, path, peer, pid,
+        file, http, key, limit, listener, loop, loops, message, milliseconds, name, node, offsetMilliseconds, part,
+        path,
+        peer, pid,
         reason,
         replayedBytes, retryInMilliseconds, senders, signal, status, task, token, version
 }

@@ -91,10 +91,9 @@ extension GatewayLoop {
     func answer(_ answer: LoopAnswer) {
         guard let route = Route(answer.origin.route) else { return }
         if route.node != context.node {
-            let place = RemoteLoop(node: route.node, loop: route.loop)
-            let batch = core.pointee.remoteAnswers[place] ?? context.spares.takeAnswers()
+            let batch = core.pointee.remoteAnswers[route.node] ?? context.spares.takeAnswers()
             batch.append(answer)
-            core.pointee.remoteAnswers[place] = batch
+            core.pointee.remoteAnswers[route.node] = batch
         } else if route.loop == index {
             core.pointee.deferred.append(answer)
         } else {

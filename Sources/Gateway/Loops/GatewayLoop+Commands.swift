@@ -140,9 +140,9 @@ extension GatewayLoop {
     }
 
     func dispatchRemoteAnswers() {
-        for (place, batch) in core.pointee.remoteAnswers {
+        for (node, batch) in core.pointee.remoteAnswers {
             // Where the link is broken, its other end has answered the questions itself.
-            _ = context.cluster?.links.send(batch, loop: place.loop, to: place.node)
+            _ = context.cluster?.links.send(batch, loop: 0, to: node)
             context.spares.keep(batch)
         }
         core.pointee.remoteAnswers.removeAll(keepingCapacity: true)
@@ -217,6 +217,8 @@ extension GatewayLoop {
         case .jobsAvailable(let channel): handoff.jobsAvailable(ChannelSet(channel), now: Int64(loop.now))
         case .taskChanged(let task): campaigns.coordinator.forget(task)
         case .tokenRevoked(let token): publicFront.revoke(token)
+        // For the membership, which is no loop's.
+        case .registerChanged: break
         }
     }
 }

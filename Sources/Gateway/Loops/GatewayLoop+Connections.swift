@@ -38,6 +38,15 @@ extension GatewayLoop {
         return false
     }
 
+    /// Counts a device in that another gateway relays, and that has said Hello there; false when there are too many.
+    func admitRelayed() -> Bool {
+        _ = context.deviceConnections.enter(limit: .max)
+        if context.deviceConnections.value <= snapshot.connections.devices { return true }
+        context.deviceConnections.leave()
+        metrics.count(.deviceTurnedAway)
+        return false
+    }
+
     /// The newcomer is in the process's counts already, and not yet among the loop's streams.
     private func isRoom(for kind: ConnectionKind, _ count: SharedCount) -> Bool {
         let allowed = snapshot.connections

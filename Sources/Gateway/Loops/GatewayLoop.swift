@@ -15,6 +15,8 @@ final class GatewayLoop {
     /// What all loops share and none changes.
     let context: GatewayContext
     private(set) var store: any LoopStore
+    /// False while the part is taken over and does not know all broadcasts yet.
+    var welcomesDevices = true
 
     private(set) var snapshot: GatewaySnapshot
     let core: UnsafeMutablePointer<Core>
@@ -69,8 +71,8 @@ final class GatewayLoop {
         var round: [LoopAnswer] = []
         var isAnswering = false
         var outgoing: [Outgoing]
-        /// Answers to loops of other gateways.
-        var remoteAnswers: [RemoteLoop: AnswerBatch] = [:]
+        /// Answers to other gateways, by their numbers.
+        var remoteAnswers: [Int: AnswerBatch] = [:]
         var jobNews: ChannelSet = []
         var shares = AppShares()
         var clock: ClockMapping
@@ -112,9 +114,9 @@ final class GatewayLoop {
     ) {
         (self.index, self.loop, store) = (index, loop, start.store)
         (self.context, self.snapshot) = (context, snapshot)
-        handoff = HandoffCoordinator(node: context.node, loop: index, loopCount: context.loopCount)
-        publicRoom = HTTPRoom(limit: snapshot.connections.http / context.loopCount)
-        adminRoom = HTTPRoom(limit: snapshot.connections.admin / context.loopCount)
+        handoff = HandoffCoordinator(loop: index, loopCount: context.loopCount)
+        publicRoom = HTTPRoom(limit: snapshot.connections.http / context.eventLoopCount)
+        adminRoom = HTTPRoom(limit: snapshot.connections.admin / context.eventLoopCount)
         let now = clock.time(atBoot: ClockReader.boot())
         core = .allocate(capacity: 1)
         core.initialize(
@@ -131,7 +133,7 @@ final class GatewayLoop {
             settle: { [unowned self] target, results, apps, origin in settle(on: target, results, apps, origin) },
             extend: { [unowned self] target, items, milliseconds, apps, origin in
                 extend(on: target, items, milliseconds, apps, origin)
-            })
+            }, route: { [unowned self] slot, stamp in route(.handoff, slot, stamp) })
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
         loop.onStop { [unowned self] in
             // What the last turn wrote goes to the committer before the shard is taken out of service.
@@ -282,7 +284,7 @@ final class GatewayLoop {
     }
 
     /// Each may close itself, which changes the table.
-    private var openSenders: [SenderConnection] {
+    var openSenders: [SenderConnection] {
         var all: [SenderConnection] = []
         senders.forEach { _, _, connection in all.append(connection) }
         return all

@@ -42,6 +42,8 @@ enum GatewayNews: Sendable, Codable {
     case taskChanged(TaskID)
     /// The push API takes this token no more.
     case tokenRevoked(TokenID)
+    /// The cluster's register has something new for the receiving gateway's membership.
+    case registerChanged
 }
 
 /// One job whose lease is to be prolonged.
@@ -77,6 +79,8 @@ struct AdoptedConnection: Sendable {
     var connection: DetachedConnection
     var isSecure: Bool
     var hello: AdoptedHello
+    /// Another gateway took it from the device; this one has not counted it yet.
+    var isRelayed = false
 
     /// What travels beside the connection where descriptors must be copied from table to table.
     struct Cargo: Sendable {

@@ -1,0 +1,170 @@
+internal import Delivery
+internal import EventLoops
+internal import MessageStore
+internal import Platform
+internal import PushAPI
+internal import Wire
+
+/// What the cluster's membership wants of this gateway, carried out: parts opened and closed, routes, links.
+final class ClusterHost: @unchecked Sendable {
+    // Sound because what changes is behind locks; `context` is set once, before anything runs.
+
+    /// What became of a part.
+    enum Report: Sendable {
+        case opened(Int, epoch: UInt64)
+        case failed(Int, epoch: UInt64, StoreError)
+        case lost(Int, epoch: UInt64)
+        case closed(Int, epoch: UInt64)
+    }
+
+    private struct State {
+        /// The epochs under which parts are wanted here.
+        var wanted: [Int: UInt64] = [:]
+        var work: [@Sendable () -> Void] = []
+        var isStopping = false
+    }
+
+    /// Parts are opened at once in this number; each waits for Redis most of the time.
+    private static let workerCount = 4
+
+    let engine: RedisEngine
+    let cluster: ClusterContext
+    let time: SharedTime
+    let partCount: Int
+    private let loops: [EventLoop]
+    private let state = Monitor(State())
+    private let reported = Lock<@Sendable (Report) -> Void>({ _ in })
+    private var threads: [JoinableThread] = []
+    private var boxedContext: GatewayContext?
+
+    /// - Parameters:
+    ///   - loops: those of the parts, by part modulo their number.
+    init(engine: RedisEngine, cluster: ClusterContext, partCount: Int, loops: [EventLoop], time: SharedTime) {
+        (self.engine, self.cluster, self.partCount) = (engine, cluster, partCount)
+        (self.loops, self.time) = (loops, time)
+    }
+
+    var context: GatewayContext {
+        guard let boxedContext else { preconditionFailure("the host is asked before the gateway is made") }
+        return boxedContext
+    }
+
+    func loop(of part: Int) -> EventLoop { loops[part % loops.count] }
+
+    /// Begins to work; `report` is called from any thread.
+    func start(_ context: GatewayContext, report: @escaping @Sendable (Report) -> Void) throws(SystemError) {
+        boxedContext = context
+        reported.withLock { $0 = report }
+        for number in 0..<Self.workerCount {
+            threads.append(try JoinableThread(named: "part-\(number)") { [unowned self] in self.work() })
+        }
+    }
+
+    /// Waits for the workers' last steps.
+    func stop() {
+        state.broadcast { $0.isStopping = true }
+        for thread in threads { thread.join() }
+        threads = []
+    }
+
+    func report(_ report: Report) { reported.withLock { $0 }(report) }
+
+    // MARK: Workers
+
+    func onWorker(_ work: @escaping @Sendable () -> Void) { state.broadcast { $0.work.append(work) } }
+
+    private func work() {
+        while true {
+            let next: (@Sendable () -> Void)? = state.wait(while: { $0.work.isEmpty && !$0.isStopping }) { state in
+                state.work.isEmpty ? nil : state.work.removeFirst()
+            }
+            guard let next else { return }
+            next()
+        }
+    }
+
+    // MARK: Parts
+
+    /// Begins to serve a part under an epoch; ends with `opened`, `failed` or, if it is given up meanwhile, `closed`.
+    func open(_ part: Int, epoch: UInt64) {
+        state.broadcast { $0.wanted[part] = epoch }
+        let opening = PartOpening(part, epoch: epoch, host: self)
+        onWorker { opening.open() }
+    }
+
+    /// Stops serving it; ends with `closed`.
+    func close(_ part: Int, epoch: UInt64, isLost: Bool = false) {
+        state.broadcast { if $0.wanted[part] == epoch { $0.wanted[part] = nil } }
+        if cluster.owner(of: part) == cluster.node { cluster.setOwner(0, of: part) }
+        context.members[part].submit { member in
+            // Still being opened: the opening sees that it is given up, and ends it.
+            guard member.isHere(part) else { return }
+            member.welcomesDevices = false
+            member.leaveSeat(isLost: isLost) { [self] in
+                onWorker { [self] in
+                    engine.closePart(part)
+                    report(.closed(part, epoch: epoch))
+                }
+            }
+        }
+    }
+
+    /// The part's log obeys another owner.
+    func partLost(_ part: Int, epoch: UInt64) {
+        report(.lost(part, epoch: epoch))
+        close(part, epoch: epoch, isLost: true)
+    }
+
+    func isGivenUp(_ part: Int, epoch: UInt64) -> Bool { state.withLock { $0.wanted[part] != epoch } }
+
+    /// The part's shard is here from now on.
+    func seated(_ part: Int) {
+        cluster.setOwner(cluster.node, of: part)
+        announceBroadcasts(to: part, fromOthers: true)
+        // Broadcasts of its own apps, for the parts that started while nobody had it.
+        let count = context.loopCount
+        context.members[part].submit { member in
+            for other in 0..<count where other != part { member.announceBroadcasts(to: other) }
+        }
+    }
+
+    /// What is for a part goes to this node from now on; 0: nobody has it.
+    func setRoute(_ part: Int, to node: Int) {
+        let before = cluster.owner(of: part)
+        // What is here is here: the seat itself says so, and says when it is not any more.
+        guard node != cluster.node, before != cluster.node || isGivenUpAltogether(part), node != before else { return }
+        cluster.setOwner(node, of: part)
+        guard node != 0 else { return }
+        announceBroadcasts(to: part, fromOthers: true)
+        guard part == 0 else { return }
+        context.members[0].submit { member in
+            member.ask(Bucket(0), .startRows) { [self] answer in
+                if case .startRows(_, let revoked) = answer { learn(revoked) }
+            }
+        }
+    }
+
+    private func isGivenUpAltogether(_ part: Int) -> Bool { state.withLock { $0.wanted[part] == nil } }
+
+    private func announceBroadcasts(to part: Int, fromOthers: Bool) {
+        for other in 0..<context.loopCount where other != part {
+            context.members[other].submit { $0.announceBroadcasts(to: part) }
+        }
+    }
+
+    // MARK: The gateway's own rows
+
+    /// Tokens that some gateway voided.
+    func learn(_ revoked: [TokenID]) {
+        guard !revoked.isEmpty else { return }
+        context.tellAll { loop in for token in revoked { loop.take(.tokenRevoked(token)) } }
+    }
+
+    /// Takes over what part 0 keeps for all gateways.
+    func restore(_ meta: MetaRows) {
+        context.rates.restore(meta.rates)
+        context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
+        context.testDevices.restore(meta.testDevices)
+        learn(Array(meta.revoked))
+    }
+}

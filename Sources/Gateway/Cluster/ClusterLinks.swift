@@ -1,0 +1,88 @@
+internal import EventLoops
+internal import Platform
+internal import Wire
+
+/// The loops' side of the links: messages go to the hub, what comes in goes to the parts' mailboxes.
+final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
+    // Sound because `context` is set once, before the hub starts; the rest synchronizes itself.
+
+    /// `nil`: the gateway works alone.
+    let hub: LinkHub?
+    private let changed = Lock<@Sendable (LinkEvent) -> Void>({ _ in })
+    private let nudged = Lock<@Sendable () -> Void>({})
+    private var context: GatewayContext?
+    private var mailboxes: [Mailbox<LoopMessage>] = []
+
+    init(_ hub: LinkHub?) { self.hub = hub }
+
+    /// Begins to take and to make links; `changed` is called on the link loop.
+    func start(
+        _ context: GatewayContext, node: Int, mailboxes: [Mailbox<LoopMessage>],
+        changed: @escaping @Sendable (LinkEvent) -> Void, nudged: @escaping @Sendable () -> Void
+    ) throws {
+        (self.context, self.mailboxes) = (context, mailboxes)
+        self.changed.withLock { $0 = changed }
+        self.nudged.withLock { $0 = nudged }
+        try hub?.start(node: node, receiver: self)
+    }
+
+    func stop() { hub?.stop() }
+
+    func renumber(_ node: Int) { hub?.renumber(node) }
+
+    /// Asks another gateway to look at the register now; it does so by itself a little later.
+    func nudge(_ node: Int) {
+        var messages = [LoopMessage.news(.registerChanged)]
+        _ = hub?.send(&messages, part: 0, to: node)
+    }
+
+    func setPeers(_ all: [Int: String]) {
+        hub?.setPeers(all.map { LinkPeer(node: $0.key, address: $0.value) })
+    }
+
+    // MARK: Out
+
+    func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool {
+        hub?.send(&messages, part: part, to: node) ?? false
+    }
+
+    func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool {
+        hub?.send(answers, loop: loop, to: node) ?? false
+    }
+
+    func tell(_ news: GatewayNews) { hub?.tell(news) }
+
+    func relay(
+        _ connection: DetachedConnection, hello: AdoptedHello, isSecure: Bool, to node: Int, on loop: EventLoop,
+        ended: @escaping () -> Void
+    ) {
+        guard let hub else {
+            connection.turnAway(with: UnsafeRawBufferPointer(start: nil, count: 0))
+            return ended()
+        }
+        hub.relay(connection, hello: hello, isSecure: isSecure, to: node, on: loop, ended: ended)
+    }
+
+    // MARK: In
+
+    func receive(_ messages: inout [LoopMessage], forPart part: Int) {
+        guard mailboxes.indices.contains(part) else { return }
+        guard !messages.isEmpty, !mailboxes[part].send(contentsOf: &messages) else { return }
+        mailboxes[part].send(prefixOf: &messages)
+    }
+
+    func receive(_ news: GatewayNews) {
+        if case .registerChanged = news { nudged.withLock { $0 }() } else { context?.tellAll { $0.take(news) } }
+    }
+
+    func linkChanged(_ event: LinkEvent) { changed.withLock { $0 }(event) }
+
+    func relayArrived(_ connection: DetachedConnection, _ preamble: RelayPreamble) {
+        guard let context else { return }
+        let part = preamble.device.bucket.loop(of: context.loopCount)
+        let adopted = AdoptedConnection(
+            connection: connection, isSecure: preamble.isSecure, hello: preamble.device, isRelayed: true)
+        // A full mailbox closes the connection: its device comes back after its own backoff.
+        _ = mailboxes[part].send(.adopt(adopted))
+    }
+}

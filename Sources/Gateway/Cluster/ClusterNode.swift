@@ -1,0 +1,258 @@
+internal import Cluster
+internal import Configuration
+internal import Cryptography
+internal import Delivery
+internal import EventLoops
+internal import MessageStore
+internal import Platform
+internal import Redis
+internal import Wire
+
+/// Why a gateway cannot join its cluster.
+struct ClusterFailure: Error, CustomStringConvertible {
+    let description: String
+}
+
+/// This gateway's side of its cluster: the store on Redis, the register, the links, and what they make of the loops.
+///
+/// Made and stopped by the control thread. Without `cluster.listen` it is the cluster's only gateway and has no links.
+final class ClusterNode {
+    let context: ClusterContext
+    let engine: RedisEngine
+    let partCount: Int
+    let queueEpoch: UInt64
+    let tokenKey: [UInt8]
+    private let log: Log
+    private let time: SharedTime
+    private let host: ClusterHost
+    private let links: ClusterLinks
+    private let register: RedisRegister
+    private let runner: MembershipRunner
+    private var hasStarted = false
+
+    /// Checks the servers' settings, and joins.
+    ///
+    /// - Throws: `ClusterFailure` with every problem and what to do, `ListenFailure` for `cluster.listen`, `StoreError`.
+    init(
+        _ configuration: GatewayConfiguration, loops: [EventLoop], log: Log, time: SharedTime, spares: SpareBatches
+    ) throws {
+        guard let redis = configuration.redis, let settings = configuration.cluster else {
+            preconditionFailure("a cluster needs store.redis")
+        }
+        (self.log, self.time) = (log, time)
+        let servers = RedisCluster(
+            seeds: redis.nodes.map { RedisAddress(host: $0.host, port: $0.port) },
+            network: RedisSockets(try Self.access(redis)))
+        try Self.check(servers, redis)
+        let instance = SecureRandom.word()
+        let info = Self.info(settings)
+        register = RedisRegister(servers, name: settings.name, minReplicas: redis.minReplicas)
+        let sentAt = SystemClock.monotonicTime
+        let joined = try Self.join(register, settings, instance, info)
+        let constants = joined.constants
+        (partCount, queueEpoch, tokenKey) = (constants.partCount, constants.queueEpoch, constants.tokenKey)
+        let hub: LinkHub?
+        if let listen = settings.listen {
+            guard let secret = settings.secrets.first else {
+                throw ClusterFailure(description: "cluster.secretFile: missing; cluster.listen needs it")
+            }
+            let key: TLSContext
+            do throws(TLSFailure) {
+                key = try TLSContext(psk: PresharedKey(secret: Array(secret.exposed.utf8), group: settings.name))
+            } catch { throw ClusterFailure(description: "cluster.secretFile: \(error)") }
+            hub = try LinkHub(
+                listen: listen.description,
+                settings: LinkSettings(
+                    cluster: settings.name, release: Version.text, parts: constants.partCount, tls: key,
+                    instance: instance), batches: spares)
+        } else {
+            hub = nil
+        }
+        let links = ClusterLinks(hub)
+        let context = ClusterContext(node: Int(joined.node.number), partCount: constants.partCount, links: links)
+        (self.links, self.context) = (links, context)
+        var engineSettings = RedisEngine.Configuration()
+        engineSettings.name = settings.name
+        engineSettings.minReplicas = redis.minReplicas
+        engineSettings.logByteLimit = Int(configuration.limits.journalBytes)
+        engineSettings.uncommittedByteLimit = configuration.limits.uncommittedBytes
+        engineSettings.youngMilliseconds = UInt64(configuration.limits.spillAfterSeconds * 1_000)
+        engineSettings.now = { time.now }
+        engineSettings.report = { event in
+            log.write(event.isLoss ? .error : .warning, .redisEvent, [.detail: .text("\(event)")])
+        }
+        engine = try RedisEngine(servers, engineSettings)
+        let host = ClusterHost(
+            engine: engine, cluster: context, partCount: constants.partCount, loops: loops, time: time)
+        self.host = host
+        runner = MembershipRunner(
+            register, joined: joined, instance: instance, info: info, sentAt: sentAt,
+            outlet: Self.outlet(host, links, context, log, time))
+        log.write(
+            .info, .clusterJoined,
+            [
+                .name: .text(settings.name), .node: LogValue(Int(joined.node.number)),
+                .count: LogValue(joined.snapshot.members.count), .address: .text(info.address),
+            ])
+    }
+
+    // MARK: Joining
+
+    private static func access(_ redis: RedisConfiguration) throws -> RedisAccess {
+        guard let tls = redis.tls else { return RedisAccess(user: redis.user, password: redis.password?.exposed) }
+        do throws(TLSFailure) {
+            let certificate = tls.certificateFile.map { (path: $0, keyPath: tls.keyFile) }
+            let security = try RedisAccess.Security(
+                caFile: tls.authoritiesFile, serverName: tls.serverName, certificate: certificate)
+            return RedisAccess(user: redis.user, password: redis.password?.exposed, security: security)
+        } catch { throw ClusterFailure(description: "store.redis.tls: \(error)") }
+    }
+
+    private static func check(_ servers: RedisCluster, _ redis: RedisConfiguration) throws {
+        let problems: [RedisProblem]
+        do throws(RedisError) {
+            problems = try RedisSettings.check(servers, minReplicas: redis.minReplicas)
+        } catch {
+            throw ClusterFailure(
+                description: "store.redis: no server of \(redis.nodes.map(\.description).joined(separator: ", ")) "
+                    + "answers: \(error)")
+        }
+        guard problems.isEmpty else {
+            throw ClusterFailure(description: problems.map(\.description).joined(separator: "\n"))
+        }
+    }
+
+    private static func info(_ settings: ClusterConfiguration) -> MemberInfo {
+        var info = MemberInfo()
+        info.address = settings.listen == nil ? "" : (settings.advertise ?? settings.listen)?.description ?? ""
+        info.release = Version.text
+        info.deviceAddress = settings.deviceAddress?.description ?? ""
+        info.deviceTLSAddress = settings.deviceTLSAddress?.description ?? ""
+        return info
+    }
+
+    /// Joins; a gateway that works alone waits until the lease of one before it has run out.
+    private static func join(
+        _ register: RedisRegister, _ settings: ClusterConfiguration, _ instance: UInt64, _ info: MemberInfo
+    ) throws -> JoinReply {
+        let constants = ClusterConstants(
+            format: 1, partCount: settings.partCount, tokenKey: SecureRandom.bytes(32),
+            queueEpoch: SecureRandom.word() | 1)
+        let request = JoinRequest(instance: instance, info: info, constants: constants)
+        let end = SystemClock.monotonicTime + 3 * ClusterTiming().lease
+        while true {
+            do throws(RegisterError) {
+                return try register.join(request)
+            } catch {
+                switch error {
+                case .worksAlone, .unavailable:
+                    guard SystemClock.monotonicTime < end else { throw ClusterFailure(description: "\(error)") }
+                    Pause.milliseconds(100)
+                default: throw ClusterFailure(description: "\(error)")
+                }
+            }
+        }
+    }
+
+    // MARK: What membership wants
+
+    private static func outlet(
+        _ host: ClusterHost, _ links: ClusterLinks, _ context: ClusterContext, _ log: Log, _ time: SharedTime
+    ) -> MembershipRunner.Outlet {
+        MembershipRunner.Outlet(
+            seat: { host.open($0, epoch: $1) },
+            unseat: { host.close($0, epoch: $1) },
+            route: { host.setRoute($0, to: $1.map { Int($0.number) } ?? 0) },
+            link: { addresses in
+                links.setPeers(
+                    Dictionary(uniqueKeysWithValues: addresses.map { (Int($0.key.number), $0.value) }))
+            },
+            renumber: { node in
+                context.renumber(Int(node.number))
+                links.renumber(Int(node.number))
+            },
+            members: { members in
+                context.setDeviceAddresses(
+                    Dictionary(
+                        uniqueKeysWithValues: members.map { node, info in
+                            let addresses = DeviceAddresses(
+                                plain: info.deviceAddress.isEmpty ? nil : info.deviceAddress,
+                                secure: info.deviceTLSAddress.isEmpty ? nil : info.deviceTLSAddress)
+                            return (Int(node.number), addresses)
+                        }))
+            },
+            nudge: { links.nudge(Int($0.number)) },
+            tell: { log.write($0.level, $0.logName, [.detail: .text($0.text)]) },
+            failed: { log.write(.warning, .clusterRegisterFailed, [.error: .text("\($0)")]) },
+            clock: { time.now ?? 0 })
+    }
+
+    // MARK: Start and stop
+
+    /// The highest gateway time that some gateway of the cluster has given.
+    var clockFloor: Int64 { runner.view.clockFloor }
+    var view: MembershipRunner.View { runner.view }
+
+    /// Begins to take parts; the loops run.
+    func start(_ gateway: GatewayContext, mailboxes: [Mailbox<LoopMessage>]) throws {
+        hasStarted = true
+        try host.start(gateway) { [runner, log] report in
+            switch report {
+            case .opened(let part, let epoch): runner.take(.opened(part: part, epoch: epoch))
+            case .lost(let part, let epoch): runner.take(.lost(part: part, epoch: epoch))
+            case .closed(let part, let epoch): runner.take(.closed(part: part, epoch: epoch))
+            case .failed(let part, let epoch, .epochTaken(_, let top)):
+                runner.take(.epochTaken(part: part, epoch: epoch, top: top))
+            case .failed(let part, let epoch, let error):
+                log.write(.error, .partNotOpened, [.part: LogValue(part), .error: .text("\(error)")])
+                runner.take(.openFailed(part: part, epoch: epoch))
+            }
+        }
+        try links.start(gateway, node: context.node, mailboxes: mailboxes) { [runner, log] event in
+            switch event {
+            case .up(let node, let release):
+                log.write(.info, .linkUp, [.node: LogValue(node), .version: .text(release)])
+                if let node = NodeID(node) { runner.take(.linkUp(node)) }
+            case .down(let node, let wasRefused, let reason):
+                log.write(.warning, .linkDown, [.node: LogValue(node), .reason: .text(reason)])
+                if let node = NodeID(node) { runner.take(wasRefused ? .linkRefused(node) : .linkDown(node)) }
+            case .refused(let peer, _, let reason):
+                log.write(.warning, .linkRefused, [.peer: .text(peer), .reason: .text(reason)])
+            }
+        } nudged: { [runner] in
+            runner.nudge()
+        }
+        try runner.start()
+        gateway.setReady()
+    }
+
+    /// Gives all parts to the others, for as long as that may take; alone, it closes them.
+    func leave(withinMilliseconds limit: Int64) {
+        guard hasStarted else { return }
+        runner.take(.leave)
+        let end = SystemClock.monotonicTime + limit
+        while SystemClock.monotonicTime < end, !runner.view.hasLeft { Pause.milliseconds(10) }
+        if !runner.view.hasLeft { log.write(.warning, .clusterLeftEarly) }
+    }
+
+    /// The loops have ended.
+    func stop() {
+        if hasStarted {
+            runner.stop()
+            links.stop()
+            host.stop()
+        }
+        register.close()
+        engine.close()
+    }
+}
+
+extension RedisEngine.Event {
+    /// Something that was reported durable may be gone.
+    fileprivate var isLoss: Bool {
+        switch self {
+        case .entriesLost, .streamLost, .entriesMissing: true
+        case .commitFailed, .waitingForReplicas, .memoryFilled, .memoryFreed, .spillFailed: false
+        }
+    }
+}

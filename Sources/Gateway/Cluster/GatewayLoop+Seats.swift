@@ -1,0 +1,44 @@
+internal import Campaigns
+internal import Delivery
+internal import EventLoops
+internal import MessageStore
+internal import Wire
+
+// How a part stops being served here.
+extension GatewayLoop {
+    /// How long a part that is given away may take to finish what it has accepted.
+    private static let leaveMilliseconds: UInt64 = 2_000
+
+    /// Stops serving the part: devices go, what was accepted is committed and answered, then `done`.
+    ///
+    /// With `isLost` another gateway has the part already: nothing commits any more, so nothing is waited for.
+    func leaveSeat(isLost: Bool, done: @escaping () -> Void) {
+        guard core.pointee.isSeated else { return done() }
+        stopSeat()
+        sessions.closeAll(.moved, reason: "another gateway takes this device over; come back")
+        // What they wait for is not known to be durable: they send it again, to the new owner.
+        if isLost { for sender in openSenders where sender.isOwedAnswers { sender.stop() } }
+        finishLeaving(until: loop.now + (isLost ? 0 : Self.leaveMilliseconds), done: done)
+    }
+
+    private func finishLeaving(until deadline: UInt64, done: @escaping () -> Void) {
+        let isDone = statistics.pendingEffects == 0 && metaWaiters.isEmpty && lists.isEmpty
+        guard isDone || loop.now >= deadline else {
+            return campaigns.coordinator.later(5) { [unowned self] in finishLeaving(until: deadline, done: done) }
+        }
+        store.turnEnded()
+        store.close()
+        seat(ShardStart(vacant: now, LoopShare(index: index, count: loopCount)))
+        done()
+    }
+
+    /// Tells a part that is served elsewhere now of this part's live broadcasts.
+    func announceBroadcasts(to part: Int) {
+        guard core.pointee.isSeated else { return }
+        campaigns.coordinator.ask(index, .liveBroadcasts(LoopShare(index: index, count: loopCount))) {
+            [unowned self] answer in
+            guard case .liveBroadcasts(let logs) = answer else { return }
+            for log in logs { for record in log.records { send(.launched(record), to: part) } }
+        }
+    }
+}

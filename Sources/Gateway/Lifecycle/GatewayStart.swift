@@ -1,0 +1,149 @@
+internal import Delivery
+internal import EventLoops
+internal import MessageStore
+internal import Platform
+internal import PushAPI
+internal import Wire
+
+/// What a gateway is made of before anything runs: store, event loops, what each shard starts with, the time.
+struct GatewayStart {
+    let loops: [EventLoop]
+    /// One for each `GatewayLoop`.
+    let starts: [ShardStart]
+    let clock: GatewayClock
+    let context: GatewayContext
+    /// The gateway's own rows, where this gateway alone owns the store.
+    let meta: MetaRows?
+    let node: ClusterNode?
+
+    /// Opens the store first: a second gateway on the same folder is told which process is the first, and that says more
+    /// than a busy port.
+    ///
+    /// - Throws: `StoreError`, `ClusterFailure`, `SystemError`.
+    init(
+        _ configuration: GatewayConfiguration, _ descriptors: DescriptorBudget, log: Log, time: SharedTime,
+        acceptsClock: Bool, stepping: Gateway.Stepping?
+    ) throws {
+        if configuration.redis == nil {
+            try self.init(
+                embedded: configuration, descriptors, log: log, time: time, acceptsClock: acceptsClock,
+                stepping: stepping)
+        } else {
+            try self.init(cluster: configuration, log: log, time: time, acceptsClock: acceptsClock)
+        }
+    }
+
+    private init(
+        embedded configuration: GatewayConfiguration, _ descriptors: DescriptorBudget, log: Log, time: SharedTime,
+        acceptsClock: Bool, stepping: Gateway.Stepping?
+    ) throws {
+        var settings = StoreSetup.configuration(configuration, descriptors, log: log, time: time)
+        if let stepping { settings.fatal = stepping.fatal }
+        let store = try EmbeddedStore(settings)
+        Self.tell(of: store, at: configuration.storePath, log)
+        let set = LoopSet()
+        do {
+            let count = configuration.loopCount
+            try set.make(
+                count, hasOwnTables: configuration.loopTables == .own, store: store, posted: stepping?.posted)
+            var meta = try MetaRows(loading: set.stores[0])
+            let clock = GatewayClock(
+                stepping?.reading ?? ClockReader.reading(), bootID: ClockReader.bootID(), stored: meta.clock,
+                acceptsClock: acceptsClock)
+            time.set(clock.mapping)
+            meta.complete()
+            context = try GatewayContext(
+                loopCount: count, eventLoopCount: count, cluster: nil, log: log, store: store,
+                isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
+                revokedTokens: meta.revoked, startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
+                bodies: Self.bodies(configuration))
+            context.rates.restore(meta.rates)
+            context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
+            context.testDevices.restore(meta.testDevices)
+            // Before any device says Hello: its positions are held against the logs.
+            var broadcasts = BroadcastStart()
+            for part in set.stores { try part.loadAll(table: .broadcast) { broadcasts.take($0) } }
+            let now = clock.mapping.time(atBoot: ClockReader.boot())
+            var starts: [ShardStart] = []
+            for index in 0..<count {
+                starts.append(
+                    try ShardStart(
+                        set.stores[index], LoopShare(index: index, count: count), broadcasts: broadcasts,
+                        fold: meta.fold, now: now))
+            }
+            (loops, self.starts, self.clock, self.meta, node) = (set.loops, starts, clock, meta, nil)
+        } catch {
+            set.close()
+            store.close()
+            throw error
+        }
+    }
+
+    /// Joins a cluster; the gateway has no part yet.
+    private init(
+        cluster configuration: GatewayConfiguration, log: Log, time: SharedTime, acceptsClock: Bool
+    ) throws {
+        let set = LoopSet()
+        var joined: ClusterNode?
+        do {
+            try set.make(configuration.loopCount)
+            let spares = SpareBatches()
+            let node = try ClusterNode(configuration, loops: set.loops, log: log, time: time, spares: spares)
+            joined = node
+            let clock = GatewayClock(
+                ClockReader.reading(), bootID: ClockReader.bootID(),
+                stored: ClockRecord(maximum: node.clockFloor, boot: 0, bootID: BootID(high: 0, low: 0)),
+                acceptsClock: acceptsClock)
+            time.set(clock.mapping)
+            let now = clock.mapping.time(atBoot: ClockReader.boot())
+            let count = node.partCount
+            context = try GatewayContext(
+                loopCount: count, eventLoopCount: set.loops.count, cluster: node.context, log: log, store: node.engine,
+                isFsync: true,
+                queueEpoch: node.queueEpoch, tokenKey: node.tokenKey, revokedTokens: [], startedAt: now,
+                bodies: Self.bodies(configuration), spares: spares)
+            loops = set.loops
+            starts = (0..<count).map { ShardStart(vacant: now, LoopShare(index: $0, count: count)) }
+            (self.clock, meta, self.node) = (clock, nil, node)
+        } catch {
+            joined?.stop()
+            set.close()
+            throw error
+        }
+    }
+
+    private static func bodies(_ configuration: GatewayConfiguration) -> HTTPBodyBudget {
+        HTTPBodyBudget(
+            byteLimit: configuration.limits.httpBodyBytes,
+            networkByteLimit: configuration.limits.httpBodyBytesPerAddress)
+    }
+
+    private static func tell(of store: EmbeddedStore, at path: String, _ log: Log) {
+        log.write(
+            .info, .storeOpened,
+            [
+                .path: .text(path), .replayedBytes: LogValue(store.recovery.byteCount),
+                .milliseconds: LogValue(store.recovery.milliseconds),
+            ])
+        if store.recovery.cutByteCount > 0 {
+            log.write(
+                store.recovery.isUnsynced ? .warning : .info, .journalCut,
+                [
+                    .bytes: LogValue(store.recovery.cutByteCount),
+                    .count: LogValue(store.recovery.discardedSegmentCount),
+                    .durability: .text(store.recovery.isUnsynced ? "os" : "fsync"),
+                ])
+        }
+        if store.recovery.tableListByteCount > 0 {
+            log.write(.info, .tableListCut, [.bytes: LogValue(store.recovery.tableListByteCount)])
+        }
+    }
+
+    /// Undoes a start that goes no further; before any loop was started.
+    func close() {
+        for start in starts { start.store.close() }
+        for loop in loops { loop.stop() }
+        node?.stop()
+        context.store.close()
+    }
+}

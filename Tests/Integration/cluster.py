@@ -1,0 +1,99 @@
+"""Several gateways that work as one on a rig of Redis servers.
+
+    with RedisRig() as rig, Cluster(rig) as cluster:
+        cluster[0].push(…)   # each is a Gateway of its own ports
+"""
+
+import time
+import uuid
+
+from gateway import Gateway, Refused, eventually, free_ports
+
+SECRET = "integration-cluster-secret-0123456789abcdef"
+
+
+class Cluster:
+    """`count` gateways of one cluster; parts are few, so that each has some and a takeover moves several."""
+
+    def __init__(self, rig, count=3, parts=8, limits=None, sections=None, **options):
+        self.rig, self.parts, self.name = rig, parts, "t" + uuid.uuid4().hex[:12]
+        self.options = {"limits": limits, "loops": 1, **options}
+        self.extra = sections or {}
+        self.gateways = [self.make(number) for number in range(count)]
+
+    def make(self, number):
+        gateway = Gateway(**self.options)
+        (gateway.cluster_port,) = free_ports(1)
+        gateway._secret("cluster", SECRET)
+        gateway.sections["store"] = {
+            "path": str(gateway.folder / "data"),
+            "redis": {"nodes": [server.address for server in self.rig.servers[:3]], "minReplicas": 1}}
+        gateway.sections["cluster"] = {
+            "name": self.name, "parts": self.parts, "listen": f"127.0.0.1:{gateway.cluster_port}",
+            "secretFile": str(gateway.folder / "cluster"), **self.extra}
+        return gateway
+
+    def __enter__(self):
+        try:
+            for gateway in self.gateways:
+                gateway.__enter__()
+            self.wait_until_served()
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_):
+        for gateway in self.gateways:
+            gateway.__exit__()
+
+    def __getitem__(self, number):
+        return self.gateways[number]
+
+    def __iter__(self):
+        return iter(self.gateways)
+
+    @property
+    def running(self):
+        return [one for one in self.gateways if one.process and one.process.poll() is None]
+
+    def map_of(self, gateway):
+        """Which gateway serves each part, as this one sees it."""
+        return gateway.admin_call("GET", "/v1/cluster")
+
+    def owners(self, gateway=None):
+        """The node of each open part, in order; None for a part that nobody serves."""
+        gateway = gateway or self.running[0]
+        return [part.get("node") if part.get("state") == "open" else None for part in self.map_of(gateway)["parts"]]
+
+    def wait_until_served(self, timeout=60.0):
+        """Waits until every part is served, and every running gateway knows by whom."""
+
+        def look():
+            try:
+                maps = [self.owners(one) for one in self.running]
+            except (OSError, Refused):
+                return False
+            return all(None not in one for one in maps) and len({tuple(one) for one in maps}) == 1
+
+        eventually(look, f"owners of all parts of {self.name}", timeout)
+
+
+def retried(call, timeout=30.0):
+    """Calls until the answer is no retryable refusal: a part may be changing hands."""
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            return call()
+        except Refused as refused:
+            if time.monotonic() > end or refused.status not in (429, 500, 503) and not is_busy(refused):
+                raise
+            time.sleep(0.05)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
+def is_busy(refused):
+    return isinstance(refused.body, dict) and "retry" in str(refused.body.get("msg", "")).lower()

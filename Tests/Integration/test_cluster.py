@@ -1,0 +1,209 @@
+"""Three gateways as one: any takes any call and any device, and a dead one's parts are served by the others."""
+
+import time
+
+import pytest
+from cluster import Cluster, retried
+from conftest import QUICK
+from gateway import Refused, eventually
+from longwire_client import Closed
+from redis_rig import RedisRig
+
+
+@pytest.fixture(scope="module")
+def rig():
+    with RedisRig() as rig:
+        yield rig
+
+
+@pytest.fixture(scope="module")
+def cluster(rig):
+    with Cluster(rig, limits=QUICK) as cluster:
+        yield cluster
+
+
+def come_back(device, gateway, timeout=30.0, **fields):
+    """Connects through a gateway, again while the device's part changes hands."""
+    device.address = ("127.0.0.1", gateway.device)
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            return device.connect(**fields)
+        except (Closed, OSError) as failure:
+            if isinstance(failure, Closed) and failure.code and failure.code >= 300 and failure.code < 500:
+                raise
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
+def devices(cluster, new_device, count=12, **fields):
+    """Devices registered through each gateway in turn; their parts are anywhere."""
+    return [new_device(cluster[number % len(cluster.gateways)], **fields) for number in range(count)]
+
+
+def test_parts_are_spread_evenly(cluster):
+    owners = cluster.owners()
+    counts = sorted(owners.count(node) for node in set(owners))
+    assert len(counts) == 3 and counts[-1] - counts[0] <= 1, owners
+
+
+def test_any_gateway_takes_any_push_for_any_device(cluster, new_device):
+    for number, device in enumerate(devices(cluster, new_device)):
+        publisher = cluster[(number + 1) % 3]
+        message = publisher.push(device.cid, f"to {number}")
+        assert message["status"] == "successed_online"
+        (got,) = device.receive_and_ack(1)
+        assert got.payload == f"to {number}".encode()
+        # Asked of the third one.
+        cluster[(number + 2) % 3].ends_as(message["msgId"], "delivered")
+
+
+def test_offline_messages_wait_and_come_in_order_through_another_gateway(cluster, new_device):
+    for number, device in enumerate(devices(cluster, new_device, 6, token="cd" * 32)):
+        device.close()
+        eventually(lambda: not cluster[0].view(device.cid)["connected"], "the device as absent")
+        sent = [cluster[(number + step) % 3].push(device.cid, str(step), alert="A") for step in range(3)]
+        assert {one["status"] for one in sent} == {"successed_offline"}
+        come_back(device, cluster[(number + 1) % 3])
+        assert [one.payload for one in device.receive_and_ack(3)] == [b"0", b"1", b"2"]
+        for one in sent:
+            cluster[number % 3].ends_as(one["msgId"], "deliveredOffline")
+
+
+def test_handoff_jobs_of_all_parts_are_leased_and_settled_through_one_gateway(cluster, new_device):
+    targets = devices(cluster, new_device, 9, token="ef" * 32)
+    for device in targets:
+        device.close()
+    for device in targets:
+        eventually(lambda: not cluster[0].view(device.cid)["connected"], "the device as absent")
+    sent = {cluster[number % 3].push(one.cid, "x", alert="A")["msgId"] for number, one in enumerate(targets)}
+    found = {}
+
+    def look():
+        for job in cluster[1].lease(wait=1):
+            found[job["msgId"]] = job
+        return sent <= set(found)
+
+    eventually(look, "jobs of all parts")
+    for name in sent:
+        assert cluster[2].settle(found[name], "accepted") == "recorded"
+        assert "vendorAccepted" in cluster[0].steps(name)
+
+
+def test_lists_tags_aliases_and_broadcasts_reach_devices_of_every_gateway(cluster, new_device):
+    targets = devices(cluster, new_device, 9)
+    cids = [one.cid for one in targets]
+    task = cluster[0].api("POST", "push/list/message", {"push_message": {"transmission": "list"}})["data"]["taskid"]
+    cluster[1].api("POST", "push/list/cid", {"audience": {"cid": cids}, "taskid": task, "is_async": False})
+    for device in targets:
+        assert device.receive_and_ack(1)[0].payload == b"list"
+    report = {}
+
+    def counted():
+        report.update(cluster[2].api("GET", f"report/push/task/{task}")["longwire"]["tasks"][task])
+        return report.get("accepted") == 9 and report.get("delivered", report["states"]["delivered"]) == 9
+
+    eventually(counted, "the report of the list")
+    cluster[0].api("PUT", "user/custom_tag/batch/odd", {"cid": cids[1::2]})
+    body = {"request_id": "broadcast-" + task[-12:], "audience": "all", "push_message": {"transmission": "all"}}
+    cluster[2].api("POST", "push/all", body)
+    for device in targets:
+        assert device.receive_and_ack(1)[0].payload == b"all"
+    cluster[1].api("POST", "user/alias", {"data_list": [{"cid": cids[0], "alias": "boss"}]})
+    answer = cluster[2].api("GET", "user/cid/alias/boss")
+    assert answer["data"]["cid"] == [cids[0]]
+
+
+def test_a_killed_gateways_parts_are_served_by_the_others_and_nothing_is_lost(rig, new_device):
+    with Cluster(rig, limits=QUICK) as cluster:
+        targets = devices(cluster, new_device, 12)
+        waiting = {}
+        for device in targets:
+            device.close()
+        for number, device in enumerate(targets):
+            eventually(lambda: not cluster[0].view(device.cid)["connected"], "the device as absent")
+            waiting[device.cid] = [cluster[number % 3].push(device.cid, f"{number}.{step}")["msgId"] for step in range(3)]
+        cluster[1].kill()
+        survivors = [cluster[0], cluster[2]]
+        cluster.wait_until_served()
+        for number, device in enumerate(targets):
+            come_back(device, survivors[number % 2])
+            got = device.receive_and_ack(3)
+            assert [one.payload for one in got] == [f"{number}.{step}".encode() for step in range(3)]
+            for name in waiting[device.cid]:
+                survivors[(number + 1) % 2].ends_as(name, "deliveredOffline")
+        # The dead one comes back and gets its share.
+        cluster[1].start()
+        eventually(lambda: len(set(cluster.owners())) == 3, "parts at the gateway that is back")
+        cluster.wait_until_served()
+        for number, device in enumerate(targets):
+            message = retried(lambda: cluster[1].push(device.cid, "again"))
+            come_back(device, cluster[number % 3])
+            assert [one.payload for one in device.receive_and_ack(1)] == [b"again"]
+            cluster[0].ends_as(message["msgId"], "deliveredOffline")
+
+
+def test_a_planned_stop_hands_all_parts_over(rig, new_device):
+    with Cluster(rig, limits=QUICK, count=2) as cluster:
+        targets = devices(cluster, new_device, 8)
+        sent = [cluster[number % 2].push(one.cid, "before") for number, one in enumerate(targets)]
+        assert cluster[0].stop() == 0
+        cluster.wait_until_served()
+        assert len(set(cluster.owners())) == 1
+        for device, message in zip(targets, sent):
+            come_back(device, cluster[1])
+            assert device.receive_and_ack(1)[0].payload == b"before"
+            trace = cluster[1].trace(message["msgId"])
+            assert trace["state"] in ("delivered", "deliveredOffline", "pending"), trace
+
+
+def test_a_stranger_and_a_wrong_secret_get_no_link(rig):
+    import socket
+
+    with Cluster(rig, limits=QUICK, count=2) as cluster:
+        for rubbish in (b"GET / HTTP/1.0\r\n\r\n", bytes(range(256)) * 64, b""):
+            with socket.create_connection(("127.0.0.1", cluster[0].cluster_port), timeout=5) as stranger:
+                stranger.sendall(rubbish)
+        wrong = cluster.make(2)
+        wrong._secret("cluster", "another-secret-that-is-long-enough-0123456789")
+        cluster.gateways.append(wrong)
+        wrong.start()
+        eventually(lambda: "linkRefused" in cluster[0].log() or "linkRefused" in wrong.log(), "a refused link")
+        wrong.kill()
+        cluster.wait_until_served()
+        assert cluster[0].admin_call("GET", "/v1/cluster")
+
+
+def test_wrong_settings_of_the_servers_are_refused_with_the_line_to_change(rig):
+    with RedisRig(primaries=1, replicas=1, is_cluster=False, extra={"appendfsync": "everysec"}) as wrong:
+        cluster = Cluster(wrong, count=1)
+        try:
+            with pytest.raises(AssertionError) as failure:
+                cluster[0].__enter__()
+            assert "appendfsync" in str(failure.value) and "always" in str(failure.value)
+        finally:
+            cluster.__exit__()
+
+
+def test_a_refused_call_says_that_it_may_be_repeated(rig, new_device):
+    """While Redis is away publishes are refused, sessions stay, and all goes on by itself when it is back."""
+    with RedisRig(primaries=1, replicas=1, is_cluster=False) as own, Cluster(own, limits=QUICK, count=1) as cluster:
+        (gateway,) = cluster.gateways
+        device = new_device(gateway)
+        for server in own.servers:
+            server.stop()
+
+        def refused():
+            try:
+                gateway.call("GET", "/readyz", port=gateway.admin)
+                return False
+            except Refused as answer:
+                return answer.status == 503
+
+        eventually(refused, "a gateway that says that it is not ready")
+        for server in own.servers:
+            server.resume()
+        message = retried(lambda: gateway.push(device.cid, "back"))
+        assert device.receive_and_ack(1)[0].payload == b"back"
+        gateway.ends_as(message["msgId"], "delivered")

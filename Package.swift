@@ -143,7 +143,8 @@ let package = Package(
         .testTarget(
             name: "RedisTests", dependencies: ["Redis", "Cryptography", "Platform"], swiftSettings: common),
         .testTarget(
-            name: "MessageStoreTests", dependencies: ["MessageStore", "Journal", "Platform", "Redis", "TestKit"],
+            name: "MessageStoreTests",
+            dependencies: ["MessageStore", "Journal", "Platform", "Redis", "SimulatedRedis", "TestKit"],
             swiftSettings: common),
         .testTarget(name: "CampaignsTests", dependencies: ["Campaigns", "Delivery", "Wire"], swiftSettings: common),
         .testTarget(

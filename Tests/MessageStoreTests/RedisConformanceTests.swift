@@ -1,5 +1,6 @@
 import Delivery
 import Redis
+import SimulatedRedis
 import TestKit
 import Testing
 import Wire
@@ -49,4 +50,48 @@ struct RedisConformanceTests {
         defer { harness.close() }
         try checkUnreadableSuccessor(harness)
     }
+}
+
+@Suite("Shard store conformance on a simulated Redis")
+struct SimulatedRedisConformanceTests {
+    private func check(seed: UInt64, oneIn count: Double?, hasFailovers: Bool) throws {
+        let cluster = SimulatedCluster(seed: seed)
+        let network = SimulatedNetwork(cluster)
+        var configuration = RedisFixture.configuration()
+        configuration.youngMilliseconds = 0
+        // Time passes by calls: each turn of the watch is one.
+        configuration.watchMilliseconds = 2
+        (configuration.readMilliseconds, configuration.rowsMilliseconds) = (600_000, 600_000)
+        let harness = try RedisStoreHarness(
+            RedisCluster(seeds: network.seeds, network: network), configuration)
+        defer {
+            // Whatever went wrong, closing is not to wait for servers in trouble.
+            cluster.rates = .none
+            cluster.mend()
+            harness.close()
+        }
+        if let count { cluster.rates = .all(oneIn: count) }
+        var random = SeededGenerator(seed: seed)
+        var failoverCount = 0
+        if hasFailovers {
+            harness.trouble = {
+                guard Int.random(in: 0..<4, using: &random) == 0 else { return }
+                if cluster.failOver(Int.random(in: 0..<cluster.shardCount, using: &random)) { failoverCount += 1 }
+                cluster.mend()
+            }
+        }
+        try checkShardStoreConformance(harness, seed: seed, stepCount: 400, buckets: ConformanceTests.buckets)
+        // What was to go wrong did.
+        #expect((cluster.faultCounts["reply lost"] ?? 0 > 0) == (count != nil))
+        #expect((failoverCount > 0) == hasFailovers)
+    }
+
+    @Test("nothing goes wrong", arguments: conformanceSeeds(2))
+    func calm(seed: UInt64) throws { try check(seed: seed, oneIn: nil, hasFailovers: false) }
+
+    @Test("replies are lost, commands are late, servers refuse", arguments: conformanceSeeds(4))
+    func faults(seed: UInt64) throws { try check(seed: seed, oneIn: 60, hasFailovers: false) }
+
+    @Test("primaries change", arguments: conformanceSeeds(4))
+    func failovers(seed: UInt64) throws { try check(seed: seed, oneIn: 200, hasFailovers: true) }
 }

@@ -108,6 +108,8 @@ final class RedisStoreHarness: ShardStoreHarness {
     private let counting = CountingStore()
     private var epoch: UInt64 = 1
     private let isSpilling: Bool
+    /// Runs after each commit that the suite waits for, and before each start.
+    var trouble: () -> Void = {}
 
     init(_ cluster: RedisCluster, _ configuration: RedisEngine.Configuration, isSpilling: Bool = true) throws {
         (self.cluster, self.configuration, self.isSpilling) = (cluster, configuration, isSpilling)
@@ -116,15 +118,27 @@ final class RedisStoreHarness: ShardStoreHarness {
     }
 
     var store: any ShardStore { counting }
-    func sync() throws { try fixture.sync(counting.lastTicket) }
+    func sync() throws {
+        try fixture.sync(counting.lastTicket)
+        trouble()
+    }
     func answerReads() throws { try fixture.wait("replies") { counting.waitingReads == 0 } }
     func cool() throws { if isSpilling { try fixture.spillAll() } }
     func breathe() { fixture.loop.turn(waitingAtMost: 0.002) }
 
     func reopen() throws {
         fixture.close()
-        epoch += 1
-        fixture = try RedisFixture(cluster, configuration, epoch: epoch)
+        trouble()
+        for attempt in 0..<20 {
+            epoch += 1
+            do {
+                fixture = try RedisFixture(cluster, configuration, epoch: epoch)
+                break
+            } catch let error as StoreError {
+                // A takeover that servers cut off is repeated with the next epoch.
+                guard case .redis = error, attempt < 19 else { throw error }
+            }
+        }
         counting.reset(fixture.store)
     }
 

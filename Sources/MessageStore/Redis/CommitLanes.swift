@@ -144,7 +144,8 @@ final class CommitLane: @unchecked Sendable {
                 state.late.removeAll(keepingCapacity: true)
                 isOpen = state.isOpen
             }
-            if !blocked.isEmpty, context.now >= retryAt || !isOpen {
+            // Without other work the pause was waited for, whatever the network's clock says.
+            if !blocked.isEmpty, work.isEmpty || context.now >= retryAt || !isOpen {
                 work.append(contentsOf: blocked)
                 blocked.removeAll()
             }

@@ -45,6 +45,13 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
         /// What waits may not wait longer.
         var isPressing: Bool { isAwaited || byteCount >= Journal.Limits.unawaitedByteCount }
+
+        /// Forgets what was not sent, and returns its size.
+        mutating func drop() -> Int {
+            defer { byteCount = 0 }
+            pieces.removeAll()
+            return byteCount
+        }
     }
 
     /// A group on its way.
@@ -191,10 +198,11 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     /// Takes nothing more, and forgets the memory of what was not sent.
     func end() {
         queue.broadcast { $0.isOver = true }
-        queue.wait(while: { $0.isEncoding }) { queue in
-            queue.pieces.removeAll()
+        let byteCount = queue.wait(while: { $0.isEncoding }) { queue in
             queue.completion = nil
+            return queue.drop()
         }
+        count(-byteCount)
     }
 
     /// Another owner has the part: nothing more commits, and the part's user is told, once.
@@ -435,10 +443,11 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             count(-group.byteCount)
             commitBegan.store(0, ordering: .relaxed)
         }
-        queue.broadcast { queue in
+        let byteCount = queue.broadcast { queue in
             queue.isScheduled = false
-            queue.pieces.removeAll()
+            return queue.drop()
         }
+        count(-byteCount)
     }
 
     var isOver: Bool { queue.withLock { $0.isOver } }

@@ -19,6 +19,10 @@ package enum AdminAction {
     case message(MessageID, scope: Set<AppKey>?)
     /// The page, with figures of no app outside the scope.
     case metrics(scope: Set<AppKey>?)
+    /// `ClusterAnswer.status`, or `ClusterAnswer.none`.
+    case cluster
+    /// An operator's wish; then `ClusterAnswer.done`, or why not.
+    case clusterWish(ClusterRequest)
     case healthz
     case readyz
 }
@@ -128,6 +132,11 @@ package final class AdminAPI {
             return .device(DeviceAddress(app: app.key, bucket: app.bucket(of: cid), cid: cid))
         case .metrics:
             return .metrics(scope: try authorize(request, for: nil).apps)
+        case .cluster:
+            _ = try authorize(request, for: .admin)
+            return .cluster
+        case .clusterDrain: return .clusterWish(try HandoffFields.drain(try body(request, .admin).value))
+        case .clusterMove: return .clusterWish(try HandoffFields.move(try body(request, .admin).value))
         // Probes carry no credential; they say nothing that a connect would not.
         case .healthz: return .healthz
         case .readyz: return .readyz

@@ -201,6 +201,9 @@ struct AdminAPITests {
             ) {
                 if case .extend(let request) = $0 { .some(request.apps) } else { .none }
             }
+        case .cluster: Rule(method: .get, target: "/v1/cluster", permissions: [])
+        case .clusterDrain: Rule(target: "/v1/cluster/drain", body: "{}", permissions: [])
+        case .clusterMove: Rule(target: "/v1/cluster/move", body: #"{"part":3,"to":2}"#, permissions: [])
         case .message:
             Rule(method: .get, target: "/v1/messages/\(Self.jobID)", permissions: [.trace]) {
                 if case .message(_, let scope) = $0 { .some(scope) } else { .none }

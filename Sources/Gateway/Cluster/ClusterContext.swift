@@ -1,6 +1,7 @@
 internal import Delivery
 internal import EventLoops
 internal import Platform
+internal import PushAPI
 internal import Synchronization
 
 /// What the loops of a gateway know of the cluster: its own number, who owns which part, and the links.
@@ -10,6 +11,7 @@ final class ClusterContext: Sendable {
     private let ownNode: Atomic<Int>
     let links: any GatewayLinks
     private let owners: [Owner]
+    private let pages = Lock<Pages?>(nil)
     private let addresses = Lock<[Int: DeviceAddresses]>([:])
 
     /// A number that loops read for each message: relaxed, because a message to the wrong gateway is only refused.
@@ -21,6 +23,21 @@ final class ClusterContext: Sendable {
         ownNode = Atomic(node)
         self.links = links
         owners = (0..<partCount).map { _ in Owner() }
+    }
+
+    /// What the membership does for the admin API; set once, before the loops run.
+    struct Pages: Sendable {
+        var status: @Sendable () -> ClusterStatus
+        /// `done` runs on a thread of the membership's.
+        var wish: @Sendable (ClusterRequest, _ done: @escaping @Sendable (APIResponse) -> Void) -> Void
+    }
+
+    func setPages(_ pages: Pages) { self.pages.withLock { $0 = pages } }
+    func status() -> ClusterStatus? { pages.withLock { $0 }?.status() }
+
+    func wish(_ request: ClusterRequest, done: @escaping @Sendable (APIResponse) -> Void) {
+        guard let pages = pages.withLock({ $0 }) else { return done(ClusterAnswer.none) }
+        pages.wish(request, done)
     }
 
     /// The gateway that serves a part; 0: none, as far as is known here.

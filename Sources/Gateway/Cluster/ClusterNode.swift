@@ -5,6 +5,7 @@ internal import Delivery
 internal import EventLoops
 internal import MessageStore
 internal import Platform
+internal import PushAPI
 internal import Redis
 internal import Wire
 
@@ -88,6 +89,7 @@ final class ClusterNode {
         runner = MembershipRunner(
             register, joined: joined, instance: instance, info: info, sentAt: sentAt,
             outlet: Self.outlet(host, links, context, log, time))
+        openPages(settings.name)
         log.write(
             .info, .clusterJoined,
             [
@@ -193,6 +195,26 @@ final class ClusterNode {
     var clockFloor: Int64 { runner.view.clockFloor }
     var view: MembershipRunner.View { runner.view }
 
+    /// What the admin API shows of the cluster, and what it asks for.
+    private func openPages(_ name: String) {
+        let runner = runner
+        context.setPages(
+            ClusterContext.Pages(
+                status: { runner.view.status(name) },
+                wish: { request, done in
+                    guard let wish = ClusterWish(request, own: runner.view.node, parts: runner.view.partCount) else {
+                        return done(ClusterAnswer.refused("the cluster has no such part, or no such gateway"))
+                    }
+                    runner.wish(wish) { error in
+                        switch error {
+                        case nil: done(ClusterAnswer.done)
+                        case .unavailable(let reason): done(.adminUnavailable("the register cannot be reached: \(reason)"))
+                        case let error?: done(ClusterAnswer.refused("\(error)"))
+                        }
+                    }
+                }))
+    }
+
     /// Begins to take parts; the loops run.
     func start(_ gateway: GatewayContext, mailboxes: [Mailbox<LoopMessage>]) throws {
         hasStarted = true
@@ -254,5 +276,57 @@ extension RedisEngine.Event {
         case .entriesLost, .streamLost, .entriesMissing: true
         case .commitFailed, .waitingForReplicas, .memoryFilled, .memoryFreed, .spillFailed: false
         }
+    }
+}
+
+extension ClusterWish {
+    /// `nil`: there can be no such part or gateway.
+    fileprivate init?(_ request: ClusterRequest, own: NodeID, parts: Int) {
+        func node(_ number: Int?) -> NodeID? { number.map { NodeID($0) } ?? own }
+        switch request {
+        case .drain(let number):
+            guard let node = node(number) else { return nil }
+            self = .drain(node)
+        case .undrain(let number):
+            guard let node = node(number) else { return nil }
+            self = .undrain(node)
+        case .move(let part, let to):
+            guard part < parts else { return nil }
+            self = .move(part: part, to: to.flatMap { NodeID($0) })
+        }
+    }
+}
+
+extension MembershipRunner.View {
+    fileprivate var partCount: Int { snapshot.entries.count }
+
+    fileprivate func status(_ name: String) -> ClusterStatus {
+        let now = SystemClock.monotonicTime
+        var status = ClusterStatus(
+            name: name, node: Int(node.number), registerAgeMilliseconds: max(0, now - renewedAt),
+            registerError: failure.map { "\($0)" })
+        // The server's clock, as far as it has gone on since.
+        let serverTime = snapshot.serverTime + max(0, now - renewedAt)
+        for (node, member) in snapshot.members.sorted(by: { $0.key < $1.key }) {
+            status.nodes.append(
+                ClusterStatus.Node(
+                    node: Int(node.number), address: member.info.address, release: member.info.release,
+                    leaseMilliseconds: max(0, member.leaseEnd - serverTime), isDrained: snapshot.drained.contains(node),
+                    isLeaving: member.info.isLeaving))
+        }
+        for (part, entry) in snapshot.entries.enumerated() {
+            let state =
+                switch entry.state {
+                case .unclaimed: "unclaimed"
+                case .claimed: "claimed"
+                case .open: "open"
+                case .released: "released"
+                case .failed: "failed"
+                }
+            status.parts.append(
+                ClusterStatus.Part(
+                    part: part, state: state, epoch: entry.epoch, node: entry.owner.map { Int($0.number) } ?? 0))
+        }
+        return status
     }
 }

@@ -68,6 +68,8 @@ final class AdminFront {
             MetricsGatherer.gather(owner, scope: scope) { [weak self] page in
                 self?.respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))
             }
+        case .cluster: respond(exchange, owner.context.cluster?.status().map(ClusterAnswer.status) ?? ClusterAnswer.none)
+        case .clusterWish(let request): wish(exchange, request)
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
         }
@@ -96,6 +98,16 @@ final class AdminFront {
         if !isTaken {
             longPolls.leave()
             respond(exchange, Self.busy)
+        }
+    }
+
+    /// The register is asked on the membership's thread, which may take a while.
+    private func wish(_ exchange: HTTPExchange, _ request: ClusterRequest) {
+        guard let cluster = owner.context.cluster else { return respond(exchange, ClusterAnswer.none) }
+        let (loop, bound) = (owner.loop, LoopBound(exchange, on: owner.loop))
+        let member = LoopBound(self, on: owner.loop)
+        cluster.wish(request) { response in
+            loop.submit { member.wrapped.respond(bound.wrapped, response) }
         }
     }
 

@@ -79,7 +79,7 @@ enum AdminFuzz {
             try require(message.bucket != nil, "a message of no bucket")
             try JSONFuzz.check(AdminAnswer.trace(nil, scope: scope, registry: api.registry))
         case .metrics: try require(bearer != nil, "metrics without a credential")
-        case .healthz, .readyz: break
+        case .cluster, .clusterWish, .healthz, .readyz: break
         }
     }
 

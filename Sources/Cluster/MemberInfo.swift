@@ -6,6 +6,8 @@ package struct MemberInfo: Hashable, Sendable {
     /// Where devices reach it; empty: they are relayed.
     package var deviceAddress = ""
     package var deviceTLSAddress = ""
+    /// Tells, without saying it, which secret its links have: gateways with different ones cannot talk.
+    package var secretMark = ""
     /// It stops: it gives its parts away and takes none.
     package var isLeaving = false
     /// How often its lease ran out lately while it went on; others give it no part until it has been steady for a while.
@@ -23,6 +25,7 @@ package struct MemberInfo: Hashable, Sendable {
         add("release", release)
         add("devices", deviceAddress)
         add("devicesTLS", deviceTLSAddress)
+        add("mark", secretMark)
         if isLeaving { add("leaving", "1") }
         if lapseCount > 0 { add("lapses", "\(lapseCount)") }
         return words.joined(separator: " ")
@@ -38,6 +41,7 @@ package struct MemberInfo: Hashable, Sendable {
             case "release": release = value
             case "devices": deviceAddress = value
             case "devicesTLS": deviceTLSAddress = value
+            case "mark": secretMark = value
             case "leaving": isLeaving = value == "1"
             case "lapses": lapseCount = min(max(Int(value) ?? 0, 0), 1_000)
             default: break

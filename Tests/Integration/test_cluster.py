@@ -102,7 +102,7 @@ def test_lists_tags_aliases_and_broadcasts_reach_devices_of_every_gateway(cluste
 
     def counted():
         report.update(cluster[2].api("GET", f"report/push/task/{task}")["longwire"]["tasks"][task])
-        return report.get("accepted") == 9 and report.get("delivered", report["states"]["delivered"]) == 9
+        return (report["accepted"], report["pending"]) == (9, 0)
 
     eventually(counted, "the report of the list")
     cluster[0].api("PUT", "user/custom_tag/batch/odd", {"cid": cids[1::2]})
@@ -141,7 +141,9 @@ def test_a_killed_gateways_parts_are_served_by_the_others_and_nothing_is_lost(ri
             message = retried(lambda: cluster[1].push(device.cid, "again"))
             come_back(device, cluster[number % 3])
             assert [one.payload for one in device.receive_and_ack(1)] == [b"again"]
-            cluster[0].ends_as(message["msgId"], "deliveredOffline")
+            # Flagged, unless the device was still connected.
+            eventually(
+                lambda: cluster[0].trace(message["msgId"])["state"] in ("delivered", "deliveredOffline"), "the end")
 
 
 def test_a_planned_stop_hands_all_parts_over(rig, new_device):
@@ -168,11 +170,11 @@ def test_a_stranger_and_a_wrong_secret_get_no_link(rig):
         wrong = cluster.make(2)
         wrong._secret("cluster", "another-secret-that-is-long-enough-0123456789")
         cluster.gateways.append(wrong)
-        wrong.start()
-        eventually(lambda: "linkRefused" in cluster[0].log() or "linkRefused" in wrong.log(), "a refused link")
-        wrong.kill()
+        with pytest.raises(AssertionError) as failure:
+            wrong.start()
+        assert "cluster.secretFile" in str(failure.value)
         cluster.wait_until_served()
-        assert cluster[0].admin_call("GET", "/v1/cluster")
+        assert len(set(cluster.owners())) == 2
 
 
 def test_wrong_settings_of_the_servers_are_refused_with_the_line_to_change(rig):

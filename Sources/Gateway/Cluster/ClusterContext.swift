@@ -82,6 +82,9 @@ protocol GatewayLinks: AnyObject, Sendable {
     /// False when there is no link, and nobody waits for them.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool
 
+    /// Answers as busy what a gateway was asked of a part that it does not own any more.
+    func forget(part: Int, at node: Int)
+
     /// Tells every other gateway that a link reaches.
     func tell(_ news: GatewayNews)
 

@@ -20,12 +20,18 @@ final class ClusterHost: @unchecked Sendable {
     private struct State {
         /// The epochs under which parts are wanted here.
         var wanted: [Int: UInt64] = [:]
+        /// Parts that are being opened, served or closed here.
+        var openings: [Int: PartOpening] = [:]
+        /// Epochs under which such a part is to be opened as soon as it is closed.
+        var next: [Int: UInt64] = [:]
         var work: [@Sendable () -> Void] = []
         var isStopping = false
     }
 
     /// Parts are opened at once in this number; each waits for Redis most of the time.
     private static let workerCount = 4
+    /// A part that is given away finishes within two seconds (`GatewayLoop.leaveSeat`).
+    private static let answerMilliseconds: Int64 = 3_000
 
     let engine: RedisEngine
     let cluster: ClusterContext
@@ -60,14 +66,35 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// Waits for the workers' last steps.
-    func stop() {
-        state.broadcast { $0.isStopping = true }
-        for thread in threads { thread.join() }
-        threads = []
+    /// Opens nothing any more; what is being opened is given up.
+    func beginStop() {
+        state.broadcast { state in
+            state.isStopping = true
+            (state.wanted, state.next) = ([:], [:])
+        }
     }
 
-    func report(_ report: Report) { reported.withLock { $0 }(report) }
+    /// Waits for the workers' last steps; the loops have ended.
+    func stop() {
+        beginStop()
+        for thread in threads { thread.join() }
+        threads = []
+        for opening in state.withLock({ $0.openings.values }) { opening.closeLeftover() }
+    }
+
+    func report(_ report: Report) {
+        reported.withLock { $0 }(report)
+        switch report {
+        case .opened, .lost: break
+        case .failed(let part, _, _), .closed(let part, _):
+            var epoch: UInt64?
+            state.broadcast { state in
+                state.openings[part] = nil
+                epoch = state.next.removeValue(forKey: part)
+            }
+            if let epoch { open(part, epoch: epoch) }
+        }
+    }
 
     // MARK: Workers
 
@@ -87,9 +114,16 @@ final class ClusterHost: @unchecked Sendable {
 
     /// Begins to serve a part under an epoch; ends with `opened`, `failed` or, if it is given up meanwhile, `closed`.
     func open(_ part: Int, epoch: UInt64) {
-        state.broadcast { $0.wanted[part] = epoch }
         let opening = PartOpening(part, epoch: epoch, host: self)
-        onWorker { opening.open() }
+        var isFree = false
+        state.broadcast { state in
+            guard !state.isStopping else { return }
+            state.wanted[part] = epoch
+            isFree = state.openings[part] == nil
+            // The present owner's steps come first: one part is open here once.
+            if isFree { state.openings[part] = opening } else { state.next[part] = epoch }
+        }
+        if isFree { onWorker { opening.open() } }
     }
 
     /// Stops serving it; ends with `closed`.
@@ -120,7 +154,8 @@ final class ClusterHost: @unchecked Sendable {
     /// The part's shard is here from now on.
     func seated(_ part: Int) {
         cluster.setOwner(cluster.node, of: part)
-        announceBroadcasts(to: part, fromOthers: true)
+        readyIfServed()
+        announceBroadcasts(to: part)
         // Broadcasts of its own apps, for the parts that started while nobody had it.
         let count = context.loopCount
         context.members[part].submit { member in
@@ -134,9 +169,36 @@ final class ClusterHost: @unchecked Sendable {
         // What is here is here: the seat itself says so, and says when it is not any more.
         guard node != cluster.node, before != cluster.node || isGivenUpAltogether(part), node != before else { return }
         cluster.setOwner(node, of: part)
+        if before != 0, before != cluster.node { forgetLater(part, at: before) }
         guard node != 0 else { return }
-        announceBroadcasts(to: part, fromOthers: true)
-        guard part == 0 else { return }
+        readyIfServed()
+        announceBroadcasts(to: part)
+        if part == 0 { askForTokens() }
+    }
+
+    /// Gives a former owner time to answer what it has accepted; the rest is answered as busy.
+    private func forgetLater(_ part: Int, at node: Int) {
+        let links = cluster.links
+        context.members[part].submit { member in
+            member.campaigns.coordinator.later(Self.answerMilliseconds) { links.forget(part: part, at: node) }
+        }
+    }
+
+    /// A link to a gateway is there, perhaps again: it may have missed what was told meanwhile.
+    func linked(_ node: Int) {
+        for part in 0..<partCount where cluster.owner(of: part) == node {
+            announceBroadcasts(to: part)
+            if part == 0 { askForTokens() }
+        }
+    }
+
+    /// The gateway takes work once it knows an owner of every part.
+    private func readyIfServed() {
+        guard !context.isReady, (0..<partCount).allSatisfy({ cluster.owner(of: $0) != 0 }) else { return }
+        context.setReady()
+    }
+
+    private func askForTokens() {
         context.members[0].submit { member in
             member.ask(Bucket(0), .startRows) { [self] answer in
                 if case .startRows(_, let revoked) = answer { learn(revoked) }
@@ -146,7 +208,7 @@ final class ClusterHost: @unchecked Sendable {
 
     private func isGivenUpAltogether(_ part: Int) -> Bool { state.withLock { $0.wanted[part] == nil } }
 
-    private func announceBroadcasts(to part: Int, fromOthers: Bool) {
+    private func announceBroadcasts(to part: Int) {
         for other in 0..<context.loopCount where other != part {
             context.members[other].submit { $0.announceBroadcasts(to: part) }
         }

@@ -50,6 +50,8 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
         hub?.send(answers, loop: loop, to: node) ?? false
     }
 
+    func forget(part: Int, at node: Int) { hub?.forget(part: part, at: node) }
+
     func tell(_ news: GatewayNews) { hub?.tell(news) }
 
     func relay(

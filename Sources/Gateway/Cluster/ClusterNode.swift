@@ -50,6 +50,15 @@ final class ClusterNode {
         register = RedisRegister(servers, name: settings.name, minReplicas: redis.minReplicas)
         let sentAt = SystemClock.monotonicTime
         let joined = try Self.join(register, settings, instance, info)
+        if let other = joined.snapshot.members.first(where: {
+            $0.key != joined.node && $0.value.info.secretMark != info.secretMark
+        }) {
+            // It would be given parts, and nobody could reach them.
+            do throws(RegisterError) { try register.leave(joined.node, instance: instance) } catch {}
+            throw ClusterFailure(
+                description: "cluster.secretFile: gateway \(other.key) at \(other.value.info.address) of cluster "
+                    + "\(settings.name) has another secret; give all gateways of a cluster the same one")
+        }
         let constants = joined.constants
         (partCount, queueEpoch, tokenKey) = (constants.partCount, constants.queueEpoch, constants.tokenKey)
         let hub: LinkHub?
@@ -128,6 +137,12 @@ final class ClusterNode {
         var info = MemberInfo()
         info.address = settings.listen == nil ? "" : (settings.advertise ?? settings.listen)?.description ?? ""
         info.release = Version.text
+        if let secret = settings.secrets.first {
+            let mark = HKDFSHA256.key(
+                secret: Array(secret.exposed.utf8), salt: Array("longwire register 1".utf8),
+                information: Array(settings.name.utf8))
+            info.secretMark = mark.prefix(8).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        }
         info.deviceAddress = settings.deviceAddress?.description ?? ""
         info.deviceTLSAddress = settings.deviceTLSAddress?.description ?? ""
         return info
@@ -208,7 +223,8 @@ final class ClusterNode {
                     runner.wish(wish) { error in
                         switch error {
                         case nil: done(ClusterAnswer.done)
-                        case .unavailable(let reason): done(.adminUnavailable("the register cannot be reached: \(reason)"))
+                        case .unavailable(let reason):
+                            done(.adminUnavailable("the register cannot be reached: \(reason)"))
                         case let error?: done(ClusterAnswer.refused("\(error)"))
                         }
                     }
@@ -230,10 +246,11 @@ final class ClusterNode {
                 runner.take(.openFailed(part: part, epoch: epoch))
             }
         }
-        try links.start(gateway, node: context.node, mailboxes: mailboxes) { [runner, log] event in
+        try links.start(gateway, node: context.node, mailboxes: mailboxes) { [runner, log, host] event in
             switch event {
             case .up(let node, let release):
                 log.write(.info, .linkUp, [.node: LogValue(node), .version: .text(release)])
+                host.linked(node)
                 if let node = NodeID(node) { runner.take(.linkUp(node)) }
             case .down(let node, let wasRefused, let reason):
                 log.write(.warning, .linkDown, [.node: LogValue(node), .reason: .text(reason)])
@@ -245,7 +262,6 @@ final class ClusterNode {
             runner.nudge()
         }
         try runner.start()
-        gateway.setReady()
     }
 
     /// Gives all parts to the others, for as long as that may take; alone, it closes them.
@@ -255,6 +271,13 @@ final class ClusterNode {
         let end = SystemClock.monotonicTime + limit
         while SystemClock.monotonicTime < end, !runner.view.hasLeft { Pause.milliseconds(10) }
         if !runner.view.hasLeft { log.write(.warning, .clusterLeftEarly) }
+    }
+
+    /// Takes nothing any more; the loops are about to end.
+    func beginStop() {
+        guard hasStarted else { return }
+        runner.stop()
+        host.beginStop()
     }
 
     /// The loops have ended.

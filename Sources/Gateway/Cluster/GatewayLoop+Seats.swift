@@ -14,15 +14,21 @@ extension GatewayLoop {
     /// With `isLost` another gateway has the part already: nothing commits any more, so nothing is waited for.
     func leaveSeat(isLost: Bool, done: @escaping () -> Void) {
         guard core.pointee.isSeated else { return done() }
+        if index == 0, !isLost { writeRates() }
         stopSeat()
         sessions.closeAll(.moved, reason: "another gateway takes this device over; come back")
         // What they wait for is not known to be durable: they send it again, to the new owner.
-        if isLost { for sender in openSenders where sender.isOwedAnswers { sender.stop() } }
+        if isLost {
+            for sender in openSenders where sender.isOwedAnswers {
+                sender.close(.moved, reason: "another gateway has the part; send again what was not answered")
+            }
+        }
         finishLeaving(until: loop.now + (isLost ? 0 : Self.leaveMilliseconds), done: done)
     }
 
     private func finishLeaving(until deadline: UInt64, done: @escaping () -> Void) {
-        let isDone = statistics.pendingEffects == 0 && metaWaiters.isEmpty && lists.isEmpty
+        let figures = statistics
+        let isDone = figures.pendingEffects == 0 && figures.waitingCommands == 0 && metaWaiters.isEmpty && lists.isEmpty
         guard isDone || loop.now >= deadline else {
             return campaigns.coordinator.later(5) { [unowned self] in finishLeaving(until: deadline, done: done) }
         }

@@ -27,13 +27,18 @@ final class PartOpening: @unchecked Sendable {
     private var meta: MetaRows?
     private var broadcasts = BroadcastStart()
     private var fold: CounterFold?
+    private var isSeated = false
 
     init(_ part: Int, epoch: UInt64, host: ClusterHost) { (self.part, self.epoch, self.host) = (part, epoch, host) }
+
+    /// Gives up what the opening still holds; the loops and the workers have ended.
+    func closeLeftover() { if !isSeated { store?.close() } }
 
     private func onLoop(_ work: @escaping @Sendable (GatewayLoop) -> Void) { host.context.members[part].submit(work) }
 
     /// On a worker.
     func open() {
+        guard !host.isGivenUp(part, epoch: epoch) else { return host.report(.closed(part, epoch: epoch)) }
         do throws(StoreError) {
             let loop = host.loop(of: part)
             let store = try host.engine.openPart(
@@ -96,7 +101,9 @@ final class PartOpening: @unchecked Sendable {
     private func seat(_ start: ShardStart, on member: GatewayLoop) {
         guard !host.isGivenUp(part, epoch: epoch) else { return abandon() }
         member.store.close()
+        member.welcomesDevices = false
         member.seat(start)
+        isSeated = true
         host.seated(part)
         gather(on: member, missing: Set(0..<host.context.loopCount).subtracting([part]), delay: 20)
     }

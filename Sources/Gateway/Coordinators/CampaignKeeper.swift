@@ -78,6 +78,7 @@ final class OnlineHistory: Sendable {
         points: [(app: AppKey, time: Int64, count: Int)], peaks: [(app: AppKey, day: UInt32, count: Int)]
     ) {
         state.withLock { state in
+            state = State()
             for point in points {
                 _ = state.series[point.app, default: OnlineSeries()].note(point.count, at: point.time)
             }

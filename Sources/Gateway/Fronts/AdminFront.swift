@@ -68,7 +68,8 @@ final class AdminFront {
             MetricsGatherer.gather(owner, scope: scope) { [weak self] page in
                 self?.respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))
             }
-        case .cluster: respond(exchange, owner.context.cluster?.status().map(ClusterAnswer.status) ?? ClusterAnswer.none)
+        case .cluster:
+            respond(exchange, owner.context.cluster?.status().map(ClusterAnswer.status) ?? ClusterAnswer.none)
         case .clusterWish(let request): wish(exchange, request)
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))

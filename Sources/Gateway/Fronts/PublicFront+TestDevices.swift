@@ -10,8 +10,12 @@ internal import Wire
 final class SharedTestDevices: Sendable {
     private let book = Lock(TestDeviceBook())
 
+    /// Replaces everything by what the rows say.
     func restore(_ rows: [(app: AppKey, device: TestDevice)]) {
-        book.withLock { book in for row in rows { book.put(row.device, app: row.app) } }
+        book.withLock { book in
+            book = TestDeviceBook()
+            for row in rows { book.put(row.device, app: row.app) }
+        }
     }
 
     /// Carries the request out in memory.

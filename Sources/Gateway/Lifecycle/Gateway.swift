@@ -349,6 +349,7 @@ final class Gateway {
             let written = max(deadline, ClockReader.monotonic() + 1_000)
             while ClockReader.monotonic() < written, !isWritten.isSet { usleep(5_000) }
         }
+        node?.beginStop()
         for loop in loops { loop.stop() }
         for loop in loops { loop.join() }
         node?.stop()

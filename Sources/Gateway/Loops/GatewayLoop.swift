@@ -300,6 +300,8 @@ final class GatewayLoop {
         if isHere(0) { campaignKeeper.writeRates() }
     }
 
+    func writeRates() { campaignKeeper.writeRates() }
+
     /// Names what waits for an answer on this loop.
     func route(_ kind: Route.Kind, _ slot: UInt32, _ stamp: UInt32) -> Route {
         Route(kind, node: context.node, loop: index, slot: slot, stamp: stamp)

@@ -90,6 +90,12 @@ demo: dependencies-test ## Plays the whole story against a real gateway and prin
 	swift build --product longwire-apns
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/demo.py
 
+.PHONY: cluster
+cluster: dependencies-test ## Starts three gateways on a Redis Cluster of this machine, until Ctrl-C; nothing of it stays.
+	swift build --product longwired
+	swift build --product longwire
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/cluster.py
+
 .PHONY: bench
 bench: bench-apns ## Measures a release build on this machine (docs/Performance.md): about ten minutes.
 	Tests/Benchmarks/figures.py

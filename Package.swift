@@ -110,7 +110,7 @@ let package = Package(
             swiftSettings: common),
         .target(
             name: "StoreCopying",
-            dependencies: ["CommandLineTool", "MessageStore", "Delivery", "Wire", "Cryptography", "Platform"],
+            dependencies: ["CommandLineTool", "MessageStore", "Redis", "Delivery", "Wire", "Cryptography", "Platform"],
             swiftSettings: common),
         .executableTarget(name: "longwire-apns", dependencies: ["APNsSender"], swiftSettings: common),
         .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),

@@ -39,7 +39,7 @@ CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworki
 LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire
 longwire-apns: APNsSender Glibc
 longwired: Gateway Glibc
-StoreCopying: CommandLineTool Cryptography Delivery MessageStore Platform Wire
+StoreCopying: CommandLineTool Cryptography Delivery Foundation MessageStore Platform Redis Wire
 longwire: CommandLineTool Glibc LoadGenerator StoreCopying
 '
 

@@ -6,7 +6,7 @@ package enum CommandLineTool {
 
     static let commands: [CommandSyntax] = [
         ConnectCommand.syntax, PushCommand.syntax, HandoffCommand.lease, HandoffCommand.settle, TraceCommand.trace,
-        TraceCommand.device,
+        TraceCommand.device, ClusterCommand.status, ClusterCommand.drain, ClusterCommand.move,
         CommandSyntax(name: "version", summary: "Prints the version.") { _, context in
             context.write("longwire \(version)")
             return .done

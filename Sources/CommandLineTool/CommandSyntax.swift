@@ -129,20 +129,20 @@ package struct ParsedArguments {
     var values: [String: [String]] = [:]
     package fileprivate(set) var operands: [String] = []
 
-    func has(_ flag: String) -> Bool { flags.contains(flag) }
+    package func has(_ flag: String) -> Bool { flags.contains(flag) }
 
     /// The last one given: a later option overrides an earlier one.
     package func text(_ name: String) -> String? { values[name]?.last }
 
     func all(_ name: String) -> [String] { values[name] ?? [] }
 
-    func required(_ name: String, _ meaning: String) throws(CommandFailure) -> String {
+    package func required(_ name: String, _ meaning: String) throws(CommandFailure) -> String {
         guard let text = text(name) else { throw .usage("--\(name) is missing: \(meaning)") }
         return text
     }
 
     /// A whole number within `range`; `nil` when the option is absent.
-    func number(_ name: String, in range: ClosedRange<Int64>) throws(CommandFailure) -> Int64? {
+    package func number(_ name: String, in range: ClosedRange<Int64>) throws(CommandFailure) -> Int64? {
         guard let text = text(name) else { return nil }
         guard let number = Int64(text), range.contains(number) else {
             throw .usage("--\(name) is \(text); it must be a number from \(range.lowerBound) to \(range.upperBound)")

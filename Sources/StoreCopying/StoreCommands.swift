@@ -2,7 +2,7 @@ package import CommandLineTool
 
 /// `longwire store …`: what is done to a store while no gateway works on it.
 package enum StoreCommands {
-    package static let all = [copy]
+    package static let all: [CommandSyntax] = [copy, redisCheck]
 
     static let copy = CommandSyntax(
         name: "store copy", summary: "Copies a stopped gateway's store into an empty one, and compares them.",

@@ -1,13 +1,16 @@
-"""Several gateways that work as one on a rig of Redis servers.
+"""Several gateways that work as one on a rig of Redis servers; run as a program (`make cluster`), three for a person.
 
     with RedisRig() as rig, Cluster(rig) as cluster:
         cluster[0].push(…)   # each is a Gateway of its own ports
 """
 
+import pathlib
+import signal
+import sys
 import time
 import uuid
 
-from gateway import Gateway, Refused, eventually, free_ports
+from gateway import ADMIN_TOKEN, APP, Gateway, Refused, binary, eventually, free_ports
 
 SECRET = "integration-cluster-secret-0123456789abcdef"
 
@@ -97,3 +100,33 @@ def retried(call, timeout=30.0):
 
 def is_busy(refused):
     return isinstance(refused.body, dict) and "retry" in str(refused.body.get("msg", "")).lower()
+
+
+def main():
+    """Three gateways over three primaries with a replica each, until the first signal."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+    from redis_rig import RedisRig
+
+    print("Starting six Redis servers and three gateways …", flush=True)
+    with RedisRig() as rig, Cluster(rig) as cluster:
+        tool = binary("longwire")
+        for number, gateway in enumerate(cluster):
+            print(
+                f"gateway {number + 1}: pid {gateway.process.pid}, devices 127.0.0.1:{gateway.device}, "
+                f"http 127.0.0.1:{gateway.http}, admin 127.0.0.1:{gateway.admin}")
+        first, second, third = cluster
+        print(f"""
+Be a device at the first gateway:
+  {tool} connect --device 127.0.0.1:{first.device} --app-id {APP['appId']} --app-secret {APP['appSecret']}
+Push to it through the second, with the cid that connect prints:
+  {tool} push --http 127.0.0.1:{second.http} --app-id {APP['appId']} --app-key {APP['appKey']} \\
+    --master-secret {APP['masterSecret']} --cid CID --payload hello
+See who serves what, through the third; then kill -9 a gateway and look again:
+  {tool} cluster status --admin 127.0.0.1:{third.admin} --admin-token {ADMIN_TOKEN}
+Ctrl-C ends all of it.""", flush=True)
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+
+
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    main()

@@ -1,11 +1,12 @@
 """Three gateways as one: any takes any call and any device, and a dead one's parts are served by the others."""
 
+import subprocess
 import time
 
 import pytest
 from cluster import Cluster, retried
 from conftest import QUICK
-from gateway import Refused, eventually
+from gateway import ADMIN_TOKEN, Refused, binary, eventually
 from longwire_client import Closed
 from redis_rig import RedisRig
 
@@ -39,7 +40,19 @@ def come_back(device, gateway, timeout=30.0, **fields):
 
 def devices(cluster, new_device, count=12, **fields):
     """Devices registered through each gateway in turn; their parts are anywhere."""
-    return [new_device(cluster[number % len(cluster.gateways)], **fields) for number in range(count)]
+
+    def register(number):
+        end = time.monotonic() + 30
+        while True:
+            try:
+                return new_device(cluster[number % len(cluster.gateways)], **fields)
+            except Closed as closed:
+                # Its part may just be on its way to another gateway.
+                if closed.code != 202 or time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    return [register(number) for number in range(count)]
 
 
 def test_parts_are_spread_evenly(cluster):
@@ -175,6 +188,38 @@ def test_a_stranger_and_a_wrong_secret_get_no_link(rig):
         assert "cluster.secretFile" in str(failure.value)
         cluster.wait_until_served()
         assert len(set(cluster.owners())) == 2
+
+
+def longwire(cluster, *words):
+    """Runs the command against the first gateway; exit code and output."""
+    admin = ["--admin", f"127.0.0.1:{cluster[0].admin}", "--admin-token", ADMIN_TOKEN]
+    done = subprocess.run(
+        [binary("longwire"), *words, *(admin if words[0] == "cluster" else [])], capture_output=True, text=True, timeout=60,
+        check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_parts_are_shown_moved_and_given_away_by_command(rig):
+    with Cluster(rig, limits=QUICK) as cluster:
+        code, text = longwire(cluster, "cluster", "status")
+        assert code == 0 and text.count("gateway ") >= 3 and "parts that nobody serves: none" in text
+        target = next(node for node in cluster.owners() if node != cluster.owners()[5])
+        assert longwire(cluster, "cluster", "move", "--part", "5", "--to", str(target))[0] == 0
+        eventually(lambda: cluster.owners()[5] == target, "part 5 at its new gateway")
+        assert longwire(cluster, "cluster", "drain", "--node", str(target))[0] == 0
+        eventually(lambda: target not in cluster.owners() and None not in cluster.owners(), "a gateway without parts")
+        assert longwire(cluster, "cluster", "drain", "--node", str(target), "--undo")[0] == 0
+        eventually(lambda: target in cluster.owners(), "parts at the gateway again")
+        code, text = longwire(cluster, "cluster", "move", "--part", "200")
+        assert code == 1 and "no such part" in text
+
+
+def test_servers_are_checked_by_command(rig, cluster):
+    good = ",".join(server.address for server in rig.servers[:2])
+    assert longwire(cluster, "redis", "check", good)[0] == 0
+    with RedisRig(primaries=1, replicas=0, is_cluster=False, extra={"appendfsync": "no"}) as wrong:
+        code, text = longwire(cluster, "redis", "check", wrong.servers[0].address)
+        assert code == 1 and "appendfsync" in text and "replica" in text
 
 
 def test_wrong_settings_of_the_servers_are_refused_with_the_line_to_change(rig):

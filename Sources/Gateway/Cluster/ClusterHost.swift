@@ -44,7 +44,11 @@ final class ClusterHost: @unchecked Sendable {
     private var boxedContext: GatewayContext?
 
     /// - Parameters:
+    ///   - engine: opens and closes the parts.
+    ///   - cluster: learns who owns them.
+    ///   - partCount: how many there are.
     ///   - loops: those of the parts, by part modulo their number.
+    ///   - time: gateway time.
     init(engine: RedisEngine, cluster: ClusterContext, partCount: Int, loops: [EventLoop], time: SharedTime) {
         (self.engine, self.cluster, self.partCount) = (engine, cluster, partCount)
         (self.loops, self.time) = (loops, time)

@@ -189,8 +189,8 @@ package enum GatewayGrammar {
             "GET /readyz", "HEAD /readyz",
         ],
         [
-            "GET /v1/messages/{msgId}", "GET /v1/apps/{appId}/devices/{cid}", "GET /metrics", "GET /healthz",
-            "HEAD /healthz", "GET /readyz", "HEAD /readyz",
+            "GET /v1/messages/{msgId}", "GET /v1/apps/{appId}/devices/{cid}", "GET /v1/cluster", "GET /metrics",
+            "GET /healthz", "HEAD /healthz", "GET /readyz", "HEAD /readyz",
         ]
     )
 
@@ -370,6 +370,25 @@ package enum GatewayGrammar {
                     }
                     json.repeated(#"{\#(some[0]),"outcome":"accepted"}"#, count: count - 3)
                 }
+            }
+        },
+        "POST /v1/cluster/drain": { script, _, _, json in
+            let node = script.edge(1...1_023)
+            let isUndone = script.choice(2) == 0
+            json.object { json in
+                json.member("node", number: node)
+                if isUndone {
+                    json.key("undo")
+                    json.value("true")
+                }
+            }
+        },
+        "POST /v1/cluster/move": { script, _, _, json in
+            let part = script.edge(0...255)
+            let node = script.edge(1...1_023)
+            json.object { json in
+                json.member("part", number: part)
+                json.member("to", number: node)
             }
         },
         "POST /v1/handoff/extend": { script, words, _, json in

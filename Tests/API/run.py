@@ -90,6 +90,10 @@ def fill(gateway):
     return world, devices[:3]
 
 
+# This gateway is in no cluster, so these calls answer 404; Tests/Integration/test_cluster.py has them succeed.
+IN_A_CLUSTER = {"GET /v1/cluster", "POST /v1/cluster/drain", "POST /v1/cluster/move"}
+
+
 def judge(answers):
     """Prints how many answers had which code; false when a documented call never succeeded: it was then hardly tested."""
     codes, succeeded, seen = collections.Counter(), set(), set()
@@ -102,9 +106,9 @@ def judge(answers):
         if status == "200" and code in ("", "0"):
             succeeded.add(label)
     print("answers: " + ", ".join(f"{number} × {name}" for name, number in sorted(codes.items())))
-    for label in sorted(seen - succeeded):
+    for label in sorted(seen - succeeded - IN_A_CLUSTER):
         print(f"never succeeded: {label}")
-    return seen and seen == succeeded
+    return seen and not seen - succeeded - IN_A_CLUSTER
 
 
 def main():

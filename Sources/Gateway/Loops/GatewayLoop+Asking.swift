@@ -1,8 +1,8 @@
 internal import EventLoops
 
-// What one loop wants of another beside the messages in its mailbox: the only file that submits work to a loop and has
-// the answer come back. A shard answers through effects, which carry an origin; so what a shard is asked goes through
-// the mailbox, which is bounded. What the gateway itself answers is asked here.
+// What one loop wants of the others of its own process, such as their figures: the only file that submits work to a loop
+// and has the answer come back. A closure cannot cross a link. So what any gateway of a cluster may be asked is a message:
+// a shard's command, or a `GatewayQuestion`.
 extension GatewayLoop {
     /// Runs `work` on a loop, then `then` with its answer on this one; each in a turn of its own.
     func ask<Answer: Sendable>(
